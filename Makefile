@@ -1,0 +1,113 @@
+# One virtual environment for everything: made with uv when it is there, with venv and pip when not.
+# dev.lock pins all that the project, its tests and its build need; train.lock what PyTorch needs beside
+# it. PyTorch itself is in neither, so that everybody can bring the build that fits their machine:
+#   make demo TORCH='any argument of pip install'
+PYTHON ?= python3
+TORCH  ?= torch==2.13.0
+BIN    := .venv/bin
+
+# A PYTHONPATH of somebody else's must not reach our commands, nor an activated environment.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench soak lock clean tools torch-asked
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
+	  printf 'make %-6s  %s\n' "$$name" "$$text"; done
+
+demo: .venv/.ready ## set everything up and run the main job, from policy to model
+	@$(BIN)/epsilon demo
+
+test: .venv/.ready ## set everything up and run the tests
+	@$(BIN)/python -m pytest
+
+check: .venv/.ready ## format, lint, strict types, import contracts
+	@echo "check: format"
+	@$(BIN)/python -m ruff format --quiet --check --output-format concise . || \
+	  { echo "check: .venv/bin/ruff format . mends it"; exit 1; }
+	@echo "check: lint"
+	@$(BIN)/python -m ruff check --quiet .
+	@echo "check: types"
+	@$(BIN)/python -m mypy --no-error-summary
+	@echo "check: import contracts"
+	@$(BIN)/lint-imports --no-logo > .venv/contracts.txt 2>&1 || { cat .venv/contracts.txt; exit 1; }
+
+bench: .venv/.ready ## measure (pytest-benchmark)
+	@$(BIN)/python -m pytest -n 0 -m bench --benchmark-enable tests/bench
+
+soak: .venv/.ready ## the long tests
+	@$(BIN)/python -m pytest -n 0 -m soak
+
+lock: ## write dev.lock and train.lock anew (needs uv)
+	@command -v uv > /dev/null || { echo "make lock needs uv: pip install uv"; exit 1; }
+	@t=$$(mktemp -d) && trap 'rm -rf "$$t"' EXIT && echo "$(TORCH)" > "$$t/torch.in" && \
+	resolve() { uv pip compile --quiet --upgrade --universal --python-version 3.11 --prerelease disallow \
+	  --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+	  --group dev "$$@" pyproject.toml > /dev/null; } && \
+	echo "lock: resolving" && \
+	resolve --extra train -c "$$t/torch.in" -o "$$t/all" && \
+	resolve -c "$$t/all" -o "$$t/dev" && \
+	{ echo "# Everything but PyTorch and what only it needs. Made by 'make lock'; do not edit."; \
+	  cat "$$t/dev"; } > "$$t/dev.lock" && \
+	{ echo "# What PyTorch needs beside dev.lock; install with --no-deps. PyTorch, triton and the CUDA"; \
+	  echo "# libraries are left out: see TORCH in the Makefile. Made by 'make lock'; do not edit."; \
+	  awk 'NR == FNR { if (/^[a-z]/) have[$$1] = 1; next } \
+	       /^[a-z]/ { keep = !($$1 in have) && $$1 !~ /^(torch|triton|cuda|nvidia)[-=]/ } \
+	       keep' "$$t/dev" "$$t/all"; } > "$$t/train.lock" && \
+	if grep -nE '://|^-' "$$t/dev.lock" "$$t/train.lock"; then \
+	  echo "lock: the lines above name a place; nothing written"; exit 1; fi && \
+	cp "$$t/dev.lock" dev.lock && cp "$$t/train.lock" train.lock && \
+	echo "lock: dev.lock and train.lock written"
+
+clean: ## remove what make and the tools have made, .venv and demo/ included
+	@rm -rf .venv demo dist build .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks \
+	  .import_linter_cache *.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Name what is missing, with the command that brings it, before anything is made.
+tools:
+	@command -v git > /dev/null || { echo "git is missing: apt install git"; exit 1; }
+	@command -v $(PYTHON) > /dev/null || \
+	  { echo "$(PYTHON) is missing: apt install python3 python3-venv"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "$(PYTHON) is older than 3.11: apt install python3 python3-venv (Debian 12 or later)," \
+	         "or name a newer one: make PYTHON=python3.12"; exit 1; }
+	@command -v uv > /dev/null || $(PYTHON) -c 'import venv, ensurepip' 2> /dev/null || \
+	  { echo "Python's venv is missing: apt install python3-venv"; exit 1; }
+
+# A TORCH that you name is looked at every time, the default only when the environment is made.
+ifneq ($(origin TORCH),file)
+.venv/.ready: torch-asked
+endif
+
+.venv/.ready: dev.lock train.lock pyproject.toml Makefile | tools
+	@rm -f $@
+	@if $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null; \
+	then :; \
+	elif command -v uv > /dev/null; then \
+	  echo "setup: .venv, with uv"; uv venv --quiet --clear --seed --python $(PYTHON) .venv; \
+	else \
+	  echo "setup: .venv, with pip"; $(PYTHON) -m venv --clear .venv; fi
+	@if command -v uv > /dev/null; then \
+	  install() { uv pip install --quiet --python $(BIN)/python "$$@"; }; \
+	else \
+	  install() { $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check "$$@"; }; \
+	fi && \
+	echo "setup: packages" && \
+	install --require-hashes -r dev.lock && \
+	install --no-deps --require-hashes -r train.lock && \
+	echo "setup: epsilon-ledger" && \
+	install --no-deps --no-build-isolation -e .
+	@if [ "$(origin TORCH)" = file ] && $(BIN)/python -c 'import torch' 2> /dev/null; then exit 0; fi; \
+	[ -t 1 ] || quiet=-qq; \
+	bring() { $(BIN)/python -m pip install $$quiet --disable-pip-version-check "$$@"; }; \
+	echo "setup: PyTorch ($(TORCH))"; \
+	case "$$(uname -sm)" in "Linux x86_64") \
+	  echo "setup: unless your package index has a CPU-only build, this may be several GB" ;; esac; \
+	bring --no-deps $(TORCH) || exit 1; \
+	$(BIN)/python -c 'import torch' 2> /dev/null && exit 0; \
+	echo "setup: this build of PyTorch wants libraries of its own (CUDA), several GB"; \
+	bring $(TORCH) && $(BIN)/python -c 'import torch' || \
+	  { echo "setup: PyTorch does not import; name another build of it with TORCH='...'"; exit 1; }
+	@touch $@

@@ -1,0 +1,48 @@
+"""The application: routes over one book. Routes parse, call and render; decisions are the book's alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI
+
+from api import problems
+from api.challenges import Challenges
+from api.command_routes import challenge_router, command_router, document_router, quote_router
+from api.key_release import KeyReleases
+from api.read_routes import read_router
+
+if TYPE_CHECKING:
+    from ledger.book import Book
+
+    from api.key_store import KeyStore
+    from ledger.checkpoint import LogKey
+
+
+def create_app(book: Book, key_store: KeyStore, *, log: LogKey, clock: Callable[[], int]) -> FastAPI:
+    """The service over ``book``.
+
+    Args:
+        book: open, and closed by whoever opened it.
+        key_store: where the data keys of its partitions lie.
+        log: the log's public key, as callers are told it.
+        clock: Unix time in milliseconds, the book's own.
+    """
+    app = FastAPI(
+        title="Epsilon Ledger",
+        version="1",
+        summary="Privacy budgets, charged, settled and proven",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/v1/openapi.json",
+        redirect_slashes=False,
+    )
+    problems.install(app)
+    challenges = Challenges(clock)
+    app.include_router(command_router(book, KeyReleases(book, key_store, challenges, clock)))
+    app.include_router(challenge_router(book, challenges))
+    app.include_router(quote_router(book))
+    app.include_router(document_router(book))
+    app.include_router(read_router(book, log))
+    return app

@@ -1,0 +1,82 @@
+"""Commands of the service's room: ``epsilon serve``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+if TYPE_CHECKING:
+    import socket
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from api.settings import Settings
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
+
+_SERVE_EXAMPLES: Final = """
+Examples:
+
+  epsilon serve demo/profile.toml
+
+  epsilon serve demo/profile.toml --port 8080
+"""
+
+
+@app.callback()
+def _group() -> None:
+    """The service's commands."""
+
+
+@app.command(epilog=_SERVE_EXAMPLES)
+def serve(
+    profile: Annotated[
+        Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named serve.")
+    ],
+    host: Annotated[str, typer.Option(help="A loopback address, instead of the profile's.")] = "",
+    port: Annotated[int | None, typer.Option(help="Instead of the profile's.", min=0, max=65_535)] = None,
+) -> None:
+    """Serve a book over HTTP on this machine until interrupted."""
+    from api.server import listen
+    from api.settings import Settings
+    from ledger.malformed import Malformed
+    from ledger.outcomes import Code
+
+    try:
+        settings = Settings.load(profile)
+        log_key = settings.load_log_key()
+        listener = listen(host or settings.host, settings.port if port is None else port)
+    except (Malformed, OSError) as fault:
+        typer.echo(str(fault), err=True)
+        raise typer.Exit(Code.MALFORMED.exit_code) from None
+    _serve(settings, log_key, listener)
+
+
+def _serve(settings: Settings, log_key: Ed25519PrivateKey, listener: socket.socket) -> None:
+    from ledger.book import Book
+
+    from api.app import create_app
+    from api.key_store import AuthoriseOnly, FileKeyStore
+    from api.server import serve as run
+    from ledger.checkpoint import LogKey
+    from policy.evaluate import gate
+
+    store = FileKeyStore(settings.keys) if settings.keys else AuthoriseOnly()
+    if settings.keys:
+        typer.echo(f"Data keys lie unencrypted in {settings.keys}: for demonstrations only.", err=True)
+    book = Book.open(settings.book_url, gate=gate, log_key=log_key, origin=settings.origin, clock=unix_ms)
+    try:
+        log = LogKey(settings.origin, log_key.public_key().public_bytes_raw())
+        host, port = listener.getsockname()[:2]
+        typer.echo(f"Serving {settings.book} at http://{host}:{port} until interrupted.", err=True)
+        run(create_app(book, store, log=log, clock=unix_ms), listener)
+    finally:
+        book.close()
+
+
+def unix_ms() -> int:
+    """Unix time in milliseconds: the clock that a book and its service share."""
+    return time.time_ns() // 1_000_000

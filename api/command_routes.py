@@ -1,0 +1,242 @@
+"""Routes that take commands: one per kind, all alike, and the three that stand beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from fastapi import APIRouter, Depends
+from fastapi.responses import Response
+from ledger.book import Submission
+
+from api.challenges import LIFE_S, NoRoom
+from api.problems import Fault, Problem, declared
+from api.reading import document_bytes, json_bytes, signature
+from client.paths import JSON_TYPE, PATHS, SIGNATURE_HEADER
+from ledger import canonical as c
+from ledger import signatures
+from ledger.commands import COMMAND_BYTES_MAX, Command, PublicKey
+from ledger.malformed import Malformed
+from ledger.outcomes import ChargeState, Code
+
+if TYPE_CHECKING:
+    from ledger.book import Book, Outcome
+
+    from api.challenges import Challenges
+    from api.key_release import KeyReleases
+
+Raw = Annotated[bytes, Depends(json_bytes)]
+Document = Annotated[bytes, Depends(document_bytes)]
+Signature = Annotated[str, Depends(signature)]
+
+_HEADER: Final[dict[str, Any]] = {
+    "name": SIGNATURE_HEADER,
+    "in": "header",
+    "required": True,
+    "description": "detached JWS (RFC 7797, Ed25519) over exactly the body",
+    "schema": {"type": "string"},
+}
+_COMMAND: Final[dict[str, Any]] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["actor", "body", "id", "key_id", "kind", "v"],
+    "properties": {
+        "actor": {"type": "string"},
+        "body": {"type": "object"},
+        "id": {"type": "string"},
+        "key_id": {"type": "string"},
+        "kind": {"type": "string"},
+        "v": {"const": 1},
+    },
+}
+_ANSWER: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["body", "id", "index", "outcome", "receipt", "repeated"],
+    "properties": {
+        "body": {"type": "object"},
+        "envelope": {"type": ["object", "null"]},
+        "id": {"type": "string"},
+        "index": {"type": ["integer", "null"]},
+        "outcome": {"type": "string"},
+        "receipt": {"type": ["string", "null"]},
+        "repeated": {"type": "boolean"},
+    },
+}
+
+
+def command_router(book: Book, releases: KeyReleases) -> APIRouter:
+    """POST routes of :data:`client.paths.PATHS`."""
+    router = APIRouter()
+    for kind, path in PATHS.items():
+        router.add_api_route(
+            path,
+            _key_release_route(releases) if kind == "key_release" else _route(book, kind),
+            methods=["POST"],
+            operation_id=f"submit_{kind}",
+            status_code=201,
+            tags=["commands"],
+            responses={
+                **declared(401, 403, 404, 409, 413, 415, 422, *((503,) if kind == "key_release" else ())),
+                201: {"description": "Recorded now", "content": {JSON_TYPE: {"schema": _ANSWER}}},
+                200: {
+                    "description": "Recorded before: the same answer",
+                    "content": {JSON_TYPE: {"schema": _ANSWER}},
+                },
+            },
+            openapi_extra={"parameters": [_HEADER], "requestBody": _body(_COMMAND)},
+        )
+    return router
+
+
+def _route(book: Book, kind: str) -> Callable[[bytes, str], Response]:
+    def submit(raw: Raw, jws: Signature) -> Response:
+        _command(raw, kind)
+        return answer(book.submit([Submission(raw, jws)])[0])
+
+    return submit
+
+
+def _key_release_route(releases: KeyReleases) -> Callable[[bytes, str], Response]:
+    def submit(raw: Raw, jws: Signature) -> Response:
+        outcome, envelope = releases.release(_command(raw, "key_release"), Submission(raw, jws))
+        return answer(outcome, {"envelope": envelope})
+
+    return submit
+
+
+def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
+    """POST /v1/challenges: a nonce for the key release of a pending charge."""
+    router = APIRouter()
+    asked = {"type": "object", "required": ["charge"], "properties": {"charge": {"type": "string"}}}
+
+    @router.post(
+        "/v1/challenges",
+        operation_id="issue_challenge",
+        tags=["key release"],
+        responses=declared(404, 409, 413, 415, 422, 503),
+        openapi_extra={"requestBody": _body(asked)},
+    )
+    def issue(raw: Raw) -> Response:
+        known = c.fields(c.parse(raw, COMMAND_BYTES_MAX), "", ("charge",))
+        charge = c.name(known["charge"], "charge")
+        with book.read() as facts:
+            found = facts.charges.get(charge)
+        if found is None:
+            raise Problem(Code.NOT_FOUND, f"there is no charge {charge}", field="charge")
+        if found.state is not ChargeState.PENDING:
+            raise Problem(Code.CONFLICT, f"charge {charge} is {found.state}, not pending", field="charge")
+        try:
+            nonce = challenges.issue(charge)
+        except NoRoom:
+            raise Problem(Fault.BUSY, "too many challenges are open; one expires soon") from None
+        return json_response({"expires_s": LIFE_S, "nonce": nonce})
+
+    return router
+
+
+def quote_router(book: Book) -> APIRouter:
+    """POST /v1/quotes: what a charge would get now."""
+    router = APIRouter()
+
+    @router.post(
+        "/v1/quotes",
+        operation_id="quote_charge",
+        tags=["commands"],
+        responses=declared(403, 404, 409, 413, 415, 422),
+        openapi_extra={"requestBody": _body(_COMMAND)},
+    )
+    def quote(raw: Raw) -> Response:
+        _command(raw, "charge")
+        return answer(book.quote(raw), status=200)
+
+    return router
+
+
+def document_router(book: Book) -> APIRouter:
+    """PUT /v1/documents/{sha256}: bytes kept beside the log, signed by a key the book knows."""
+    router = APIRouter()
+
+    @router.put(
+        "/v1/documents/{sha256}",
+        operation_id="put_document",
+        tags=["documents"],
+        responses=declared(401, 413, 422),
+        openapi_extra={
+            "parameters": [_HEADER],
+            "requestBody": {
+                "required": True,
+                "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+            },
+        },
+    )
+    def put(sha256: str, raw: Document, jws: Signature) -> Response:
+        if c.sha256(sha256, "sha256") != c.digest(raw):
+            raise Malformed("sha256", "is not the SHA-256 digest of the body")
+        _check_signature(book, jws, raw)
+        document = book.put_document(raw)
+        return json_response({"document": document, "signature": book.put_document(jws.encode("ascii"))})
+
+    return router
+
+
+def _check_signature(book: Book, jws: str, payload: bytes) -> None:
+    try:
+        key_id = signatures.key_id_of(jws)
+        with book.read() as facts:
+            key = facts.keys.get(key_id)
+        if key is not None:
+            signatures.verify(jws, payload, PublicKey("Ed25519", key.x))
+            return
+        detail = f"no organisation and no clean room has registered the key {key_id}"
+    except Malformed as fault:
+        detail = str(fault)
+    raise Problem(Code.SIGNATURE_INVALID, detail, field=SIGNATURE_HEADER)
+
+
+def _command(raw: bytes, kind: str) -> Command:
+    command = Command.parse(raw)
+    if command.kind != kind:
+        raise Malformed("kind", f"must be '{kind}' at this path, not '{command.kind}'")
+    return command
+
+
+def _body(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"required": True, "content": {JSON_TYPE: {"schema": schema}}}
+
+
+def answer(outcome: Outcome, extra: c.Object | None = None, status: int | None = None) -> Response:
+    """The HTTP answer to an outcome. Raises: Problem, if it is a refusal."""
+    if outcome.code.refused:
+        raise Problem(
+            outcome.code,
+            outcome.detail,
+            field=outcome.field,
+            id=outcome.id,
+            index=outcome.index,
+            reasons=reasons(outcome.body),
+        )
+    body: c.Object = {
+        "body": outcome.body,
+        "id": outcome.id,
+        "index": outcome.index,
+        "outcome": outcome.code.word,
+        "receipt": outcome.receipt,
+        "repeated": outcome.repeated,
+        **(extra or {}),
+    }
+    return json_response(body, status or (200 if outcome.repeated else outcome.code.http_status))
+
+
+def reasons(body: c.Object) -> tuple[c.Object, ...]:
+    """Every check of a decision that failed, in order."""
+    checks = body.get("checks")
+    return tuple(
+        {"code": check["code"], "detail": check["text"]}
+        for check in (checks if isinstance(checks, list) else [])
+        if isinstance(check, dict) and check.get("passed") is False
+    )
+
+
+def json_response(value: c.Json, status: int = 200) -> Response:
+    """Canonical JSON that no cache keeps: what it says may change with the next entry."""
+    return Response(c.dump(value), status, {"cache-control": "no-store"}, JSON_TYPE)

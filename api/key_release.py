@@ -1,0 +1,100 @@
+"""Key release: challenge, evidence, decision, entry, sealed key, in that order.
+
+Nothing is sealed before the entry exists; from the entry on the key counts as released, arrived or not.
+Whatever fails after it withholds the key, and the same command sent again gets the key if it still may.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from api.key_store import KeyStore, KeyUnavailable
+from api.problems import Fault, Problem
+from client.envelope import SUITE, seal
+from ledger import canonical as c
+from ledger.commands import Command, ReleaseKey, read_body
+from ledger.outcomes import ChargeState, Code
+
+if TYPE_CHECKING:
+    from ledger.book import Book, Outcome, Submission
+
+    from api.challenges import Challenges
+    from ledger.registry import Charge
+
+ENVELOPE_VERSION: Final = 1
+
+
+class KeyReleases:
+    """Takes key-release commands, one at a time."""
+
+    def __init__(self, book: Book, store: KeyStore, challenges: Challenges, clock: Callable[[], int]) -> None:
+        """Record in ``book``, take data keys from ``store``, tell time by ``clock`` (milliseconds)."""
+        self._book = book
+        self._store = store
+        self._challenges = challenges
+        self._clock = clock
+        # A command sent again while its first sending is still being recorded must find the entry, not a
+        # nonce that the first has burnt.
+        self._turn = threading.Lock()
+
+    def release(self, command: Command, submission: Submission) -> tuple[Outcome, c.Object | None]:
+        """The outcome, and the envelope if it was permitted and the store holds the keys. Raises: Problem."""
+        body = read_body(command)
+        if not isinstance(body, ReleaseKey):
+            message = "only key releases are routed here"
+            raise TypeError(message)
+        with self._turn:
+            self._check_nonce(command, body)
+            outcome = self._book.submit([submission])[0]
+        if outcome.code.refused:
+            return outcome, None
+        if outcome.index is None:
+            message = "a permitted key release is an entry"
+            raise AssertionError(message)
+        return outcome, self._envelope(command, body, outcome.index)
+
+    def _check_nonce(self, command: Command, body: ReleaseKey) -> None:
+        with self._book.read() as facts:
+            if facts.entry_index(command.id) is not None:
+                # The book compares the bytes: the same command gets the same answer, another is refused.
+                return
+        if not self._challenges.burn(body.nonce, body.charge):
+            detail = "the nonce answers no open challenge for this charge: ask for another"
+            raise Problem(Code.NOT_AUTHORISED, detail, field="body.nonce", id=command.id)
+
+    def _envelope(self, command: Command, body: ReleaseKey, index: int) -> c.Object | None:
+        with self._book.read() as facts:
+            charge = facts.charges[body.charge]
+            self._check_still_open(command, charge, index)
+            keys = [(ref, facts.partitions[ref]) for ref in charge.partitions]
+        info: c.Object = {
+            "charge": charge.id,
+            "contract": charge.contract,
+            "entry": index,
+            "evidence": body.evidence,
+            "key_release": command.id,
+            "not_after": charge.deadline,
+            "v": ENVELOPE_VERSION,
+        }
+        sealed: c.Object = {}
+        try:
+            for ref, partition in keys:
+                data_key = self._store.data_key(partition.provider, partition.data_key)
+                if data_key is not None:
+                    sealed[ref] = seal(data_key.reveal(), charge.sealing, info, ref)
+        except KeyUnavailable as fault:
+            raise Problem(Fault.KEY_WITHHELD, str(fault), id=command.id, index=index) from None
+        return {"info": info, "sealed": sealed, "suite": SUITE, "v": ENVELOPE_VERSION} if sealed else None
+
+    def _check_still_open(self, command: Command, charge: Charge, index: int) -> None:
+        if charge.key_release != command.id or charge.key_id != command.key_id:
+            detail = f"the key of charge {charge.id} was released to another command"
+        elif charge.state is not ChargeState.PENDING:
+            detail = f"charge {charge.id} is {charge.state}: its key is not sealed again"
+        elif self._clock() >= charge.deadline:
+            detail = f"the deadline of charge {charge.id} has passed: its key is not sealed again"
+        else:
+            return
+        raise Problem(Code.CONFLICT, detail, id=command.id, index=index)

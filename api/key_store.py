@@ -1,0 +1,86 @@
+"""Key stores: where a provider's data keys lie, behind one small interface.
+
+*Authorise only* is for providers whose own key-management system checks the receipt of the key-release entry:
+no data key ever comes here. *File* is for demonstrations: data keys lie unencrypted in files of mode 0600.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import Final, Protocol
+
+from api.secret import Secret
+from ledger import canonical as c
+from ledger.malformed import Malformed
+
+DATA_KEY_BYTES: Final = 32
+
+
+class KeyUnavailable(Exception):  # noqa: N818 - reads as what it says
+    """The store holds no such data key that it may hand over; tells which, never its bytes."""
+
+
+class KeyStore(Protocol):
+    """Where data keys lie."""
+
+    def data_key(self, provider: str, name: str) -> Secret | None:
+        """The data key ``name`` of ``provider``; None where the provider hands it over itself.
+
+        Raises:
+            KeyUnavailable: if the store should hold it and cannot give it.
+        """
+        ...
+
+
+class AuthoriseOnly:
+    """Holds no keys: the receipt of the key-release entry is the authority."""
+
+    def data_key(self, provider: str, name: str) -> Secret | None:  # noqa: ARG002 - the interface's arguments
+        """None, always."""
+        return None
+
+
+class FileKeyStore:
+    """Data keys in files, one folder per provider, each readable by its owner alone."""
+
+    def __init__(self, folder: Path) -> None:
+        """Keep keys under ``folder``, made with mode 0700 if it is not there."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+
+    def create(self, provider: str, name: str) -> Secret:
+        """A fresh data key, on disk before it is returned. Raises: FileExistsError, Malformed, OSError."""
+        path = self._path(provider, name)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        value = secrets.token_bytes(DATA_KEY_BYTES)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(value)
+            file.flush()
+            os.fsync(file.fileno())
+        return Secret(value)
+
+    def data_key(self, provider: str, name: str) -> Secret | None:
+        """The key in its file. Raises: KeyUnavailable."""
+        try:
+            handle = os.open(self._path(provider, name), os.O_RDONLY | os.O_NOFOLLOW)
+            with os.fdopen(handle, "rb") as file:
+                readable_by_others = stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077
+                value = file.read(DATA_KEY_BYTES + 1)
+        except (OSError, Malformed) as fault:
+            message = f"the data key {name} of {provider} cannot be read ({type(fault).__name__})"
+            raise KeyUnavailable(message) from None
+        if readable_by_others:
+            message = f"the data key {name} of {provider} may be read by others: chmod 600 its file"
+            raise KeyUnavailable(message)
+        if len(value) != DATA_KEY_BYTES:
+            message = f"the data key {name} of {provider} does not have {DATA_KEY_BYTES} bytes"
+            raise KeyUnavailable(message)
+        return Secret(value)
+
+    def _path(self, provider: str, name: str) -> Path:
+        # Neither form admits a slash or a leading dot, so no name leads out of the folder.
+        return self._folder / c.did(provider, "provider") / c.name(name, "data_key")

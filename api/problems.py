@@ -1,0 +1,183 @@
+"""Every error as RFC 9457 problem details with a stable code, whatever raised it.
+
+    {"code":"policy_denied","detail":"...","field":"","id":"run-4","index":31,
+     "reasons":[{"code":"lineage_cap","detail":"..."}],"status":403,
+     "title":"A policy or contract denies it","type":"urn:epsilon:problem:policy_denied"}
+
+Codes are those of :mod:`ledger.outcomes`; the few that only HTTP knows stand here.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from client.paths import PROBLEM_TYPE, SIGNATURE_HEADER
+from ledger import canonical as c
+from ledger.malformed import Malformed
+from ledger.outcomes import Code
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LOG: Final = logging.getLogger(__name__)
+_UNAUTHENTICATED: Final = 401
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    word: str
+    http_status: int
+    title: str
+
+
+class Fault(Enum):
+    """What only HTTP or the service itself can answer; nothing of it is recorded."""
+
+    BAD_REQUEST = _Meaning("bad_request", 400, "The request is not one that this service can read")
+    METHOD_NOT_ALLOWED = _Meaning("method_not_allowed", 405, "The resource has no such method")
+    TOO_LARGE = _Meaning("too_large", 413, "The body is larger than allowed")
+    MEDIA_TYPE_UNSUPPORTED = _Meaning(
+        "media_type_unsupported", 415, "The body has a type that is not read here"
+    )
+    INTERNAL = _Meaning("internal", 500, "The service failed; the same request may be sent again")
+    BUSY = _Meaning("busy", 503, "The service has no room for this now; the same request may be sent again")
+    KEY_WITHHELD = _Meaning(
+        "key_withheld", 503, "The key release is recorded, but the key was not handed over"
+    )
+
+    @property
+    def word(self) -> str:
+        """The stable code."""
+        return self.value.word
+
+    @property
+    def http_status(self) -> int:
+        """The HTTP status that carries it."""
+        return self.value.http_status
+
+    @property
+    def title(self) -> str:
+        """A short sentence for people, the same at every occurrence."""
+        return self.value.title
+
+
+class Problem(Exception):  # noqa: N818 - RFC 9457's word
+    """One problem, to raise or to render. ``index`` is that of the entry that records it, if one does."""
+
+    def __init__(  # noqa: PLR0913 - one argument per member of the body
+        self,
+        code: Code | Fault,
+        detail: str,
+        *,
+        field: str = "",
+        id: str = "",  # noqa: A002 - the wire's name
+        index: int | None = None,
+        reasons: tuple[c.Object, ...] = (),
+    ) -> None:
+        """Say what went wrong this time."""
+        super().__init__(detail)
+        self.code = code
+        self.status = code.http_status
+        self._body: c.Object = {
+            "code": code.word,
+            "detail": detail,
+            "field": field,
+            "id": id,
+            "index": index,
+            "reasons": list(reasons),
+            "status": code.http_status,
+            "title": code.title,
+            "type": f"urn:epsilon:problem:{code.word}",
+        }
+
+    def response(self, headers: Mapping[str, str] | None = None) -> Response:
+        """The HTTP answer."""
+        extra = dict(headers or {})
+        if self.status == _UNAUTHENTICATED:
+            # RFC 9110, 15.5.2: a 401 names how to authenticate.
+            extra["www-authenticate"] = f'JWS header="{SIGNATURE_HEADER}"'
+        return Response(c.dump(self._body), self.status, {"cache-control": "no-store", **extra}, PROBLEM_TYPE)
+
+
+SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["code", "detail", "field", "id", "index", "reasons", "status", "title", "type"],
+    "properties": {
+        "code": {"type": "string", "enum": sorted({item.word for group in (Code, Fault) for item in group})},
+        "detail": {"type": "string"},
+        "field": {"type": "string", "description": "dotted path into the input; empty for the whole"},
+        "id": {"type": "string", "description": "the command's id; empty where none was read"},
+        "index": {"type": ["integer", "null"], "description": "of the entry that records the refusal"},
+        "reasons": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["code", "detail"],
+                "properties": {"code": {"type": "string"}, "detail": {"type": "string"}},
+            },
+        },
+        "status": {"type": "integer"},
+        "title": {"type": "string"},
+        "type": {"type": "string", "format": "uri"},
+    },
+}
+
+
+def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The OpenAPI responses for the problems a route may answer with; 405 and 500 belong to every route."""
+    content = {PROBLEM_TYPE: {"schema": SCHEMA}}
+    titles = {
+        status: sorted(
+            {item.title for group in (Code, Fault) for item in group if item.http_status == status}
+        )
+        for status in (*statuses, 405, 500)
+    }
+    return {status: {"description": "; ".join(lines), "content": content} for status, lines in titles.items()}
+
+
+def install(app: FastAPI) -> None:
+    """Let every error of ``app`` leave as a problem."""
+
+    @app.exception_handler(Problem)
+    def _problem(_request: Request, fault: Problem) -> Response:
+        return fault.response()
+
+    @app.exception_handler(Malformed)
+    def _malformed(_request: Request, fault: Malformed) -> Response:
+        return Problem(Code.MALFORMED, str(fault), field=fault.field).response()
+
+    @app.exception_handler(RequestValidationError)
+    def _validation(_request: Request, fault: RequestValidationError) -> Response:
+        first = fault.errors()[0]
+        field = ".".join(str(part) for part in first["loc"][1:])
+        return Problem(Code.MALFORMED, f"{field}: {first['msg']}", field=field).response()
+
+    @app.exception_handler(HTTPException)
+    def _http(request: Request, fault: HTTPException) -> Response:
+        return _of_status(request, fault).response(fault.headers)
+
+    # Starlette raises the error again once this is sent, so that the server logs its traceback too.
+    @app.exception_handler(Exception)
+    def _internal(request: Request, fault: Exception) -> Response:
+        _LOG.error("%s %s failed with %s", request.method, request.url.path, type(fault).__name__)
+        return Problem(Fault.INTERNAL, "").response()
+
+
+def _of_status(request: Request, fault: HTTPException) -> Problem:
+    known: dict[int, tuple[Code | Fault, str]] = {
+        Code.NOT_FOUND.http_status: (Code.NOT_FOUND, f"nothing is served at {request.url.path[:200]}"),
+        Fault.METHOD_NOT_ALLOWED.http_status: (
+            Fault.METHOD_NOT_ALLOWED,
+            f"{request.method[:20]} is not served here",
+        ),
+    }
+    code, detail = known.get(fault.status_code, (Fault.BAD_REQUEST, str(fault.detail)))
+    return Problem(code, detail)

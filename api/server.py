@@ -1,0 +1,75 @@
+"""The service on a loopback port: in a thread for the demonstration and the tests, or until interrupted."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+
+from ledger.malformed import Malformed
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+LOOPBACK: Final = "127.0.0.1"
+STOP_S: Final = 3
+
+
+def check_loopback(host: str) -> str:
+    """The host, if only this machine can reach it. Raises: Malformed."""
+    try:
+        if ip_address(host).is_loopback:
+            return host
+    except ValueError:
+        pass
+    raise Malformed("host", f"must be a loopback address as {LOOPBACK}: reads are not yet access-controlled")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one. Raises: Malformed, OSError."""
+    family = socket.AF_INET6 if ":" in check_loopback(host) else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=128)
+
+
+@contextmanager
+def serving(app: FastAPI, port: int = 0) -> Iterator[str]:
+    """Serve ``app`` from a thread while the block runs; gives the base URL."""
+    listener = listen(LOOPBACK, port)
+    base_url = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
+    server = uvicorn.Server(_config(app))
+    thread = threading.Thread(
+        target=server.run, kwargs={"sockets": [listener]}, name="epsilon-service", daemon=True
+    )
+    # The socket listens already, so a client that is faster than the server waits in its queue.
+    thread.start()
+    try:
+        yield base_url
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def serve(app: FastAPI, listener: socket.socket) -> None:
+    """Serve ``app`` until the process is interrupted."""
+    uvicorn.Server(_config(app)).run(sockets=[listener])
+
+
+def _config(app: FastAPI) -> uvicorn.Config:
+    # Without a log configuration of its own the server logs through the process's, faults included.
+    return uvicorn.Config(
+        app,
+        access_log=False,
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=STOP_S,
+        ws="none",
+    )

@@ -1,0 +1,25 @@
+"""Where each kind of command is sent; ``api`` serves the same table, so the two cannot drift apart."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SIGNATURE_HEADER: Final = "x-jws-signature"
+JSON_TYPE: Final = "application/json"
+PROBLEM_TYPE: Final = "application/problem+json"
+
+PATHS: Final = {
+    "organisation": "/v1/organisations",
+    "policy": "/v1/policies",
+    "dataset": "/v1/datasets",
+    "partition": "/v1/partitions",
+    "retirement": "/v1/retirements",
+    "contract": "/v1/contracts",
+    "charge": "/v1/charges",
+    "key_release": "/v1/key-releases",
+    "post": "/v1/posts",
+    "void": "/v1/voids",
+    "model_release": "/v1/model-releases",
+    "merger": "/v1/mergers",
+}
+"""By kind. The book lapses charges by itself, so a lapse has no path."""

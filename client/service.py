@@ -1,0 +1,216 @@
+"""The service, seen from a party or a clean room: signed commands out, answers in, all over HTTP."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from types import TracebackType
+from typing import Final, Self
+from urllib.parse import quote as percent_encode
+
+import httpx
+
+from client.paths import JSON_TYPE, PATHS, SIGNATURE_HEADER
+from client.problem import Refused, Unreachable
+from client.signer import Signer
+from ledger import canonical as c
+from ledger.commands import Command
+from ledger.malformed import Malformed
+
+ATTEMPTS: Final = 4
+TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
+ANSWER_BYTES_MAX: Final = 16 * 2**20
+_SERVER_ERROR: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the service did: ``body`` is the entry's body, ``receipt`` proves the entry at ``index`` offline.
+
+    Attributes:
+        repeated: the service had this very command already; everything else is the same answer again.
+        envelope: of a key release, the data keys sealed to the clean room; None from an authorise-only store.
+    """
+
+    outcome: str
+    id: str
+    index: int | None
+    body: c.Object
+    receipt: str | None
+    repeated: bool = False
+    envelope: c.Object | None = None
+
+
+class Service:
+    """One service. Sending is safe to repeat: the id makes a command the same command again."""
+
+    def __init__(self, base_url: str, *, attempts: int = ATTEMPTS, backoff_s: float = 0.2) -> None:
+        """Talk to ``base_url``; send at most ``attempts`` times, waiting ``backoff_s``, then twice that."""
+        url = httpx.URL(base_url)
+        if url.scheme not in {"http", "https"} or not url.host:
+            raise Malformed("service", f"must be an http or https URL, not {base_url[:200]!r}")
+        # A proxy named in the environment has no business between this process and its own machine.
+        self._http = httpx.Client(base_url=url, timeout=TIMEOUT, trust_env=not _is_loopback(url.host))
+        self._attempts = attempts
+        self._backoff_s = backoff_s
+
+    def __enter__(self) -> Self:
+        """Close with the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def submit(self, signer: Signer, actor: str, kind: str, body: c.Object, id: str | None = None) -> Answer:  # noqa: A002 - the wire's name
+        """Sign a command and send it. Raises: Refused, Unreachable.
+
+        Args:
+            signer: whose key signs.
+            actor: the organisation that asks.
+            kind: one of :data:`client.paths.PATHS`.
+            body: the command's body.
+            id: the client-made id; a fresh one where none is given. Give it again to repeat the command.
+        """
+        command = Command(kind, id or f"{kind}-{secrets.token_hex(8)}", actor, signer.key_id, body)
+        raw = command.to_bytes()
+        return self._answer(self._command("POST", PATHS[kind], raw, signer.sign(raw)))
+
+    def quote(self, signer: Signer, actor: str, body: c.Object, id: str | None = None) -> Answer:  # noqa: A002 - the wire's name
+        """The decision that a charge would get now; records nothing. Raises: Refused, Unreachable."""
+        command = Command("charge", id or f"quote-{secrets.token_hex(8)}", actor, signer.key_id, body)
+        return self._answer(self._command("POST", "/v1/quotes", command.to_bytes(), None))
+
+    def put_document(self, signer: Signer, data: bytes) -> tuple[str, str]:
+        """Store a document and the signature over it; the digests of both. Raises: Refused, Unreachable."""
+        headers = {SIGNATURE_HEADER: signer.sign(data), "content-type": "application/octet-stream"}
+        stored = _object(self._send("PUT", f"/v1/documents/{c.digest(data)}", data, headers))
+        return c.sha256(stored.get("document"), "document"), c.sha256(stored.get("signature"), "signature")
+
+    def challenge(self, charge: str) -> str:
+        """A one-time nonce for the key release of a charge. Raises: Refused, Unreachable."""
+        answer = _object(self._command("POST", "/v1/challenges", c.dump({"charge": charge}), None))
+        return c.key_bytes(answer.get("nonce"), "nonce")
+
+    def charge(self, charge: str) -> c.Object:
+        """A charge as it stands. Raises: Refused, Unreachable."""
+        return self._get(f"/v1/charges/{_path(charge)}")
+
+    def contract(self, document: str) -> c.Object:
+        """A contract as it stands, by its document's digest. Raises: Refused, Unreachable."""
+        return self._get(f"/v1/contracts/{_path(document)}")
+
+    def partition(self, ref: str) -> c.Object:
+        """A partition as it stands. Raises: Refused, Unreachable."""
+        return self._get(f"/v1/partitions/{_path(ref)}")
+
+    def partitions(self) -> tuple[str, ...]:
+        """The references of all partitions. Raises: Refused, Unreachable."""
+        listed = self._get("/v1/partitions").get("partitions")
+        return tuple(str(ref) for ref in listed) if isinstance(listed, list) else ()
+
+    def accounts(self, partition: str) -> c.Object:
+        """Every account of a partition. Raises: Refused, Unreachable."""
+        return self._get("/v1/accounts", {"partition": partition})
+
+    def entry(self, index: int) -> bytes:
+        """The bytes of an entry, exactly as they are hashed. Raises: Refused, Unreachable."""
+        return self._send("GET", f"/v1/entries/{index}").content
+
+    def receipt(self, id: str) -> str:  # noqa: A002 - the wire's name
+        """The receipt of a command's entry, under the newest checkpoint. Raises: Refused, Unreachable."""
+        return self._send("GET", f"/v1/receipts/{_path(id)}").text
+
+    def checkpoint(self) -> str:
+        """The newest checkpoint, a signed note. Raises: Refused, Unreachable."""
+        return self._send("GET", "/v1/checkpoint").text
+
+    def log(self) -> c.Object:
+        """The log's origin and verifier key, to compare with a profile's. Raises: Refused, Unreachable."""
+        return self._get("/v1/log")
+
+    def _get(self, path: str, query: Mapping[str, str] | None = None) -> c.Object:
+        return _object(self._send("GET", path, query=query))
+
+    def _command(self, method: str, path: str, raw: bytes, signature: str | None) -> httpx.Response:
+        headers = {"content-type": JSON_TYPE}
+        if signature is not None:
+            headers[SIGNATURE_HEADER] = signature
+        return self._send(method, path, raw, headers)
+
+    def _answer(self, response: httpx.Response) -> Answer:
+        known = c.fields(
+            _object(response),
+            "answer",
+            ("body", "id", "index", "outcome", "receipt", "repeated"),
+            ("envelope",),
+        )
+        return Answer(
+            outcome=c.string(known["outcome"], "answer.outcome"),
+            id=c.name(known["id"], "answer.id"),
+            index=known["index"],
+            body=known["body"],
+            receipt=known["receipt"],
+            repeated=c.boolean(known["repeated"], "answer.repeated"),
+            envelope=known.get("envelope"),
+        )
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        for attempt in range(self._attempts):
+            last = attempt == self._attempts - 1
+            try:
+                response = self._http.request(method, path, content=content, headers=headers, params=query)
+            except httpx.RequestError as fault:
+                if last:
+                    message = f"no answer from {self._http.base_url} ({type(fault).__name__})"
+                    raise Unreachable(message) from fault
+            else:
+                if response.is_success:
+                    return response
+                if response.status_code < _SERVER_ERROR or last:
+                    raise _refused(response)
+            time.sleep(self._backoff_s * 2**attempt)
+        message = "a service is asked at least once"
+        raise AssertionError(message)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _path(name: str) -> str:
+    # A DID may hold a percent sign, which the service must get back as one.
+    return percent_encode(name, safe="/:")
+
+
+def _object(response: httpx.Response) -> c.Object:
+    value = c.parse(response.content, ANSWER_BYTES_MAX, "answer")
+    if not isinstance(value, dict):
+        raise Malformed("answer", "must be an object")
+    return value
+
+
+def _refused(response: httpx.Response) -> Refused:
+    try:
+        return Refused(response.status_code, _object(response))
+    except Malformed:
+        return Refused(response.status_code, {})

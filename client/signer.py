@@ -1,0 +1,82 @@
+"""A signer: the private half of an organisation's or a clean room's signing key (Ed25519)."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Final, Self
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from ledger import signatures
+from ledger.canonical import Object
+from ledger.malformed import Malformed
+
+PEM_BYTES_MAX: Final = 4_096
+
+
+class Signer:
+    """Signs exact bytes. Its representation names the key, never the private part."""
+
+    def __init__(self, private: Ed25519PrivateKey) -> None:
+        """Sign with ``private``."""
+        self._private = private
+        self._public = signatures.public_key(private)
+
+    @classmethod
+    def generate(cls) -> Self:
+        """A fresh key from the operating system's generator."""
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Read a PKCS #8 PEM file that only its owner may read. Raises: Malformed, OSError."""
+        return cls(load_private(path))
+
+    def save(self, path: Path | str) -> None:
+        """Write a PKCS #8 PEM file, mode 0600; one that is there is never replaced. Raises: OSError."""
+        pem = self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(pem)
+
+    @property
+    def key_id(self) -> str:
+        """RFC 7638 thumbprint of the public key."""
+        return self._public.thumbprint
+
+    @property
+    def jwk(self) -> Object:
+        """The public key as an OKP JWK."""
+        return self._public.to_json()
+
+    def sign(self, payload: bytes) -> str:
+        """A detached JWS over exactly these bytes."""
+        return signatures.sign(self._private, payload)
+
+    def __repr__(self) -> str:
+        """Name the key."""
+        return f"Signer({self.key_id})"
+
+
+def load_private(path: Path | str) -> Ed25519PrivateKey:
+    """The private key in a PKCS #8 PEM file that only its owner may read. Raises: Malformed, OSError."""
+    with Path(path).open("rb") as file:
+        if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+            raise Malformed("key", f"the file {path} may be read by others: chmod 600 it")
+        data = file.read(PEM_BYTES_MAX)
+    try:
+        private = load_pem_private_key(data, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise Malformed("key", f"the file {path} holds no private key in PEM without a passphrase") from None
+    if not isinstance(private, Ed25519PrivateKey):
+        raise Malformed("key", f"the file {path} holds a key that is not Ed25519")
+    return private

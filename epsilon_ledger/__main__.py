@@ -1,0 +1,89 @@
+"""Assemble `epsilon`: one root command, to which each room adds its own through an entry point.
+
+A room's `cli` module is imported for every command, `--help` included, so it keeps heavy imports inside its
+functions. This module imports no room.
+"""
+
+import sys
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from epsilon_ledger import __version__
+
+GROUP: Final = "epsilon.commands"
+ROOMS: Final = ("ledger", "policy", "api", "client", "migrations", "trainer_adapter")
+
+
+def main() -> None:
+    """Run the command line."""
+    complaint = complaint_about_rooms()
+    if complaint is not None:
+        typer.echo(complaint, err=True)
+        sys.exit(2)
+    assemble()()
+
+
+def complaint_about_rooms() -> str | None:
+    """Say which room is missing or comes from elsewhere, if one does: others use names like `api` too."""
+    home = Path(__file__).resolve().parent.parent
+    for room in ROOMS:
+        found = _folder_of(room)
+        if found is None:
+            return f"epsilon: the module '{room}' is missing from {home}; install epsilon-ledger again."
+        if found != home / room:
+            return (
+                f"epsilon: the module '{room}' comes from {found}, which hides the one of epsilon-ledger in"
+                f" {home}; take that place off PYTHONPATH or uninstall what put it there, then try again."
+            )
+    return None
+
+
+def assemble() -> typer.Typer:
+    """Build the root command from what the installed rooms bring."""
+    root = typer.Typer(
+        name="epsilon",
+        help="A ledger for differential privacy: budgets charged, refused, refunded and proven.",
+        no_args_is_help=True,
+        add_completion=True,
+        pretty_exceptions_show_locals=False,
+    )
+    root.callback()(_root)
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        room = entry.load()
+        root.registered_commands.extend(room.registered_commands)
+        root.registered_groups.extend(room.registered_groups)
+    return root
+
+
+def _folder_of(room: str) -> Path | None:
+    """Where Python finds a room: its folder, or the file of a module that is no package."""
+    spec = find_spec(room)
+    if spec is None:
+        return None
+    if spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations))).resolve()
+    return Path(spec.origin or room).resolve()
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value
+    if wanted:
+        typer.echo(f"epsilon-ledger {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Take the options that stand before any command."""
+    del version
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,380 @@
+"""Commands: what organisations and clean rooms ask for, as it is signed and sent.
+
+    {"actor":"did:web:bank-a.example","body":{...},"id":"run-1","key_id":"8kPT...","kind":"charge","v":1}
+
+The signed bytes are the RFC 8785 form of the whole command, and the HTTP body is those bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ledger import canonical as c
+from ledger.malformed import Malformed
+from ledger.mechanism import STEPS_MAX
+from ledger.plan import Plan
+from ledger.units import parse_number
+
+COMMAND_BYTES_MAX: Final = 32_768
+"""Half of what an entry may hold; the other half is left for what was decided."""
+TIME_MAX: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+ROLES: Final = ("SRO", "TSO", "TDP", "TDC", "AUDITOR")
+RELATIONS: Final = ("REPLACE_SPECIAL", "ADD_OR_REMOVE_ONE")
+UNITS: Final = ("record",)
+RULES: Final = ("renyi",)
+KINDS: Final = (
+    "organisation",
+    "policy",
+    "dataset",
+    "partition",
+    "retirement",
+    "contract",
+    "charge",
+    "key_release",
+    "post",
+    "void",
+    "lapse",
+    "model_release",
+    "merger",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: who asks (``actor``, by the key ``key_id``) for what, under an id the client made."""
+
+    kind: str
+    id: str
+    actor: str
+    key_id: str
+    body: c.Object
+
+    @classmethod
+    def parse(cls, data: bytes) -> Command:
+        """Read canonical bytes. The body is read by :func:`read_body`. Raises: Malformed."""
+        known = c.fields(c.parse_canonical(data, COMMAND_BYTES_MAX), "", ("actor", "body", "id", "key_id", "kind", "v"))
+        c.integer(known["v"], "v", 1, 1)
+        if not isinstance(known["body"], dict):
+            raise Malformed("body", "must be an object")
+        command = cls(
+            kind=c.one_of(known["kind"], "kind", KINDS),
+            id=c.name(known["id"], "id"),
+            actor=c.did(known["actor"], "actor"),
+            key_id=c.name_of_key(known["key_id"], "key_id"),
+            body=known["body"],
+        )
+        read_body(command)
+        return command
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes, as they are signed."""
+        return c.dump(
+            {
+                "actor": self.actor,
+                "body": self.body,
+                "id": self.id,
+                "key_id": self.key_id,
+                "kind": self.kind,
+                "v": 1,
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """A public key as a JWK of type OKP (RFC 8037), without its private part: curve and base64url ``x``."""
+
+    curve: str
+    x: str
+
+    @classmethod
+    def parse(cls, value: object, where: str, curve: str) -> PublicKey:
+        """Read a public JWK of one curve. Raises: Malformed; for a JWK with a private part too."""
+        known = c.fields(value, where, ("crv", "kty", "x"))
+        if known["kty"] != "OKP" or known["crv"] != curve:
+            raise Malformed(where, f"must be an OKP key on {curve}")
+        return cls(curve, c.key_bytes(known["x"], f"{where}.x"))
+
+    def to_json(self) -> c.Object:
+        """The JWK."""
+        return {"crv": self.curve, "kty": "OKP", "x": self.x}
+
+    @property
+    def thumbprint(self) -> str:
+        """RFC 7638 thumbprint (SHA-256, base64url): the id of the key."""
+        return c.thumbprint(self.to_json())
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterOrganisation:
+    """A legal body with its roles and first signing key; ``possession`` is that key's own signature."""
+
+    organisation: str
+    name: str
+    roles: tuple[str, ...]
+    key: PublicKey
+    possession: str
+
+    def claim(self) -> bytes:
+        """The bytes ``possession`` signs."""
+        return c.dump(
+            {
+                "key": self.key.to_json(),
+                "name": self.name,
+                "organisation": self.organisation,
+                "roles": list(self.roles),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EnterDocument:
+    """A policy, dataset or contract: the document's digest and the digests of the signatures over it."""
+
+    document: str
+    signatures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPartition:
+    """A slice of a dataset with a budget (ε, δ) of its own; ``records`` is a public lower bound."""
+
+    provider: str
+    dataset: str
+    partition: str
+    epsilon: str
+    delta: str
+    relation: str
+    unit: str
+    records: int
+    rule: str
+    data_key: str
+    load: Plan | None
+
+    @property
+    def ref(self) -> str:
+        """``provider/dataset/partition``."""
+        return f"{self.provider}/{self.dataset}/{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Retire:
+    """A partition takes nothing new; what is pending settles."""
+
+    partition: str
+
+
+@dataclass(frozen=True, slots=True)
+class MakeCharge:
+    """One run's loss laid on all its partitions or on none, for one clean room known by its two keys."""
+
+    contract: str
+    partitions: tuple[str, ...]
+    plan: Plan
+    signing: PublicKey
+    sealing: PublicKey
+    deadline: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseKey:
+    """The data keys of a charge's partitions for the attested clean room; ``nonce`` answers a challenge."""
+
+    charge: str
+    evidence: str
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """Settle for the steps that ran (begun steps count), zero included."""
+
+    charge: str
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Settle without a count: void by a party, or lapse by the book itself after the deadline."""
+
+    charge: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseModel:
+    """Let the trained model, known by its digest, leave the clean room."""
+
+    charge: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Organisations become one: the new one knows all that they knew."""
+
+    organisation: str
+    parents: tuple[str, ...]
+
+
+Body = (
+    RegisterOrganisation
+    | EnterDocument
+    | OpenPartition
+    | Retire
+    | MakeCharge
+    | ReleaseKey
+    | Post
+    | Settle
+    | ReleaseModel
+    | Merge
+)
+
+
+def read_body(command: Command) -> Body:
+    """The typed body of a command. Raises: Malformed, with the field under ``body``."""
+    try:
+        return _READERS[command.kind](command.body)
+    except Malformed as fault:
+        raise fault.under("body") from None
+
+
+def parse_ref(value: object, field: str) -> str:
+    """A partition reference, ``provider/dataset/partition``. Raises: Malformed."""
+    parts = value.split("/") if isinstance(value, str) else []
+    if len(parts) != 3:
+        raise Malformed(field, "must be 'provider/dataset/partition'")
+    c.did(parts[0], field)
+    c.name(parts[1], field)
+    c.name(parts[2], field)
+    return "/".join(parts)
+
+
+def _organisation(body: c.Object) -> RegisterOrganisation:
+    known = c.fields(body, "", ("key", "name", "organisation", "possession", "roles"))
+    roles = c.strings(known["roles"], "roles", len(ROLES))
+    for place, role in enumerate(roles):
+        c.one_of(role, f"roles[{place}]", ROLES)
+    return RegisterOrganisation(
+        organisation=c.did(known["organisation"], "organisation"),
+        name=c.string(known["name"], "name", 200),
+        roles=roles,
+        key=PublicKey.parse(known["key"], "key", "Ed25519"),
+        possession=c.string(known["possession"], "possession", 1000),
+    )
+
+
+def _document(body: c.Object) -> EnterDocument:
+    known = c.fields(body, "", ("document", "signatures"))
+    signatures = c.strings(known["signatures"], "signatures", 32)
+    return EnterDocument(
+        document=c.sha256(known["document"], "document"),
+        signatures=tuple(c.sha256(item, f"signatures[{place}]") for place, item in enumerate(signatures)),
+    )
+
+
+def _partition(body: c.Object) -> OpenPartition:
+    names = (
+        "data_key",
+        "dataset",
+        "delta",
+        "epsilon",
+        "partition",
+        "provider",
+        "records",
+        "relation",
+        "rule",
+        "unit",
+    )
+    known = c.fields(body, "", names, optional=("load",))
+    parse_number(known["epsilon"], "epsilon")
+    parse_number(known["delta"], "delta")
+    try:
+        load = Plan.parse(known["load"]) if "load" in known else None
+    except Malformed as fault:
+        raise fault.under("load") from None
+    return OpenPartition(
+        provider=c.did(known["provider"], "provider"),
+        dataset=c.name(known["dataset"], "dataset"),
+        partition=c.name(known["partition"], "partition"),
+        epsilon=known["epsilon"],
+        delta=known["delta"],
+        relation=c.one_of(known["relation"], "relation", RELATIONS),
+        unit=c.one_of(known["unit"], "unit", UNITS),
+        records=c.integer(known["records"], "records", 1, 10**12),
+        rule=c.one_of(known["rule"], "rule", RULES),
+        data_key=c.name(known["data_key"], "data_key"),
+        load=load,
+    )
+
+
+def _retire(body: c.Object) -> Retire:
+    return Retire(parse_ref(c.fields(body, "", ("partition",))["partition"], "partition"))
+
+
+def _charge(body: c.Object) -> MakeCharge:
+    known = c.fields(body, "", ("clean_room", "contract", "deadline", "partitions", "plan"))
+    room = c.fields(known["clean_room"], "clean_room", ("sealing", "signing"))
+    partitions = c.strings(known["partitions"], "partitions", 16)
+    try:
+        plan = Plan.parse(known["plan"])
+    except Malformed as fault:
+        raise fault.under("plan") from None
+    return MakeCharge(
+        contract=c.sha256(known["contract"], "contract"),
+        partitions=tuple(parse_ref(item, f"partitions[{place}]") for place, item in enumerate(partitions)),
+        plan=plan,
+        signing=PublicKey.parse(room["signing"], "clean_room.signing", "Ed25519"),
+        sealing=PublicKey.parse(room["sealing"], "clean_room.sealing", "X25519"),
+        deadline=c.integer(known["deadline"], "deadline", 0, TIME_MAX),
+    )
+
+
+def _key_release(body: c.Object) -> ReleaseKey:
+    known = c.fields(body, "", ("charge", "evidence", "nonce"))
+    return ReleaseKey(
+        c.name(known["charge"], "charge"),
+        c.sha256(known["evidence"], "evidence"),
+        c.key_bytes(known["nonce"], "nonce"),
+    )
+
+
+def _post(body: c.Object) -> Post:
+    known = c.fields(body, "", ("charge", "steps"))
+    return Post(c.name(known["charge"], "charge"), c.integer(known["steps"], "steps", 0, STEPS_MAX))
+
+
+def _settle(body: c.Object) -> Settle:
+    return Settle(c.name(c.fields(body, "", ("charge",))["charge"], "charge"))
+
+
+def _model_release(body: c.Object) -> ReleaseModel:
+    known = c.fields(body, "", ("charge", "model"))
+    return ReleaseModel(c.name(known["charge"], "charge"), c.sha256(known["model"], "model"))
+
+
+def _merger(body: c.Object) -> Merge:
+    known = c.fields(body, "", ("organisation", "parents"))
+    parents = c.strings(known["parents"], "parents", 64)
+    return Merge(
+        c.did(known["organisation"], "organisation"),
+        tuple(c.did(item, f"parents[{place}]") for place, item in enumerate(parents)),
+    )
+
+
+_READERS = {
+    "organisation": _organisation,
+    "policy": _document,
+    "dataset": _document,
+    "partition": _partition,
+    "retirement": _retire,
+    "contract": _document,
+    "charge": _charge,
+    "key_release": _key_release,
+    "post": _post,
+    "void": _settle,
+    "lapse": _settle,
+    "model_release": _model_release,
+    "merger": _merger,
+}

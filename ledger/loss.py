@@ -1,0 +1,71 @@
+"""A loss: one non-negative integer per coordinate of a rule, and how many infinite charges it holds there.
+
+Keeping the two apart makes an account the plain sum over its runs: when a charge that was infinite at an
+order is voided, the order opens again with exactly the finite sum of the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Price = tuple[int | None, ...]
+"""What one step costs per coordinate, in the coordinate's units; None where it is infinite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The sum of charges. ``finite`` and ``infinite`` have one item per coordinate."""
+
+    finite: tuple[int, ...]
+    infinite: tuple[int, ...]
+
+    @classmethod
+    def zero(cls, coordinates: int) -> Loss:
+        """Nothing lost yet."""
+        return cls((0,) * coordinates, (0,) * coordinates)
+
+    def __add__(self, other: Loss) -> Loss:
+        """Both together."""
+        return Loss(
+            tuple(a + b for a, b in zip(self.finite, other.finite, strict=True)),
+            tuple(a + b for a, b in zip(self.infinite, other.infinite, strict=True)),
+        )
+
+    def __sub__(self, other: Loss) -> Loss:
+        """Without a part that was added before; an invariant, so it crashes rather than go below zero."""
+        rest = Loss(
+            tuple(a - b for a, b in zip(self.finite, other.finite, strict=True)),
+            tuple(a - b for a, b in zip(self.infinite, other.infinite, strict=True)),
+        )
+        if min(rest.finite, default=0) < 0 or min(rest.infinite, default=0) < 0:
+            message = f"a loss of {self} cannot hold {other}"
+            raise AssertionError(message)
+        return rest
+
+    def at(self, coordinate: int) -> int | None:
+        """The loss at one coordinate, None while a charge there is infinite."""
+        return None if self.infinite[coordinate] else self.finite[coordinate]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """``steps`` equal steps of a run, each at ``price``; the unit in which a run is settled."""
+
+    steps: int
+    price: Price
+
+
+def loss_of(segments: tuple[Segment, ...], steps: int) -> Loss:
+    """The loss of the first ``steps`` steps of a run. An infinite price counts once per run, not per step."""
+    width = len(segments[0].price)
+    total = Loss.zero(width)
+    for segment in segments:
+        ran = min(steps, segment.steps)
+        steps -= ran
+        if ran == 0:
+            break
+        total += Loss(
+            tuple(0 if unit is None else ran * unit for unit in segment.price),
+            tuple(int(unit is None) for unit in segment.price),
+        )
+    return total

@@ -1,0 +1,87 @@
+"""The plan: one frozen value from which both the charge and the run are made, so they cannot drift apart.
+
+    {"batch_size_expected": 64, "clipping_norm": "1", "kind": "dp_sgd", "noise_multiplier": "2.25",
+     "sampler": {"kind": "poisson", "probability": "16/175"}, "steps": 120, "v": 1}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Self
+
+from ledger.canonical import Json, digest, dump, fields, integer
+from ledger.malformed import Malformed
+from ledger.mechanism import STEPS_MAX, PoissonGaussian
+from ledger.units import format_number, parse_positive
+
+BATCH_MAX: Final = 10_000_000
+CLIPPING_MAX: Final = Fraction(10**9)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A DP-SGD run (Abadi et al. 2016, Algorithm 1) with true Poisson sampling and flat clipping.
+
+    Attributes:
+        sampling_probability: of every record at every step; rounded up for the charge, down for the sampler.
+        noise_multiplier: noise standard deviation over clipping norm; rounded down for the charge, up for the
+            sampler.
+        clipping_norm: L2 bound on one record's contribution.
+        steps: logical steps, each one noisy sum.
+        batch_size_expected: the public constant the noisy sum is divided by; never the private batch size.
+    """
+
+    sampling_probability: Fraction
+    noise_multiplier: Fraction
+    clipping_norm: Fraction
+    steps: int
+    batch_size_expected: int
+
+    def __post_init__(self) -> None:
+        """Hold the plan to its bounds. Raises: Malformed."""
+        if not 0 < self.clipping_norm <= CLIPPING_MAX:
+            raise Malformed("clipping_norm", f"must be greater than 0 and at most {CLIPPING_MAX}")
+        if not 1 <= self.batch_size_expected <= BATCH_MAX:
+            raise Malformed("batch_size_expected", f"must lie between 1 and {BATCH_MAX}")
+        self.mechanism(self.steps)
+
+    @classmethod
+    def parse(cls, value: object) -> Self:
+        """Read the tagged form; the exact inverse of :meth:`to_json`. Raises: Malformed."""
+        names = ("batch_size_expected", "clipping_norm", "kind", "noise_multiplier", "sampler", "steps", "v")
+        known = fields(value, "", required=names)
+        if known["kind"] != "dp_sgd":
+            raise Malformed("kind", "must be 'dp_sgd': no other kind of plan can be charged")
+        integer(known["v"], "v", 1, 1)
+        sampler = fields(known["sampler"], "sampler", required=("kind", "probability"))
+        if sampler["kind"] != "poisson":
+            raise Malformed("sampler.kind", "must be 'poisson': shuffled or fixed batches get no amplification")
+        return cls(
+            sampling_probability=parse_positive(sampler["probability"], "sampler.probability"),
+            noise_multiplier=parse_positive(known["noise_multiplier"], "noise_multiplier"),
+            clipping_norm=parse_positive(known["clipping_norm"], "clipping_norm"),
+            steps=integer(known["steps"], "steps", 1, STEPS_MAX),
+            batch_size_expected=integer(known["batch_size_expected"], "batch_size_expected", 1, BATCH_MAX),
+        )
+
+    def to_json(self) -> dict[str, Json]:
+        """The tagged form."""
+        return {
+            "batch_size_expected": self.batch_size_expected,
+            "clipping_norm": format_number(self.clipping_norm),
+            "kind": "dp_sgd",
+            "noise_multiplier": format_number(self.noise_multiplier),
+            "sampler": {"kind": "poisson", "probability": format_number(self.sampling_probability)},
+            "steps": self.steps,
+            "v": 1,
+        }
+
+    def mechanism(self, steps: int) -> PoissonGaussian:
+        """What ``steps`` steps of this plan are, for the accountant. Raises: Malformed."""
+        return PoissonGaussian(self.sampling_probability, self.noise_multiplier, steps)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical bytes."""
+        return digest(dump(self.to_json()))

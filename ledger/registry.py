@@ -1,0 +1,264 @@
+"""What stands, at an index: organisations, keys, documents, datasets, partitions, contracts, charges, accounts.
+
+Every value is a projection of entries and can be rebuilt from them; none is ever the truth itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Protocol
+
+from ledger.loss import Loss, Segment
+from ledger.outcomes import ChargeState
+
+GLOBAL: Final = "global"
+
+
+def holder_of(node: int) -> str:
+    """The holder's name of a lineage: its node's index in the log."""
+    return f"lineage:{node}"
+
+
+@dataclass(frozen=True, slots=True)
+class Organisation:
+    """A legal body; ``node`` is where it stands in the lineage now."""
+
+    did: str
+    name: str
+    roles: tuple[str, ...]
+    node: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A public Ed25519 key and whose it is; a clean room's key is bound to its one charge."""
+
+    key_id: str
+    owner: str
+    x: str
+    charge: str | None
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyVersion:
+    """One version of a domain's policy, in force from ``effective`` (ms) until a later version is."""
+
+    domain: str
+    version: int
+    document: str
+    issuer: str
+    effective: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """What a TDP offers; known by provider and dataset id together."""
+
+    provider: str
+    dataset: str
+    domain: str
+    document: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A slice of a dataset with its budget; ``terms`` is its rule, fixed for life, as canonical JSON."""
+
+    ref: str
+    provider: str
+    dataset: str
+    epsilon: Fraction
+    delta: Fraction
+    relation: str
+    unit: str
+    records: int
+    data_key: str
+    terms: str
+    opened: int
+    retired: bool
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """A contract all its parties signed, known by its document's digest."""
+
+    document: str
+    id: str
+    version: int
+    consumer: str
+    consumer_node: int
+    providers: tuple[str, ...]
+    starts: int
+    ends: int
+    runs: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One run's charge. ``steps`` is what was asked, ``steps_posted`` what it was settled for."""
+
+    id: str
+    contract: str
+    actor: str
+    author: int
+    partitions: tuple[str, ...]
+    plan: str
+    steps: int
+    steps_posted: int | None
+    state: ChargeState
+    key_id: str
+    sealing: str
+    key_release: str | None
+    deadline: int
+    prices: tuple[tuple[str, tuple[Segment, ...]], ...]
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The loss of one partition for one holder: settled for what ran, and reserved for what may yet run."""
+
+    partition: str
+    holder: str
+    posted: Loss
+    pending: Loss
+
+    @property
+    def loss(self) -> Loss:
+        """What counts: pending counts in full."""
+        return self.posted + self.pending
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An organisation at a time: what it knew then, and what has become of it since."""
+
+    index: int
+    organisation: str
+    parents: tuple[int, ...]
+    children: tuple[int, ...]
+
+
+class Facts(Protocol):
+    """Everything that stands, to read. What a gate may see."""
+
+    @property
+    def organisations(self) -> Mapping[str, Organisation]:
+        """By DID."""
+        ...
+
+    @property
+    def keys(self) -> Mapping[str, SigningKey]:
+        """By key id."""
+        ...
+
+    @property
+    def documents(self) -> Mapping[str, bytes]:
+        """By SHA-256."""
+        ...
+
+    @property
+    def policies(self) -> Mapping[str, tuple[PolicyVersion, ...]]:
+        """By domain, in order of version."""
+        ...
+
+    @property
+    def datasets(self) -> Mapping[tuple[str, str], Dataset]:
+        """By provider and dataset id."""
+        ...
+
+    @property
+    def partitions(self) -> Mapping[str, Partition]:
+        """By reference."""
+        ...
+
+    @property
+    def contracts(self) -> Mapping[str, Contract]:
+        """By the document's digest."""
+        ...
+
+    @property
+    def contract_heads(self) -> Mapping[str, str]:
+        """By contract id: the digest of its newest version."""
+        ...
+
+    @property
+    def charges(self) -> Mapping[str, Charge]:
+        """By id."""
+        ...
+
+    @property
+    def accounts(self) -> Mapping[tuple[str, str], Account]:
+        """By partition and holder; an account nobody has charged is absent."""
+        ...
+
+    @property
+    def nodes(self) -> Mapping[int, Node]:
+        """By index in the log."""
+        ...
+
+    def exposures(self, authors: frozenset[int]) -> Iterator[tuple[str, Loss, Loss]]:
+        """Per partition: posted and pending loss, summed over the distinct charges of these authors."""
+        ...
+
+
+class State(Facts, Protocol):
+    """The same, to change: only :func:`ledger.apply.apply` does."""
+
+    @property
+    def organisations(self) -> MutableMapping[str, Organisation]:
+        """By DID."""
+        ...
+
+    @property
+    def keys(self) -> MutableMapping[str, SigningKey]:
+        """By key id."""
+        ...
+
+    @property
+    def policies(self) -> MutableMapping[str, tuple[PolicyVersion, ...]]:
+        """By domain, in order of version."""
+        ...
+
+    @property
+    def datasets(self) -> MutableMapping[tuple[str, str], Dataset]:
+        """By provider and dataset id."""
+        ...
+
+    @property
+    def partitions(self) -> MutableMapping[str, Partition]:
+        """By reference."""
+        ...
+
+    @property
+    def contracts(self) -> MutableMapping[str, Contract]:
+        """By the document's digest."""
+        ...
+
+    @property
+    def contract_heads(self) -> MutableMapping[str, str]:
+        """By contract id: the digest of its newest version."""
+        ...
+
+    @property
+    def charges(self) -> MutableMapping[str, Charge]:
+        """By id."""
+        ...
+
+    @property
+    def accounts(self) -> MutableMapping[tuple[str, str], Account]:
+        """By partition and holder."""
+        ...
+
+    @property
+    def nodes(self) -> MutableMapping[int, Node]:
+        """By index in the log."""
+        ...

@@ -1,0 +1,64 @@
+"""Signatures over exact bytes: detached JWS (RFC 7515, appendix F; RFC 7797, ``b64`` false) with Ed25519.
+
+    eyJhbGciOiJFZDI1NTE5IiwiYjY0IjpmYWxzZSwiY3JpdCI6WyJiNjQiXSwia2lkIjoi...In0..yN2x...
+
+The protected header is ``{"alg":"Ed25519","b64":false,"crit":["b64"],"kid":<thumbprint>}`` and nothing else:
+the algorithm is pinned (RFC 9864) and a key is only ever looked up by its thumbprint, never fetched.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from joserfc import jws
+from joserfc.errors import JoseError
+from joserfc.jwk import OKPKey
+
+from ledger import canonical as c
+from ledger.commands import PublicKey
+from ledger.malformed import Malformed
+
+SIGNATURE_BYTES_MAX: Final = 1_000
+
+
+def public_key(private: Ed25519PrivateKey) -> PublicKey:
+    """The public half as a JWK."""
+    return PublicKey("Ed25519", c.base64url(private.public_key().public_bytes_raw()))
+
+
+def sign(private: Ed25519PrivateKey, payload: bytes) -> str:
+    """A detached JWS over ``payload``; ``kid`` is the key's thumbprint."""
+    public = public_key(private)
+    key = OKPKey.import_key({**public.to_json(), "d": c.base64url(private.private_bytes_raw())})
+    header = {"alg": "Ed25519", "b64": False, "crit": ["b64"], "kid": public.thumbprint}
+    return jws.serialize_compact(header, payload, key, algorithms=["Ed25519"])
+
+
+def key_id_of(signature: str) -> str:
+    """The thumbprint that a detached JWS names. Raises: Malformed, for any header but the one above."""
+    parts = signature.split(".") if len(signature) <= SIGNATURE_BYTES_MAX else []
+    if len(parts) != 3 or parts[1]:
+        raise Malformed("signature", "must be a detached JWS: header, two dots, signature")
+    header = c.fields(
+        c.parse(c.unbase64url(parts[0], "signature.header"), SIGNATURE_BYTES_MAX, "signature.header"),
+        "signature.header",
+        ("alg", "b64", "crit", "kid"),
+    )
+    if header["alg"] != "Ed25519" or header["b64"] is not False or header["crit"] != ["b64"]:
+        raise Malformed("signature.header", 'must be {"alg":"Ed25519","b64":false,"crit":["b64"],"kid":...}')
+    return c.name_of_key(header["kid"], "signature.header.kid")
+
+
+def verify(signature: str, payload: bytes, key: PublicKey) -> None:
+    """Check a detached JWS over exactly these bytes. Raises: Malformed, if it is not that key's."""
+    if key_id_of(signature) != key.thumbprint:
+        raise Malformed("signature", "was made with another key")
+    try:
+        jws.deserialize_compact(
+            signature, OKPKey.import_key(dict(key.to_json())), algorithms=["Ed25519"], payload=payload
+        )
+    except (JoseError, InvalidSignature, ValueError):
+        raise Malformed("signature", "does not verify over these bytes") from None
+

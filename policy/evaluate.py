@@ -1,0 +1,84 @@
+"""The gate: every decision of the engine, denied by default, with every check made in order.
+
+``gate`` hands each kind of command to the module that decides it. An error on the way denies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ledger.commands import Merge, Post, RegisterOrganisation, Settle
+from ledger.gate import Request, Verdict
+from ledger.registry import Facts
+from policy.charging import charge, partition, retirement
+from policy.entering import contract, dataset, policy
+from policy.findings import Findings
+from policy.inputs import body_of
+from policy.releasing import key_release, model_release
+
+
+def gate(request: Request, facts: Facts) -> Verdict:
+    """Decide. Never raises: an unknown kind denies, and so does an error inside."""
+    decide = _DECIDES.get(request.command.kind)
+    if decide is None:
+        return _denied("kind_unknown", f"no rule permits {request.command.kind[:80]!r}")
+    try:
+        return decide(request, facts)
+    except Exception as fault:  # noqa: BLE001 - whatever goes wrong in a decision, the answer is no
+        return _denied("evaluation_error", f"{type(fault).__name__}: {str(fault)[:200]}")
+
+
+def _denied(code: str, text: str) -> Verdict:
+    findings = Findings()
+    findings.failed(code, text)
+    return findings.verdict()
+
+
+def _organisation(request: Request, facts: Facts) -> Verdict:
+    findings = Findings()
+    actor = request.command.actor
+    known = actor in facts.organisations or actor == body_of(request, RegisterOrganisation).organisation
+    findings.says("actor_unknown", known, actor, "registered, or registering itself")
+    return findings.verdict()
+
+
+def _post(request: Request, facts: Facts) -> Verdict:
+    return _of_charge(body_of(request, Post).charge, facts)
+
+
+def _settle(request: Request, facts: Facts) -> Verdict:
+    return _of_charge(body_of(request, Settle).charge, facts)
+
+
+def _of_charge(name: str, facts: Facts) -> Verdict:
+    findings = Findings()
+    findings.says("charge_unknown", name in facts.charges, f"charge {name}", "on record")
+    return findings.verdict()
+
+
+def _merger(request: Request, facts: Facts) -> Verdict:
+    findings = Findings()
+    actor = facts.organisations.get(request.command.actor)
+    roles = actor.roles if actor else ()
+    findings.says("actor_not_sro", "SRO" in roles, request.command.actor, "registered as SRO")
+    for parent in body_of(request, Merge).parents:
+        findings.says("parent_unknown", parent in facts.organisations, parent, "registered")
+    return findings.verdict()
+
+
+_DECIDES: Final[Mapping[str, Callable[[Request, Facts], Verdict]]] = {
+    "organisation": _organisation,
+    "policy": policy,
+    "dataset": dataset,
+    "partition": partition,
+    "retirement": retirement,
+    "contract": contract,
+    "charge": charge,
+    "key_release": key_release,
+    "post": _post,
+    "void": _settle,
+    "lapse": _settle,
+    "model_release": model_release,
+    "merger": _merger,
+}

@@ -1,0 +1,77 @@
+"""Which version of which document binds, at a time and for a partition opened earlier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from ledger.registry import Dataset, Facts, Partition, PolicyVersion
+from policy.documents import ContractDocument, DatasetDescription, Policy
+
+# The gate runs inside the book's writer, where each document is read again for every command.
+_KEPT: Final = 256
+read_policy = lru_cache(maxsize=_KEPT)(Policy.parse)
+read_dataset = lru_cache(maxsize=_KEPT)(DatasetDescription.parse)
+read_contract = lru_cache(maxsize=_KEPT)(ContractDocument.parse)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What binds a partition now.
+
+    Attributes:
+        policy: the version in force now; all of its numbers bind but the two below.
+        level: the highest Level in force at any time since the partition opened, and who says so.
+        age_days_max: the smaller of the ages stated now and by the version that sets the Level, if any is.
+    """
+
+    policy: Policy
+    level: int
+    level_source: str
+    age_days_max: int | None
+    age_source: str
+
+
+def policy_in_force(facts: Facts, domain: str, now: int, before: int | None = None) -> PolicyVersion | None:
+    """The greatest version effective at ``now``, among those entered before an index if one is given."""
+    versions = facts.policies.get(domain, ())
+    known = (one for one in versions if one.effective <= now and (before is None or one.index < before))
+    return max(known, key=lambda one: one.version, default=None)
+
+
+def dataset_of(facts: Facts, partition: Partition) -> Dataset:
+    """The dataset a partition is a slice of. Raises: KeyError, if the facts hold none."""
+    return facts.datasets[partition.provider, partition.dataset]
+
+
+def binding(facts: Facts, partition: Partition, now: int) -> Binding | None:
+    """What binds a partition now, None without a policy in force.
+
+    A Level raised binds open partitions; a Level lowered binds those opened later, so an open one keeps the
+    highest Level it ever had.
+    """
+    domain = dataset_of(facts, partition).domain
+    current = policy_in_force(facts, domain, now)
+    if current is None:
+        return None
+    policy = read_policy(facts.documents[current.document])
+    since = [read_policy(facts.documents[one.document]) for one in _since(facts, domain, partition, now)]
+    highest = max(since, key=lambda one: (one.level, one.version))
+    stated = [(one.partition_age_days_max, one.source) for one in (policy, highest)]
+    ages = [(age, source) for age, source in stated if age is not None]
+    age, source = min(ages, key=lambda one: one[0]) if ages else (None, "")
+    return Binding(policy, highest.level, highest.source, age, source)
+
+
+def _since(facts: Facts, domain: str, partition: Partition, now: int) -> list[PolicyVersion]:
+    """Versions in force at some time from the partition's opening until now."""
+    # Only what was entered before the partition: a version entered later and dated back never lowers it.
+    opening = policy_in_force(facts, domain, partition.opened, before=partition.index)
+    first = opening.version if opening else 0
+    effective = [one for one in facts.policies[domain] if first <= one.version and one.effective <= now]
+    return [
+        one
+        for place, one in enumerate(effective)
+        if one.version == first or all(later.effective > one.effective for later in effective[place + 1 :])
+    ]

@@ -1,0 +1,88 @@
+"""Strict reading of what the ledger's canonical readers do not know: times, amounts, documents.
+
+"2026-01-01T00:00:00Z"    RFC 3339 in UTC with whole seconds; read as Unix milliseconds
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Any, Final
+
+from ledger import canonical as c
+from ledger.malformed import Malformed
+from ledger.units import EPSILON_MAX, parse_positive
+
+DOCUMENT_BYTES_MAX: Final = 262_144
+DAY_MS: Final = 86_400_000
+VERSION_MAX: Final = 1_000_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})Z\Z")
+
+
+class Inconsistent(Malformed):
+    """A document whose fields can each be read but contradict one another."""
+
+
+def tagged(
+    data: bytes, kind: str, required: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The fields of a document of one kind, version 1 of its form. Raises: Malformed."""
+    value = c.parse(data, DOCUMENT_BYTES_MAX)
+    if isinstance(value, dict) and value.get("kind") != kind:
+        raise Malformed("kind", f"must be '{kind}'")
+    known = c.fields(value, "", ("kind", "v", *required), optional)
+    c.integer(known["v"], "v", 1, 1)
+    return known
+
+
+def parse_time(value: object, field: str) -> int:
+    """Unix milliseconds from RFC 3339 in UTC; leap seconds are refused. Raises: Malformed."""
+    match = _TIME.match(value) if isinstance(value, str) else None
+    if match is None:
+        raise Malformed(field, "must be a time in UTC, as '2026-01-01T00:00:00Z'")
+    year, month, day, hour, minute, second = map(int, match.groups())
+    try:
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        raise Malformed(field, "is not a moment of the calendar") from None
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def format_time(moment: int) -> str:
+    """RFC 3339 in UTC of Unix milliseconds; with milliseconds where there are any."""
+    exact = _EPOCH + timedelta(milliseconds=moment)
+    return exact.isoformat(timespec="milliseconds" if moment % 1000 else "seconds").replace("+00:00", "Z")
+
+
+def parse_epsilon(value: object, field: str) -> Fraction:
+    """An ε greater than 0 that a budget may promise. Raises: Malformed."""
+    epsilon = parse_positive(value, field)
+    if epsilon > EPSILON_MAX:
+        raise Malformed(field, f"must be at most {EPSILON_MAX}")
+    return epsilon
+
+
+def parse_delta(value: object, field: str) -> Fraction:
+    """A δ between 0 and 1, both excluded. Raises: Malformed."""
+    delta = parse_positive(value, field)
+    if delta >= 1:
+        raise Malformed(field, "must be less than 1")
+    return delta
+
+
+def epsilon_cap(value: object, field: str) -> Fraction:
+    """The ε of ``{"epsilon_max": ...}``. Raises: Malformed."""
+    return parse_epsilon(c.fields(value, field, ("epsilon_max",))["epsilon_max"], f"{field}.epsilon_max")
+
+
+def version_number(value: object, field: str) -> int:
+    """A document's version. Raises: Malformed."""
+    return c.integer(value, field, 1, VERSION_MAX)
+
+
+def subset(value: object, field: str, choices: tuple[str, ...]) -> tuple[str, ...]:
+    """One or more words of a closed list. Raises: Malformed."""
+    words = c.strings(value, field, len(choices))
+    return tuple(c.one_of(word, f"{field}[{place}]", choices) for place, word in enumerate(words))

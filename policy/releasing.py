@@ -1,0 +1,67 @@
+"""What leaves: a data key to an attested clean room, a trained model out of it."""
+
+from __future__ import annotations
+
+from ledger.commands import ReleaseKey, ReleaseModel
+from ledger.gate import Request, Verdict
+from ledger.outcomes import ChargeState
+from ledger.registry import Charge, Facts
+from policy.attestation import Expected, verify
+from policy.charging import contract_in_force
+from policy.documents import LEVEL_SEALED
+from policy.findings import Findings
+from policy.in_force import Binding, binding, read_contract
+from policy.inputs import body_of
+
+
+def key_release(request: Request, facts: Facts) -> Verdict:
+    """The data keys of a pending charge, for its own clean room, attested under every partition's policy."""
+    body, findings = body_of(request, ReleaseKey), Findings()
+    charge = _charge(findings, body.charge, facts)
+    if charge is None:
+        return findings.verdict()
+    contract = facts.contracts[charge.contract]
+    contract_in_force(findings, contract, read_contract(facts.documents[charge.contract]), facts, request.now)
+    findings.equal("charge_not_pending", "state", charge.state.value, ChargeState.PENDING.value)
+    findings.not_after("deadline_passed", ("now", request.now), ("deadline", charge.deadline))
+    findings.equal("key_not_clean_room", "key_id", request.command.key_id, charge.key_id)
+    bound = _bindings(findings, charge, facts, request.now)
+    expected = Expected(body.nonce, charge.id, charge.plan, charge.key_id, charge.sealing)
+    # Once for each policy, not for each partition: an entry has room for 65,535 bytes.
+    for policy in dict.fromkeys(binds.policy for binds in bound.values()):
+        token = facts.documents.get(body.evidence)
+        findings.checks += verify(token, policy.attestation, expected, request.now, policy.source)
+    return findings.verdict()
+
+
+def model_release(request: Request, facts: Facts) -> Verdict:
+    """A model out of its clean room: where every partition's policy lets it, and never at Level 2."""
+    body, findings = body_of(request, ReleaseModel), Findings()
+    charge = _charge(findings, body.charge, facts)
+    if charge is None:
+        return findings.verdict()
+    findings.equal("key_not_clean_room", "key_id", request.command.key_id, charge.key_id)
+    for ref, binds in _bindings(findings, charge, facts, request.now).items():
+        allowed = binds.policy.model_release
+        findings.says(
+            "model_not_released", allowed, f"release of models of {ref}", "allowed", binds.policy.source
+        )
+        below = LEVEL_SEALED - 1
+        findings.count_at_most("level_seals_model", f"Level of {ref}", binds.level, below, binds.level_source)
+    return findings.verdict()
+
+
+def _charge(findings: Findings, name: str, facts: Facts) -> Charge | None:
+    charge = facts.charges.get(name)
+    findings.says("charge_unknown", charge is not None, f"charge {name}", "on record")
+    return charge
+
+
+def _bindings(findings: Findings, charge: Charge, facts: Facts, now: int) -> dict[str, Binding]:
+    bound = {}
+    for ref in charge.partitions:
+        binds = binding(facts, facts.partitions[ref], now)
+        findings.says("policy_missing", binds is not None, ref, "under a policy in force")
+        if binds:
+            bound[ref] = binds
+    return bound

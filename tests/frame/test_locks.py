@@ -1,0 +1,33 @@
+"""The locks: everything pinned by hash, no place named, PyTorch's own builds left to whoever installs."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+HOME = Path(__file__).resolve().parents[2]
+PIN = re.compile(r"[a-z0-9-]+==[A-Za-z0-9.]+(?: ; [a-z_ ()'=!<>.0-9A-Z]+)? \\")
+HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}(?: \\)?")
+
+
+@pytest.mark.parametrize("lock", ["dev.lock", "train.lock"])
+def test_a_lock_names_only_versions_and_hashes(lock: str) -> None:
+    """Each line is a pin, a hash of the pin above it, or a comment at the head."""
+    lines = (HOME / lock).read_text().splitlines()
+    rest = [line for line in lines if not line.startswith("#")]
+    assert [line for line in rest if not PIN.fullmatch(line) and not HASH.fullmatch(line)] == []
+    assert all(HASH.fullmatch(after) for at, after in pairwise(rest) if PIN.fullmatch(at))
+
+
+def test_the_locks_share_no_name_and_hold_no_build_of_pytorch() -> None:
+    """What dev.lock pins, train.lock does not pin again; torch, triton and CUDA are in neither."""
+    development, training = (set(_names(lock)) for lock in ("dev.lock", "train.lock"))
+    assert development & training == set()
+    assert [name for name in development | training if re.match("torch|triton|nvidia|cuda", name)] == []
+    assert {"hatchling", "editables", "pytest"} <= development
+    assert {"filelock", "jinja2", "safetensors", "sympy"} <= training
+
+
+def _names(lock: str) -> list[str]:
+    return re.findall(r"^([a-z0-9-]+)==", (HOME / lock).read_text(), re.MULTILINE)

@@ -1,0 +1,46 @@
+"""The Makefile tells what it does, and names the tool that is missing before it makes anything."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HOME = Path(__file__).resolve().parents[2]
+
+
+def test_help_lists_every_target() -> None:
+    """Each target that people use stands in the help, which is the default."""
+    done = _make(path=os.environ["PATH"])
+    assert done.returncode == 0, done.stderr
+    listed = [line.split()[1] for line in done.stdout.splitlines()]
+    assert listed == ["help", "demo", "test", "check", "bench", "soak", "lock", "clean"]
+
+
+@pytest.mark.parametrize(
+    ("missing", "advice"),
+    [
+        ("git", "git is missing: apt install git"),
+        ("python3", "python3 is missing: apt install python3 python3-venv"),
+    ],
+)
+def test_a_missing_tool_is_named(missing: str, advice: str, tmp_path: Path) -> None:
+    """The tool and the command that brings it, in one line."""
+    for tool in {"sh", "git", "python3"} - {missing}:
+        (tmp_path / tool).symlink_to(str(shutil.which(tool)))
+    done = _make("tools", path=str(tmp_path))
+    assert done.returncode == 2
+    assert done.stdout == f"{advice}\n"
+
+
+def _make(*targets: str, path: str) -> subprocess.CompletedProcess[str]:
+    """A make of its own, even when another make runs the tests: nothing of that one's environment."""
+    return subprocess.run(
+        [str(shutil.which("make")), *targets],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=HOME,
+        env={"PATH": path},
+    )

@@ -1,0 +1,36 @@
+"""Worlds to test in: an empty one that tests leave as it was, and one with a pending charge for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.http.world import BANK, CleanRoom, World, open_world
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A world in which only the SRO is registered; no test in it may add an entry."""
+    with open_world(tmp_path_factory.mktemp("quiet")) as world:
+        world.register("did:web:sro.example", "SRO", world.sro)
+        size = world.size
+        yield world
+        assert world.size == size
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A world with everything that a charge needs."""
+    with open_world(tmp_path) as found:
+        found.contract = found.found()
+        yield found
+
+
+@pytest.fixture
+def room(world: World) -> CleanRoom:
+    """A clean room whose charge ``run-1`` is pending."""
+    fresh = CleanRoom()
+    world.service.submit(world.bank, BANK, "charge", world.charge_body(world.contract, fresh), "run-1")
+    return fresh

@@ -1,0 +1,53 @@
+"""The OpenAPI document: every route named once, with its problems and its signature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from client.paths import PATHS, PROBLEM_TYPE, SIGNATURE_HEADER
+from tests.http.world import World
+
+
+@pytest.fixture
+def operations(quiet: World) -> dict[tuple[str, str], dict[str, Any]]:
+    """Each operation by method and path."""
+    paths = quiet.http.get("/v1/openapi.json").json()["paths"]
+    return {(method, path): what for path, methods in paths.items() for method, what in methods.items()}
+
+
+def test_every_kind_has_its_path(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """The client's table and the service's routes are one."""
+    commands = {
+        what["operationId"]: path
+        for (_, path), what in operations.items()
+        if "submit_" in what["operationId"]
+    }
+    assert commands == {f"submit_{kind}": path for kind, path in PATHS.items()}
+
+
+def test_operation_ids_differ(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """No two operations share an id."""
+    names = [what["operationId"] for what in operations.values()]
+    assert len(set(names)) == len(names)
+
+
+def test_every_error_is_declared_as_a_problem(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """405 and 500 everywhere, and every response from 400 on has the problem's type."""
+    for what in operations.values():
+        errors = {status: response for status, response in what["responses"].items() if status >= "400"}
+        assert {"405", "500"} <= set(errors)
+        assert all(list(response["content"]) == [PROBLEM_TYPE] for response in errors.values())
+
+
+def test_whatever_moves_something_asks_for_a_signature(
+    operations: dict[tuple[str, str], dict[str, Any]],
+) -> None:
+    """Every POST and PUT but quotes and challenges, which move nothing."""
+    unsigned = {
+        path
+        for (method, path), what in operations.items()
+        if method != "get" and SIGNATURE_HEADER not in [item["name"] for item in what.get("parameters", [])]
+    }
+    assert unsigned == {"/v1/quotes", "/v1/challenges"}

@@ -1,0 +1,156 @@
+"""Every error leaves as a problem with these very bytes, and none of them adds an entry."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from client.paths import PATHS, PROBLEM_TYPE, SIGNATURE_HEADER
+from client.signer import Signer
+from ledger.canonical import Object, digest
+from ledger.commands import COMMAND_BYTES_MAX
+from tests.http.world import BANK, HOSPITAL, SRO, World
+
+GOLDEN: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "problems.json").read_text())
+_POST: Object = {"charge": "run-1", "steps": 0}
+_JSON = {"content-type": "application/json", SIGNATURE_HEADER: "e30..e30"}
+
+
+def _unread(world: World, name: str) -> httpx.Response:
+    """Requests refused before the book is asked."""
+    http = world.http
+    requests = {
+        "unknown_path": lambda: http.get("/v1/nothing"),
+        "unknown_method": lambda: http.delete("/v1/log"),
+        "wrong_type": lambda: http.post("/v1/charges", content=b"{}", headers={"content-type": "text/plain"}),
+        "too_large": lambda: http.post("/v1/charges", content=b" " * (COMMAND_BYTES_MAX + 1), headers=_JSON),
+        "too_large_in_chunks": lambda: http.post("/v1/charges", content=_chunks(), headers=_JSON),
+        "document_too_large": lambda: http.put(
+            f"/v1/documents/{'0' * 64}", content=b" " * (2**20 + 1), headers=_JSON
+        ),
+        "document_digest": lambda: http.put(f"/v1/documents/{'0' * 64}", content=b"data", headers=_JSON),
+        "document_unsigned": lambda: http.put(f"/v1/documents/{'0' * 64}", content=b"data"),
+        "no_signature": lambda: world.post("/v1/charges", b"{}", None),
+        "not_json": lambda: world.post("/v1/charges", b"{", "e30..e30"),
+        "not_canonical": lambda: world.post("/v1/charges", b'{ "v":1}', "e30..e30"),
+        "float": lambda: world.post("/v1/charges", b'{"v":1.0}', "e30..e30"),
+        "missing_field": lambda: world.post("/v1/charges", b"{}", "e30..e30"),
+        "quote_of_a_post": lambda: world.post(
+            "/v1/quotes", world.command(world.sro, SRO, "post", _POST, "post-1"), None
+        ),
+        "no_parameter": lambda: http.get("/v1/accounts"),
+        "bad_parameter": lambda: http.get("/v1/accounts", params={"partition": "digits"}),
+        "bad_index": lambda: http.get("/v1/entries/1_0"),
+        "no_entry": lambda: http.get("/v1/entries/999"),
+        "no_charge": lambda: http.get("/v1/charges/run-1"),
+        "no_receipt": lambda: http.get("/v1/receipts/run-1"),
+        "challenge_of_no_charge": lambda: world.post("/v1/challenges", b'{"charge":"run-1"}', None),
+    }
+    return requests[name]()
+
+
+def _chunks() -> Iterator[bytes]:
+    for _ in range(COMMAND_BYTES_MAX // 1000 + 1):
+        yield b" " * 1000
+
+
+@pytest.mark.parametrize("name", sorted(GOLDEN))
+def test_the_problem_has_these_bytes(quiet: World, name: str) -> None:
+    """Status, type and body are the committed ones."""
+    response = _unread(quiet, name)
+    expected = GOLDEN[name]
+    assert response.json() == expected
+    assert response.status_code == expected["status"]
+    assert response.headers["content-type"] == PROBLEM_TYPE
+    assert response.headers["cache-control"] == "no-store"
+
+
+def test_a_401_names_how_to_authenticate_and_a_405_what_is_allowed(quiet: World) -> None:
+    """The headers that RFC 9110 asks for are there."""
+    assert SIGNATURE_HEADER in _unread(quiet, "no_signature").headers["www-authenticate"]
+    assert _unread(quiet, "unknown_method").headers["allow"] == "GET"
+
+
+def test_a_failure_inside_tells_nothing_and_is_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """With its book closed the service answers 500 without detail, and says so in its log."""
+    world.book.close()
+    with caplog.at_level(logging.ERROR):
+        response = world.http.get("/v1/checkpoint")
+    assert response.json() == {
+        "code": "internal",
+        "detail": "",
+        "field": "",
+        "id": "",
+        "index": None,
+        "reasons": [],
+        "status": 500,
+        "title": "The service failed; the same request may be sent again",
+        "type": "urn:epsilon:problem:internal",
+    }
+    lines = [record.getMessage() for record in caplog.records if record.name == "api.problems"]
+    assert [line.partition(" failed")[0] for line in lines] == ["GET /v1/checkpoint"]
+
+
+@pytest.mark.parametrize("kind", sorted(set(PATHS) - {"post"}))
+def test_a_command_sent_to_another_kind_s_path_is_refused(quiet: World, kind: str) -> None:
+    """Only a post may go to /v1/posts, whatever the signature says."""
+    raw = quiet.command(quiet.sro, SRO, "post", _POST, "post-1")
+    response = quiet.post(PATHS[kind], raw, quiet.sro.sign(raw))
+    assert (response.status_code, response.json()["field"]) == (422, "kind")
+
+
+@pytest.mark.parametrize(
+    "fault", ["foreign key", "other bytes", "other kid", "truncated", "attached", "none"]
+)
+def test_a_wrong_signature_is_refused(quiet: World, fault: str) -> None:
+    """Whatever is wrong with a signature, it is 401 and nothing is recorded."""
+    raw = quiet.command(quiet.sro, SRO, "post", _POST, "post-1")
+    foreign = Signer.generate()
+    jws = {
+        "foreign key": foreign.sign(raw),
+        "other bytes": quiet.sro.sign(raw + b" "),
+        "other kid": f"{quiet.sro.sign(raw).partition('.')[0]}..{foreign.sign(raw).rpartition('.')[2]}",
+        "truncated": quiet.sro.sign(raw)[:-4],
+        "attached": quiet.sro.sign(raw).replace("..", ".e30."),
+        "none": "eyJhbGciOiJub25lIn0..",
+    }[fault]
+    response = quiet.post("/v1/posts", raw, jws)
+    assert (response.status_code, response.json()["code"]) == (401, "signature_invalid")
+
+
+def test_a_command_by_a_key_that_nobody_registered_is_refused(quiet: World) -> None:
+    """A stranger's own signature over its own command is worth nothing."""
+    stranger = Signer.generate()
+    raw = quiet.command(stranger, BANK, "post", _POST, "post-1")
+    response = quiet.post("/v1/posts", raw, stranger.sign(raw))
+    assert (response.status_code, response.json()["code"]) == (401, "signature_invalid")
+
+
+def test_a_document_of_a_stranger_is_refused(quiet: World) -> None:
+    """Documents are kept only for keys that the book knows."""
+    data = b'{"v":1}'
+    headers = {SIGNATURE_HEADER: Signer.generate().sign(data)}
+    response = quiet.http.put(f"/v1/documents/{digest(data)}", content=data, headers=headers)
+    assert (response.status_code, response.json()["code"]) == (401, "signature_invalid")
+
+
+def test_two_signature_headers_are_none(quiet: World) -> None:
+    """Which of two to believe is not ours to choose."""
+    raw = quiet.command(quiet.sro, SRO, "post", _POST, "post-1")
+    jws = quiet.sro.sign(raw)
+    headers = [("content-type", "application/json"), (SIGNATURE_HEADER, jws), (SIGNATURE_HEADER, jws)]
+    response = quiet.http.post("/v1/posts", content=raw, headers=headers)
+    assert (response.status_code, response.json()["code"]) == (401, "signature_missing")
+
+
+def test_an_actor_other_than_the_key_s_owner_is_refused(quiet: World) -> None:
+    """The SRO's key signs for the SRO and nobody else."""
+    raw = quiet.command(quiet.sro, HOSPITAL, "post", _POST, "post-1")
+    response = quiet.post("/v1/posts", raw, quiet.sro.sign(raw))
+    assert response.status_code in {401, 403}

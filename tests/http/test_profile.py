@@ -1,0 +1,131 @@
+"""Signing keys and profiles on disk: private, strict, and never half-read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from api.server import check_loopback
+from api.settings import Settings
+from client.profile import Profile
+from client.service import Service
+from client.signer import Signer
+from ledger import signatures
+from ledger.checkpoint import LogKey
+from ledger.commands import PublicKey
+from ledger.malformed import Malformed
+
+
+def test_a_saved_signer_signs_as_before(tmp_path: Path) -> None:
+    """Saved and loaded, the key has the same id and its signatures verify."""
+    signer = Signer.generate()
+    signer.save(tmp_path / "bank.pem")
+    loaded = Signer.load(tmp_path / "bank.pem")
+    assert loaded.key_id == signer.key_id
+    signatures.verify(loaded.sign(b'{"v":1}'), b'{"v":1}', PublicKey.parse(signer.jwk, "key", "Ed25519"))
+
+
+def test_a_signer_s_file_is_private_and_never_replaced(tmp_path: Path) -> None:
+    """The file has mode 0600, and a second key does not overwrite it."""
+    path = tmp_path / "bank.pem"
+    Signer.generate().save(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(FileExistsError):
+        Signer.generate().save(path)
+
+
+def test_a_signer_does_not_print_its_private_part() -> None:
+    """Its representation is its key id."""
+    signer = Signer.generate()
+    assert repr(signer) == f"Signer({signer.key_id})"
+
+
+def test_a_key_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    """The sentence says what to do."""
+    path = tmp_path / "bank.pem"
+    Signer.generate().save(path)
+    path.chmod(0o640)
+    with pytest.raises(Malformed, match="chmod 600"):
+        Signer.load(path)
+
+
+def test_a_key_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    """An X25519 key and a text are no signing keys."""
+    pem = X25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    for name, data in (("x25519.pem", pem), ("text.pem", b"hello")):
+        path = tmp_path / name
+        path.touch(mode=0o600)
+        path.write_bytes(data)
+        with pytest.raises(Malformed):
+            Signer.load(path)
+
+
+def _profile(folder: Path, change: str = "", serve: str = "") -> Path:
+    log = LogKey("epsilon.example/ledger", Ed25519PrivateKey.generate().public_key().public_bytes_raw())
+    path = folder / "profile.toml"
+    path.write_text(
+        'v = 1\n[client]\nservice = "http://127.0.0.1:8000"\nkey = "bank.pem"\n'
+        f'actor = "did:web:bank-a.example"\nlog = "{log.vkey}"\n{change}\n{serve}\n'
+    )
+    return path
+
+
+_SERVE = (
+    '[serve]\nbook = "book.sqlite"\nlog_key = "log.pem"\norigin = "epsilon.example/ledger"\n'
+    'host = "127.0.0.1"\nport = 8000\n'
+)
+
+
+def test_a_profile_s_paths_are_relative_to_it(tmp_path: Path) -> None:
+    """Both tables may stand in one file; each reader takes its own."""
+    path = _profile(tmp_path, serve=_SERVE)
+    assert Profile.load(path).key == tmp_path / "bank.pem"
+    settings = Settings.load(path)
+    assert (settings.book, settings.keys) == (tmp_path / "book.sqlite", None)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ("unknown = 1", "client.unknown"),
+        ('actor = "did:web:two.example"', ""),
+        ("[other]", "other"),
+        ("not toml", ""),
+    ],
+)
+def test_a_profile_is_read_strictly(tmp_path: Path, change: str, field: str) -> None:
+    """What is unknown, given twice or no TOML is refused by name."""
+    with pytest.raises(Malformed) as caught:
+        Profile.load(_profile(tmp_path, change))
+    assert caught.value.field == field
+
+
+def test_a_profile_without_its_table_is_refused(tmp_path: Path) -> None:
+    """A client's profile cannot start a service."""
+    with pytest.raises(Malformed) as caught:
+        Settings.load(_profile(tmp_path))
+    assert caught.value.field == "serve"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com", "localhost", ""])  # noqa: S104 - input
+def test_only_a_loopback_address_is_served(host: str) -> None:
+    """Every other host is refused with the reason."""
+    with pytest.raises(Malformed, match="loopback"):
+        check_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1"])
+def test_a_loopback_address_may_be_served(host: str) -> None:
+    """Any address of the loopback network will do."""
+    assert check_loopback(host) == host
+
+
+@pytest.mark.parametrize("url", ["", "ftp://127.0.0.1", "127.0.0.1:8000", "http://"])
+def test_a_service_has_an_http_url(url: str) -> None:
+    """Anything else is refused before a request is made."""
+    with pytest.raises(Malformed, match="http or https"):
+        Service(url)

@@ -1,0 +1,258 @@
+"""A small world behind a real loopback service: a book on disk, the real gate, and people with keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from joserfc import jws
+from joserfc.jwk import OKPKey
+from ledger.book import Book
+
+import migrations
+from api.app import create_app
+from api.key_store import FileKeyStore, KeyStore
+from api.server import serving
+from client.paths import JSON_TYPE, SIGNATURE_HEADER
+from client.service import Answer, Service
+from client.signer import Signer
+from ledger import canonical as c
+from ledger import signatures
+from ledger.checkpoint import LogKey
+from ledger.commands import Command
+from policy.evaluate import gate
+from policy.reading import format_time
+
+ORIGIN: Final = "epsilon.example/ledger"
+SRO: Final = "did:web:sro.example"
+HOSPITAL: Final = "did:web:hospital.example"
+BANK: Final = "did:web:bank-a.example"
+ATTESTER: Final = "https://attester.example"
+PARTITION: Final = f"{HOSPITAL}/digits/2026-q4"
+NOW: Final = 1_795_000_000_000
+DAY_MS: Final = 86_400_000
+PLAN: Final[c.Object] = {
+    "batch_size_expected": 64,
+    "clipping_norm": "1",
+    "kind": "dp_sgd",
+    "noise_multiplier": "4",
+    "sampler": {"kind": "poisson", "probability": "0.0625"},
+    "steps": 100,
+    "v": 1,
+}
+_DATASET: Final = {
+    "deidentification": "no names",
+    "domain": "health",
+    "id": "digits",
+    "kind": "dataset",
+    "provider": HOSPITAL,
+    "schema": "8 by 8 pixels and a digit",
+    "unit": "record",
+    "v": 1,
+}
+_PARTITION: Final[c.Object] = {
+    "data_key": "digits-key",
+    "dataset": "digits",
+    "delta": "0.00001",
+    "epsilon": "6",
+    "partition": "2026-q4",
+    "provider": HOSPITAL,
+    "records": 1000,
+    "relation": "REPLACE_SPECIAL",
+    "rule": "renyi",
+    "unit": "record",
+}
+
+
+def _contract() -> dict[str, Any]:
+    return {
+        "datasets": [{"dataset": "digits", "provider": HOSPITAL}],
+        "ends": format_time(NOW + 90 * DAY_MS),
+        "id": "digits-bank-a",
+        "kind": "contract",
+        "purpose": "reading digits",
+        "run": {"epsilon_max": "1"},
+        "runs_max": 10,
+        "starts": format_time(NOW),
+        "tdc": BANK,
+        "tdps": [HOSPITAL],
+        "v": 1,
+        "version": 1,
+    }
+
+
+def _jwk(private: Ed25519PrivateKey) -> c.Object:
+    return signatures.public_key(private).to_json()
+
+
+class Clock:
+    """Time that a test moves by hand."""
+
+    now = NOW
+
+    def __call__(self) -> int:
+        """Unix milliseconds."""
+        return self.now
+
+
+class CleanRoom:
+    """A clean room's two keys."""
+
+    def __init__(self) -> None:
+        """Both fresh."""
+        self.signer = Signer.generate()
+        self.sealing = X25519PrivateKey.generate()
+
+    def to_json(self) -> c.Object:
+        """As a charge names it."""
+        x = c.base64url(self.sealing.public_key().public_bytes_raw())
+        return {"sealing": {"crv": "X25519", "kty": "OKP", "x": x}, "signing": self.signer.jwk}
+
+
+class World:
+    """One service and those who use it."""
+
+    def __init__(self, book: Book, url: str, clock: Clock, keys: FileKeyStore, log: LogKey) -> None:
+        """Before anybody is registered."""
+        self.book = book
+        self.url = url
+        self.clock = clock
+        self.contract = ""
+        self.keys = keys
+        self.log = log
+        self.service = Service(url, attempts=1)
+        self.http = httpx.Client(base_url=url, trust_env=False)
+        self.sro, self.hospital, self.bank = Signer.generate(), Signer.generate(), Signer.generate()
+        self.attester = Ed25519PrivateKey.generate()
+
+    def _policy(self) -> dict[str, Any]:
+        return {
+            "attestation": {
+                "attesters": [{"issuer": ATTESTER, "key": _jwk(self.attester)}],
+                "claims": {"swname": "trainer"},
+            },
+            "budget": {"delta_max": "0.00001", "epsilon_max": "8"},
+            "domain": "health",
+            "effective": format_time(NOW),
+            "id": "health-policy",
+            "issuer": SRO,
+            "kind": "policy",
+            "level": 1,
+            "lineage": {"epsilon_max": "8"},
+            "mechanisms": ["poisson_gaussian"],
+            "model_release": True,
+            "partition_age_days_max": 90,
+            "records_min": 100,
+            "relation": "REPLACE_SPECIAL",
+            "rules": ["renyi"],
+            "run": {"epsilon_max": "4"},
+            "unit": "record",
+            "v": 1,
+            "version": 1,
+        }
+
+    @property
+    def size(self) -> int:
+        """How many entries the log has."""
+        with self.book.read() as facts:
+            return facts.size
+
+    def post(self, path: str, raw: bytes, signature: str | None, **headers: str) -> httpx.Response:
+        """Send bytes as they are."""
+        sent = {"content-type": JSON_TYPE, **headers}
+        if signature is not None:
+            sent[SIGNATURE_HEADER] = signature
+        return self.http.post(path, content=raw, headers=sent)
+
+    def register(self, did: str, role: str, signer: Signer) -> Answer:
+        """Enter an organisation by the SRO's word."""
+        claim: c.Object = {
+            "key": signer.jwk,
+            "name": did.rpartition(":")[2],
+            "organisation": did,
+            "roles": [role],
+        }
+        body = {**claim, "possession": signer.sign(c.dump(claim))}
+        return self.service.submit(self.sro, SRO, "organisation", body, f"organisation-{role}")
+
+    def enter(self, kind: str, document: dict[str, Any], actor: str, *signers: Signer) -> tuple[str, Answer]:
+        """Store a document with its signatures and enter it."""
+        data = c.dump(document)
+        stored = [self.service.put_document(signer, data) for signer in signers]
+        body: c.Object = {"document": stored[0][0], "signatures": [signature for _, signature in stored]}
+        return stored[0][0], self.service.submit(signers[0], actor, kind, body)
+
+    def found(self) -> str:
+        """Everything that a charge needs; the digest of the contract."""
+        for did, role, signer in (
+            (SRO, "SRO", self.sro),
+            (HOSPITAL, "TDP", self.hospital),
+            (BANK, "TDC", self.bank),
+        ):
+            self.register(did, role, signer)
+        self.enter("policy", self._policy(), SRO, self.sro)
+        self.enter("dataset", _DATASET, HOSPITAL, self.hospital)
+        self.service.submit(self.hospital, HOSPITAL, "partition", dict(_PARTITION), "partition-q4")
+        self.keys.create(HOSPITAL, "digits-key")
+        return self.enter("contract", _contract(), BANK, self.bank, self.hospital)[0]
+
+    def charge_body(self, contract: str, room: CleanRoom) -> c.Object:
+        """One run under the contract."""
+        return {
+            "clean_room": room.to_json(),
+            "contract": contract,
+            "deadline": NOW + 3_600_000,
+            "partitions": [PARTITION],
+            "plan": PLAN,
+        }
+
+    def attest(self, room: CleanRoom, charge: str, nonce: str) -> str:
+        """Store an attestation token as the clean room's evidence; its digest."""
+        claims: c.Object = {
+            "charge": charge,
+            "cnf": room.to_json(),
+            "dbgstat": "disabled-since-boot",
+            "eat_nonce": nonce,
+            "exp": self.clock.now // 1000 + 300,
+            "iat": self.clock.now // 1000,
+            "iss": ATTESTER,
+            "plan": c.digest(c.dump(PLAN)),
+            "swname": "trainer",
+        }
+        public, secret = _jwk(self.attester), self.attester.private_bytes_raw()
+        key = OKPKey.import_key(
+            {"crv": "Ed25519", "d": c.base64url(secret), "kty": "OKP", "x": str(public["x"])}
+        )
+        header = {"alg": "Ed25519", "typ": "eat+jwt"}
+        token = jws.serialize_compact(header, c.dump(claims), key, algorithms=["Ed25519"])
+        return self.service.put_document(room.signer, token.encode("ascii"))[0]
+
+    def command(self, signer: Signer, actor: str, kind: str, body: c.Object, id: str) -> bytes:  # noqa: A002
+        """The canonical bytes of a command."""
+        return Command(kind, id, actor, signer.key_id, body).to_bytes()
+
+
+@contextmanager
+def open_world(folder: Path, store: KeyStore | None = None) -> Iterator[World]:
+    """A world whose service runs while the block does."""
+    url = f"sqlite:///{folder / 'book.sqlite'}"
+    migrations.upgrade(url)
+    clock, log_key = Clock(), Ed25519PrivateKey.generate()
+    log = LogKey(ORIGIN, log_key.public_key().public_bytes_raw())
+    keys = FileKeyStore(folder / "keys")
+    book = Book.open(url, gate=gate, log_key=log_key, origin=ORIGIN, clock=clock)
+    try:
+        with serving(create_app(book, store or keys, log=log, clock=clock)) as base_url:
+            world = World(book, base_url, clock, keys, log)
+            try:
+                yield world
+            finally:
+                world.service.close()
+                world.http.close()
+    finally:
+        book.close()

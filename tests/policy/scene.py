@@ -1,0 +1,344 @@
+"""A scene as plain data, changed by path; from it the facts and the request of one decision are built.
+
+decide("charge", {"policies|0|run|epsilon_max": "1.9"})    # everything else as in the scene that permits
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from ledger import canonical as c
+from ledger.commands import Command, PublicKey, read_body
+from ledger.gate import Request, Verdict
+from ledger.loss import Loss
+from ledger.outcomes import ChargeState
+from ledger.plan import Plan
+from ledger.registry import (
+    Account,
+    Charge,
+    Contract,
+    Dataset,
+    Node,
+    Organisation,
+    Partition,
+    PolicyVersion,
+    SigningKey,
+)
+from ledger.signatures import public_key
+from policy.evaluate import gate
+from policy.reading import parse_time
+
+GONE: Final = object()
+"""As a value in a change: take the field away."""
+SRO, TDP, OTHER_TDP = "did:web:sro.example", "did:web:hospital.example", "did:web:clinic.example"
+TDC, OTHER_TDC, MERGED = "did:web:bank-a.example", "did:web:bank-b.example", "did:web:bank-ab.example"
+ATTESTER = "did:web:attester.example"
+NOW = "2026-06-01T00:00:00Z"
+NOW_S: Final = parse_time(NOW, "now") // 1000
+NONCE: Final = c.base64url(bytes(32))
+
+
+def key(seed: int) -> Ed25519PrivateKey:
+    """A signing key, the same for the same seed."""
+    return Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32)
+
+
+def sealing(seed: int) -> PublicKey:
+    """A public X25519 key, the same for the same seed."""
+    private = X25519PrivateKey.from_private_bytes(bytes([seed]) * 32)
+    return PublicKey("X25519", c.base64url(private.public_key().public_bytes_raw()))
+
+
+ATTESTER_KEY, ROOM_KEY, OTHER_KEY = key(1), key(2), key(3)
+ROOM, ROOM_SEALING = public_key(ROOM_KEY), sealing(4)
+PLAN: Final[dict[str, Any]] = {
+    "batch_size_expected": 64,
+    "clipping_norm": "1",
+    "kind": "dp_sgd",
+    "noise_multiplier": "2.25",
+    "sampler": {"kind": "poisson", "probability": "16/175"},
+    "steps": 120,
+    "v": 1,
+}
+POLICY: Final[dict[str, Any]] = {
+    "kind": "policy",
+    "v": 1,
+    "id": "health-images",
+    "version": 1,
+    "issuer": SRO,
+    "domain": "health",
+    "level": 1,
+    "effective": "2026-01-01T00:00:00Z",
+    "budget": {"epsilon_max": "8", "delta_max": "0.00001"},
+    "lineage": {"epsilon_max": "6"},
+    "run": {"epsilon_max": "2.5"},
+    "unit": "record",
+    "relation": "REPLACE_SPECIAL",
+    "rules": ["renyi"],
+    "mechanisms": ["poisson_gaussian"],
+    "records_min": 500,
+    "partition_age_days_max": 90,
+    "attestation": {
+        "attesters": [{"issuer": ATTESTER, "key": public_key(ATTESTER_KEY).to_json()}],
+        "claims": {"swname": "epsilon-trainer"},
+    },
+    "model_release": True,
+}
+DATASET: Final[dict[str, Any]] = {
+    "kind": "dataset",
+    "v": 1,
+    "provider": TDP,
+    "id": "digits",
+    "domain": "health",
+    "schema": "64 pixels of 0 to 16, one label of 0 to 9",
+    "unit": "record",
+    "deidentification": "writers are not named",
+}
+CONTRACT: Final[dict[str, Any]] = {
+    "kind": "contract",
+    "v": 1,
+    "id": "digits-bank-a",
+    "version": 1,
+    "tdps": [TDP],
+    "tdc": TDC,
+    "datasets": [{"provider": TDP, "dataset": "digits"}],
+    "purpose": "reading amounts on cheques",
+    "starts": "2026-02-01T00:00:00Z",
+    "ends": "2026-12-01T00:00:00Z",
+    "run": {"epsilon_max": "2.4"},
+    "runs_max": 3,
+}
+PARTITION: Final[dict[str, Any]] = {
+    "name": "2026-q1",
+    "provider": TDP,
+    "dataset": "digits",
+    "epsilon": "7",
+    "opened": "2026-05-01T00:00:00Z",
+    "retired": False,
+    "index": 20,
+    "run": "2",
+}
+SCENE: Final[dict[str, Any]] = {
+    "now": NOW,
+    "organisations": {
+        SRO: ["SRO"],
+        TDP: ["TDP"],
+        OTHER_TDP: ["TDP"],
+        TDC: ["TDC"],
+        OTHER_TDC: ["TDC"],
+        MERGED: ["TDC"],
+    },
+    "policies": [POLICY],
+    "policy_indexes": [10, 30, 40, 50],
+    "dataset": DATASET,
+    "contracts": [CONTRACT],
+    "runs": 2,
+    "partitions": [PARTITION],
+    "charge": {"state": "pending", "deadline": "2026-06-01T01:00:00Z"},
+    "header": {"alg": "Ed25519", "typ": "eat+jwt"},
+    "claims": {
+        "iss": ATTESTER,
+        "iat": NOW_S,
+        "exp": NOW_S + 600,
+        "eat_nonce": NONCE,
+        "dbgstat": "disabled-since-boot",
+        "swname": "epsilon-trainer",
+        "charge": "run-1",
+        "plan": Plan.parse(PLAN).digest,
+        "cnf": {"signing": ROOM.to_json(), "sealing": ROOM_SEALING.to_json()},
+    },
+}
+REF = f"{TDP}/digits/2026-q1"
+ORGANISATION_BODY: Final[dict[str, Any]] = {
+    "organisation": "did:web:new.example",
+    "name": "New",
+    "roles": ["TDC"],
+    "key": public_key(OTHER_KEY).to_json(),
+    "possession": "signature",
+}
+OPENING: Final[dict[str, Any]] = {
+    "provider": TDP,
+    "dataset": "digits",
+    "partition": "2026-q2",
+    "epsilon": "7",
+    "delta": "0.00001",
+    "relation": "REPLACE_SPECIAL",
+    "unit": "record",
+    "records": 800,
+    "rule": "renyi",
+    "data_key": "k1",
+}
+ROOM_BODY: Final[dict[str, Any]] = {"signing": ROOM.to_json(), "sealing": ROOM_SEALING.to_json()}
+_DIGEST = "0" * 64
+ASKED: Final[dict[str, dict[str, Any]]] = {
+    "organisation": {"actor": SRO, "body": ORGANISATION_BODY},
+    "policy": {"actor": SRO, "signers": [SRO], "entered": {**POLICY, "version": 2, "effective": NOW}},
+    "dataset": {"actor": TDP, "signers": [TDP], "entered": {**DATASET, "id": "letters"}},
+    "contract": {"actor": TDC, "signers": [TDP, TDC], "entered": {**CONTRACT, "id": "new"}},
+    "partition": {"actor": TDP, "body": OPENING},
+    "retirement": {"actor": TDP, "body": {"partition": REF}},
+    "charge": {
+        "actor": TDC,
+        "body": {"partitions": [REF], "plan": PLAN, "clean_room": ROOM_BODY, "deadline": 1, "contract": ""},
+    },
+    "key_release": {"actor": TDC, "body": {"charge": "run-1", "evidence": "", "nonce": NONCE}},
+    "post": {"actor": TDC, "body": {"charge": "run-1", "steps": 3}},
+    "void": {"actor": TDC, "body": {"charge": "run-1"}},
+    "lapse": {"actor": TDC, "body": {"charge": "run-1"}},
+    "model_release": {"actor": TDC, "body": {"charge": "run-1", "model": _DIGEST}},
+    "merger": {"actor": SRO, "body": {"organisation": MERGED, "parents": [TDC, OTHER_TDC]}},
+}
+
+
+@dataclass
+class World:
+    """Facts held in dictionaries."""
+
+    organisations: dict[str, Organisation] = field(default_factory=dict)
+    keys: dict[str, SigningKey] = field(default_factory=dict)
+    documents: dict[str, bytes] = field(default_factory=dict)
+    policies: dict[str, tuple[PolicyVersion, ...]] = field(default_factory=dict)
+    datasets: dict[tuple[str, str], Dataset] = field(default_factory=dict)
+    partitions: dict[str, Partition] = field(default_factory=dict)
+    contracts: dict[str, Contract] = field(default_factory=dict)
+    contract_heads: dict[str, str] = field(default_factory=dict)
+    charges: dict[str, Charge] = field(default_factory=dict)
+    accounts: dict[tuple[str, str], Account] = field(default_factory=dict)
+    nodes: dict[int, Node] = field(default_factory=dict)
+
+    def exposures(self, authors: frozenset[int]) -> Iterator[tuple[str, Loss, Loss]]:
+        """None: no gate asks, losses are the rule's."""
+        del authors
+        return iter(())
+
+    def store(self, data: bytes) -> str:
+        """Keep bytes under their digest."""
+        digest = c.digest(data)
+        self.documents[digest] = data
+        return digest
+
+
+def changed(value: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy with each path set, taken away (GONE), or appended (an index one past the end)."""
+    value = copy.deepcopy(value)
+    for path, new in change.items():
+        *way, last = path.split("|")
+        place: Any = value
+        for step in way:
+            place = place[int(step)] if isinstance(place, list) else place[step]
+        if isinstance(place, list):
+            place[int(last) :] = [new, *place[int(last) + 1 :]]
+        elif new is GONE:
+            del place[last]
+        else:
+            place[last] = new
+    return value
+
+
+def token(header: Mapping[str, Any], claims: Mapping[str, Any], sign: Callable[[bytes], bytes]) -> bytes:
+    """A compact JWS over header and claims as given, however wrong."""
+    parts = (c.base64url(c.dump(dict(header))), c.base64url(c.dump(dict(claims))))
+    signed = ".".join(parts).encode()
+    return signed + b"." + c.base64url(sign(signed)).encode()
+
+
+def decide(kind: str, change: Mapping[str, Any] | None = None) -> Verdict:
+    """The gate's verdict on a command of this kind in the changed scene."""
+    scene = changed({**SCENE, "signers": [], "body": {}, **ASKED[kind]}, change or {})
+    return gate(*build(kind, scene))
+
+
+def build(kind: str, scene: dict[str, Any]) -> tuple[Request, World]:
+    """Request and facts of a scene."""
+    world, now = World(), parse_time(scene["now"], "now")
+    _people(world, scene)
+    _documents(world, scene)
+    _money(world, scene)
+    body = scene["body"]
+    if "entered" in scene:
+        body = {"document": world.store(c.dump(scene["entered"])), "signatures": [_DIGEST]}
+    defaults = {"contract": next(iter(world.contracts), _DIGEST), "evidence": _evidence(world, scene)}
+    body = {name: defaults.get(name, value) if value == "" else value for name, value in body.items()}
+    command = Command(kind, "client-made", scene["actor"], scene.get("key_id", ROOM.thumbprint), body)
+    asked = body.get("partitions", [])
+    told = zip(asked, [item["run"] for item in scene["partitions"]], strict=False)
+    runs = tuple((ref, Fraction(run)) for ref, run in told if run is not None)
+    return Request(command, read_body(command), now, tuple(scene["signers"]), runs), world
+
+
+def _evidence(world: World, scene: dict[str, Any]) -> str:
+    return world.store(token(scene["header"], scene["claims"], ATTESTER_KEY.sign))
+
+
+def _people(world: World, scene: dict[str, Any]) -> None:
+    for node, (did, roles) in enumerate(scene["organisations"].items()):
+        world.organisations[did] = Organisation(did, did, tuple(roles), node, node)
+        world.nodes[node] = Node(node, did, (), ())
+    # MERGED has TDC among its ancestors, two steps away.
+    at = {did: organisation.node for did, organisation in world.organisations.items()}
+    world.nodes[100] = Node(100, TDC, (at[TDC],), (at[MERGED],))
+    world.nodes[at[MERGED]] = Node(at[MERGED], MERGED, (100,), ())
+
+
+def _documents(world: World, scene: dict[str, Any]) -> None:
+    for document, index in zip(scene["policies"], scene["policy_indexes"], strict=False):
+        domain, effective = document["domain"], parse_time(document["effective"], "effective")
+        digest = world.store(c.dump(document))
+        version = PolicyVersion(domain, document["version"], digest, document["issuer"], effective, index)
+        world.policies[domain] = (*world.policies.get(domain, ()), version)
+    dataset = scene["dataset"]
+    provider, name, domain = dataset["provider"], dataset["id"], dataset["domain"]
+    digest = world.store(c.dump(dataset))
+    world.datasets[provider, name] = Dataset(provider, name, domain, digest, 11)
+    for document in scene["contracts"]:
+        digest = world.store(c.dump(document))
+        dates = parse_time(document["starts"], "starts"), parse_time(document["ends"], "ends")
+        consumer, parties = document["tdc"], tuple(document["tdps"])
+        node = world.organisations[consumer].node
+        entered = (document["id"], document["version"], consumer, node, parties, *dates, scene["runs"], 12)
+        world.contracts[digest] = Contract(digest, *entered)
+        world.contract_heads[document["id"]] = digest
+
+
+def _money(world: World, scene: dict[str, Any]) -> None:
+    for item in scene["partitions"]:
+        ref = f"{item['provider']}/{item['dataset']}/{item['name']}"
+        world.partitions[ref] = Partition(
+            ref=ref,
+            provider=item["provider"],
+            dataset=item["dataset"],
+            epsilon=Fraction(item["epsilon"]),
+            delta=Fraction(1, 100_000),
+            relation="REPLACE_SPECIAL",
+            unit="record",
+            records=800,
+            data_key="k1",
+            terms="{}",
+            opened=parse_time(item["opened"], "opened"),
+            retired=item["retired"],
+            index=item["index"],
+        )
+    world.charges["run-1"] = Charge(
+        id="run-1",
+        contract=next(iter(world.contracts)),
+        actor=TDC,
+        author=3,
+        partitions=tuple(world.partitions),
+        plan=Plan.parse(PLAN).digest,
+        steps=120,
+        steps_posted=None,
+        state=ChargeState(scene["charge"]["state"]),
+        key_id=ROOM.thumbprint,
+        sealing=ROOM_SEALING.x,
+        key_release=None,
+        deadline=parse_time(scene["charge"]["deadline"], "deadline"),
+        prices=(),
+        index=60,
+    )

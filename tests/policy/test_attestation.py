@@ -1,0 +1,226 @@
+"""Tokens that must not release a key, each with the check that stops it."""
+
+import hmac
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger.canonical import base64url
+from ledger.signatures import public_key
+from policy.attestation import Expected, verify
+from policy.documents import Attestation
+from tests.policy.scene import (
+    ATTESTER,
+    ATTESTER_KEY,
+    GONE,
+    NONCE,
+    NOW_S,
+    OTHER_KEY,
+    POLICY,
+    ROOM,
+    ROOM_KEY,
+    ROOM_SEALING,
+    SCENE,
+    changed,
+    decide,
+    sealing,
+    token,
+)
+
+HEADER: dict[str, Any] = SCENE["header"]
+CLAIMS: dict[str, Any] = SCENE["claims"]
+PINNED = {"swname": "epsilon-trainer", "secboot": True, "hwversion": 1}
+CONFIGURED = Attestation.parse({**POLICY["attestation"], "claims": PINNED}, "attestation")
+GOOD: dict[str, Any] = {**CLAIMS, "secboot": True, "hwversion": 1}
+EXPECTED = Expected(NONCE, "run-1", CLAIMS["plan"], ROOM.thumbprint, ROOM_SEALING.x)
+OTHER_ISSUER = "did:web:elsewhere.example"
+
+
+def faults(data: bytes | None, attestation: Attestation = CONFIGURED, now_ms: int = NOW_S * 1000) -> set[str]:
+    """The codes of the checks that failed, without their common prefix."""
+    checks = verify(data, attestation, EXPECTED, now_ms, "policy p version 1")
+    assert all(check.source == "policy p version 1" for check in checks)
+    return {check.code.removeprefix("attestation_") for check in checks if not check.passed}
+
+
+def signed(header: dict[str, Any], claims: dict[str, Any]) -> bytes:
+    """By the pinned attester, over the good header and claims with these changes."""
+    return token(changed(HEADER, header), changed(GOOD, claims), ATTESTER_KEY.sign)
+
+
+HEADERS: list[dict[str, Any]] = [
+    {"alg": "none"},
+    {"alg": "HS256"},
+    {"alg": "EdDSA"},
+    {"alg": "RS256"},
+    {"alg": GONE},
+    {"typ": "JWT"},
+    {"typ": GONE},
+    {"jku": "https://elsewhere.example/keys"},
+    {"x5u": "https://elsewhere.example/certificate"},
+    {"jwk": public_key(ATTESTER_KEY).to_json()},
+    {"x5c": ["MIIB"]},
+    {"crit": ["b64"], "b64": False},
+]
+CLAIMED: list[tuple[dict[str, Any], set[str]]] = [
+    ({}, set()),
+    ({"unknown": [1, {"a": None}]}, set()),
+    ({"iss": OTHER_ISSUER}, {"issuer", "signature"}),
+    ({"iss": GONE}, {"issuer", "signature"}),
+    ({"iss": [ATTESTER]}, {"issuer", "signature"}),
+    ({"iat": NOW_S + 60, "exp": NOW_S + 120}, set()),
+    ({"iat": NOW_S + 61, "exp": NOW_S + 120}, {"future"}),
+    ({"iat": NOW_S - 300, "exp": NOW_S - 59}, set()),
+    ({"iat": NOW_S - 300, "exp": NOW_S - 60}, {"expired"}),
+    ({"exp": NOW_S + 601}, {"life"}),
+    ({"exp": NOW_S}, {"life"}),
+    ({"exp": NOW_S + 1}, set()),
+    ({"iat": str(NOW_S)}, {"times"}),
+    ({"iat": True}, {"times"}),
+    ({"exp": GONE}, {"times"}),
+    ({"exp": -1}, {"times"}),
+    ({"eat_nonce": base64url(b"\1" * 32)}, {"nonce"}),
+    ({"eat_nonce": [NONCE]}, {"nonce"}),
+    ({"eat_nonce": GONE}, {"nonce"}),
+    ({"dbgstat": "enabled"}, {"debuggable"}),
+    ({"dbgstat": "disabled"}, {"debuggable"}),
+    ({"dbgstat": GONE}, {"debuggable"}),
+    ({"charge": "run-2"}, {"charge"}),
+    ({"plan": "0" * 64}, {"plan"}),
+    ({"cnf": GONE}, {"keys"}),
+    ({"cnf|sealing": GONE}, {"keys"}),
+    ({"cnf|jwk": {}}, {"keys"}),
+    ({"cnf|signing": ROOM_SEALING.to_json()}, {"keys"}),
+    ({"cnf|signing": public_key(OTHER_KEY).to_json()}, {"signing_key"}),
+    ({"cnf|sealing": sealing(9).to_json()}, {"sealing_key"}),
+    ({"swname": "other"}, {"claim"}),
+    ({"swname": GONE}, {"claim"}),
+    ({"secboot": "true"}, {"claim"}),
+    ({"secboot": 1}, {"claim"}),
+    ({"secboot": False}, {"claim"}),
+    ({"hwversion": True}, {"claim"}),
+    ({"hwversion": "1"}, {"claim"}),
+    ({"hwversion": 2}, {"claim"}),
+]
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_any_other_header_is_refused_unread(header: dict[str, Any]) -> None:
+    """The algorithm and the type are pinned, and a header brings no key and no address of one."""
+    assert faults(signed(header, {})) == {"malformed"}
+
+
+@pytest.mark.parametrize(("claims", "found"), CLAIMED)
+def test_each_claim_on_both_sides(claims: dict[str, Any], found: set[str]) -> None:
+    """One claim changed, exactly its own check fails."""
+    assert faults(signed({}, claims)) == found
+
+
+def test_a_good_token_passes_every_check_in_order() -> None:
+    """What was checked is told, not only what failed."""
+    checks = verify(signed({}, {}), CONFIGURED, EXPECTED, NOW_S * 1000, "policy p version 1")
+    assert all(check.passed for check in checks)
+    assert " ".join(check.code.removeprefix("attestation_") for check in checks) == (
+        "malformed issuer signature times future expired life nonce debuggable charge plan"
+        " keys signing_key sealing_key claim claim claim"
+    )
+
+
+def test_a_key_id_picks_nothing() -> None:
+    """A ``kid`` may stand in the header; the pinned keys are tried whatever it says."""
+    assert faults(signed({"kid": "anything"}, {})) == set()
+    assert faults(token({**HEADER, "kid": "anything"}, GOOD, OTHER_KEY.sign)) == {"signature"}
+
+
+@pytest.mark.parametrize("sign", [OTHER_KEY.sign, ROOM_KEY.sign, lambda _: b"", lambda _: bytes(64)])
+def test_a_signature_by_another_key_is_refused(sign: Callable[[bytes], bytes]) -> None:
+    """A key that is not pinned, the clean room's own, and none at all."""
+    assert faults(token(HEADER, GOOD, sign)) == {"signature"}
+
+
+def test_a_pinned_key_speaks_for_its_own_issuer_only() -> None:
+    """Two attesters are pinned; the second signs in the first one's name."""
+    second = {"issuer": OTHER_ISSUER, "key": public_key(OTHER_KEY).to_json()}
+    two = [*POLICY["attestation"]["attesters"], second]
+    pinned = Attestation.parse({"attesters": two, "claims": PINNED}, "attestation")
+    assert faults(token(HEADER, {**GOOD, "iss": OTHER_ISSUER}, OTHER_KEY.sign), pinned) == set()
+    assert faults(token(HEADER, GOOD, OTHER_KEY.sign), pinned) == {"signature"}
+
+
+def test_either_of_an_issuers_keys_verifies() -> None:
+    """An attester that changes its key is pinned with both."""
+    second = {"issuer": ATTESTER, "key": public_key(OTHER_KEY).to_json()}
+    two = [*POLICY["attestation"]["attesters"], second]
+    pinned = Attestation.parse({"attesters": two, "claims": PINNED}, "attestation")
+    assert faults(token(HEADER, GOOD, OTHER_KEY.sign), pinned) == set()
+    assert faults(token(HEADER, GOOD, ATTESTER_KEY.sign), pinned) == set()
+
+
+@pytest.mark.parametrize("secret", [public_key(ATTESTER_KEY).x.encode(), b"", b"secret"])
+def test_an_hmac_under_the_public_key_is_refused(secret: bytes) -> None:
+    """The swap of a public key for a shared secret, with HS256 told or hidden."""
+    for algorithm in ("HS256", "Ed25519"):
+        forged = token({**HEADER, "alg": algorithm}, GOOD, lambda data: hmac.digest(secret, data, "sha256"))
+        assert faults(forged)
+
+
+def test_an_unsecured_token_is_refused() -> None:
+    """``alg`` none with an empty signature."""
+    assert faults(token({**HEADER, "alg": "none"}, GOOD, lambda _: b"")) == {"malformed"}
+
+
+def test_every_truncation_is_refused() -> None:
+    """A token cut anywhere, or with a byte too many."""
+    whole = signed({}, {})
+    assert all(faults(whole[:length]) for length in range(len(whole)))
+    assert all(faults(whole + more) for more in (b"A", b".", b"=", b"\n", b" ", b"\xff"))
+
+
+@pytest.mark.parametrize("data", [None, b"", b"..", b"a.b.c", b"\xff" * 99, b"A" * 16_385, b"." * 16_384])
+def test_what_is_no_token_is_refused(data: bytes | None) -> None:
+    """Evidence that is missing, empty, too long, or not text."""
+    assert faults(data) == {"malformed"}
+
+
+@pytest.mark.parametrize(
+    "payload", [b"[]", b"null", b'{"iss":1.5}', b'{"iss":"a","iss":"a"}', b"\xff", b"[" * 5000]
+)
+def test_claims_that_are_no_object_are_refused(payload: bytes) -> None:
+    """Signed by the attester itself, but not one JSON object with each name once and no float."""
+    parts = base64url(json.dumps(HEADER).encode()) + "." + base64url(payload)
+    data = parts + "." + base64url(ATTESTER_KEY.sign(parts.encode()))
+    assert faults(data.encode()) == {"malformed"}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_no_changed_byte_releases_a_key(data: st.DataObject) -> None:
+    """Nothing is raised and something fails, whichever byte is changed to whatever."""
+    whole = bytearray(signed({}, {}))
+    place = data.draw(st.integers(0, len(whole) - 1))
+    whole[place] ^= data.draw(st.integers(1, 255))
+    assert faults(bytes(whole))
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"claims|charge": "run-2"}, "attestation_charge"),
+        ({"claims|plan": "0" * 64}, "attestation_plan"),
+        ({"claims|eat_nonce": base64url(b"\1" * 32)}, "attestation_nonce"),
+        ({"claims|cnf|signing": public_key(OTHER_KEY).to_json()}, "attestation_signing_key"),
+        ({"claims|cnf|sealing": sealing(9).to_json()}, "attestation_sealing_key"),
+        ({"now": "2026-06-01T00:11:00Z"}, "attestation_expired"),
+        ({"claims|swname": "other"}, "attestation_claim"),
+        ({"header|alg": "none"}, "attestation_malformed"),
+    ],
+)
+def test_the_gate_binds_a_token_to_its_request(change: dict[str, Any], code: str) -> None:
+    """What the gate expects comes from the charge and the request, not from the token."""
+    verdict = decide("key_release", change)
+    assert not verdict.permit
+    assert {check.code for check in verdict.checks if not check.passed} == {code}

@@ -1,0 +1,282 @@
+"""Documents are read strictly: every field at its bounds, every fault by name, and nothing else comes out."""
+
+import contextlib
+import json
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger.canonical import dump
+from ledger.commands import PublicKey
+from ledger.malformed import Malformed
+from policy.documents import ContractDocument, DatasetDescription, Policy
+from policy.reading import DOCUMENT_BYTES_MAX, Inconsistent, format_time, parse_time
+from tests.policy.scene import ATTESTER, CONTRACT, DATASET, GONE, OTHER_TDP, POLICY, SRO, TDC, TDP, changed
+
+Document = type[Policy] | type[DatasetDescription] | type[ContractDocument]
+READERS: dict[str, tuple[Document, dict[str, Any]]] = {
+    "policy": (Policy, POLICY),
+    "dataset": (DatasetDescription, DATASET),
+    "contract": (ContractDocument, CONTRACT),
+}
+ATTESTERS = POLICY["attestation"]["attesters"]
+
+FAULTS: list[tuple[str, dict[str, Any], str]] = [
+    ("policy", {"kind": "contract"}, "kind"),
+    ("policy", {"kind": GONE}, "kind"),
+    ("policy", {"v": 2}, "v"),
+    ("policy", {"v": True}, "v"),
+    ("policy", {"budgets": {}}, "budgets"),
+    ("policy", {"budget|epsilon_min": "1"}, "budget.epsilon_min"),
+    ("policy", {"budget|delta_max": GONE}, "budget.delta_max"),
+    ("policy", {"budget|epsilon_max": "NaN"}, "budget.epsilon_max"),
+    ("policy", {"budget|epsilon_max": "-1"}, "budget.epsilon_max"),
+    ("policy", {"budget|epsilon_max": "0"}, "budget.epsilon_max"),
+    ("policy", {"budget|epsilon_max": "128.0000000001"}, "budget.epsilon_max"),
+    ("policy", {"budget|epsilon_max": 8}, "budget.epsilon_max"),
+    ("policy", {"budget|epsilon_max": "8.0"}, "budget.epsilon_max"),
+    ("policy", {"budget|epsilon_max": " 8"}, "budget.epsilon_max"),
+    ("policy", {"budget|epsilon_max": "1_0"}, "budget.epsilon_max"),
+    ("policy", {"budget|epsilon_max": "1e1"}, "budget.epsilon_max"),
+    ("policy", {"budget|delta_max": "1"}, "budget.delta_max"),
+    ("policy", {"budget|delta_max": "0"}, "budget.delta_max"),
+    ("policy", {"lineage|epsilon_max": "8.1"}, "lineage.epsilon_max"),
+    ("policy", {"lineage|epsilon_max": "0"}, "lineage.epsilon_max"),
+    ("policy", {"run|epsilon_max": "129"}, "run.epsilon_max"),
+    ("policy", {"level": 3}, "level"),
+    ("policy", {"level": -1}, "level"),
+    ("policy", {"level": True}, "level"),
+    ("policy", {"partition_age_days_max": GONE}, "partition_age_days_max"),
+    ("policy", {"partition_age_days_max": None}, "partition_age_days_max"),
+    ("policy", {"partition_age_days_max": 0}, "partition_age_days_max"),
+    ("policy", {"level": 2}, "model_release"),
+    ("policy", {"model_release": "true"}, "model_release"),
+    ("policy", {"model_release": 1}, "model_release"),
+    ("policy", {"version": 0}, "version"),
+    ("policy", {"version": "1"}, "version"),
+    ("policy", {"records_min": 0}, "records_min"),
+    ("policy", {"issuer": "the SRO"}, "issuer"),
+    ("policy", {"id": "a b"}, "id"),
+    ("policy", {"domain": ""}, "domain"),
+    ("policy", {"unit": "row"}, "unit"),
+    ("policy", {"relation": "REPLACE"}, "relation"),
+    ("policy", {"rules": []}, "rules"),
+    ("policy", {"rules|0": "pld"}, "rules[0]"),
+    ("policy", {"rules": ["renyi", "renyi"]}, "rules"),
+    ("policy", {"mechanisms|0": "poison_gaussian"}, "mechanisms[0]"),
+    ("policy", {"effective": "2026-01-01"}, "effective"),
+    ("policy", {"effective": "2026-01-01T00:00:00+00:00"}, "effective"),
+    ("policy", {"effective": "2026-02-29T00:00:00Z"}, "effective"),
+    ("policy", {"effective": "2026-01-01T00:00:60Z"}, "effective"),
+    ("policy", {"effective": "2026-01-01T00:00:00Z\n"}, "effective"),
+    ("policy", {"effective": "２026-01-01T00:00:00Z"}, "effective"),
+    ("policy", {"effective": "0000-01-01T00:00:00Z"}, "effective"),
+    ("policy", {"effective": 1767225600}, "effective"),
+    ("policy", {"attestation|attesters": []}, "attestation.attesters"),
+    ("policy", {"attestation|attesters": ATTESTERS * 2}, "attestation.attesters"),
+    ("policy", {"attestation|attesters|0|key|d": "secret"}, "attestation.attesters[0].key.d"),
+    ("policy", {"attestation|attesters|0|key|crv": "X25519"}, "attestation.attesters[0].key"),
+    ("policy", {"attestation|attesters|0|jku": "https://a.example"}, "attestation.attesters[0].jku"),
+    ("policy", {"attestation|claims": {}}, "attestation.claims"),
+    ("policy", {"attestation|claims": {"swversion": "1"}}, "attestation.claims.swname"),
+    ("policy", {"attestation|claims|dbgstat": "enabled"}, "attestation.claims.dbgstat"),
+    ("policy", {"attestation|claims|swname": None}, "attestation.claims.swname"),
+    ("policy", {"attestation|claims|swname": ["a"]}, "attestation.claims.swname"),
+    ("policy", {"attestation|claims": {str(n): 1 for n in range(33)}}, "attestation.claims"),
+    ("dataset", {"kind": "policy"}, "kind"),
+    ("dataset", {"records": 5}, "records"),
+    ("dataset", {"provider": "hospital"}, "provider"),
+    ("dataset", {"id": "a/b"}, "id"),
+    ("dataset", {"domain": "a/b"}, "domain"),
+    ("dataset", {"schema": ""}, "schema"),
+    ("dataset", {"schema": "s" * 20_001}, "schema"),
+    ("dataset", {"unit": "row"}, "unit"),
+    ("dataset", {"deidentification": GONE}, "deidentification"),
+    ("contract", {"kind": "dataset"}, "kind"),
+    ("contract", {"epsilon": "1"}, "epsilon"),
+    ("contract", {"tdps": []}, "tdps"),
+    ("contract", {"tdps": [TDP, TDP]}, "tdps"),
+    ("contract", {"tdps|0": "hospital"}, "tdps[0]"),
+    ("contract", {"tdc": "bank"}, "tdc"),
+    ("contract", {"tdps": [OTHER_TDP]}, "datasets[0].provider"),
+    ("contract", {"datasets": []}, "datasets"),
+    ("contract", {"datasets": CONTRACT["datasets"] * 2}, "datasets"),
+    ("contract", {"datasets|0|key": "k1"}, "datasets[0].key"),
+    ("contract", {"datasets|0|dataset": ""}, "datasets[0].dataset"),
+    ("contract", {"purpose": ""}, "purpose"),
+    ("contract", {"ends": CONTRACT["starts"]}, "ends"),
+    ("contract", {"starts": "2027-01-01T00:00:00Z"}, "ends"),
+    ("contract", {"runs_max": 0}, "runs_max"),
+    ("contract", {"runs_max": "3"}, "runs_max"),
+    ("contract", {"run": {}}, "run.epsilon_max"),
+    ("contract", {"run|epsilon_max": "-2"}, "run.epsilon_max"),
+    ("contract", {"lineage": {"epsilon_max": "0"}}, "lineage.epsilon_max"),
+    ("contract", {"lineage": None}, "lineage"),
+]
+WITHIN: list[tuple[str, dict[str, Any]]] = [
+    ("policy", {"budget|epsilon_max": "128"}),
+    ("policy", {"lineage|epsilon_max": "8"}),
+    ("policy", {"budget|delta_max": "0.999"}),
+    ("policy", {"level": 0, "partition_age_days_max": GONE}),
+    ("policy", {"level": 2, "model_release": False, "partition_age_days_max": GONE}),
+    ("policy", {"partition_age_days_max": 1}),
+    ("policy", {"attestation|claims": {"swname": "a", "secboot": True, "hwversion": 3}}),
+    ("policy", {"effective": "2028-02-29T23:59:59Z"}),
+    ("dataset", {"schema": "s" * 20_000}),
+    ("contract", {"ends": "2026-02-01T00:00:01Z"}),
+    ("contract", {"lineage": {"epsilon_max": "5"}}),
+]
+
+
+@pytest.mark.parametrize(("kind", "change", "field"), FAULTS)
+def test_each_fault_is_named_by_its_field(kind: str, change: dict[str, Any], field: str) -> None:
+    """One wrong field, one error that names it."""
+    reader, base = READERS[kind]
+    with pytest.raises(Malformed) as caught:
+        reader.parse(json.dumps(changed(base, change)).encode())
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(("kind", "change"), WITHIN)
+def test_each_bound_itself_is_within(kind: str, change: dict[str, Any]) -> None:
+    """The near side of each edge."""
+    reader, base = READERS[kind]
+    assert isinstance(reader.parse(dump(changed(base, change))), reader)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"kind":"policy","kind":"policy"}',
+        '{"kind":"policy","v":1.0}',
+        '{"kind":"policy","v":NaN}',
+        '{"kind":"policy","v":1e2}',
+        '{"kind":"policy","v":12345678901234567890}',
+        '{"kind":"\\ud800"}',
+        "[" * 1000 + "]" * 1000,
+        "[" * 100_000,
+        "[]",
+        "null",
+        "",
+        "\ufeff{}",
+    ],
+)
+def test_hostile_text_is_refused(text: str) -> None:
+    """Repeated names, floats, depth and stray text end as a named error."""
+    for reader, _ in READERS.values():
+        with pytest.raises(Malformed):
+            reader.parse(text.encode())
+
+
+def test_size_is_bounded() -> None:
+    """The largest document is read, one byte more is not even decoded."""
+    data = dump(POLICY)
+    assert Policy.parse(data + b" " * (DOCUMENT_BYTES_MAX - len(data))) == Policy.parse(data)
+    with pytest.raises(Malformed, match="more than the 262144 allowed"):
+        Policy.parse(data + b" " * (DOCUMENT_BYTES_MAX - len(data) + 1))
+    with pytest.raises(Malformed, match="more than the 262144 allowed"):
+        Policy.parse(b"\xff" * 1_048_576)
+
+
+def test_a_document_that_contradicts_itself_is_told_apart() -> None:
+    """Fields that can be read but not together are Inconsistent, a kind of Malformed."""
+    for kind, change in (
+        ("policy", {"partition_age_days_max": GONE}),
+        ("policy", {"level": 2}),
+        ("policy", {"lineage|epsilon_max": "8.1"}),
+        ("contract", {"ends": CONTRACT["starts"]}),
+        ("contract", {"tdps": [OTHER_TDP]}),
+    ):
+        reader, base = READERS[kind]
+        with pytest.raises(Inconsistent):
+            reader.parse(dump(changed(base, change)))
+
+
+def test_values_are_read_as_written() -> None:
+    """Times as milliseconds, numbers as exact fractions, keys as keys."""
+    policy, contract = Policy.parse(dump(POLICY)), ContractDocument.parse(dump(CONTRACT))
+    assert policy.effective == 1_767_225_600_000
+    assert (policy.epsilon_max, policy.delta_max) == (Fraction(8), Fraction(1, 100_000))
+    assert (policy.lineage_epsilon_max, policy.run_epsilon_max) == (Fraction(6), Fraction(5, 2))
+    assert (policy.issuer, policy.level, policy.partition_age_days_max) == (SRO, 1, 90)
+    assert policy.attestation.attesters[0].issuer == ATTESTER
+    assert isinstance(policy.attestation.attesters[0].key, PublicKey)
+    assert policy.attestation.claims == (("swname", "epsilon-trainer"),)
+    assert contract.parties == (TDP, TDC)
+    assert contract.datasets == ((TDP, "digits"),)
+    assert contract.lineage_epsilon_max is None
+    assert contract.source == "contract digits-bank-a version 1"
+
+
+@given(st.integers(min_value=-62_135_596_800, max_value=253_402_300_799))
+def test_times_survive_the_round_trip(seconds: int) -> None:
+    """Formatting a whole second and reading it gives the same milliseconds."""
+    assert parse_time(format_time(seconds * 1000), "time") == seconds * 1000
+
+
+WORDS = st.sampled_from(
+    [
+        "policy",
+        "dataset",
+        "contract",
+        "record",
+        "renyi",
+        "1",
+        "0.5",
+        "1/3",
+        "NaN",
+        "-1",
+        TDP,
+        TDC,
+        "2026-01-01T00:00:00Z",
+    ]
+)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | WORDS
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3)
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> tuple[Document, bytes]:
+    """A document with one value, at any depth, replaced, taken away, or joined by an unknown one."""
+    reader, base = draw(st.sampled_from(sorted(READERS.values(), key=lambda pair: pair[0].__name__)))
+    value: Any = changed(base, {})
+    place = value
+    while True:
+        spot = draw(st.sampled_from(sorted(place) if isinstance(place, dict) else list(range(len(place)))))
+        if not isinstance(place[spot], dict | list) or not place[spot] or draw(st.booleans()):
+            break
+        place = place[spot]
+    act = draw(st.sampled_from(["replace", "remove", "join"]))
+    if act == "replace":
+        place[spot] = draw(VALUES)
+    elif act == "remove":
+        del place[spot]
+    else:
+        place.update({draw(WORDS): draw(VALUES)}) if isinstance(place, dict) else place.append(draw(VALUES))
+    return reader, json.dumps(value).encode()
+
+
+@settings(max_examples=400, deadline=None)
+@given(damaged())
+def test_nothing_but_a_value_or_malformed_comes_of_damaged_fields(case: tuple[Document, bytes]) -> None:
+    """Whatever stands in a field: a document, or an error by name."""
+    reader, data = case
+    with contextlib.suppress(Malformed):
+        assert isinstance(reader.parse(data), reader)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(["policy", "dataset", "contract"]), st.data())
+def test_nothing_but_a_value_or_malformed_comes_of_damaged_bytes(kind: str, data: st.DataObject) -> None:
+    """A slice of the bytes replaced by any others: a document, or an error by name."""
+    reader, base = READERS[kind]
+    text = dump(base)
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 8)))
+    with contextlib.suppress(Malformed):
+        assert isinstance(reader.parse(text[:start] + data.draw(st.binary(max_size=8)) + text[end:]), reader)

@@ -1,0 +1,195 @@
+"""What a verdict holds besides its checks: headers, caps, Levels over time, and denial by default."""
+
+import dataclasses
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from ledger.canonical import digest, dump
+from ledger.gate import Caps, Header
+from ledger.lineage import ancestors
+from policy.evaluate import gate
+from policy.in_force import binding, policy_in_force
+from policy.reading import parse_time
+from tests.policy.scene import (
+    ASKED,
+    CONTRACT,
+    GONE,
+    NOW,
+    POLICY,
+    REF,
+    SCENE,
+    SRO,
+    TDC,
+    TDP,
+    build,
+    changed,
+    decide,
+)
+
+NOW_MS = parse_time(NOW, "now")
+DAY = 86_400_000
+SEVEN, SIX = Fraction(7), Fraction(6)
+
+
+def version(number: int, level: int, effective: str) -> dict[str, Any]:
+    """A later version of the policy at a Level; only Level 1 states an age, of 40 days."""
+    later = {
+        **POLICY,
+        "version": number,
+        "level": level,
+        "effective": effective,
+        "partition_age_days_max": 40,
+    }
+    return changed(
+        later, {"model_release": False, **({} if level == 1 else {"partition_age_days_max": GONE})}
+    )
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_the_scene_permits(kind: str) -> None:
+    """Every kind has a permit, after at least one check."""
+    verdict = decide(kind)
+    assert verdict.permit
+    assert verdict.checks
+
+
+def test_headers_hold_what_the_book_keeps() -> None:
+    """Kind, id, version, domain, parties and dates, and nothing else of a document."""
+    dates = parse_time(CONTRACT["starts"], ""), parse_time(CONTRACT["ends"], "")
+    assert decide("policy").header == Header("policy", "health-images", 2, domain="health", starts=NOW_MS)
+    assert decide("dataset").header == Header("dataset", "letters", 1, domain="health", providers=(TDP,))
+    assert decide("contract").header == Header("contract", "new", 1, "", TDC, (TDP,), *dates)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "caps"),
+    [
+        ("charge", {}, Caps(SEVEN, SIX)),
+        ("charge", {"policies|0|level": 0}, Caps(None, SIX)),
+        ("charge", {"policies|0|level": 2, "policies|0|model_release": False}, Caps(SEVEN, SIX)),
+        ("charge", {"contracts|0|lineage": {"epsilon_max": "5"}}, Caps(SEVEN, Fraction(5))),
+        ("charge", {"contracts|0|lineage": {"epsilon_max": "6.5"}}, Caps(SEVEN, SIX)),
+        ("charge", {"partitions|0|epsilon": "3"}, Caps(Fraction(3), Fraction(3))),
+        ("partition", {}, Caps(SEVEN, SIX)),
+        ("partition", {"policies|0|level": 0}, Caps(None, SIX)),
+        ("partition", {"body|epsilon": "5"}, Caps(Fraction(5), Fraction(5))),
+    ],
+)
+def test_caps(kind: str, change: dict[str, Any], caps: Caps) -> None:
+    """Everyone together is capped but at Level 0; each lineage by the least of policy, contract, budget."""
+    verdict = decide(kind, change)
+    assert [cap for _, cap in verdict.caps] == [caps]
+    assert verdict.permit
+
+
+@pytest.mark.parametrize(
+    ("versions", "level", "age"),
+    [
+        ([(1, "2026-01-01", 0)], 0, None),
+        ([(1, "2026-01-01", 0), (2, "2026-05-20", 1)], 1, 40),
+        ([(1, "2026-01-01", 1), (2, "2026-05-20", 0)], 1, 40),
+        ([(1, "2026-01-01", 0), (2, "2026-05-20", 1), (3, "2026-05-25", 0)], 1, 40),
+        ([(1, "2026-01-01", 0), (2, "2026-06-02", 1)], 0, None),
+        ([(1, "2026-01-01", 0), (2, "2026-06-01", 1)], 1, 40),
+        ([(1, "2026-01-01", 2), (2, "2026-04-01", 0)], 2, None),
+        ([(1, "2026-01-01", 0), (2, "2026-05-20", 2), (3, "2026-05-20", 0)], 0, None),
+        ([(1, "2026-01-01", 1), (2, "2026-05-01", 0)], 1, 40),
+    ],
+)
+def test_a_level_raised_binds_open_partitions_and_a_level_lowered_later_ones(
+    versions: list[tuple[int, str, int]], level: int, age: int | None
+) -> None:
+    """The partition is opened on 1 May under version 1; later versions are entered after it."""
+    documents = [version(number, at, f"{day}T00:00:00Z") for number, day, at in versions]
+    scene = changed({**SCENE, "signers": [], **ASKED["charge"]}, {"policies": documents})
+    request, facts = build("charge", scene)
+    bound = binding(facts, facts.partitions[REF], request.now)
+    assert bound is not None
+    assert (bound.level, bound.age_days_max) == (level, age)
+    assert bound.policy.version == max(number for number, day, _ in versions if day <= "2026-06-01")
+
+
+def test_a_partition_opened_after_a_level_was_lowered_has_the_lower_level() -> None:
+    """Version 2 was entered, and in force, before the partition was opened."""
+    documents = [version(1, 1, "2026-01-01T00:00:00Z"), version(2, 0, "2026-02-01T00:00:00Z")]
+    scene = changed(
+        {**SCENE, "signers": [], **ASKED["charge"]}, {"policies": documents, "policy_indexes": [10, 15]}
+    )
+    request, facts = build("charge", scene)
+    bound = binding(facts, facts.partitions[REF], request.now)
+    assert bound is not None
+    assert (bound.level, bound.age_days_max) == (0, None)
+
+
+def test_the_stricter_age_binds_when_both_versions_state_one() -> None:
+    """Level 1 with 40 days was lowered to a Level 0 that states 30."""
+    lowered = {**version(2, 0, "2026-05-20T00:00:00Z"), "partition_age_days_max": 30}
+    documents = [version(1, 1, "2026-01-01T00:00:00Z"), lowered]
+    verdict = decide("charge", {"policies": documents})
+    old = next(check for check in verdict.checks if check.code == "partition_too_old")
+    assert (old.passed, old.source) == (False, "policy health-images version 2")
+
+
+def test_policy_in_force_is_the_greatest_version_that_has_begun() -> None:
+    """At its moment a version is in force; a millisecond before, the one before it is; before all, none."""
+    documents = [POLICY, {**POLICY, "version": 2, "effective": NOW}]
+    _, facts = build("charge", changed({**SCENE, "signers": [], **ASKED["charge"]}, {"policies": documents}))
+    first = parse_time(POLICY["effective"], "")
+    found = [policy_in_force(facts, "health", moment) for moment in (first - 1, first, NOW_MS - 1, NOW_MS)]
+    assert [one and one.version for one in found] == [None, 1, 1, 2]
+    assert policy_in_force(facts, "elsewhere", NOW_MS) is None
+
+
+def test_an_unknown_kind_is_denied() -> None:
+    """What no rule permits is denied, with a reason."""
+    request, facts = build("post", {**SCENE, "signers": [], **ASKED["post"]})
+    odd = dataclasses.replace(request, command=dataclasses.replace(request.command, kind="wish"))
+    verdict = gate(odd, facts)
+    assert not verdict.permit
+    assert [check.code for check in verdict.checks] == ["kind_unknown"]
+
+
+@pytest.mark.parametrize("kind", ["charge", "key_release", "model_release"])
+def test_an_error_inside_denies(kind: str) -> None:
+    """Facts that contradict themselves are a denial that names the error, never an exception."""
+    request, facts = build(kind, changed({**SCENE, "signers": [], **ASKED[kind]}, {}))
+    facts.datasets.clear()
+    verdict = gate(request, facts)
+    assert not verdict.permit
+    assert [check.code for check in verdict.checks] == ["evaluation_error"]
+
+
+def test_a_body_of_another_kind_denies() -> None:
+    """A command paired with the body of another kind is an error inside."""
+    request, facts = build("charge", changed({**SCENE, "signers": [], **ASKED["charge"]}, {}))
+    other, _ = build("post", changed({**SCENE, "signers": [], **ASKED["post"]}, {}))
+    verdict = gate(dataclasses.replace(request, body=other.body), facts)
+    assert [check.code for check in verdict.checks] == ["evaluation_error"]
+    assert "TypeError" in verdict.checks[0].text
+
+
+@pytest.mark.parametrize("data", [b'{"\\ud800":1,"\\ud800":2}', b'{"\\ud800":1}', b"[" * 9999, b"\xff", b""])
+def test_a_hostile_document_is_denied_in_words_that_can_be_recorded(data: bytes) -> None:
+    """Its fault stands in the check, and the check has a canonical form."""
+    scene = changed({**SCENE, **ASKED["policy"]}, {"entered": GONE})
+    scene["body"] = {"document": digest(data), "signatures": [digest(data)]}
+    request, facts = build("policy", scene)
+    facts.store(data)
+    verdict = gate(request, facts)
+    assert [check.code for check in verdict.checks if not check.passed] == ["document_malformed"]
+    assert all(dump(check.to_json()) for check in verdict.checks)
+
+
+def test_the_same_request_gets_the_same_verdict() -> None:
+    """A decision can be replayed."""
+    assert decide("key_release") == decide("key_release")
+
+
+def test_the_scene_has_a_merged_lineage() -> None:
+    """The scene's merged organisation descends from the contract's consumer, two steps away."""
+    _, facts = build("post", changed({**SCENE, "signers": [], **ASKED["post"]}, {}))
+    merged = facts.organisations["did:web:bank-ab.example"].node
+    assert facts.organisations[TDC].node in ancestors(facts.nodes, merged)
+    assert facts.organisations[SRO].node not in ancestors(facts.nodes, merged)

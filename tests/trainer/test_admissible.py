@@ -1,0 +1,191 @@
+"""Models on which the engine could not keep its promise are refused by name, before a record is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, dropout, linear
+
+from ledger.malformed import Malformed
+from trainer_adapter.engine import Engine
+from trainer_adapter.sampler import PhysicalBatch
+
+if TYPE_CHECKING:
+    from ledger.plan import Plan
+
+DATA = (torch.zeros(6, 4), torch.zeros(6, dtype=torch.int64))
+
+
+class _Around(nn.Module):
+    """A linear layer with something done to its output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+
+class _BatchMean(_Around):
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.inner(x)
+        return y - y.mean(dim=0)
+
+
+class _BatchMeanBehindZeroHead(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mixes, self.head = _BatchMean(), nn.Linear(4, 3)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.head(self.mixes(x))
+        return y
+
+
+class _Counts(_Around):
+    calls: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += x.sum()
+        y: Tensor = self.inner(x)
+        return y
+
+
+class _HiddenDropout(_Around):
+    def forward(self, x: Tensor) -> Tensor:
+        return dropout(self.inner(x), 0.5, self.training)
+
+
+class _Detached(_Around):
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.inner(self.before(x).detach())
+        return y
+
+
+class _Closure(_Around):
+    """Its second layer is reached behind the module's back, where a functional call cannot put values in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        weight = nn.Parameter(torch.ones(4, 4))
+        self.weight = weight
+        self.apply_weight: Callable[[Tensor], Tensor] = lambda y: linear(y, weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.apply_weight(self.inner(x))
+
+
+class _Tied(_Around):
+    """One weight used twice, once through ``torch.nn.functional``: legal, and counted whole."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return linear(torch.tanh(self.inner(x)), self.inner.weight)
+
+
+REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "batch norm": (
+        lambda: nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)),
+        r"model\.1: is a batch normalisation",
+    ),
+    "batch norm without statistics": (
+        lambda: nn.BatchNorm1d(4, track_running_stats=False),
+        "model: is a batch norm",
+    ),
+    "running statistics": (
+        lambda: nn.Sequential(
+            nn.Unflatten(1, (2, 2)), nn.InstanceNorm1d(2, affine=True, track_running_stats=True)
+        ),
+        r"model\.1: keeps running statistics",
+    ),
+    "mean over the batch": (_BatchMean, "model: lets one record change the output of another"),
+    "mean behind a zero layer": (
+        _BatchMeanBehindZeroHead,
+        "model: lets one record change the output of another",
+    ),
+    "buffer": (_Counts, r"model\.calls: is a buffer that training changes"),
+    "dropout layer": (lambda: nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.1)), r"model\.1: draws randomness"),
+    "detached": (_Detached, r"model\.before\.weight: gets no gradient"),
+    "closure": (_Closure, r"model\.weight: gets no gradient"),
+    "half precision": (lambda: nn.Linear(4, 3).to(torch.bfloat16), "must be float32"),
+    "nothing to train": (
+        lambda: nn.Linear(4, 3).requires_grad_(requires_grad=False),
+        "has no parameter that trains",
+    ),
+    "records folded": (
+        lambda: nn.Sequential(nn.Linear(4, 3), nn.Flatten(0)),
+        "whose first dimension counts the records",
+    ),
+    "wrong size": (lambda: nn.Linear(5, 3), "does not run on a batch of public dummy records"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_engine_cannot_promise_on_is_refused(plan: Plan, name: str) -> None:
+    """Each kind of model is refused with its place and its reason."""
+    make, reason = REFUSED[name]
+    with pytest.raises(Malformed, match=reason):
+        Engine(plan, make(), cross_entropy, DATA)
+
+
+def test_dropout_by_function_is_refused(plan: Plan) -> None:
+    """Randomness that no layer names is found by running it."""
+    with pytest.raises(Malformed, match=r"model: "):
+        Engine(plan, _HiddenDropout(), cross_entropy, DATA)
+
+
+def test_a_tied_weight_is_taken_and_clipped_whole(plan: Plan) -> None:
+    """The gradient of a weight used twice is that of both uses, so its norm misses neither."""
+    torch.manual_seed(1)
+    model, inputs, target = _Tied(), torch.rand(1, 4), torch.zeros(1, dtype=torch.int64)
+    engine = Engine(plan, model, cross_entropy, (inputs, target))
+    ours = engine.per_record_gradients(PhysicalBatch(np.array([0]), np.array([True])))[0]
+    gradients = torch.autograd.grad(cross_entropy(model(inputs), target), list(model.parameters()))
+    expected = torch.cat([gradient.reshape(-1) for gradient in gradients])
+    assert torch.allclose(ours.to(torch.float32), expected, atol=1e-6)
+
+
+def test_a_frozen_parameter_is_left_alone(plan: Plan) -> None:
+    """What does not train gets no gradient, and does not count as unreached."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3))
+    model[0].requires_grad_(requires_grad=False)
+    assert Engine(plan, model, cross_entropy, DATA).size == 15
+
+
+def test_checking_changes_nothing_in_the_model(plan: Plan) -> None:
+    """The check leaves parameters, buffers and torch's own generator as they were."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 3))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    state = torch.get_rng_state()
+    Engine(plan, model, cross_entropy, DATA)
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert all(value.grad is None for value in model.parameters())
+
+
+def test_an_optimiser_over_other_tensors_is_refused(plan: Plan) -> None:
+    """A tensor the engine puts no noisy gradient on is updated by nobody, and none of ours is left out."""
+    model, other = nn.Linear(4, 3), nn.Linear(4, 3)
+    engine = Engine(plan, model, cross_entropy, DATA)
+    with pytest.raises(Malformed, match=r"^optimiser: updates a tensor"):
+        engine.check_optimiser(torch.optim.SGD([*model.parameters(), *other.parameters()], lr=1.0))
+    with pytest.raises(Malformed, match=r"^optimiser: leaves out"):
+        engine.check_optimiser(torch.optim.SGD([model.weight], lr=1.0))
+
+
+def test_data_that_does_not_fit_together_is_refused(plan: Plan) -> None:
+    """Inputs and targets of different lengths are refused."""
+    with pytest.raises(Malformed, match=r"^data: has 6 inputs but 5 targets"):
+        Engine(plan, nn.Linear(4, 3), cross_entropy, (DATA[0], DATA[1][:5]))

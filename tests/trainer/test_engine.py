@@ -1,0 +1,227 @@
+"""The engine's promise: a record moves the sum by at most C, and the plan's noise is on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from ledger.malformed import Malformed
+from ledger.plan import Plan
+from trainer_adapter.engine import Engine, float_above, float_below
+from trainer_adapter.randomness import Randomness
+from trainer_adapter.sampler import PhysicalBatch, draw, physical_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    MakeModel = Callable[[], nn.Module]
+    Data = tuple[Tensor, Tensor]
+
+
+def _batches(places: list[int], size: int = 8) -> list[PhysicalBatch]:
+    return list(physical_batches(np.array(places, dtype=np.int64), size))
+
+
+def _alone(model: nn.Module, data: Data, record: int) -> Tensor:
+    """The gradient of one record by an ordinary backward pass: no vmap, no functional call."""
+    loss = cross_entropy(model(data[0][record : record + 1]), data[1][record : record + 1])
+    gradients = torch.autograd.grad(loss, list(model.parameters()))
+    return torch.cat([gradient.reshape(-1) for gradient in gradients]).to(torch.float64)
+
+
+def test_per_record_gradients_equal_a_loop_over_single_records(
+    plan: Plan, make_model: MakeModel, data: Data
+) -> None:
+    """Every record's gradient is the one that backward gives for it alone."""
+    model = make_model()
+    (batch,) = _batches([7, 0, 39, 20, 3])
+    gradients = Engine(plan, model, cross_entropy, data).per_record_gradients(batch)
+    assert gradients.shape == (8, sum(p.numel() for p in model.parameters()))
+    for row, record in enumerate([7, 0, 39, 20, 3]):
+        expected = _alone(model, data, record)
+        assert torch.allclose(gradients[row], expected, rtol=1e-4, atol=1e-6 * float(expected.abs().max()))
+
+
+def test_clipped_sum_equals_a_loop(plan: Plan, make_model: MakeModel, data: Data) -> None:
+    """The sum is that of gradients clipped one by one, the short ones left as they are."""
+    plan, model = dataclasses.replace(plan, clipping_norm=Fraction(9, 4)), make_model()
+    total = torch.zeros(sum(p.numel() for p in model.parameters()), dtype=torch.float64)
+    lengths = []
+    for record in range(40):
+        gradient = _alone(model, data, record)
+        lengths.append(float(gradient.norm()))
+        total += gradient * min(1.0, 2.25 / lengths[-1])
+    assert min(lengths) < 2.25 < max(lengths)
+    ours = Engine(plan, model, cross_entropy, data).clipped_sum(_batches(list(range(40))))
+    assert torch.allclose(ours, total, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("clipping_norm", [Fraction(1, 10**6), Fraction(1, 2), Fraction(1000)])
+def test_no_record_alone_exceeds_the_clipping_norm(
+    make_model: MakeModel, data: Data, clipping_norm: Fraction
+) -> None:
+    """One record's contribution, measured in exact rational arithmetic, is at most C."""
+    engine = Engine(Plan(Fraction(1), Fraction(1), clipping_norm, 1, 1), make_model(), cross_entropy, data)
+    for record in range(0, 40, 3):
+        alone = engine.clipped_sum(_batches([record]))
+        assert sum(Fraction(value) ** 2 for value in alone.tolist()) <= clipping_norm**2
+
+
+def test_removing_any_record_moves_the_sum_by_at_most_c(
+    plan: Plan, make_model: MakeModel, data: Data
+) -> None:
+    """Neighbour replay: same randomness, zero in a record's place, a move of at most C, exactly."""
+    engine = Engine(plan, make_model(), cross_entropy, data)
+    drawn = draw(Randomness(bytes(32)).stream("sampler", 1), 40, Fraction(3, 4)).tolist()
+    full = engine.clipped_sum(_batches(drawn))
+    moved = []
+    for place in range(len(drawn)):
+        batches = _batches(drawn)
+        batches[place // 8].mask[place % 8] = False
+        change = (full - engine.clipped_sum(batches)).tolist()
+        moved.append(sum(Fraction(value) ** 2 for value in change))
+    assert max(moved) <= plan.clipping_norm**2
+    assert max(moved) > (plan.clipping_norm * Fraction(99, 100)) ** 2
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    scale=st.floats(-1e30, 1e30),
+    record=st.lists(st.floats(width=32), min_size=5, max_size=5),
+    clipping_norm=st.fractions(Fraction(1, 10**6), 10**6, max_denominator=10**6),
+)
+def test_any_record_at_all_is_held_to_c(scale: float, record: list[float], clipping_norm: Fraction) -> None:
+    """Whatever a record holds, NaN, infinities and subnormals included, it stays within C."""
+    torch.manual_seed(5)
+    model = nn.Linear(5, 3)
+    data = (torch.tensor([record]) * scale, torch.zeros(1, dtype=torch.int64))
+    engine = Engine(Plan(Fraction(1), Fraction(1), clipping_norm, 1, 1), model, cross_entropy, data)
+    alone = engine.clipped_sum(_batches([0], 1))
+    assert torch.isfinite(alone).all()
+    assert sum(Fraction(value) ** 2 for value in alone.tolist()) <= clipping_norm**2
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 3e38])
+def test_a_record_that_is_not_finite_gives_zero(
+    plan: Plan, make_model: MakeModel, data: Data, bad: float
+) -> None:
+    """NaN, infinity or overflow in one record: its part is zero, and the others' parts are as without it."""
+    inputs = data[0].clone()
+    inputs[4] = bad
+    engine = Engine(plan, make_model(), cross_entropy, (inputs, data[1]))
+    alone = engine.clipped_sum(_batches([4]))
+    assert torch.equal(alone, torch.zeros_like(alone))
+    batches = _batches([2, 4, 6])
+    batches[0].mask[1] = False
+    assert torch.equal(engine.clipped_sum(_batches([2, 4, 6])), engine.clipped_sum(batches))
+
+
+def test_what_fills_a_batch_up_counts_for_nothing(plan: Plan, make_model: MakeModel, data: Data) -> None:
+    """The sum over a draw does not depend on how many masked places its physical batches have."""
+    engine = Engine(plan, make_model(), cross_entropy, data)
+    sums = [engine.clipped_sum(_batches([1, 2, 3, 5, 8], size)) for size in (1, 2, 5, 8, 64)]
+    assert all(torch.allclose(total, sums[0], rtol=1e-5, atol=1e-6) for total in sums)
+    (padded,) = _batches([1], 4)
+    assert torch.equal(engine.per_record_gradients(padded)[1], engine.per_record_gradients(padded)[3])
+
+
+def test_an_empty_draw_releases_noise_and_nothing_else(make_model: MakeModel, data: Data) -> None:
+    """At probability 1e-9 nobody enters: the update is the noise stream's normals, scaled."""
+    plan = Plan(Fraction(1, 10**9), Fraction(2), Fraction(1, 2), 1, 10)
+    model = make_model()
+    before = _flat(model)
+    Engine(plan, model, cross_entropy, data).step(
+        1, torch.optim.SGD(model.parameters(), lr=1.0), Randomness(bytes(32))
+    )
+    noise = torch.from_numpy(Randomness(bytes(32)).stream("noise", 1).normals((len(before),)))
+    assert torch.allclose(before - _flat(model), (noise * 2.0 * 0.5 / 10).to(torch.float32), atol=1e-6)
+    assert all(value.grad is None for value in model.parameters())
+
+
+def test_noise_has_the_plans_standard_deviation() -> None:
+    """Over 60 steps of 1,000 parameters the noise has deviation σC/E, within 6 standard errors."""
+    plan = Plan(Fraction(1, 10**9), Fraction(9, 4), Fraction(3, 10), 60, 7)
+    model = nn.Linear(99, 10)
+    data = (torch.zeros(3, 99), torch.zeros(3, dtype=torch.int64))
+    engine = Engine(plan, model, cross_entropy, data)
+    optimiser = torch.optim.SGD(model.parameters(), lr=1.0)
+    randomness = Randomness(bytes(range(32)))
+    released = []
+    for step in range(1, 61):
+        with torch.no_grad():
+            for value in model.parameters():
+                value.zero_()
+        engine.step(step, optimiser, randomness)
+        released.append(_flat(model).to(torch.float64))
+    values = torch.cat(released)
+    expected = 2.25 * 0.3 / 7
+    assert abs(float(values.std()) / expected - 1) < 6 / math.sqrt(2 * len(values))
+    assert abs(float(values.mean())) < 6 * expected / math.sqrt(len(values))
+    one, two = released[0], released[1]
+    assert abs(float((one * two).mean())) < 6 * expected**2 / math.sqrt(len(one))
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam"])
+def test_an_optimiser_takes_the_step_written_by_hand(
+    plan: Plan, make_model: MakeModel, data: Data, randomness: Randomness, kind: str
+) -> None:
+    """Two steps of SGD with momentum, or one of Adam, equal the formulas on (sum + noise) / E."""
+    model = make_model()
+    engine = Engine(plan, model, cross_entropy, data)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+    optimiser = sgd if kind == "sgd" else torch.optim.Adam(model.parameters(), lr=0.01)
+    replay = Randomness(bytes(range(32)))
+    velocity = torch.zeros(engine.size)
+    for step in (1, 2) if kind == "sgd" else (1,):
+        before = _flat(model)
+        drawn = draw(replay.stream("sampler", step), 40, plan.sampling_probability)
+        noise = torch.from_numpy(replay.stream("noise", step).normals((engine.size,)))
+        gradient = ((engine.clipped_sum(_batches(drawn.tolist(), 64)) + 1.0 * noise) / 10).to(torch.float32)
+        velocity = 0.9 * velocity + gradient
+        expected = (
+            before - 0.5 * velocity if kind == "sgd" else before - 0.01 * gradient / (gradient.abs() + 1e-8)
+        )
+        engine.step(step, optimiser, randomness)
+        assert torch.allclose(_flat(model), expected, atol=1e-6)
+
+
+@given(st.fractions(Fraction(1, 10**18), 10**15))
+def test_rounding_goes_to_the_safe_side(number: Fraction) -> None:
+    """Noise rounds up and the bound down, by less than one float64 each."""
+    above, below = float_above(number), float_below(number)
+    assert Fraction(below) <= number <= Fraction(above)
+    assert above == below or math.nextafter(below, math.inf) == above
+
+
+def test_bound_and_noise_come_from_the_plans_exact_numbers(make_model: MakeModel, data: Data) -> None:
+    """Thirds and sevenths, which no float holds, stay on the safe side of the exact product."""
+    plan = Plan(Fraction(1, 2), Fraction(8, 7), Fraction(1, 3), 1, 1)
+    engine = Engine(plan, make_model(), cross_entropy, data)
+    assert Fraction(engine.noise_std) >= Fraction(8, 21)
+    assert (
+        Fraction(1, 3) * (1 - Fraction(1, 2**15))
+        < Fraction(engine.bound)
+        <= Fraction(1, 3) * (1 - Fraction(1, 2**16))
+    )
+
+
+def test_too_many_roundings_for_the_margin_are_refused(plan: Plan) -> None:
+    """A partition whose sums round more often than the margin covers is refused, with the way out named."""
+    records = 5_000_000
+    data = (torch.zeros(1).expand(records, 1), torch.zeros(1, dtype=torch.int64).expand(records))
+    with pytest.raises(Malformed, match=r"^physical_batch: is too small"):
+        Engine(plan, nn.Linear(1, 2), cross_entropy, data)
+
+
+def _flat(model: nn.Module) -> Tensor:
+    return torch.cat([value.detach().reshape(-1) for value in model.parameters()]).clone()

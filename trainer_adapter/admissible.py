@@ -1,0 +1,141 @@
+"""Which models the engine takes: those whose records do not touch each other, checked on public dummy data.
+
+Nothing here sees a governed record: shapes and types are public, values come from a fixed generator.
+Parameters are replaced by public random ones too, since a layer that starts at zero would hide what comes
+before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from ledger.malformed import Malformed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DUMMIES: Final = 4
+TOLERANCE: Final = 1e-4
+"""Relative; far above the rounding of one layer, far below what a mean over a batch of four does."""
+
+
+def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that train, by name, each once.
+
+    Raises:
+        Malformed: for none, for one that is not float32, or for parameters on several devices.
+    """
+    known = {name: value for name, value in model.named_parameters() if value.requires_grad}
+    if not known:
+        raise Malformed("model", "has no parameter that trains")
+    for name, value in known.items():
+        if value.dtype != torch.float32:
+            raise Malformed(
+                f"model.{name}", f"must be float32, not {value.dtype}: the norm's margin is proven for it"
+            )
+    if len({value.device for value in model.parameters()}) > 1:
+        raise Malformed("model", "lies on several devices")
+    return known
+
+
+def check_modules(model: nn.Module) -> None:
+    """Refuse layers that mix records or carry state of them. Raises: Malformed."""
+    for name, module in model.named_modules():
+        where = f"model.{name}" if name else "model"
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):  # noqa: SLF001 - the one class all of them share
+            raise Malformed(
+                where, "is a batch normalisation, which mixes records: use GroupNorm or LayerNorm"
+            )
+        if getattr(module, "running_mean", None) is not None or getattr(module, "track_running_stats", False):
+            raise Malformed(where, "keeps running statistics of records outside the noisy sum")
+        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0:  # noqa: SLF001 - as above
+            raise Malformed(
+                where, "draws randomness for each record, which this engine does not replay: leave it out"
+            )
+
+
+def check_on_dummies(
+    model: nn.Module, loss_fn: Callable[[Tensor, Tensor], Tensor], data: tuple[Tensor, Tensor]
+) -> None:
+    """Run the model in its training mode on dummies shaped like ``data`` and hold it to the engine's terms.
+
+    Raises:
+        Malformed: if it cannot run on a batch, changes a buffer, lets one record touch another's output, or
+        has a
+            trainable parameter that the loss does not reach.
+    """
+    device = next(model.parameters()).device
+    inputs, targets = (_dummies(part, device) for part in data)
+    parameters = _public_parameters(model)
+    buffers = {name: value.clone() for name, value in model.named_buffers()}
+    state = {**parameters, **buffers}
+    try:
+        before = functional_call(model, state, (inputs,))
+        _check_output(before)
+        _check_buffers(model, buffers)
+        after = functional_call(model, state, (_change_first(inputs),))
+        loss = loss_fn(before[:1], targets[:1])
+    except (RuntimeError, ValueError, IndexError, TypeError) as fault:
+        if isinstance(fault, Malformed):
+            raise
+        raise Malformed(
+            "model", f"does not run on a batch of public dummy records: {_first_line(fault)}"
+        ) from fault
+    if not torch.allclose(before[1:], after[1:], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True):
+        raise Malformed("model", "lets one record change the output of another")
+    if loss.numel() != 1:
+        raise Malformed("loss_fn", "must give one number for one record")
+    _check_reached(model, parameters, loss)
+
+
+def _dummies(part: Tensor, device: torch.device) -> Tensor:
+    shape = (DUMMIES, *part.shape[1:])
+    if not part.is_floating_point():
+        return torch.zeros(shape, dtype=part.dtype, device=device)
+    public = torch.Generator().manual_seed(1)
+    return torch.rand(shape, generator=public, dtype=torch.float64).to(device, part.dtype)
+
+
+def _change_first(inputs: Tensor) -> Tensor:
+    changed = inputs.clone()
+    changed[0] = 1 if not inputs.is_floating_point() else inputs[0] * -3 + 7
+    return changed
+
+
+def _public_parameters(model: nn.Module) -> dict[str, Tensor]:
+    public = torch.Generator().manual_seed(2)
+    made = {}
+    for name, value in model.named_parameters():
+        noise = torch.randn(value.shape, generator=public, dtype=torch.float32)
+        # At least one sign for a scale or bias, so that no layer is switched off by chance.
+        made[name] = (noise * 0.3 + 0.1).to(value.device, value.dtype).requires_grad_(value.requires_grad)
+    return made
+
+
+def _check_output(output: object) -> None:
+    if not isinstance(output, Tensor) or output.dim() < 1 or output.shape[0] != DUMMIES:
+        raise Malformed("model", "must give one tensor whose first dimension counts the records")
+
+
+def _check_buffers(model: nn.Module, used: dict[str, Tensor]) -> None:
+    for name, value in model.named_buffers():
+        if not torch.equal(used[name], value):
+            raise Malformed(f"model.{name}", "is a buffer that training changes outside the noisy sum")
+
+
+def _check_reached(model: nn.Module, parameters: dict[str, Tensor], loss: Tensor) -> None:
+    names = list(trainable(model))
+    if not loss.requires_grad:
+        raise Malformed(f"model.{names[0]}", "gets no gradient from a record's loss: freeze it or use it")
+    reached = torch.autograd.grad(loss.sum(), [parameters[name] for name in names], allow_unused=True)
+    for name, gradient in zip(names, reached, strict=True):
+        if gradient is None:
+            raise Malformed(f"model.{name}", "gets no gradient from a record's loss: freeze it or use it")
+
+
+def _first_line(fault: Exception) -> str:
+    return (str(fault).splitlines() or [type(fault).__name__])[0][:200]

@@ -1,0 +1,114 @@
+"""Randomness of a run: ChaCha20 (RFC 8439) under fresh keys, one nonce for each purpose and step.
+
+A run draws 32 bytes from the operating system; HKDF-SHA256 (RFC 5869) makes one key of them for each purpose
+(``sampler``, ``noise``); the step number is the nonce. A (purpose, step) is opened once, in rising order, so
+no piece of keystream is ever added to two different sums: whoever saw both would learn their exact
+difference.
+
+What this protects against: guessing a seed, or the state of a statistical generator, from released noise;
+replaying noise after a crash (a new process has new keys). What it does not: the noise is a continuous
+Gaussian rounded to float64, its low bits depend on the sum it is added to (Mironov 2012, "On significance of
+the least significant bits for differential privacy"; Jin et al. 2021, arXiv 2112.05307). Adding in float64
+and releasing in float32 hides most of those bits; it proves nothing. Box-Muller over 53-bit uniforms also
+ends at 8.57 standard deviations, where a Gaussian has 1e-17 of its mass left. Side channels of time and
+memory are out of scope.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Purpose: TypeAlias = Literal["sampler", "noise"]
+
+SECRET_BYTES: Final = 32
+NONCE_BYTES: Final = 12
+STREAM_BYTES_MAX: Final = 1 << 37
+"""Half of what RFC 8439's 32-bit block counter can number (2^32 blocks of 64 bytes): it never wraps."""
+_INFO: Final = b"epsilon-ledger/trainer/v1/"
+
+
+class Reused(RuntimeError):  # noqa: N818 - named for what happened, as the other refusals are
+    """A stream was asked for twice, or out of order; nothing was drawn."""
+
+
+class Stream:
+    """The keystream of one purpose and step, read from its beginning and only forwards."""
+
+    def __init__(self, key: bytes, nonce: bytes, counter: int = 0) -> None:
+        """Open it: a key of 32 bytes, a nonce of 12, the number of the first block of 64 bytes."""
+        if len(key) != SECRET_BYTES or len(nonce) != NONCE_BYTES:
+            raise ValueError("a stream takes a key of 32 bytes and a nonce of 12")
+        start = counter.to_bytes(4, "little") + nonce
+        self._cipher = Cipher(algorithms.ChaCha20(key, start), mode=None).encryptor()
+        self._left = STREAM_BYTES_MAX
+
+    def take(self, count: int) -> bytes:
+        """The next ``count`` bytes of keystream. Raises: OverflowError, once the stream would be too long."""
+        if count > self._left:
+            raise OverflowError(f"one stream gives at most {STREAM_BYTES_MAX} bytes")
+        self._left -= count
+        return self._cipher.update(bytes(count))
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """``count`` independent uniform 64-bit words, shape (count,). Raises: OverflowError."""
+        return np.frombuffer(self.take(8 * count), dtype="<u8").astype(np.uint64, copy=False)
+
+    def normals(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Independent standard normals in float64, by Box and Muller (1958).
+
+        The radius takes a uniform in (0, 1], never 0, the angle one in [0, 1); both have 53 bits.
+
+        Raises:
+            OverflowError: once the stream would be too long.
+        """
+        count = math.prod(shape)
+        pairs = (count + 1) // 2
+        high = (self.words(2 * pairs) >> np.uint64(11)).reshape(2, pairs)
+        radius = np.sqrt(-2.0 * np.log((high[0] + np.uint64(1)).astype(np.float64) * 2.0**-53))
+        angle = (2.0 * np.pi) * (high[1].astype(np.float64) * 2.0**-53)
+        both = np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))
+        return both[:count].reshape(shape)
+
+
+class Randomness:
+    """The streams of one run; made anew for each run, never stored, never resumed."""
+
+    def __init__(self, secret: bytes) -> None:
+        """Derive the keys from 32 secret bytes; a run uses :meth:`fresh`, only tests pass their own."""
+        if len(secret) != SECRET_BYTES:
+            raise ValueError(f"the secret has {len(secret)} bytes, not {SECRET_BYTES}")
+        purposes: tuple[Purpose, ...] = ("sampler", "noise")
+        self._keys = {purpose: _derive(secret, purpose) for purpose in purposes}
+        self._opened: dict[Purpose, int] = dict.fromkeys(purposes, 0)
+
+    @classmethod
+    def fresh(cls) -> Randomness:
+        """Randomness from the operating system's generator."""
+        return cls(os.urandom(SECRET_BYTES))
+
+    def stream(self, purpose: Purpose, step: int) -> Stream:
+        """Open the stream of a step, counted from 1.
+
+        Raises:
+            Reused: for a step that is not after every step this purpose opened before.
+        """
+        if not self._opened[purpose] < step < 1 << 63:
+            raise Reused(
+                f"the {purpose} stream of step {step} comes after that of step {self._opened[purpose]}"
+            )
+        self._opened[purpose] = step
+        return Stream(self._keys[purpose], step.to_bytes(NONCE_BYTES, "little"))
+
+
+def _derive(secret: bytes, purpose: Purpose) -> bytes:
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=_INFO + purpose.encode("ascii")).derive(secret)
