@@ -142,12 +142,12 @@ def quote_router(book: Book) -> APIRouter:
         "/v1/quotes",
         operation_id="quote_charge",
         tags=["commands"],
-        responses=declared(403, 404, 409, 413, 415, 422),
-        openapi_extra={"requestBody": _body(_COMMAND)},
+        responses=declared(401, 403, 404, 409, 413, 415, 422),
+        openapi_extra={"parameters": [_HEADER], "requestBody": _body(_COMMAND)},
     )
-    def quote(raw: Raw) -> Response:
+    def quote(raw: Raw, jws: Signature) -> Response:
         _command(raw, "charge")
-        return answer(book.quote(raw), status=200)
+        return answer(book.quote(Submission(raw, jws)), status=200)
 
     return router
 

@@ -88,7 +88,8 @@ class Service:
     def quote(self, signer: Signer, actor: str, body: c.Object, id: str | None = None) -> Answer:  # noqa: A002 - the wire's name
         """The decision that a charge would get now; records nothing. Raises: Refused, Unreachable."""
         command = Command("charge", id or f"quote-{secrets.token_hex(8)}", actor, signer.key_id, body)
-        return self._answer(self._command("POST", "/v1/quotes", command.to_bytes(), None))
+        raw = command.to_bytes()
+        return self._answer(self._command("POST", "/v1/quotes", raw, signer.sign(raw)))
 
     def put_document(self, signer: Signer, data: bytes) -> tuple[str, str]:
         """Store a document and the signature over it; the digests of both. Raises: Refused, Unreachable."""

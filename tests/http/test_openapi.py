@@ -44,10 +44,10 @@ def test_every_error_is_declared_as_a_problem(operations: dict[tuple[str, str], 
 def test_whatever_moves_something_asks_for_a_signature(
     operations: dict[tuple[str, str], dict[str, Any]],
 ) -> None:
-    """Every POST and PUT but quotes and challenges, which move nothing."""
+    """Every POST and PUT but challenges, which move nothing and cost nothing."""
     unsigned = {
         path
         for (method, path), what in operations.items()
         if method != "get" and SIGNATURE_HEADER not in [item["name"] for item in what.get("parameters", [])]
     }
-    assert unsigned == {"/v1/quotes", "/v1/challenges"}
+    assert unsigned == {"/v1/challenges"}

@@ -1,0 +1,230 @@
+"""The life of a charge: pending, then posted or voided; and the releases that hang on it.
+
+A charge is laid on all its partitions or on none. Every account it touches is asked by its partition's rule;
+one that has no room refuses the whole, and the refusal names every such account and how much would fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from ledger import canonical as c
+from ledger.accounting import told_epsilon
+from ledger.commands import MakeCharge, Post, ReleaseKey, ReleaseModel, Settle
+from ledger.decision import Asked, Decided, Refusal, acting, permitted
+from ledger.gate import Caps, Check, Gate, Request
+from ledger.loss import Loss, Segment, loss_of
+from ledger.outcomes import ChargeState, Code
+from ledger.registry import GLOBAL, Charge, Facts, Organisation, Partition, holder_of
+from ledger.rules import Cap, NoRoom, Rule, read_rule
+from ledger.units import ceil_decimal
+
+DEADLINE_MS_MAX: Final = 30 * 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A cap on one account, as it binds one charge."""
+
+    partition: str
+    holder: str
+    cap: Cap
+
+    def to_json(self) -> c.Object:
+        """As the charge's entry records it, for replay to check."""
+        return {"cap": self.cap.to_json(), "holder": self.holder, "partition": self.partition}
+
+
+def charge(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+    """Reserve a whole run's loss on every account it touches, or refuse it with every reason."""
+    del index
+    body = asked.body
+    assert isinstance(body, MakeCharge)
+    author = acting(facts, asked, "TDC")
+    partitions = _partitions(facts, body)
+    _fresh_clean_room(facts, body)
+    if not now < body.deadline <= now + DEADLINE_MS_MAX:
+        rule = "must lie after now and within thirty days of it"
+        raise Refusal(Code.MALFORMED, f"body.deadline: {rule}", "body.deadline")
+    prices = tuple((one.ref, price(one, body)) for one in partitions)
+    told = tuple((one.ref, epsilon_of(one, body)) for one in partitions)
+    verdict = permitted(gate, Request(asked.command, body, now, epsilon=told), facts)
+    limits = list(_limits(partitions, dict(verdict.caps), author))
+    _room(facts, limits, dict(prices), body.plan.steps)
+    derived: c.Object = {
+        "author": author.node,
+        "limits": [limit.to_json() for limit in limits],
+        "plan": body.plan.digest,
+        "prices": {ref: [_segment(one) for one in segments] for ref, segments in prices},
+    }
+    return Decided(Code.PENDING, derived=derived)
+
+
+def price(partition: Partition, body: MakeCharge) -> tuple[Segment, ...]:
+    """A run's price under a partition's rule. Slow when new, kept afterwards. Raises: Malformed."""
+    plan = body.plan
+    return (Segment(plan.steps, read_rule(partition.terms).price(plan.mechanism(plan.steps))),)
+
+
+def epsilon_of(partition: Partition, body: MakeCharge) -> Fraction:
+    """The ε of the whole run at the partition's δ. Slow when new, kept afterwards. Raises: Malformed."""
+    return told_epsilon(body.plan.mechanism(body.plan.steps), partition.delta, partition.relation)
+
+
+def _partitions(facts: Facts, body: MakeCharge) -> tuple[Partition, ...]:
+    if body.contract not in facts.contracts:
+        raise Refusal(Code.NOT_FOUND, f"there is no contract {body.contract}", "body.contract")
+    for place, ref in enumerate(body.partitions):
+        if ref not in facts.partitions:
+            raise Refusal(Code.NOT_FOUND, f"there is no partition {ref}", f"body.partitions[{place}]")
+    return tuple(facts.partitions[ref] for ref in body.partitions)
+
+
+def _fresh_clean_room(facts: Facts, body: MakeCharge) -> None:
+    if body.signing.thumbprint in facts.keys:
+        detail = "the clean room's signing key is in use: one clean room, one run"
+        raise Refusal(Code.CONFLICT, detail, "body.clean_room.signing")
+
+
+def _limits(partitions: tuple[Partition, ...], caps: dict[str, Caps], author: Organisation) -> Iterator[Limit]:
+    for partition in partitions:
+        rule, bound = read_rule(partition.terms), caps[partition.ref]
+        try:
+            if bound.everyone is not None:
+                yield Limit(partition.ref, GLOBAL, rule.cap(bound.everyone))
+            yield Limit(partition.ref, holder_of(author.node), rule.cap(bound.lineage))
+        except NoRoom as closed:
+            check = Check("cap_closed", passed=False, text=f"{partition.ref}: {closed}")
+            raise Refusal(Code.POLICY_DENIED, check.text, "", {"checks": [check.to_json()]}) from None
+
+
+def _room(facts: Facts, limits: list[Limit], prices: dict[str, tuple[Segment, ...]], steps: int) -> None:
+    """Every account says yes, or nothing is charged. Raises: Refusal, naming every account without room."""
+    full = []
+    for limit in limits:
+        rule, segments = read_rule(facts.partitions[limit.partition].terms), prices[limit.partition]
+        account = facts.accounts.get((limit.partition, limit.holder))
+        before = account.loss if account else Loss.zero(len(rule.coordinates))
+        after = before + loss_of(segments, steps)
+        if rule.admits(after, limit.cap):
+            continue
+        fit = steps_that_fit(rule, before, limit.cap, segments, steps)
+        used, wanted = (ceil_decimal(100 * rule.share(one, limit.cap), 1) for one in (before, after))
+        whose = "the global account" if limit.holder == GLOBAL else "the account of this lineage"
+        text = (
+            f"{whose} of {limit.partition} is {used} % used and would be {wanted} %; "
+            f"{fit} of the run's {steps} steps would fit"
+        )
+        full.append(Check("no_room", passed=False, text=text, source=limit.holder))
+    if full:
+        detail = "; ".join(check.text for check in full)
+        raise Refusal(Code.BUDGET_EXHAUSTED, detail, "", {"checks": [check.to_json() for check in full]})
+
+
+def steps_that_fit(rule: Rule, before: Loss, cap: Cap, segments: tuple[Segment, ...], steps: int) -> int:
+    """The most first steps of a run that an account has room for."""
+    low, high = 0, steps
+    while low < high:
+        middle = (low + high + 1) // 2
+        if rule.admits(before + loss_of(segments, middle), cap):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _segment(segment: Segment) -> c.Object:
+    return {"price": list(segment.price), "steps": segment.steps}
+
+
+def key_release(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+    """From this entry on the data keys count as released, arrived or not."""
+    del index
+    body = asked.body
+    assert isinstance(body, ReleaseKey)
+    found = _of_clean_room(facts, asked, body.charge)
+    if found.key_release is not None:
+        raise Refusal(Code.CONFLICT, f"the keys of charge {found.id} were released by {found.key_release}", "body.charge")
+    if body.evidence not in facts.documents:
+        raise Refusal(Code.NOT_FOUND, f"no evidence {body.evidence} was stored", "body.evidence")
+    permitted(gate, Request(asked.command, body, now), facts)
+    return Decided(Code.PERMITTED)
+
+
+def post(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+    """Settle for the steps that ran, on the clean room's word: at most what was pending."""
+    del index
+    body = asked.body
+    assert isinstance(body, Post)
+    found = _of_clean_room(facts, asked, body.charge)
+    _still_pending(found)
+    if body.steps > found.steps:
+        raise Refusal(Code.MALFORMED, f"body.steps: at most the {found.steps} that were charged", "body.steps")
+    permitted(gate, Request(asked.command, body, now), facts)
+    return Decided(Code.POSTED)
+
+
+def void(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+    """Settle for nothing, by the TDC or the clean room, as long as no key was released."""
+    del index
+    body = asked.body
+    assert isinstance(body, Settle)
+    found = _known(facts, body.charge)
+    if asked.command.key_id != found.key_id:
+        author = acting(facts, asked, "TDC")
+        if author.did != found.actor:
+            raise Refusal(Code.NOT_AUTHORISED, f"charge {found.id} is not {author.did}'s", "actor")
+    _still_pending(found)
+    if found.key_release is not None:
+        detail = f"the keys of charge {found.id} were released: post what ran, zero steps included"
+        raise Refusal(Code.CONFLICT, detail, "body.charge")
+    permitted(gate, Request(asked.command, body, now), facts)
+    return Decided(Code.VOIDED)
+
+
+def lapse(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+    """A deadline passed: posted in full if the key was released, voided if not."""
+    del index, gate
+    body = asked.body
+    assert isinstance(body, Settle)
+    found = _known(facts, body.charge)
+    _still_pending(found)
+    if now <= found.deadline:
+        raise Refusal(Code.CONFLICT, f"the deadline of charge {found.id} has not passed", "body.charge")
+    return Decided(Code.VOIDED if found.key_release is None else Code.POSTED)
+
+
+def model_release(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+    """The trained model leaves the clean room, or does not: after what ran was posted."""
+    del index
+    body = asked.body
+    assert isinstance(body, ReleaseModel)
+    found = _of_clean_room(facts, asked, body.charge)
+    if found.state is not ChargeState.POSTED or found.key_release is None:
+        detail = f"charge {found.id} is {found.state}: a model leaves after its run was posted"
+        raise Refusal(Code.CONFLICT, detail, "body.charge")
+    permitted(gate, Request(asked.command, body, now), facts)
+    return Decided(Code.PERMITTED)
+
+
+def _known(facts: Facts, name: str) -> Charge:
+    found = facts.charges.get(name)
+    if found is None:
+        raise Refusal(Code.NOT_FOUND, f"there is no charge {name}", "body.charge")
+    return found
+
+
+def _of_clean_room(facts: Facts, asked: Asked, name: str) -> Charge:
+    found = _known(facts, name)
+    if asked.command.key_id != found.key_id:
+        raise Refusal(Code.NOT_AUTHORISED, f"only the clean room of charge {name} may ask for this", "key_id")
+    return found
+
+
+def _still_pending(found: Charge) -> None:
+    if found.state is not ChargeState.PENDING:
+        raise Refusal(Code.CONFLICT, f"charge {found.id} is {found.state} already", "body.charge")
+

@@ -1,0 +1,61 @@
+"""The ledger's command: ``epsilon verify``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+app = typer.Typer(pretty_exceptions_show_locals=False)
+
+_EXAMPLES: Final = """
+Examples:
+
+  epsilon verify demo/book.sqlite
+
+  epsilon verify demo/book.sqlite --log demo/log.vkey --json
+"""
+VERIFICATION_FAILED: Final = 7
+
+
+@app.callback()
+def _group() -> None:
+    """The ledger's commands."""
+
+
+@app.command(epilog=_EXAMPLES)
+def verify(
+    book: Annotated[Path, typer.Argument(metavar="BOOK", help="The book: an SQLite file.")],
+    log: Annotated[
+        Path | None, typer.Option(help="The log's verifier key, as you kept it; log.vkey beside the book if not given.")
+    ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the finding as JSON.")] = False,
+) -> None:
+    """Replay a book from its first entry, re-derive every account, and check every proof and signature."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from ledger.checkpoint import LogKey
+    from ledger.malformed import Malformed
+    from ledger.replay import Broken, verify_book
+
+    if not book.is_file():
+        typer.echo(f"there is no book at {book}", err=True)
+        raise typer.Exit(4)
+    try:
+        key = LogKey.parse((log or book.parent / "log.vkey").read_text(encoding="ascii").strip())
+        with Progress(console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task("replaying", total=None)
+            finding = verify_book(
+                f"sqlite:///{book}", key, lambda done, total: progress.update(task, completed=done, total=total)
+            )
+    except Broken as fault:
+        typer.echo(json.dumps({"entry": fault.index, "fault": str(fault), "ok": False}) if as_json else str(fault))
+        raise typer.Exit(VERIFICATION_FAILED) from None
+    except (Malformed, OSError, ValueError) as fault:
+        typer.echo(str(fault), err=True)
+        raise typer.Exit(2) from None
+    typer.echo(json.dumps(finding.to_json()) if as_json else finding.in_words())

@@ -1,0 +1,82 @@
+"""Decide one command: a flat ladder of guards, on facts that stand, changing nothing.
+
+What is decided becomes true only when :func:`ledger.apply.apply` is given the entry; replay applies the same
+entries and must come to the same facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ledger import charges, entering
+from ledger.commands import PublicKey, RegisterOrganisation
+from ledger.decision import Asked, Decided, Refusal
+from ledger.gate import Gate
+from ledger.malformed import Malformed
+from ledger.outcomes import Code
+from ledger.registry import Facts
+from ledger.signatures import verify
+
+LEDGER_ACTOR: Final = "did:web:ledger.invalid"
+"""The actor of entries that the book makes by itself (a lapse), signed with the log's key."""
+
+_LADDERS: Final[dict[str, Callable[[Facts, Asked, int, int, Gate], Decided]]] = {
+    "organisation": entering.organisation,
+    "policy": entering.document,
+    "dataset": entering.document,
+    "partition": entering.partition,
+    "retirement": entering.retirement,
+    "contract": entering.document,
+    "charge": charges.charge,
+    "key_release": charges.key_release,
+    "post": charges.post,
+    "void": charges.void,
+    "lapse": charges.lapse,
+    "model_release": charges.model_release,
+    "merger": entering.merger,
+}
+
+
+def decide(facts: Facts, asked: Asked, now: int, index: int, gate: Gate, log_x: str) -> Decided:
+    """What a command gets now, as the entry at ``index``. Never raises for what a caller can send.
+
+    Args:
+        log_x: the log's public key, which alone signs a lapse.
+    """
+    try:
+        authentic(facts, asked, log_x)
+        return _LADDERS[asked.command.kind](facts, asked, now, index, gate)
+    except Refusal as refusal:
+        return refusal.decided
+    except Malformed as fault:
+        return Decided(Code.MALFORMED, str(fault), fault.field)
+
+
+def authentic(facts: Facts, asked: Asked, log_x: str) -> PublicKey:
+    """The key that a command verifies with. Raises: Refusal, if there is none."""
+    key = _key_of(facts, asked, log_x)
+    if asked.verified_by == key.x:
+        return key
+    try:
+        verify(asked.signature, asked.raw, key)
+    except Malformed as fault:
+        raise Refusal(Code.SIGNATURE_INVALID, str(fault), "signature") from None
+    if asked.command.key_id != key.thumbprint:
+        raise Refusal(Code.SIGNATURE_INVALID, "key_id: is not the key that signed", "key_id")
+    return key
+
+
+def _key_of(facts: Facts, asked: Asked, log_x: str) -> PublicKey:
+    command = asked.command
+    if command.kind == "lapse":
+        return PublicKey("Ed25519", log_x)
+    if not facts.organisations and isinstance(asked.body, RegisterOrganisation):
+        return asked.body.key
+    key = facts.keys.get(command.key_id)
+    if key is None:
+        detail = f"no organisation and no clean room has registered the key {command.key_id}"
+        raise Refusal(Code.SIGNATURE_INVALID, detail, "key_id")
+    if key.owner != command.actor:
+        raise Refusal(Code.NOT_AUTHORISED, f"the key {key.key_id} is not {command.actor}'s", "actor")
+    return PublicKey("Ed25519", key.x)

@@ -1,0 +1,138 @@
+"""Deciding what enters the registry: organisations, documents, partitions, retirements and mergers."""
+
+from __future__ import annotations
+
+from ledger import canonical as c
+from ledger import signatures
+from ledger.commands import EnterDocument, Merge, OpenPartition, PublicKey, RegisterOrganisation, Retire
+from ledger.decision import Asked, Decided, Refusal, acting, permitted
+from ledger.gate import Caps, Gate, Request
+from ledger.malformed import Malformed
+from ledger.outcomes import Code
+from ledger.registry import Facts
+from ledger.rules import NoRoom, Rule, open_rule
+from ledger.units import EPSILON_MAX, parse_number
+
+
+def organisation(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+    """An SRO registers an organisation; the first entry of a book is its SRO, registering itself."""
+    body = asked.body
+    assert isinstance(body, RegisterOrganisation)
+    if facts.organisations:
+        acting(facts, asked, "SRO")
+    elif index != 0 or asked.command.actor != body.organisation or "SRO" not in body.roles:
+        raise Refusal(Code.NOT_AUTHORISED, "the first entry of a book is an SRO that registers itself", "actor")
+    if body.organisation in facts.organisations:
+        raise Refusal(Code.CONFLICT, f"{body.organisation} is registered already", "body.organisation")
+    if body.key.thumbprint in facts.keys:
+        raise Refusal(Code.CONFLICT, "this key is registered already", "body.key")
+    try:
+        signatures.verify(body.possession, body.claim(), body.key)
+    except Malformed as fault:
+        raise Refusal(Code.SIGNATURE_INVALID, f"possession of the key: {fault}", "body.possession") from None
+    permitted(gate, Request(asked.command, body, now), facts)
+    return Decided(Code.PERMITTED)
+
+
+def document(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+    """A policy, dataset or contract enters with the signatures it needs; the gate reads inside it."""
+    del index
+    body = asked.body
+    assert isinstance(body, EnterDocument)
+    acting(facts, asked, *_DOCUMENT_ROLES[asked.command.kind])
+    request = Request(asked.command, body, now, signers=signers(facts, body))
+    verdict = permitted(gate, request, facts)
+    if verdict.header is None:
+        raise AssertionError("a gate that permits a document tells its header")
+    return Decided(Code.PERMITTED, derived={"header": verdict.header.to_json()})
+
+
+_DOCUMENT_ROLES = {"policy": ("SRO",), "dataset": ("TDP",), "contract": ("TDP", "TDC")}
+
+
+def signers(facts: Facts, body: EnterDocument) -> tuple[str, ...]:
+    """Who signed a document: the owners of the keys whose signatures verify. Raises: Refusal, for any that does not."""
+    data = facts.documents.get(body.document)
+    if data is None:
+        raise Refusal(Code.NOT_FOUND, f"no document {body.document} was stored", "body.document")
+    owners = []
+    for place, name in enumerate(body.signatures):
+        where = f"body.signatures[{place}]"
+        stored = facts.documents.get(name)
+        if stored is None:
+            raise Refusal(Code.NOT_FOUND, f"no signature {name} was stored", where)
+        try:
+            signature = stored.decode("ascii")
+            key = facts.keys.get(signatures.key_id_of(signature))
+            if key is None or key.charge is not None:
+                raise Malformed("signature", "was made with a key that no organisation has registered")
+            signatures.verify(signature, data, PublicKey("Ed25519", key.x))
+        except (Malformed, UnicodeDecodeError) as fault:
+            raise Refusal(Code.SIGNATURE_INVALID, str(fault), where) from None
+        owners.append(key.owner)
+    return tuple(owners)
+
+
+def partition(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+    """A partition opens with a budget and a rule that is good for every cap its policy names."""
+    del index
+    body = asked.body
+    assert isinstance(body, OpenPartition)
+    acting(facts, asked, "TDP")
+    epsilon, delta = parse_number(body.epsilon, "body.epsilon"), parse_number(body.delta, "body.delta")
+    if not 0 < epsilon <= EPSILON_MAX:
+        raise Refusal(Code.MALFORMED, f"body.epsilon: must be greater than 0 and at most {EPSILON_MAX}", "body.epsilon")
+    if not 0 < delta < 1:
+        raise Refusal(Code.MALFORMED, "body.delta: must lie between 0 and 1", "body.delta")
+    if body.ref in facts.partitions:
+        raise Refusal(Code.CONFLICT, f"{body.ref} was opened before; new records open a partition of a new name")
+    verdict = permitted(gate, Request(asked.command, body, now), facts)
+    caps = dict(verdict.caps)[body.ref]
+    rule = rule_for(body, caps)
+    named = dict.fromkeys((epsilon, caps.lineage))
+    terms: c.Object = {"caps": [rule.cap(one).to_json() for one in named], "terms": rule.to_json()}
+    return Decided(Code.PERMITTED, derived=terms)
+
+
+def rule_for(body: OpenPartition, caps: Caps) -> Rule:
+    """The rule that a new partition gets under these caps. Raises: Refusal."""
+    epsilon, delta = parse_number(body.epsilon, "body.epsilon"), parse_number(body.delta, "body.delta")
+    load = body.load.mechanism(body.load.steps) if body.load else None
+    try:
+        return open_rule(body.rule, delta, (epsilon, caps.lineage), load)
+    except NoRoom as closed:
+        raise Refusal(Code.MALFORMED, f"body.epsilon: at a δ of {body.delta} {closed}", "body.epsilon") from None
+
+
+def retirement(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+    """A partition takes nothing new from here on."""
+    del index
+    body = asked.body
+    assert isinstance(body, Retire)
+    acting(facts, asked, "TDP")
+    found = facts.partitions.get(body.partition)
+    if found is None:
+        raise Refusal(Code.NOT_FOUND, f"there is no partition {body.partition}", "body.partition")
+    if found.retired:
+        raise Refusal(Code.CONFLICT, f"{body.partition} is retired already", "body.partition")
+    permitted(gate, Request(asked.command, body, now), facts)
+    return Decided(Code.PERMITTED)
+
+
+def merger(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+    """A merger that has happened is a fact: it is recorded, and joins what its parents know."""
+    del index
+    body = asked.body
+    assert isinstance(body, Merge)
+    acting(facts, asked, "SRO")
+    nodes = set()
+    for place, did in enumerate((body.organisation, *body.parents)):
+        found = facts.organisations.get(did)
+        if found is None:
+            where = f"body.parents[{place - 1}]" if place else "body.organisation"
+            raise Refusal(Code.NOT_FOUND, f"{did} is not registered", where)
+        nodes.add(found.node)
+    if len(nodes) == 1:
+        raise Refusal(Code.CONFLICT, "these organisations are one lineage already", "body.parents")
+    permitted(gate, Request(asked.command, body, now), facts)
+    return Decided(Code.PERMITTED, derived={"parents": sorted(nodes)})

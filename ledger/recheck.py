@@ -1,0 +1,145 @@
+"""Check one entry anew: what was decided must be what the same facts and the recorded verdict lead to.
+
+The policy's verdict is taken as recorded (``policy`` can be asked again, on another day and by another program);
+everything the book itself decided is decided again. Numbers that came out of floats are checked as bounds: a
+recorded price is at least, a recorded capacity at most, what computing it here gives.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from ledger import canonical as c
+from ledger.apply import read_prices
+from ledger.commands import EnterDocument, MakeCharge, OpenPartition, parse_ref, read_body
+from ledger.decide import authentic, decide
+from ledger.decision import Asked
+from ledger.entering import signers
+from ledger.entries import Entry
+from ledger.gate import Caps, Header, Request, Verdict
+from ledger.loss import Segment
+from ledger.malformed import Malformed
+from ledger.outcomes import Code
+from ledger.registry import GLOBAL, Facts, State, holder_of
+from ledger.rules import Cap, Rule, read_rule
+from ledger.units import parse_number
+
+
+def check_before(facts: Facts, entry: Entry, index: int, log_x: str) -> None:
+    """Check an entry against the facts before it. Raises: Malformed, Refusal, KeyError."""
+    command = entry.command
+    asked = Asked(command, read_body(command), command.to_bytes(), entry.signature)
+    authentic(facts, asked, log_x)
+    if isinstance(asked.body, EnterDocument):
+        signers(facts, asked.body)
+    if entry.code.refused:
+        return
+    if isinstance(asked.body, OpenPartition):
+        _check_terms(asked.body, entry)
+        return
+    decided = decide(facts, asked, entry.time, index, _recorded_gate(entry), log_x)
+    if decided.code is not entry.code:
+        raise Malformed("body.outcome", f"is {entry.code.word}, but {decided.code.word} follows: {decided.detail}")
+    _compare(decided.derived, entry)
+
+
+def _recorded_gate(entry: Entry) -> Any:  # noqa: ANN401 - a Gate
+    def gate(request: Request, facts: Facts) -> Verdict:
+        del request, facts
+        header = entry.body.get("header")
+        return Verdict(permit=True, checks=(), header=_header(header) if header else None, caps=_caps(entry))
+
+    return gate
+
+
+def _header(recorded: Any) -> Header:  # noqa: ANN401 - JSON as recorded
+    return Header(**{**recorded, "providers": tuple(recorded["providers"])})
+
+
+def _caps(entry: Entry) -> tuple[tuple[str, Caps], ...]:
+    caps: dict[str, dict[str, Fraction]] = {}
+    limits: Any = entry.body.get("limits", [])
+    for limit in limits:
+        epsilon = parse_number(limit["cap"]["epsilon"], "body.limits.cap.epsilon")
+        kind = GLOBAL if limit["holder"] == GLOBAL else "lineage"
+        caps.setdefault(limit["partition"], {})[kind] = epsilon
+    return tuple((ref, Caps(found.get(GLOBAL), found["lineage"])) for ref, found in caps.items())
+
+
+def _compare(derived: c.Object, entry: Entry) -> None:
+    for name, value in derived.items():
+        recorded = entry.body.get(name)
+        if name == "prices":
+            _check_prices(value, recorded)
+        elif name == "limits":
+            _check_limits(value, recorded)
+        elif recorded != value:
+            raise Malformed(f"body.{name}", "is not what follows from the entries before")
+
+
+def _check_prices(ours: Any, recorded: Any) -> None:  # noqa: ANN401 - JSON
+    if ours.keys() != recorded.keys():
+        raise Malformed("body.prices", "names other partitions than the charge")
+    for ref in ours:
+        for mine, theirs in zip(read_prices(ours[ref]), read_prices(recorded[ref]), strict=True):
+            if mine.steps != theirs.steps or not _at_least(theirs, mine):
+                raise Malformed("body.prices", f"of {ref} is below what the plan costs")
+
+
+def _at_least(theirs: Segment, mine: Segment) -> bool:
+    pairs = zip(theirs.price, mine.price, strict=True)
+    return all(high is None or (low is not None and high >= low) for high, low in pairs)
+
+
+def _check_limits(ours: Any, recorded: Any) -> None:  # noqa: ANN401 - JSON
+    for mine, theirs in zip(ours, recorded, strict=True):
+        if (mine["partition"], mine["holder"]) != (theirs["partition"], theirs["holder"]):
+            raise Malformed("body.limits", "name other accounts than the charge touches")
+        _check_cap(theirs["cap"], mine["cap"])
+
+
+def _check_cap(theirs: Any, mine: Any) -> None:  # noqa: ANN401 - JSON
+    pairs = list(zip(theirs["capacity"], mine["capacity"], strict=True))
+    if theirs["weights"] != mine["weights"] or any(
+        bound is not None and (own is None or bound > own) for bound, own in pairs
+    ):
+        raise Malformed("body.limits.cap", "allows more than the budget does")
+
+
+def _check_terms(body: OpenPartition, entry: Entry) -> None:
+    rule = read_rule(c.dump(entry.body["terms"]).decode())
+    if rule.to_json()["delta"] != body.delta:
+        raise Malformed("body.terms.delta", "is not the budget's")
+    caps: Any = entry.body["caps"]
+    if not caps or caps[0]["epsilon"] != body.epsilon:
+        raise Malformed("body.caps", "does not begin with the budget")
+    for cap in caps:
+        _check_cap(cap, rule.cap(parse_number(cap["epsilon"], "body.caps.epsilon")).to_json())
+
+
+def check_fits(state: State, entry: Entry) -> None:
+    """After a charge was applied, every account it was limited by is within its recorded capacity. Raises: Malformed."""
+    if entry.code is not Code.PENDING:
+        return
+    body = read_body(entry.command)
+    assert isinstance(body, MakeCharge)
+    author = state.charges[entry.id].author
+    limits: Any = entry.body["limits"]
+    asked = {(limit["partition"], limit["holder"]) for limit in limits}
+    for ref in body.partitions:
+        if (parse_ref(ref, "body.partitions"), holder_of(author)) not in asked:
+            raise Malformed("body.limits", f"do not bind the author's lineage on {ref}")
+    for limit in limits:
+        rule: Rule = read_rule(state.partitions[limit["partition"]].terms)
+        account = state.accounts[limit["partition"], limit["holder"]]
+        if not rule.admits(account.loss, _cap(limit["cap"])):
+            raise Malformed("body.outcome", f"is pending, but {limit['holder']} of {limit['partition']} had no room")
+
+
+def _cap(recorded: Any) -> Cap:  # noqa: ANN401 - JSON as recorded
+    return Cap(
+        parse_number(recorded["epsilon"], "body.limits.cap.epsilon"),
+        tuple(recorded["weights"]),
+        tuple(recorded["capacity"]),
+    )

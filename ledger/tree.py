@@ -1,0 +1,80 @@
+"""The Merkle tree of a book in its database: nodes are read by key, and appended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from ledger import merkle
+from ledger.storage import append_rows
+from ledger.tables import CheckpointRow, EntryRow, TreeNodeRow
+
+_node: Any = TreeNodeRow.__table__  # type: ignore[attr-defined]  # SQLModel sets it on tables
+_entry: Any = EntryRow.__table__  # type: ignore[attr-defined]
+_checkpoint: Any = CheckpointRow.__table__  # type: ignore[attr-defined]
+
+
+class Tree:
+    """The tree as one transaction sees it."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Its size is that of the newest checkpoint: every commit ends with one."""
+        self._connection = connection
+        self._nodes: dict[tuple[int, int], bytes] = {}
+        self._new: list[tuple[int, int, bytes]] = []
+        self.size = int(connection.execute(select(func.count()).select_from(_entry)).scalar_one())
+
+    def append(self, entry: bytes) -> None:
+        """Add a leaf."""
+        for level, position, value in merkle.append(self.size, merkle.leaf_hash(entry), self.read):
+            self._nodes[level, position] = value
+            self._new.append((level, position, value))
+        self.size += 1
+
+    def read(self, level: int, position: int) -> bytes:
+        """The hash of a complete subtree. Raises: KeyError, if the book lacks it."""
+        known = self._nodes.get((level, position))
+        if known is None:
+            found = self._connection.execute(
+                select(_node.c.hash).where(_node.c.level == level, _node.c.position == position)
+            ).scalar()
+            if found is None:
+                raise KeyError((level, position))
+            known = self._nodes[level, position] = bytes(found)
+        return known
+
+    def root(self) -> bytes:
+        """The root at the present size."""
+        return merkle.root(self.size, self.read)
+
+    def proof(self, index: int) -> list[bytes]:
+        """The inclusion proof of an entry at the present size."""
+        return merkle.inclusion_proof(index, self.size, self.read)
+
+    def flush(self) -> None:
+        """Write the new nodes."""
+        rows = [{"level": level, "position": place, "hash": value} for level, place, value in self._new]
+        append_rows(self._connection, TreeNodeRow, rows)
+        self._new.clear()
+
+
+def latest_checkpoint(connection: Connection) -> str | None:
+    """The newest signed checkpoint, None for an empty book."""
+    chosen = select(_checkpoint.c.note).order_by(_checkpoint.c.tree_size.desc()).limit(1)
+    found = connection.execute(chosen).scalar()
+    return None if found is None else str(found)
+
+
+def entry_bytes(connection: Connection, index: int) -> bytes:
+    """The exact bytes of an entry. Raises: KeyError."""
+    found = connection.execute(select(_entry.c.data).where(_entry.c.position == index)).scalar()
+    if found is None:
+        raise KeyError(index)
+    return bytes(found)
+
+
+def entry_index(connection: Connection, command_id: str) -> int | None:
+    """Where the entry of a command stands, None if there is none."""
+    found = connection.execute(select(_entry.c.position).where(_entry.c.id == command_id)).scalar()
+    return None if found is None else int(found)
