@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 
     from api.settings import Settings
 
+_DEMO_EXAMPLES: Final = """
+Examples:
+
+  epsilon demo
+
+  epsilon demo /tmp/epsilon-demo
+"""
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
 
 _SERVE_EXAMPLES: Final = """
@@ -75,6 +82,23 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, listener: socket.sock
         run(create_app(book, store, log=log, clock=unix_ms), listener)
     finally:
         book.close()
+
+
+@app.command(epilog=_DEMO_EXAMPLES)
+def demo(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the book and all else is left.")] = Path("demo"),
+) -> None:
+    """Tell the main job as a story: a budget governed from policy to model, on real data."""
+    from rich.console import Console
+
+    from api.demo.stage import StageTaken, perform
+    from api.demo.trainer import TrainerFailed
+
+    try:
+        perform(folder, Console())
+    except (StageTaken, TrainerFailed, OSError) as fault:
+        typer.echo(str(fault), err=True)
+        raise typer.Exit(1) from None
 
 
 def unix_ms() -> int:

@@ -59,3 +59,42 @@ def verify(
         typer.echo(str(fault), err=True)
         raise typer.Exit(2) from None
     typer.echo(json.dumps(finding.to_json()) if as_json else finding.in_words())
+
+
+@app.command(
+    epilog="""
+Examples:
+
+  epsilon log demo/book.sqlite
+
+  epsilon log demo/book.sqlite --refused --json
+"""
+)
+def log(
+    book: Annotated[Path, typer.Argument(metavar="BOOK", help="The book: an SQLite file.")],
+    *,
+    refused: Annotated[bool, typer.Option("--refused", help="Only refusals, with every reason.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print whole entries, one JSON object a line.")] = False,
+) -> None:
+    """List the entries of a book: when, who, what, and what was decided."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from ledger.reading import entries_of, reasons, time_in_words
+
+    if not book.is_file():
+        typer.echo(f"there is no book at {book}", err=True)
+        raise typer.Exit(4)
+    table = Table("entry", "time (UTC)", "what", "id", "asked by", "outcome", *(["reasons"] if refused else []))
+    for index, entry in entries_of(f"sqlite:///{book}"):
+        if refused and not entry.code.refused:
+            continue
+        if as_json:
+            typer.echo(entry.to_bytes().decode())
+            continue
+        why = [Text("\n".join(reasons(entry)))] if refused else []
+        told = (str(index), time_in_words(entry.time), entry.kind, entry.id, entry.actor, entry.code.word)
+        table.add_row(*(Text(one) for one in told), *why)
+    if not as_json:
+        Console().print(table)

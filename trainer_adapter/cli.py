@@ -1,22 +1,108 @@
-"""The trainer's commands: ``epsilon trainer ...``. torch loads inside a command, not for ``--help``."""
+"""The trainer's commands: ``epsilon train`` and ``epsilon device``. torch loads inside a command, not for ``--help``."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
 import typer
 
-app = typer.Typer()
-trainer = typer.Typer(no_args_is_help=True, help="Train with differential privacy inside a clean room.")
-app.add_typer(trainer, name="trainer")
+if TYPE_CHECKING:
+    from trainer_adapter.clean_room import Report
+    from trainer_adapter.job import Job
+
+app = typer.Typer(pretty_exceptions_show_locals=False)
+
+_EXAMPLES: Final = """
+Examples:
+
+  epsilon train demo/jobs/bank-a-run-1.toml
+
+  epsilon train job.toml --json > report.json
+"""
+_EXIT_USAGE: Final = 2
 
 
-@trainer.callback()
+@app.callback()
 def _group() -> None:
-    """Train with differential privacy inside a clean room."""
+    """The trainer's commands."""
 
 
-@trainer.command()
+@app.command(
+    epilog="""
+Examples:
+
+  epsilon device
+
+  CUDA_VISIBLE_DEVICES= epsilon device
+"""
+)
 def device() -> None:
     """Name the device that training would run on."""
     from trainer_adapter.device import choose, in_words
 
     typer.echo(in_words(choose()))
+
+
+@app.command(epilog=_EXAMPLES)
+def train(
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="A job in TOML.")],
+    *,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a line: each stage, each step, then the report.")
+    ] = False,
+) -> None:
+    """Run one training job in one clean room: charge, key, data, noise, post."""
+    from client.problem import Refused, Unreachable
+    from ledger.malformed import Malformed
+    from trainer_adapter.job import Job
+
+    try:
+        known = Job.load(job)
+        report = _run_for_programs(known) if as_json else _run_for_people(known)
+    except Refused as refused:
+        if as_json:
+            reasons = [{"code": one.code, "detail": one.detail} for one in refused.reasons]
+            told = {"code": refused.code, "detail": refused.detail, "index": refused.index, "reasons": reasons}
+            _tell("refused", **told)
+        typer.echo(str(refused), err=True)
+        raise typer.Exit(refused.exit_code) from None
+    except (Malformed, OSError) as fault:
+        typer.echo(str(fault), err=True)
+        raise typer.Exit(_EXIT_USAGE) from None
+    except Unreachable as fault:
+        typer.echo(str(fault), err=True)
+        raise typer.Exit(fault.exit_code) from None
+    if as_json:
+        _tell("report", **report.to_json())
+    else:
+        typer.echo(report.in_words())
+
+
+def _run_for_programs(job: Job) -> Report:
+    from client.service import Service
+    from trainer_adapter.clean_room import CleanRoom
+
+    with Service(job.service) as service:
+        room = CleanRoom(job, service, lambda line: _tell("stage", text=line))
+        return room.run(lambda step, steps: _tell("step", step=step, steps=steps))
+
+
+def _run_for_people(job: Job) -> Report:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    from client.service import Service
+    from trainer_adapter.clean_room import CleanRoom
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Service(job.service) as service, Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("noisy steps", total=job.plan.steps)
+        room = CleanRoom(job, service, lambda line: console.print(line, highlight=False))
+        return room.run(lambda step, _: progress.update(task, completed=step))
+
+
+def _tell(event: str, **said: object) -> None:
+    typer.echo(json.dumps({"event": event, **said}))

@@ -42,7 +42,7 @@ def _unread(world: World, name: str) -> httpx.Response:
         "float": lambda: world.post("/v1/charges", b'{"v":1.0}', "e30..e30"),
         "missing_field": lambda: world.post("/v1/charges", b"{}", "e30..e30"),
         "quote_of_a_post": lambda: world.post(
-            "/v1/quotes", world.command(world.sro, SRO, "post", _POST, "post-1"), None
+            "/v1/quotes", world.command(world.sro, SRO, "post", _POST, "post-1"), "nobody"
         ),
         "no_parameter": lambda: http.get("/v1/accounts"),
         "bad_parameter": lambda: http.get("/v1/accounts", params={"partition": "digits"}),

@@ -1,0 +1,248 @@
+"""The story: five chapters, each of them through the service, the trainer's process or the command line."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn
+from rich.table import Table
+
+from api.demo import digits, people
+from api.demo.people import Organisation
+from api.demo.trainer import Run, Task, train, write_job
+from api.key_store import FileKeyStore
+from client.data_at_rest import encrypt
+from client.problem import Refused
+from client.service import Service
+from client.signer import Signer, load_private
+from ledger import canonical as c
+from ledger.accounting import calibrate_noise, told_epsilon
+from ledger.plan import Plan
+from ledger.units import ceil_decimal, parse_number
+
+STEPS: Final = 60
+PROBABILITY: Final = Fraction(1, 2)
+RUN_EPSILON: Final = Fraction(2)
+RUNS_MAX: Final = 12
+"""Far more than fit, so that the story ends even if a rule were wrong."""
+
+
+class Story:
+    """The demonstration, on a running service."""
+
+    def __init__(self, folder: Path, service: Service, url: str, keys: FileKeyStore, console: Console) -> None:
+        """Tell it on ``console``; leave what it makes in ``folder``."""
+        self._folder, self._service, self._url = folder, service, url
+        self._keys, self._console = keys, console
+        self._runs: list[Run] = []
+
+    def begin(self, now: int) -> None:
+        """Chapter 1: a policy, a data set, a partition with a budget."""
+        self._chapter(1, "A policy, a data set, a budget")
+        self._now = now
+        attester = Signer.generate()
+        attester.save(self._folder / "keys" / "attester.pem")
+        found, keys = Organisation.found, self._folder / "keys"
+        self._sro = found(keys, "health-council", "Health Data Council", "SRO")
+        self._tdp = found(keys, "lotus-hospital", "Lotus Hospital", "TDP")
+        self._banks = [
+            found(keys, "banyan-bank", "Banyan Bank", "TDC"),
+            found(keys, "cedar-bank", "Cedar Bank", "TDC"),
+        ]
+        for one in (self._sro, self._tdp, *self._banks):
+            one.register(self._service, self._sro)
+        private = load_private(keys / "attester.pem")
+        _, answer = self._sro.enter(self._service, "policy", people.policy(self._sro, private, now))
+        self._say(
+            f"{self._sro.name} (SRO) publishes a signed Level 1 policy: one renewable budget for all, at most "
+            f"ε 4.5 for each lineage, entry {answer.index}"
+        )
+        _, answer = self._tdp.enter(self._service, "dataset", people.dataset(self._tdp))
+        self._say(f"{self._tdp.name} (TDP) registers its data set of handwritten digits, entry {answer.index}")
+        (self._folder / "data" / "test.npz").write_bytes(digits.archive(digits.TEST))
+        self._data_key = self._keys.create(self._tdp.did, people.DATA_KEY)
+        self._first = self._open_partition("2026-q3", digits.FIRST)
+
+    def _open_partition(self, name: str, part: slice) -> str:
+        ref = f"{self._tdp.did}/{people.DATASET}/{name}"
+        stored = encrypt(self._data_key.reveal(), ref, digits.archive(part))
+        (self._folder / "data" / f"{name}.sealed").write_bytes(stored)
+        body = people.partition(self._tdp, name, digits.RECORDS)
+        answer = self._service.submit(self._tdp.signer, self._tdp.did, "partition", body)
+        terms: Any = answer.body["terms"]
+        self._say(
+            f"partition {name}: {digits.RECORDS} records, encrypted at rest; budget ε {people.EPSILON} at "
+            f"δ {people.DELTA}, rule renyi at orders {', '.join(map(str, terms['orders']))}, entry {answer.index}"
+        )
+        return ref
+
+    def contracts(self) -> None:
+        """Chapter 2: contracts, and the first run, which stops early."""
+        self._chapter(2, "Two contracts and a first model")
+        self._contracts = {}
+        for bank in self._banks:
+            document = people.contract(self._tdp, bank, self._now)
+            self._contracts[bank.did], answer = bank.enter(self._service, "contract", document, self._tdp)
+            self._say(f"{bank.name} (TDC) and {self._tdp.name} sign a contract, entry {answer.index}")
+        self._plan = self._calibrated()
+        told = ceil_decimal(self._released(STEPS), 4)
+        self._say(
+            f"each plans {STEPS} steps, sampling probability 1/2, noise multiplier "
+            f"{self._plan.to_json()['noise_multiplier']}: ε {told} at δ {people.DELTA} by PLD"
+        )
+        self._run(self._banks[0], self._first, "2026-q3.sealed", accuracy_target="0.85")
+
+    def _calibrated(self) -> Plan:
+        with self._waiting("calibrating the noise with privacy loss distributions"):
+            noise = calibrate_noise(PROBABILITY, STEPS, RUN_EPSILON, self._delta, people.RELATION)
+        return Plan(PROBABILITY, noise, Fraction(1), STEPS, digits.RECORDS // 2)
+
+    @property
+    def _delta(self) -> Fraction:
+        return parse_number(people.DELTA, "delta")
+
+    def _released(self, steps: int) -> Fraction:
+        """The ε of the steps that ran, by PLD; nothing for none."""
+        return told_epsilon(self._plan.mechanism(steps), self._delta, people.RELATION) if steps else Fraction(0)
+
+    def until_refused(self) -> None:
+        """Chapter 3: runs follow until one no longer fits."""
+        self._chapter(3, "Runs follow, until one no longer fits")
+        for turn in range(1, RUNS_MAX):
+            run = self._run(self._banks[turn % 2], self._first, "2026-q3.sealed")
+            if run.refusal is not None:
+                self._say(f"[bold]refused[/bold], entry {run.refusal['index']}: the key stays with {self._tdp.name}")
+                for reason in run.refusal["reasons"]:
+                    self._say(f"  {reason['code']}: {reason['detail']}")
+                return
+        raise AssertionError("no run was ever refused")
+
+    def renewal(self) -> None:
+        """Chapter 4: new records, and a merger."""
+        self._chapter(4, "New records, and a merger")
+        second = self._open_partition("2026-q4", digits.SECOND)
+        bank = self._runs[-1].bank
+        self._run(bank, second, "2026-q4.sealed")
+        merged = Organisation.found(self._folder / "keys", "banyan-cedar", "Banyan Cedar Bank", "TDC")
+        merged.register(self._service, self._sro)
+        before = self._lineages(self._first)
+        body: c.Object = {"organisation": merged.did, "parents": [bank.did for bank in self._banks]}
+        answer = self._service.submit(self._sro.signer, self._sro.did, "merger", body)
+        self._say(f"{self._banks[0].name} and {self._banks[1].name} merge into {merged.name}, entry {answer.index}")
+        after = self._lineages(self._first)
+        parts = " + ".join(str(before[bank.did]) for bank in self._banks)
+        self._say(
+            f"loss on 2026-q3 in units of 2^-40 nat at the rule's highest order: {parts} = {after[merged.did]}: "
+            "the union of their runs, each once"
+        )
+        self._asks_again(merged, second)
+
+    def _lineages(self, ref: str) -> dict[str, int]:
+        """Each organisation's lineage and its loss at the highest order, pending counted in full."""
+        found: Any = self._service.accounts(ref)["accounts"]
+        return {
+            did: int(one["posted"]["finite"][-2]) + int(one["pending"]["finite"][-2])
+            for one in found
+            for did in one["organisations"]
+        }
+
+    def _asks_again(self, merged: Organisation, second: str) -> None:
+        """What the merged bank would get now, under a contract of one that it descends from."""
+        for name, ref in (("2026-q3", self._first), ("2026-q4", second)):
+            try:
+                self._service.quote(merged.signer, merged.did, self._charge_body(ref))
+                self._say(f"a run of {merged.name} on {name} would be permitted")
+            except Refused as refused:
+                reasons = "; ".join(reason.detail for reason in refused.reasons)
+                self._say(f"a run of {merged.name} on {name} would be refused ({refused.code}): {reasons}")
+
+    def _charge_body(self, ref: str) -> c.Object:
+        sealing = {"crv": "X25519", "kty": "OKP", "x": c.base64url(bytes(range(32)))}
+        return {
+            "clean_room": {"sealing": sealing, "signing": Signer.generate().jwk},
+            "contract": self._contracts[self._banks[0].did],
+            "deadline": self._now + 3_600_000,
+            "partitions": [ref],
+            "plan": self._plan.to_json(),
+        }
+
+    def _run(self, bank: Organisation, ref: str, data: str, accuracy_target: str = "") -> Run:
+        name = f"{bank.did.split(':')[2].split('.')[0]}-run-{len(self._runs) + 1}"
+        task = Task(name, bank, self._contracts[bank.did], ref, data, accuracy_target)
+        self._say(f"{bank.name} asks for {name} on {ref.rpartition('/')[2]}")
+        run = train(write_job(self._folder, self._url, self._plan, task), task, self._console)
+        run.shares = self._shares(ref)
+        self._runs.append(run)
+        if run.report is not None:
+            steps, charged = run.report["steps"], run.report["steps_charged"]
+            early = f", stopped early, {charged - steps} go back to headroom" if steps < charged else ""
+            self._say(
+                f"{steps} of {charged} steps ran{early}; accuracy {run.report['accuracy']:.1%} on the public test set; "
+                f"{run.shares['share']} of the partition's capacity is used"
+            )
+        return run
+
+    def _shares(self, ref: str) -> dict[str, str]:
+        found: Any = self._service.accounts(ref)["accounts"]
+        everyone = next(one for one in found if one["holder"] == "global")
+        share = ceil_decimal(100 * parse_number(everyone["share_of_budget"].rstrip("0").rstrip("."), "share"), 1)
+        return {"more": str(everyone["runs_like_the_last"]), "share": f"{share} %", "odometer": everyone["odometer"]}
+
+    def table(self) -> Table:
+        """What each run released, what share is used, and how many more such runs fit."""
+        table = Table(title="What was released, and what is left", title_justify="left")
+        for name in ("run", "partition", "steps", "accuracy", f"ε at δ {people.DELTA} (PLD)", "capacity used"):
+            table.add_column(name, justify="left" if name in {"run", "partition"} else "right")
+        table.add_column("such runs that still fit", justify="right")
+        for run in self._runs:
+            name = run.partition.rpartition("/")[2]
+            if run.report is None:
+                table.add_row(run.id, name, "0", "-", "0 (refused)", run.shares["share"], "0")
+                continue
+            steps, accuracy = run.report["steps"], f"{run.report['accuracy']:.1%}"
+            told = ceil_decimal(self._released(steps), 4)
+            table.add_row(run.id, name, str(steps), accuracy, told, run.shares["share"], run.shares["more"])
+        return table
+
+    def _chapter(self, number: int, title: str) -> None:
+        self._console.print(f"\n[bold]{number}. {title}[/bold]")
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, highlight=False)
+
+    def _waiting(self, what: str) -> Progress:
+        progress = Progress(SpinnerColumn(), TextColumn(what), console=self._console, transient=True)
+        progress.add_task(what, total=None)
+        return progress
+
+
+def verification(folder: Path, console: Console, say: Callable[[str], None]) -> None:
+    """Chapter 5: the log is verified; then one byte of one entry of a copy is changed."""
+    console.print("\n[bold]5. The log is verified, and a forgery is found[/bold]")
+    book, copy = folder / "book.sqlite", folder / "tampered.sqlite"
+    say(_verify(book, folder))
+    with sqlite3.connect(book) as source, sqlite3.connect(copy) as target:
+        source.backup(target)
+        index, data = target.execute("SELECT position, data FROM entry WHERE kind = 'post' ORDER BY position").fetchone()
+        at = data.index(b'"steps":') + len(b'"steps":')
+        forged = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+        target.execute("DROP TRIGGER entry_no_update")
+        target.execute("UPDATE entry SET data = ? WHERE position = ?", (forged, index))
+    source.close()
+    target.close()
+    say(f"in a copy of the book, one byte of entry {index} is changed, in the steps it posted")
+    say(_verify(copy, folder))
+
+
+def _verify(book: Path, folder: Path) -> str:
+    command = [sys.executable, "-m", "epsilon_ledger", "verify", str(book), "--log", str(folder / "log.vkey")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return (done.stdout or done.stderr).strip()
+

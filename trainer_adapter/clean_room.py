@@ -1,0 +1,228 @@
+"""One clean room, one run: charge first, then key, then data, then noise; and in the end what ran is posted.
+
+Both keys of the clean room are made here and never leave the process. Any doubt leaves the charge standing: a
+run that breaks posts the steps it began, and one that dies is posted in full when its deadline passes.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from client.data_at_rest import decrypt
+from client.envelope import unseal
+from client.problem import Refused
+from client.service import Service
+from client.signer import Signer, load_private
+from ledger import canonical as c
+from ledger.malformed import Malformed
+from trainer_adapter import models
+from trainer_adapter.attester import DevelopmentAttester
+from trainer_adapter.device import choose, in_words
+from trainer_adapter.job import Job
+from trainer_adapter.run import train
+from trainer_adapter.step_log import StepLog
+
+OnStep = Callable[[int, int], None]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What may be known outside: nothing here was computed from governed data but through the mechanism.
+
+    Attributes:
+        accuracy: of the released model on the public test set, as a share.
+        model: the released model's SHA-256, or empty if its release was refused.
+    """
+
+    charge: str
+    steps: int
+    steps_charged: int
+    accuracy: float
+    device: str
+    model: str
+
+    def to_json(self) -> dict[str, object]:
+        """For programs."""
+        return {
+            "accuracy": self.accuracy,
+            "charge": self.charge,
+            "device": self.device,
+            "model": self.model,
+            "steps": self.steps,
+            "steps_charged": self.steps_charged,
+        }
+
+    def in_words(self) -> str:
+        """For people."""
+        return (
+            f"{self.charge}: {self.steps} of {self.steps_charged} steps on {self.device}; "
+            f"accuracy {self.accuracy:.1%} on the public test set"
+        )
+
+
+class CleanRoom:
+    """The clean room of one job."""
+
+    def __init__(self, job: Job, service: Service, say: Say) -> None:
+        """Fresh keys; ``say`` is told each stage in one line."""
+        self._job, self._service, self._say = job, service, say
+        self._signer = Signer.generate()
+        self._sealing = X25519PrivateKey.generate()
+        self._ran = 0
+
+    def run(self, on_step: OnStep) -> Report:
+        """The whole run. Raises: Refused, if the charge or the key is; Malformed; OSError; Unreachable."""
+        job = self._job
+        job.output.mkdir(parents=True, exist_ok=False)
+        self._charge()
+        data = self._open_data(self._release_key())
+        test = _tensors(job.test.read_bytes(), "test")
+        device = choose()
+        model = models.make(job.model).to(device)
+        with StepLog.create(job.output / "steps.log", job.id, job.plan, job.block_steps) as log:
+            steps = self._train_and_post(model, data, test, log, on_step)
+        accuracy = _accuracy(model, test)
+        return Report(job.id, steps, job.plan.steps, accuracy, in_words(device), self._release_model(model))
+
+    def _keys(self) -> c.Object:
+        x = c.base64url(self._sealing.public_key().public_bytes_raw())
+        return {"sealing": {"crv": "X25519", "kty": "OKP", "x": x}, "signing": self._signer.jwk}
+
+    def _charge(self) -> None:
+        job = self._job
+        body: c.Object = {
+            "clean_room": self._keys(),
+            "contract": job.contract,
+            "deadline": (int(time.time()) + job.deadline_s) * 1000,
+            "partitions": [ref for ref, _ in job.data],
+            "plan": job.plan.to_json(),
+        }
+        answer = self._service.submit(Signer.load(job.key), job.actor, "charge", body, job.id)
+        self._say(f"charge {job.id} is {answer.outcome}, entry {answer.index}")
+
+    def _release_key(self) -> dict[str, bytes]:
+        job = self._job
+        attester = DevelopmentAttester(job.attester_issuer, load_private(job.attester_key))
+        self._say("a development attester signs for this clean room: it attests nothing, and is not for production")
+        nonce = self._service.challenge(job.id)
+        claims: c.Object = {
+            "charge": job.id,
+            "cnf": self._keys(),
+            "eat_nonce": nonce,
+            "plan": job.plan.digest,
+        }
+        evidence, _ = self._service.put_document(self._signer, attester.attest(claims, int(time.time())))
+        body: c.Object = {"charge": job.id, "evidence": evidence, "nonce": nonce}
+        answer = self._service.submit(self._signer, job.actor, "key_release", body, f"{job.id}-key")
+        expected: c.Object = {"charge": job.id, "contract": job.contract, "evidence": evidence}
+        keys = unseal(answer.envelope, self._sealing, expected)
+        self._say(f"key released to this clean room alone, sealed with HPKE, entry {answer.index}")
+        return keys
+
+    def _open_data(self, keys: dict[str, bytes]) -> tuple[Tensor, Tensor]:
+        parts = []
+        for ref, file in self._job.data:
+            if ref not in keys:
+                raise Malformed("data", f"no key was released for {ref}")
+            parts.append(_tensors(decrypt(keys[ref], ref, file.read_bytes()), ref))
+        self._say("data decrypted in memory")
+        return torch.cat([inputs for inputs, _ in parts]), torch.cat([targets for _, targets in parts])
+
+    def _train_and_post(
+        self,
+        model: nn.Module,
+        data: tuple[Tensor, Tensor],
+        test: tuple[Tensor, Tensor],
+        log: StepLog,
+        on_step: OnStep,
+    ) -> int:
+        job = self._job
+        rate, momentum = float(job.learning_rate), float(job.momentum)
+        optimiser = torch.optim.SGD(model.parameters(), lr=rate, momentum=momentum)
+        device = next(model.parameters()).device
+        placed = (data[0].to(device), data[1].to(device))
+        try:
+            steps = train(
+                job.plan,
+                model,
+                nn.functional.cross_entropy,
+                placed,
+                optimiser,
+                log,
+                on_step=self._counting(on_step),
+                stop=lambda: self._reached(model, test, log),
+                physical_batch=128,
+            )
+        except BaseException:
+            # What began counts, whatever broke. If even this cannot be sent, the deadline posts all of it.
+            self._post(log.steps_begun())
+            raise
+        self._post(steps)
+        return steps
+
+    def _reached(self, model: nn.Module, test: tuple[Tensor, Tensor], log: StepLog) -> bool:
+        """Whether the public target is met, asked at the end of each block: a begun block counts in full anyway."""
+        target = self._job.accuracy_target
+        if target is None or self._ran == 0 or self._ran < log.steps_begun():
+            return False
+        return _accuracy(model, test) >= target
+
+    def _counting(self, on_step: OnStep) -> OnStep:
+        def count(step: int, steps: int) -> None:
+            self._ran = step
+            on_step(step, steps)
+
+        return count
+
+    def _post(self, steps: int) -> None:
+        job = self._job
+        body: c.Object = {"charge": job.id, "steps": steps}
+        answer = self._service.submit(self._signer, job.actor, "post", body, f"{job.id}-post")
+        self._say(f"{steps} of {job.plan.steps} steps posted, entry {answer.index}")
+
+    def _release_model(self, model: nn.Module) -> str:
+        """Ask for the model's release, and write it only when it is permitted."""
+        job = self._job
+        tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+        data = save(tensors, {"charge": job.id, "contract": job.contract, "plan": job.plan.digest})
+        name = c.digest(data)
+        try:
+            answer = self._service.submit(
+                self._signer, job.actor, "model_release", {"charge": job.id, "model": name}, f"{job.id}-model"
+            )
+        except Refused as refused:
+            self._say(f"the model stays in the clean room: {refused.detail}")
+            return ""
+        (job.output / "model.safetensors").write_bytes(data)
+        self._say(f"model released, entry {answer.index}")
+        return name
+
+
+def _tensors(data: bytes, what: str) -> tuple[Tensor, Tensor]:
+    """Inputs (records, 64), from 0 to 1, and targets (records,). Raises: Malformed."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            inputs, targets = np.asarray(arrays["inputs"]), np.asarray(arrays["targets"])
+    except (ValueError, KeyError, OSError) as fault:
+        raise Malformed(what, f"is not a NumPy archive of inputs and targets: {fault}") from None
+    if inputs.shape[:1] != targets.shape or inputs.ndim < 2:  # noqa: PLR2004 - records, and values
+        raise Malformed(what, "must have one target for each row of inputs")
+    return torch.from_numpy(inputs.astype(np.float32)), torch.from_numpy(targets.astype(np.int64))
+
+
+def _accuracy(model: nn.Module, test: tuple[Tensor, Tensor]) -> float:
+    """The share of a public set that the model gets right."""
+    device = next(model.parameters()).device
+    with torch.no_grad():
+        right = model(test[0].to(device)).argmax(dim=1) == test[1].to(device)
+    return float(right.double().mean())
