@@ -14,9 +14,8 @@ from api.key_release import KeyReleases
 from api.read_routes import read_router
 
 if TYPE_CHECKING:
-    from ledger.book import Book
-
     from api.key_store import KeyStore
+    from ledger.book import Book
     from ledger.checkpoint import LogKey
 
 

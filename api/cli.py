@@ -40,9 +40,7 @@ def _group() -> None:
 
 @app.command(epilog=_SERVE_EXAMPLES)
 def serve(
-    profile: Annotated[
-        Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named serve.")
-    ],
+    profile: Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named serve.")],
     host: Annotated[str, typer.Option(help="A loopback address, instead of the profile's.")] = "",
     port: Annotated[int | None, typer.Option(help="Instead of the profile's.", min=0, max=65_535)] = None,
 ) -> None:
@@ -63,11 +61,10 @@ def serve(
 
 
 def _serve(settings: Settings, log_key: Ed25519PrivateKey, listener: socket.socket) -> None:
-    from ledger.book import Book
-
     from api.app import create_app
     from api.key_store import AuthoriseOnly, FileKeyStore
     from api.server import serve as run
+    from ledger.book import Book
     from ledger.checkpoint import LogKey
     from policy.evaluate import gate
 
@@ -86,7 +83,9 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, listener: socket.sock
 
 @app.command(epilog=_DEMO_EXAMPLES)
 def demo(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the book and all else is left.")] = Path("demo"),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the book and all else is left.")] = Path(
+        "demo"
+    ),
 ) -> None:
     """Tell the main job as a story: a budget governed from policy to model, on real data."""
     from rich.console import Console

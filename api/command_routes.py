@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import APIRouter, Depends
 from fastapi.responses import Response
-from ledger.book import Submission
 
 from api.challenges import LIFE_S, NoRoom
 from api.problems import Fault, Problem, declared
@@ -15,15 +14,15 @@ from api.reading import document_bytes, json_bytes, signature
 from client.paths import JSON_TYPE, PATHS, SIGNATURE_HEADER
 from ledger import canonical as c
 from ledger import signatures
+from ledger.book import Submission
 from ledger.commands import COMMAND_BYTES_MAX, Command, PublicKey
 from ledger.malformed import Malformed
 from ledger.outcomes import ChargeState, Code
 
 if TYPE_CHECKING:
-    from ledger.book import Book, Outcome
-
     from api.challenges import Challenges
     from api.key_release import KeyReleases
+    from ledger.book import Book, Outcome
 
 Raw = Annotated[bytes, Depends(json_bytes)]
 Document = Annotated[bytes, Depends(document_bytes)]

@@ -18,9 +18,8 @@ from ledger.commands import Command, ReleaseKey, read_body
 from ledger.outcomes import ChargeState, Code
 
 if TYPE_CHECKING:
-    from ledger.book import Book, Outcome, Submission
-
     from api.challenges import Challenges
+    from ledger.book import Book, Outcome, Submission
     from ledger.registry import Charge
 
 ENVELOPE_VERSION: Final = 1

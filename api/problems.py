@@ -44,14 +44,10 @@ class Fault(Enum):
     BAD_REQUEST = _Meaning("bad_request", 400, "The request is not one that this service can read")
     METHOD_NOT_ALLOWED = _Meaning("method_not_allowed", 405, "The resource has no such method")
     TOO_LARGE = _Meaning("too_large", 413, "The body is larger than allowed")
-    MEDIA_TYPE_UNSUPPORTED = _Meaning(
-        "media_type_unsupported", 415, "The body has a type that is not read here"
-    )
+    MEDIA_TYPE_UNSUPPORTED = _Meaning("media_type_unsupported", 415, "The body has a type that is not read here")
     INTERNAL = _Meaning("internal", 500, "The service failed; the same request may be sent again")
     BUSY = _Meaning("busy", 503, "The service has no room for this now; the same request may be sent again")
-    KEY_WITHHELD = _Meaning(
-        "key_withheld", 503, "The key release is recorded, but the key was not handed over"
-    )
+    KEY_WITHHELD = _Meaning("key_withheld", 503, "The key release is recorded, but the key was not handed over")
 
     @property
     def word(self) -> str:
@@ -135,9 +131,7 @@ def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The OpenAPI responses for the problems a route may answer with; 405 and 500 belong to every route."""
     content = {PROBLEM_TYPE: {"schema": SCHEMA}}
     titles = {
-        status: sorted(
-            {item.title for group in (Code, Fault) for item in group if item.http_status == status}
-        )
+        status: sorted({item.title for group in (Code, Fault) for item in group if item.http_status == status})
         for status in (*statuses, 405, 500)
     }
     return {status: {"description": "; ".join(lines), "content": content} for status, lines in titles.items()}

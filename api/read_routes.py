@@ -20,7 +20,6 @@ from ledger.outcomes import Code
 
 if TYPE_CHECKING:
     from ledger.book import Book
-
     from ledger.checkpoint import LogKey
 
 T = TypeVar("T")
@@ -62,13 +61,9 @@ def _add_log(router: APIRouter, book: Book, log: LogKey) -> None:
                 raise Problem(Code.NOT_FOUND, f"the log has no entry {index}", field="index")
             data = facts.entry(int(index))
         # These very bytes are hashed into the tree, so they are sent as they are stored.
-        return Response(
-            data, media_type=JSON_TYPE, headers={"cache-control": "public, immutable, max-age=31536000"}
-        )
+        return Response(data, media_type=JSON_TYPE, headers={"cache-control": "public, immutable, max-age=31536000"})
 
-    @router.get(
-        "/v1/receipts/{id}", operation_id="read_receipt", responses=_MISSING, response_class=PlainTextResponse
-    )
+    @router.get("/v1/receipts/{id}", operation_id="read_receipt", responses=_MISSING, response_class=PlainTextResponse)
     def read_receipt(id: str) -> Response:  # noqa: A002 - the wire's name
         with book.read() as facts:
             index = facts.entry_index(c.name(id, "id"))
@@ -81,14 +76,12 @@ def _add_accounts(router: APIRouter, book: Book) -> None:
     @router.get("/v1/partitions", operation_id="list_partitions", responses=declared())
     def list_partitions() -> Response:
         with book.read() as facts:
-            return json_response({"partitions": sorted(facts.partitions)})
+            return json_response({"partitions": [*sorted(facts.partitions)]})
 
     @router.get("/v1/partitions/{ref:path}", operation_id="read_partition", responses=_MISSING)
     def read_partition(ref: str) -> Response:
         with book.read() as facts:
-            return json_response(
-                views.partition(_found(facts.partitions, parse_ref(ref, "ref"), "partition"))
-            )
+            return json_response(views.partition(_found(facts.partitions, parse_ref(ref, "ref"), "partition")))
 
     @router.get("/v1/accounts", operation_id="read_accounts", responses=_MISSING)
     def read_accounts(partition: str) -> Response:
@@ -106,9 +99,7 @@ def _add_charges(router: APIRouter, book: Book) -> None:
     @router.get("/v1/contracts/{sha256}", operation_id="read_contract", responses=_MISSING)
     def read_contract(sha256: str) -> Response:
         with book.read() as facts:
-            return json_response(
-                views.contract(_found(facts.contracts, c.sha256(sha256, "sha256"), "contract"))
-            )
+            return json_response(views.contract(_found(facts.contracts, c.sha256(sha256, "sha256"), "contract")))
 
 
 def _found(things: Mapping[str, T], name: str, what: str) -> T:

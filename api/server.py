@@ -42,9 +42,7 @@ def serving(app: FastAPI, port: int = 0) -> Iterator[str]:
     listener = listen(LOOPBACK, port)
     base_url = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
     server = uvicorn.Server(_config(app))
-    thread = threading.Thread(
-        target=server.run, kwargs={"sockets": [listener]}, name="epsilon-service", daemon=True
-    )
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="epsilon-service", daemon=True)
     # The socket listens already, so a client that is faster than the server waits in its queue.
     thread.start()
     try:

@@ -69,9 +69,7 @@ def accounts(facts: Facts, found: Partition) -> c.Object:
     ``runs_like_the_last`` is how many more runs at the full price of the newest charge would fit the budget
     if nobody else charged; null before the first charge. A tighter cap may let fewer through.
     """
-    last = max(
-        (one for one in facts.charges.values() if found.ref in one.partitions), key=_index, default=None
-    )
+    last = max((one for one in facts.charges.values() if found.ref in one.partitions), key=_index, default=None)
     mine = [account for (ref, _), account in facts.accounts.items() if ref == found.ref]
     return {
         "accounts": [_account(facts, found, account, last) for account in sorted(mine, key=_holder)],

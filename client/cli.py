@@ -30,18 +30,14 @@ Examples:
 
   epsilon quote demo/profile.toml charge.json --json
 """
-ProfilePath = Annotated[
-    Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named client.")
-]
+ProfilePath = Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named client.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs instead of a table.")]
 
 
 @app.command(epilog=_ACCOUNT_EXAMPLES)
 def account(
     profile: ProfilePath,
-    partition: Annotated[
-        str, typer.Argument(help="provider/dataset/partition; all of them if not given.")
-    ] = "",
+    partition: Annotated[str, typer.Argument(help="provider/dataset/partition; all of them if not given.")] = "",
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -107,9 +103,7 @@ def _print_accounts(found: list[Object]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(
-        "partition", "account of", "share of budget", "ε so far (odometer)", "at δ", "runs like the last"
-    )
+    table = Table("partition", "account of", "share of budget", "ε so far (odometer)", "at δ", "runs like the last")
     for partition in found:
         budget = partition["budget"]
         accounts = partition["accounts"]

@@ -73,6 +73,4 @@ def _text(value: Json) -> str:
 
 def _reasons(value: Json) -> tuple[Reason, ...]:
     items = value if isinstance(value, list) else []
-    return tuple(
-        Reason(_text(item.get("code")), _text(item.get("detail"))) for item in items if isinstance(item, dict)
-    )
+    return tuple(Reason(_text(item.get("code")), _text(item.get("detail"))) for item in items if isinstance(item, dict))

@@ -1,0 +1,1 @@
+"""The book and its pure core: loss, rules, charges, lineage, entries and proofs."""

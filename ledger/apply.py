@@ -7,7 +7,16 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ledger import canonical as c
-from ledger.commands import MakeCharge, Merge, OpenPartition, Post, ReleaseKey, RegisterOrganisation, Retire, read_body
+from ledger.commands import (
+    MakeCharge,
+    Merge,
+    OpenPartition,
+    Post,
+    RegisterOrganisation,
+    ReleaseKey,
+    Retire,
+    read_body,
+)
 from ledger.entries import Entry
 from ledger.lineage import descendants, merged_accounts
 from ledger.loss import Loss, Segment, loss_of

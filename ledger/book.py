@@ -38,7 +38,7 @@ from ledger.snapshot import Snapshot
 from ledger.storage import append_rows, engine_of
 from ledger.tables import SCHEMA_REVISION, DocumentRow
 from ledger.triggers import sqlite_triggers
-from ledger.writing import Answer, Batch, Recorder
+from ledger.writing import LAPSE_ID, Answer, Batch, Recorder
 
 BATCH_MAX: Final = 512
 DOCUMENT_BYTES_MAX: Final = 1 << 20
@@ -97,9 +97,7 @@ class Book:
         self._writer.start()
 
     @classmethod
-    def open(
-        cls, url: str, *, gate: Gate, log_key: Ed25519PrivateKey, origin: str, clock: Callable[[], int]
-    ) -> Self:
+    def open(cls, url: str, *, gate: Gate, log_key: Ed25519PrivateKey, origin: str, clock: Callable[[], int]) -> Self:
         """Open a book whose schema is in place.
 
         Args:
@@ -156,7 +154,14 @@ class Book:
         with self.read() as facts:
             decided = self._recorder.decide(facts, asked, facts.size)
         return Outcome(
-            decided.code, asked.command.id, None, decided.derived, None, decided.field, decided.detail, repeated=False
+            decided.code,
+            asked.command.id,
+            None,
+            decided.derived,
+            None,
+            decided.field,
+            decided.detail,
+            repeated=False,
         )
 
     def put_document(self, data: bytes) -> str:
@@ -201,9 +206,10 @@ class Book:
             asked = Asked.read(one.raw, one.signature)
         except Malformed as fault:
             return Outcome(Code.MALFORMED, _id_of(one.raw), None, {}, None, fault.field, str(fault), repeated=False)
-        if asked.command.kind == "lapse":
-            detail = "kind: a lapse is the book's own entry; nobody may send one"
-            return Outcome(Code.NOT_AUTHORISED, asked.command.id, None, {}, None, "kind", detail, repeated=False)
+        if asked.command.kind == "lapse" or asked.command.id.startswith(LAPSE_ID):
+            field = "kind" if asked.command.kind == "lapse" else "id"
+            detail = f"{field}: a lapse is the book's own entry; nobody may send one, nor take its id"
+            return Outcome(Code.NOT_AUTHORISED, asked.command.id, None, {}, None, field, detail, repeated=False)
         # A refusal here may be outdated by the time the writer decides, so the writer repeats it.
         with suppress(Refusal, Malformed):
             asked = replace(asked, verified_by=authentic(facts, asked, self._recorder.log_x).x)
@@ -244,8 +250,7 @@ class Book:
             written = Batch(connection, self._recorder)
             answered = [written.record(asked) for asked in batch]
             written.finish()
-            outcomes = [_outcome(written, asked, one) for asked, one in zip(batch, answered, strict=True)]
-        return outcomes
+            return [_outcome(written, asked, one) for asked, one in zip(batch, answered, strict=True)]
 
     def _stop(self, fault: BaseException, batch: list[tuple[Asked, Future[Outcome]]]) -> None:
         self._stopped = (
@@ -306,7 +311,10 @@ def _check(engine: Engine, recorder: Recorder) -> None:
                         raise BookUnusable(f"the book lacks its trigger {name}: what it holds may have been changed")
             snapshot = Snapshot(connection)
             if snapshot.size:
-                recorder.check(snapshot)
+                try:
+                    recorder.check(snapshot)
+                except (Malformed, KeyError) as fault:
+                    raise BookUnusable(f"the book is not this log's, or was changed: {fault}") from None
     except DatabaseError as fault:
         raise BookUnusable(f"there is no book here ({fault.orig}): run 'epsilon db upgrade' to make one") from None
 
@@ -330,4 +338,3 @@ def _take_lock(url: str) -> int | None:
 def _drop_lock(lock: int | None) -> None:
     if lock is not None:
         os.close(lock)
-

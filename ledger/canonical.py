@@ -1,6 +1,6 @@
 """Canonical bytes (RFC 8785) and strict reading of them: integers and strings only, each name once.
 
-    {"body":{"charge":"run-1"},"kind":"post","v":1}
+{"body":{"charge":"run-1"},"kind":"post","v":1}
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import rfc8785
 
 from ledger.malformed import Malformed
 
-Json: TypeAlias = "str | int | bool | None | list[Json] | dict[str, Json]"
+Json: TypeAlias = "str | int | bool | list[Json] | dict[str, Json] | None"
 Object: TypeAlias = "dict[str, Json]"
 
 DEPTH_MAX: Final = 16
@@ -83,7 +83,7 @@ def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(seen) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise Malformed(twice[:80], "is given twice")
+        raise Malformed(twice[:80].encode("utf-8", "replace").decode(), "is given twice")
     return seen
 
 
@@ -213,7 +213,7 @@ def base64url(raw: bytes) -> str:
 
 
 def unbase64url(value: object, field: str) -> bytes:
-    """The bytes; each value has one spelling, so stray characters and loose last bits are refused. Raises: Malformed."""
+    """The bytes; each has one spelling: stray characters and loose last bits are refused. Raises: Malformed."""
     if not isinstance(value, str) or len(value) > 10_000:
         raise Malformed(field, "must be base64url text")
     try:

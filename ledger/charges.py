@@ -146,8 +146,13 @@ def key_release(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) ->
     body = asked.body
     assert isinstance(body, ReleaseKey)
     found = _of_clean_room(facts, asked, body.charge)
+    _still_pending(found)
     if found.key_release is not None:
-        raise Refusal(Code.CONFLICT, f"the keys of charge {found.id} were released by {found.key_release}", "body.charge")
+        raise Refusal(
+            Code.CONFLICT,
+            f"the keys of charge {found.id} were released by {found.key_release}",
+            "body.charge",
+        )
     if body.evidence not in facts.documents:
         raise Refusal(Code.NOT_FOUND, f"no evidence {body.evidence} was stored", "body.evidence")
     permitted(gate, Request(asked.command, body, now), facts)
@@ -227,4 +232,3 @@ def _of_clean_room(facts: Facts, asked: Asked, name: str) -> Charge:
 def _still_pending(found: Charge) -> None:
     if found.state is not ChargeState.PENDING:
         raise Refusal(Code.CONFLICT, f"charge {found.id} is {found.state} already", "body.charge")
-

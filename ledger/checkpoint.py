@@ -88,7 +88,11 @@ class Checkpoint:
         Raises:
             Malformed: if the note is not one, names another origin, or the log's signature is missing or wrong.
         """
-        if len(note.encode()) > NOTE_BYTES_MAX:
+        try:
+            size = len(note.encode())
+        except UnicodeEncodeError:
+            raise Malformed("checkpoint", "is not UTF-8") from None
+        if size > NOTE_BYTES_MAX:
             raise Malformed("checkpoint", "is too long")
         text, blank, signatures = note.partition("\n\n")
         text += "\n"

@@ -29,7 +29,8 @@ def _group() -> None:
 def verify(
     book: Annotated[Path, typer.Argument(metavar="BOOK", help="The book: an SQLite file.")],
     log: Annotated[
-        Path | None, typer.Option(help="The log's verifier key, as you kept it; log.vkey beside the book if not given.")
+        Path | None,
+        typer.Option(help="The log's verifier key, as you kept it; log.vkey beside the book if not given."),
     ] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the finding as JSON.")] = False,
@@ -37,6 +38,7 @@ def verify(
     """Replay a book from its first entry, re-derive every account, and check every proof and signature."""
     from rich.console import Console
     from rich.progress import Progress
+    from sqlalchemy.exc import DatabaseError
 
     from ledger.checkpoint import LogKey
     from ledger.malformed import Malformed
@@ -50,11 +52,16 @@ def verify(
         with Progress(console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task("replaying", total=None)
             finding = verify_book(
-                f"sqlite:///{book}", key, lambda done, total: progress.update(task, completed=done, total=total)
+                f"sqlite:///{book}",
+                key,
+                lambda done, total: progress.update(task, completed=done, total=total),
             )
     except Broken as fault:
         typer.echo(json.dumps({"entry": fault.index, "fault": str(fault), "ok": False}) if as_json else str(fault))
         raise typer.Exit(VERIFICATION_FAILED) from None
+    except DatabaseError as fault:
+        typer.echo(f"{book} is not a book: {fault.orig}", err=True)
+        raise typer.Exit(2) from None
     except (Malformed, OSError, ValueError) as fault:
         typer.echo(str(fault), err=True)
         raise typer.Exit(2) from None

@@ -7,6 +7,7 @@ The signed bytes are the RFC 8785 form of the whole command, and the HTTP body i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -363,7 +364,7 @@ def _merger(body: c.Object) -> Merge:
     )
 
 
-_READERS = {
+_READERS: Final[dict[str, Callable[[c.Object], Body]]] = {
     "organisation": _organisation,
     "policy": _document,
     "dataset": _document,

@@ -38,7 +38,9 @@ _LADDERS: Final[dict[str, Callable[[Facts, Asked, int, int, Gate], Decided]]] = 
 }
 
 
-def decide(facts: Facts, asked: Asked, now: int, index: int, gate: Gate, log_x: str) -> Decided:
+def decide(  # noqa: PLR0913, PLR0917 - what stands, what is asked, when and where, and who decides
+    facts: Facts, asked: Asked, now: int, index: int, gate: Gate, log_x: str
+) -> Decided:
     """What a command gets now, as the entry at ``index``. Never raises for what a caller can send.
 
     Args:

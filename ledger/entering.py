@@ -62,15 +62,18 @@ def signers(facts: Facts, body: EnterDocument) -> tuple[str, ...]:
         if stored is None:
             raise Refusal(Code.NOT_FOUND, f"no signature {name} was stored", where)
         try:
-            signature = stored.decode("ascii")
-            key = facts.keys.get(signatures.key_id_of(signature))
-            if key is None or key.charge is not None:
-                raise Malformed("signature", "was made with a key that no organisation has registered")
-            signatures.verify(signature, data, PublicKey("Ed25519", key.x))
+            owners.append(_signer(facts, data, stored.decode("ascii")))
         except (Malformed, UnicodeDecodeError) as fault:
             raise Refusal(Code.SIGNATURE_INVALID, str(fault), where) from None
-        owners.append(key.owner)
     return tuple(owners)
+
+
+def _signer(facts: Facts, data: bytes, signature: str) -> str:
+    key = facts.keys.get(signatures.key_id_of(signature))
+    if key is None or key.charge is not None:
+        raise Malformed("signature", "was made with a key that no organisation has registered")
+    signatures.verify(signature, data, PublicKey("Ed25519", key.x))
+    return key.owner
 
 
 def partition(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
@@ -135,4 +138,4 @@ def merger(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Deci
     if len(nodes) == 1:
         raise Refusal(Code.CONFLICT, "these organisations are one lineage already", "body.parents")
     permitted(gate, Request(asked.command, body, now), facts)
-    return Decided(Code.PERMITTED, derived={"parents": sorted(nodes)})
+    return Decided(Code.PERMITTED, derived={"parents": [*sorted(nodes)]})

@@ -50,8 +50,7 @@ class PoissonGaussian:
         known = fields(value, "", required=("kind", "noise_multiplier", "probability", "steps", "v"))
         if known["kind"] != "poisson_gaussian":
             raise Malformed("kind", f"{known['kind']!r} is not a mechanism this ledger can price")
-        if known["v"] != 1 or known["v"] is True:
-            raise Malformed("v", "only version 1 is known")
+        integer(known["v"], "v", 1, 1)
         return cls(
             probability=parse_positive(known["probability"], "probability"),
             noise_multiplier=parse_positive(known["noise_multiplier"], "noise_multiplier"),

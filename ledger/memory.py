@@ -7,7 +7,17 @@ from dataclasses import dataclass, field
 
 from ledger.loss import Loss, loss_of
 from ledger.outcomes import ChargeState
-from ledger.registry import Account, Charge, Contract, Dataset, Node, Organisation, Partition, PolicyVersion, SigningKey
+from ledger.registry import (
+    Account,
+    Charge,
+    Contract,
+    Dataset,
+    Node,
+    Organisation,
+    Partition,
+    PolicyVersion,
+    SigningKey,
+)
 
 
 @dataclass

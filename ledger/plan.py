@@ -1,7 +1,7 @@
 """The plan: one frozen value from which both the charge and the run are made, so they cannot drift apart.
 
-    {"batch_size_expected": 64, "clipping_norm": "1", "kind": "dp_sgd", "noise_multiplier": "2.25",
-     "sampler": {"kind": "poisson", "probability": "16/175"}, "steps": 120, "v": 1}
+{"batch_size_expected": 64, "clipping_norm": "1", "kind": "dp_sgd", "noise_multiplier": "2.25",
+ "sampler": {"kind": "poisson", "probability": "16/175"}, "steps": 120, "v": 1}
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def _check_terms(body: OpenPartition, entry: Entry) -> None:
 
 
 def check_fits(state: State, entry: Entry) -> None:
-    """After a charge was applied, every account it was limited by is within its recorded capacity. Raises: Malformed."""
+    """An applied charge leaves every account it was limited by within the recorded capacity. Raises: Malformed."""
     if entry.code is not Code.PENDING:
         return
     body = read_body(entry.command)
@@ -131,7 +131,10 @@ def check_fits(state: State, entry: Entry) -> None:
         if (parse_ref(ref, "body.partitions"), holder_of(author)) not in asked:
             raise Malformed("body.limits", f"do not bind the author's lineage on {ref}")
     for limit in limits:
-        rule: Rule = read_rule(state.partitions[limit["partition"]].terms)
+        partition = state.partitions[limit["partition"]]
+        if _cap(limit["cap"]).epsilon > partition.epsilon:
+            raise Malformed("body.limits.cap.epsilon", f"is above the budget of {partition.ref}")
+        rule: Rule = read_rule(partition.terms)
         account = state.accounts[limit["partition"], limit["holder"]]
         if not rule.admits(account.loss, _cap(limit["cap"])):
             raise Malformed("body.outcome", f"is pending, but {limit['holder']} of {limit['partition']} had no room")

@@ -96,17 +96,21 @@ def verify_book(url: str, key: LogKey, step: Step) -> Finding:
 def _verify(book: Snapshot, key: LogKey, step: Step) -> Finding:
     state = MemoryState(documents=_documents(book))
     nodes: dict[tuple[int, int], bytes] = {}
+    read = _reader(nodes)
     last = 0
-    for index, (position, data) in enumerate(_stored(book)):
+    for index, (position, filed, data) in enumerate(_stored(book)):
         if index != position:
             raise Broken(index, "is missing")
         try:
             entry = _replayed(state, index, data, last, key)
         except _FAULTS as fault:
             raise Broken(index, _told(fault)) from None
+        if filed != (entry.id, entry.kind, entry.time):
+            raise Broken(index, "is filed under an id, kind or time that is not its own")
         last = entry.time
-        made = merkle.append(index, merkle.leaf_hash(data), lambda level, place: nodes[level, place])
-        nodes |= {(level, place): value for level, place, value in made}
+        nodes.update(
+            ((level, place), value) for level, place, value in merkle.append(index, merkle.leaf_hash(data), read)
+        )
         step(index + 1, book.size)
     _check_nodes(book, nodes)
     newest = _check_checkpoints(book, nodes, key)
@@ -114,6 +118,10 @@ def _verify(book: Snapshot, key: LogKey, step: Step) -> Finding:
     _check_sums(state)
     counts = (book.size, len(state.charges), len(state.accounts), len(state.documents))
     return Finding(*counts, root=newest.root.hex(), log=newest.origin)
+
+
+def _reader(nodes: dict[tuple[int, int], bytes]) -> merkle.Read:
+    return lambda level, place: nodes[level, place]
 
 
 def _told(fault: Exception) -> str:
@@ -130,11 +138,12 @@ def _replayed(state: MemoryState, index: int, data: bytes, last: int, key: LogKe
     return entry
 
 
-def _stored(book: Snapshot) -> Iterator[tuple[int, bytes]]:
+def _stored(book: Snapshot) -> Iterator[tuple[int, tuple[str, str, int], bytes]]:
+    """Each entry's position, what it is found by, and its bytes."""
     table: Any = EntryRow.__table__  # type: ignore[attr-defined]  # SQLModel sets it on tables
-    chosen = select(table.c.position, table.c.data).order_by(table.c.position)
-    for position, data in book.connection.execution_options(yield_per=1_000).execute(chosen):
-        yield int(position), bytes(data)
+    chosen = select(table.c.position, table.c.id, table.c.kind, table.c.time, table.c.data).order_by(table.c.position)
+    for position, *filed, data in book.connection.execution_options(yield_per=1_000).execute(chosen):
+        yield int(position), (filed[0], filed[1], filed[2]), bytes(data)
 
 
 def _documents(book: Snapshot) -> dict[str, bytes]:
@@ -155,7 +164,10 @@ def _check_nodes(book: Snapshot, nodes: dict[tuple[int, int], bytes]) -> None:
         if nodes.get(place) != stored.get(place):
             level, position = place
             index = position << level
-            raise Broken(index if index < book.size else None, f"tree node {level}/{position} is not that of the entries")
+            raise Broken(
+                index if index < book.size else None,
+                f"tree node {level}/{position} is not that of the entries",
+            )
 
 
 def _check_checkpoints(book: Snapshot, nodes: dict[tuple[int, int], bytes], key: LogKey) -> Checkpoint:
@@ -168,7 +180,7 @@ def _check_checkpoints(book: Snapshot, nodes: dict[tuple[int, int], bytes], key:
             raise Broken(None, f"checkpoint at {size}: {fault}") from None
         if newest.size != size or not 0 < size <= book.size:
             raise Broken(None, f"checkpoint at {size} claims {newest.size} entries; the book has {book.size}")
-        if newest.root != merkle.root(size, lambda level, place: nodes[level, place]):
+        if newest.root != merkle.root(size, _reader(nodes)):
             raise Broken(None, f"checkpoint at {size} has a root that is not that of the entries")
     if newest is None or newest.size != book.size:
         raise Broken(None, "the newest entries stand under no checkpoint")
@@ -207,9 +219,7 @@ def _check_sums(state: MemoryState) -> None:
                 one for one in state.charges.values() if authors is None or one.author in authors
             )
         }
-        kept = {
-            ref: (one.posted, one.pending) for (ref, whose), one in state.accounts.items() if whose == holder
-        }
+        kept = {ref: (one.posted, one.pending) for (ref, whose), one in state.accounts.items() if whose == holder}
         for ref in sorted(sums.keys() | kept.keys()):
             if sums.get(ref) != kept.get(ref) and not _both_empty(sums.get(ref), kept.get(ref)):
                 raise Broken(None, f"accounts: {holder} of {ref} is not the sum over its runs")

@@ -27,7 +27,7 @@ def public_key(private: Ed25519PrivateKey) -> PublicKey:
 
 def sign(private: Ed25519PrivateKey, payload: bytes) -> str:
     """A detached JWS over ``payload``; ``kid`` is the key's thumbprint."""
-    header = {"alg": "Ed25519", "b64": False, "crit": ["b64"], "kid": public_key(private).thumbprint}
+    header: c.Object = {"alg": "Ed25519", "b64": False, "crit": ["b64"], "kid": public_key(private).thumbprint}
     protected = c.base64url(c.dump(header))
     return f"{protected}..{c.base64url(private.sign(_signing_input(protected, payload)))}"
 

@@ -96,9 +96,10 @@ class Rows(MutableMapping[K, V], Generic[K, V]):
 
     def __iter__(self) -> Iterator[K]:
         found = self._connection.execute(select(*self._columns).distinct().order_by(*self._columns)).all()
-        stored = [tuple(one) if len(self._columns) > 1 else one[0] for one in found]
+        stored: list[Any] = [tuple(one) if len(self._columns) > 1 else one[0] for one in found]
         yield from stored
-        yield from (key for key in self._changed if key not in set(stored))
+        have = set(stored)
+        yield from (key for key in self._changed if key not in have)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -143,12 +144,8 @@ class DatabaseState:
         self.datasets: Rows[tuple[str, str], Dataset] = Rows(
             connection, t.DatasetRow, ("provider", "dataset"), _dataset, _dataset_rows
         )
-        self.partitions: Rows[str, Partition] = Rows(
-            connection, t.PartitionRow, ("ref",), _partition, _partition_rows
-        )
-        self.contracts: Rows[str, Contract] = Rows(
-            connection, t.ContractRow, ("document",), _contract, _contract_rows
-        )
+        self.partitions: Rows[str, Partition] = Rows(connection, t.PartitionRow, ("ref",), _partition, _partition_rows)
+        self.contracts: Rows[str, Contract] = Rows(connection, t.ContractRow, ("document",), _contract, _contract_rows)
         self.contract_heads: Rows[str, str] = Rows(
             connection,
             t.ContractHeadRow,

@@ -224,9 +224,7 @@ class AccountRow(Row, table=True):
 
     __tablename__ = "account"
     __table_args__ = (
-        CheckConstraint(
-            "posted >= 0 AND pending >= 0 AND posted_infinite >= 0 AND pending_infinite >= 0", name="sign"
-        ),
+        CheckConstraint("posted >= 0 AND pending >= 0 AND posted_infinite >= 0 AND pending_infinite >= 0", name="sign"),
         STRICT,
     )
     partition: str = _text(key=True)

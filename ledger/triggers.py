@@ -30,8 +30,8 @@ def sqlite_triggers() -> dict[str, str]:
                 f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
             )
         made[f"{table}_no_replace"] = (
-            f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} "
-            f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {_KEYS[table]}) "  # noqa: S608 - constants above
+            f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} "  # noqa: S608 - constants above
+            f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {_KEYS[table]}) "
             f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
         )
     made["entry_no_gap"] = (

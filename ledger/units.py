@@ -37,12 +37,9 @@ def parse_number(value: object, field: str) -> Fraction:
     """
     if not isinstance(value, str):
         raise Malformed(field, f"must be a string that holds a number, not {type(value).__name__}")
-    if _DECIMAL.match(value):
-        number = Fraction(value)
-    elif _RATIO.match(value):
-        number = Fraction(value)
-    else:
+    if not (_DECIMAL.match(value) or _RATIO.match(value)):
         raise Malformed(field, f"{value[:40]!r} is not a plain decimal or ratio (as '0.5', '1/186')")
+    number = Fraction(value)
     spelling = format_number(number)
     if spelling != value:
         raise Malformed(field, f"write {value!r} as {spelling!r}")

@@ -14,8 +14,8 @@ from ledger import signatures
 from ledger.apply import apply
 from ledger.checkpoint import Checkpoint, LogKey, receipt
 from ledger.commands import Command
-from ledger.decide import LEDGER_ACTOR, decide
-from ledger.decision import Asked, Decided
+from ledger.decide import LEDGER_ACTOR, authentic, decide
+from ledger.decision import Asked, Decided, Refusal
 from ledger.entries import Entry
 from ledger.gate import Gate
 from ledger.malformed import Malformed
@@ -28,6 +28,8 @@ from ledger.tree import Tree, entry_bytes, entry_index, latest_checkpoint
 
 LAPSES_MAX: Final = 1_000
 """Lapses that one batch records at most, so that a long absence does not make one endless transaction."""
+LAPSE_ID: Final = "lapse-"
+"""How the ids of lapses begin, and no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Recorder:
 
     def lapse(self, charge: str) -> Asked:
         """The book's own command for a charge whose deadline has passed."""
-        name = f"lapse-{c.digest(charge.encode())[:32]}"
+        name = f"{LAPSE_ID}{c.digest(charge.encode())[:32]}"
         command = Command("lapse", name, LEDGER_ACTOR, self.public.thumbprint, {"charge": charge})
         raw = command.to_bytes()
         return Asked.read(raw, signatures.sign(self._private, raw))
@@ -122,9 +124,7 @@ class Batch:
         apply(self._state, entry, index)
         self._tree.append(data)
         self._entries[entry.id] = (index, entry)
-        self._rows.append(
-            {"position": index, "id": entry.id, "kind": entry.kind, "time": entry.time, "data": data}
-        )
+        self._rows.append({"position": index, "id": entry.id, "kind": entry.kind, "time": entry.time, "data": data})
 
     def _known(self, asked: Asked) -> Answer | None:
         """The answer that this id has already: the same again to the same command, else refused by name."""
@@ -136,6 +136,11 @@ class Batch:
             if found is None:
                 return None
             index, entry = found, Entry.parse(entry_bytes(self._connection, found))
+        try:
+            authentic(self._state, asked, self._recorder.log_x)
+        except Refusal as refusal:
+            decided = refusal.decided
+            return Answer(decided.code, None, decided.derived, decided.field, decided.detail)
         if entry.command != asked.command:
             return Answer(Code.ID_REUSED, None, {}, "id", f"the id {name} was used for another command")
         detail = entry.body.get("detail", "")

@@ -4,13 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-
-from ledger.storage import engine_of
-from ledger.triggers import sqlite_triggers
-
 
 class SchemaUnknown(RuntimeError):  # noqa: N818 - said to people as it is
     """The book has a schema this program does not know."""
@@ -22,6 +15,14 @@ def upgrade(url: str) -> None:
     Raises:
         SchemaUnknown: if the book was written by a newer program, or lost a trigger.
     """
+    # Imported where they are used: every command imports this package, --help included.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.runtime.migration import MigrationContext
+
+    from ledger.storage import engine_of
+    from ledger.triggers import sqlite_triggers
+
     engine = engine_of(url, writes=True)
     try:
         with engine.begin() as connection:
@@ -44,6 +45,10 @@ def upgrade(url: str) -> None:
 
 def current(url: str) -> str | None:
     """The book's schema revision, None where there is no book."""
+    from alembic.runtime.migration import MigrationContext
+
+    from ledger.storage import engine_of
+
     engine = engine_of(url, writes=False)
     try:
         with engine.connect() as connection:

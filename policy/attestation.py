@@ -44,9 +44,7 @@ class Expected:
     sealing: str
 
 
-def verify(
-    token: bytes | None, attestation: Attestation, expected: Expected, now: int, source: str
-) -> list[Check]:
+def verify(token: bytes | None, attestation: Attestation, expected: Expected, now: int, source: str) -> list[Check]:
     """Every check of one token under one policy. Never raises on any token."""
     findings = Findings()
     try:
@@ -77,7 +75,7 @@ def _read(token: bytes | None) -> tuple[str, c.Object]:
         raise Malformed("evidence", f"must be ASCII text of at most {TOKEN_BYTES_MAX} bytes")
     text = token.decode("ascii")
     parts = text.split(".")
-    if len(parts) != 3:  # noqa: PLR2004 - a compact JWS has three parts
+    if len(parts) != 3:
         raise Malformed("evidence", "must be a compact JWS: header, claims and signature between dots")
     header, payload, _ = (c.unbase64url(part, "evidence") for part in parts)
     known = c.fields(c.parse(header, TOKEN_BYTES_MAX, "header"), "header", ("alg", "typ"), optional=("kid",))
@@ -89,9 +87,7 @@ def _read(token: bytes | None) -> tuple[str, c.Object]:
     return text, claims
 
 
-def _signature(
-    findings: Findings, text: str, claims: c.Object, attestation: Attestation, source: str
-) -> None:
+def _signature(findings: Findings, text: str, claims: c.Object, attestation: Attestation, source: str) -> None:
     issuer = claims.get("iss")
     pinned = [one.key for one in attestation.attesters if one.issuer == issuer]
     findings.says("attestation_issuer", bool(pinned), f"iss {shown(issuer)}", "a pinned attester", source)

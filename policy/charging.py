@@ -28,9 +28,7 @@ def partition(request: Request, facts: Facts) -> Verdict:
     document = read_dataset(facts.documents[dataset.document])
     findings.equal("unit_not_described", "unit", body.unit, document.unit, document.source)
     version = policy_in_force(facts, dataset.domain, request.now)
-    findings.says(
-        "policy_missing", version is not None, f"domain {dataset.domain}", "under a policy in force"
-    )
+    findings.says("policy_missing", version is not None, f"domain {dataset.domain}", "under a policy in force")
     if version is None:
         return findings.verdict()
     policy = read_policy(facts.documents[version.document])
@@ -105,9 +103,7 @@ def contract_in_force(
     findings.before("contract_ended", ("now", now), ("ends", document.ends), document.source)
 
 
-def _lineage(
-    findings: Findings, actor: str, contract: Contract, document: ContractDocument, facts: Facts
-) -> None:
+def _lineage(findings: Findings, actor: str, contract: Contract, document: ContractDocument, facts: Facts) -> None:
     organisation = facts.organisations.get(actor)
     family = ancestors(facts.nodes, organisation.node) if organisation else frozenset()
     descends = contract.consumer_node in family

@@ -66,9 +66,7 @@ class Attestation:
         listed, claims = known["attesters"], known["claims"]
         if not isinstance(listed, list) or not 1 <= len(listed) <= ATTESTERS_MAX:
             raise Malformed(f"{where}.attesters", f"must be a list of 1 to {ATTESTERS_MAX} attesters")
-        attesters = tuple(
-            Attester.parse(one, f"{where}.attesters[{place}]") for place, one in enumerate(listed)
-        )
+        attesters = tuple(Attester.parse(one, f"{where}.attesters[{place}]") for place, one in enumerate(listed))
         if len(set(attesters)) != len(attesters):
             raise Malformed(f"{where}.attesters", "names an attester twice")
         return cls(attesters, _claims(claims, f"{where}.claims"))

@@ -33,9 +33,7 @@ def _after_earlier(findings: Findings, document: Policy, facts: Facts) -> None:
     earlier = facts.policies.get(document.domain, ())
     last = earlier[-1] if earlier else None
     wanted = last.version + 1 if last else 1
-    findings.equal(
-        "version_not_next", f"version in {document.domain}", document.version, wanted, document.source
-    )
+    findings.equal("version_not_next", f"version in {document.domain}", document.version, wanted, document.source)
     if last:
         findings.equal("issuer_changed", "issuer", document.issuer, last.issuer, document.source)
         times = ("the last version's effective", last.effective), ("effective", document.effective)

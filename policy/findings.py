@@ -55,9 +55,7 @@ class Findings:
         within = value <= most
         self.that(code, within, f"{subject}: {value} {'<=' if within else '>'} {most}", source)
 
-    def not_after(
-        self, code: str, earlier: tuple[str, int], later: tuple[str, int], source: str = ""
-    ) -> None:
+    def not_after(self, code: str, earlier: tuple[str, int], later: tuple[str, int], source: str = "") -> None:
         """A moment (its name, ms) at or before another."""
         passed = earlier[1] <= later[1]
         first, last = (f"{name} {format_time(moment)}" for name, moment in (earlier, later))

@@ -25,9 +25,7 @@ class Inconsistent(Malformed):
     """A document whose fields can each be read but contradict one another."""
 
 
-def tagged(
-    data: bytes, kind: str, required: tuple[str, ...], optional: tuple[str, ...] = ()
-) -> dict[str, Any]:
+def tagged(data: bytes, kind: str, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
     """The fields of a document of one kind, version 1 of its form. Raises: Malformed."""
     value = c.parse(data, DOCUMENT_BYTES_MAX)
     if isinstance(value, dict) and value.get("kind") != kind:

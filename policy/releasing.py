@@ -43,9 +43,7 @@ def model_release(request: Request, facts: Facts) -> Verdict:
     findings.equal("key_not_clean_room", "key_id", request.command.key_id, charge.key_id)
     for ref, binds in _bindings(findings, charge, facts, request.now).items():
         allowed = binds.policy.model_release
-        findings.says(
-            "model_not_released", allowed, f"release of models of {ref}", "allowed", binds.policy.source
-        )
+        findings.says("model_not_released", allowed, f"release of models of {ref}", "allowed", binds.policy.source)
         below = LEVEL_SEALED - 1
         findings.count_at_most("level_seals_model", f"Level of {ref}", binds.level, below, binds.level_source)
     return findings.verdict()

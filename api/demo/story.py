@@ -164,7 +164,7 @@ class Story:
                 self._say(f"a run of {merged.name} on {name} would be refused ({refused.code}): {reasons}")
 
     def _charge_body(self, ref: str) -> c.Object:
-        sealing = {"crv": "X25519", "kty": "OKP", "x": c.base64url(bytes(range(32)))}
+        sealing: c.Object = {"crv": "X25519", "kty": "OKP", "x": c.base64url(bytes(range(32)))}
         return {
             "clean_room": {"sealing": sealing, "signing": Signer.generate().jwk},
             "contract": self._contracts[self._banks[0].did],

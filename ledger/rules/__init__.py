@@ -55,9 +55,7 @@ class Rule(Protocol):
         ...
 
 
-def open_rule(
-    kind: str, delta: Fraction, caps: tuple[Fraction, ...], load: PoissonGaussian | None
-) -> Rule:
+def open_rule(kind: str, delta: Fraction, caps: tuple[Fraction, ...], load: PoissonGaussian | None) -> Rule:
     """The rule for a new partition: good for its budget, for every cap its policy names, for its declared load.
 
     Args:

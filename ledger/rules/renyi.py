@@ -179,10 +179,7 @@ class Renyi:
         fit = [
             (bound - at) // cost
             for place, bound in enumerate(cap.capacity[:-1])
-            if bound is not None
-            and (at := loss.at(place)) is not None
-            and (cost := run.at(place))
-            and at <= bound
+            if bound is not None and (at := loss.at(place)) is not None and (cost := run.at(place)) and at <= bound
         ]
         most = max(fit, default=0)
         if run.finite[-1]:
@@ -200,7 +197,7 @@ class Renyi:
         return at is not None and bound is not None and at <= bound
 
     def odometer(self, loss: Loss, cap: Cap) -> Fraction:
-        """min over orders of r + log(1 - 1/α) - log(w·δ·α)/(α - 1), rounded up to 2^-40; 0 when nothing ran.
+        """The least over orders of r + log(1 - 1/α) - log(w·δ·α)/(α - 1), rounded up to 2^-40; 0 when nothing ran.
 
         Valid at every stopping time for the cap's fixed weights: with L the total loss and r the losses,
         Σ w·exp((α - 1)(L - r)) is a supermartingale, and each state gives (1 - e^(ε - L))_+ ≤ δ times it.
@@ -275,4 +272,3 @@ def _cap(rule: Renyi, epsilon: Fraction) -> Cap:
             )
     least = min(-_bound(order, Fraction(0), rule.shared) for order in rule.orders)
     raise NoRoom(epsilon, max(least, Fraction(0)) + Fraction(1, 1000))
-
