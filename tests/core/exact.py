@@ -36,6 +36,9 @@ def divergence(order: int, pairs: tuple[tuple[Fraction, Fraction], ...]) -> Frac
     """D_α(P‖Q) of two finite distributions; None where it is infinite."""
     if any(p > 0 and q == 0 for p, q in pairs):
         return None
-    total = sum((p**order / q ** (order - 1) for p, q in pairs if q), Fraction(0))
-    wide = _WIDE.mpf(total.numerator) / total.denominator
-    return max(Fraction(0), _out(_WIDE.log(wide) / (order - 1)))
+    terms = (
+        (_WIDE.mpf(p.numerator) / p.denominator) ** order * (_WIDE.mpf(q.numerator) / q.denominator) ** (1 - order)
+        for p, q in pairs
+        if q
+    )
+    return max(Fraction(0), _out(_WIDE.log(_WIDE.fsum(terms)) / (order - 1)))

@@ -13,9 +13,7 @@ import pytest
 
 HOME = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((HOME / "pyproject.toml").read_text())
-CONTRACTS: dict[str, Any] = {
-    contract["id"]: contract for contract in PYPROJECT["tool"]["importlinter"]["contracts"]
-}
+CONTRACTS: dict[str, Any] = {contract["id"]: contract for contract in PYPROJECT["tool"]["importlinter"]["contracts"]}
 PACKAGES: list[str] = PYPROJECT["tool"]["importlinter"]["root_packages"]
 
 BREACHES = [

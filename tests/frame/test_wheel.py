@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 HOME = Path(__file__).resolve().parents[2]
-PACKAGES: list[str] = tomllib.loads((HOME / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
-    "targets"
-]["wheel"]["packages"]
+PACKAGES: list[str] = tomllib.loads((HOME / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"][
+    "wheel"
+]["packages"]
 WHERE = "import importlib, sys; print(importlib.import_module(sys.argv[1]).__file__)"
 
 

@@ -61,9 +61,7 @@ def test_quote_tells_the_decision_without_recording_it(world: World, profile: Pa
 def test_no_service_ends_with_try_again(profile: Path) -> None:
     """Exit code 75 where nobody listens."""
     lines = profile.read_text().splitlines()
-    profile.write_text(
-        "\n".join('service = "http://127.0.0.1:1"' if "service" in one else one for one in lines)
-    )
+    profile.write_text("\n".join('service = "http://127.0.0.1:1"' if "service" in one else one for one in lines))
     assert CliRunner().invoke(client_commands, ["account", str(profile)]).exit_code == 75
 
 

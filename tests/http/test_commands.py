@@ -28,9 +28,7 @@ def test_the_same_id_for_another_command_is_refused(world: World, room: CleanRoo
     """The first command keeps its id."""
     size = world.size
     with pytest.raises(Refused) as caught:
-        world.service.submit(
-            world.bank, BANK, "charge", world.charge_body(world.contract, CleanRoom()), "run-1"
-        )
+        world.service.submit(world.bank, BANK, "charge", world.charge_body(world.contract, CleanRoom()), "run-1")
     assert (caught.value.status, caught.value.code, world.size) == (409, "id_reused", size)
     assert world.service.charge("run-1")["key_id"] == room.signer.key_id
 

@@ -103,9 +103,7 @@ def test_only_the_charge_s_clean_room_is_given_the_key(world: World, room: Clean
     assert caught.value.status == 403
 
 
-def test_a_missing_data_key_is_withheld_and_the_entry_stands(
-    world: World, room: CleanRoom, tmp_path: Path
-) -> None:
+def test_a_missing_data_key_is_withheld_and_the_entry_stands(world: World, room: CleanRoom, tmp_path: Path) -> None:
     """The release is on record; with the key back in its place the same command gets it."""
     path = tmp_path / "keys" / HOSPITAL / "digits-key"
     path.rename(path.with_suffix(".away"))
@@ -151,9 +149,7 @@ def test_authorise_only_answers_with_a_receipt_and_no_envelope(tmp_path: Path) -
     assert answer.receipt
 
 
-def test_no_log_line_holds_the_data_key(
-    world: World, room: CleanRoom, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_log_line_holds_the_data_key(world: World, room: CleanRoom, caplog: pytest.LogCaptureFixture) -> None:
     """With every logger at its most talkative the key's bytes stay unsaid."""
     caplog.set_level(1)
     _release(world, room, _body(world, room))

@@ -19,11 +19,7 @@ def operations(quiet: World) -> dict[tuple[str, str], dict[str, Any]]:
 
 def test_every_kind_has_its_path(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
     """The client's table and the service's routes are one."""
-    commands = {
-        what["operationId"]: path
-        for (_, path), what in operations.items()
-        if "submit_" in what["operationId"]
-    }
+    commands = {what["operationId"]: path for (_, path), what in operations.items() if "submit_" in what["operationId"]}
     assert commands == {f"submit_{kind}": path for kind, path in PATHS.items()}
 
 

@@ -31,9 +31,7 @@ def _unread(world: World, name: str) -> httpx.Response:
         "wrong_type": lambda: http.post("/v1/charges", content=b"{}", headers={"content-type": "text/plain"}),
         "too_large": lambda: http.post("/v1/charges", content=b" " * (COMMAND_BYTES_MAX + 1), headers=_JSON),
         "too_large_in_chunks": lambda: http.post("/v1/charges", content=_chunks(), headers=_JSON),
-        "document_too_large": lambda: http.put(
-            f"/v1/documents/{'0' * 64}", content=b" " * (2**20 + 1), headers=_JSON
-        ),
+        "document_too_large": lambda: http.put(f"/v1/documents/{'0' * 64}", content=b" " * (2**20 + 1), headers=_JSON),
         "document_digest": lambda: http.put(f"/v1/documents/{'0' * 64}", content=b"data", headers=_JSON),
         "document_unsigned": lambda: http.put(f"/v1/documents/{'0' * 64}", content=b"data"),
         "no_signature": lambda: world.post("/v1/charges", b"{}", None),
@@ -105,9 +103,7 @@ def test_a_command_sent_to_another_kind_s_path_is_refused(quiet: World, kind: st
     assert (response.status_code, response.json()["field"]) == (422, "kind")
 
 
-@pytest.mark.parametrize(
-    "fault", ["foreign key", "other bytes", "other kid", "truncated", "attached", "none"]
-)
+@pytest.mark.parametrize("fault", ["foreign key", "other bytes", "other kid", "truncated", "attached", "none"])
 def test_a_wrong_signature_is_refused(quiet: World, fault: str) -> None:
     """Whatever is wrong with a signature, it is 401 and nothing is recorded."""
     raw = quiet.command(quiet.sro, SRO, "post", _POST, "post-1")

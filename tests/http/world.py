@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from joserfc import jws
 from joserfc.jwk import OKPKey
-from ledger.book import Book
 
 import migrations
 from api.app import create_app
@@ -23,6 +22,7 @@ from client.service import Answer, Service
 from client.signer import Signer
 from ledger import canonical as c
 from ledger import signatures
+from ledger.book import Book
 from ledger.checkpoint import LogKey
 from ledger.commands import Command
 from policy.evaluate import gate
@@ -225,9 +225,7 @@ class World:
             "swname": "trainer",
         }
         public, secret = _jwk(self.attester), self.attester.private_bytes_raw()
-        key = OKPKey.import_key(
-            {"crv": "Ed25519", "d": c.base64url(secret), "kty": "OKP", "x": str(public["x"])}
-        )
+        key = OKPKey.import_key({"crv": "Ed25519", "d": c.base64url(secret), "kty": "OKP", "x": str(public["x"])})
         header = {"alg": "Ed25519", "typ": "eat+jwt"}
         token = jws.serialize_compact(header, c.dump(claims), key, algorithms=["Ed25519"])
         return self.service.put_document(room.signer, token.encode("ascii"))[0]

@@ -235,9 +235,7 @@ def test_each_edge(kind: str, change: Change, found: set[str]) -> None:
         ("policy", {"entered|level": "1"}, "document_malformed", "level: must be an integer, not str", ""),
     ],
 )
-def test_a_check_tells_numbers_and_source(
-    kind: str, change: Change, code: str, text: str, source: str
-) -> None:
+def test_a_check_tells_numbers_and_source(kind: str, change: Change, code: str, text: str, source: str) -> None:
     """The numbers compared and the document that says so stand in the check."""
     found = [check for check in decide(kind, change).checks if check.code == code]
     assert any(text in check.text and check.source == source for check in found)

@@ -42,9 +42,7 @@ def version(number: int, level: int, effective: str) -> dict[str, Any]:
         "effective": effective,
         "partition_age_days_max": 40,
     }
-    return changed(
-        later, {"model_release": False, **({} if level == 1 else {"partition_age_days_max": GONE})}
-    )
+    return changed(later, {"model_release": False, **({} if level == 1 else {"partition_age_days_max": GONE})})
 
 
 @pytest.mark.parametrize("kind", ASKED)
@@ -114,9 +112,7 @@ def test_a_level_raised_binds_open_partitions_and_a_level_lowered_later_ones(
 def test_a_partition_opened_after_a_level_was_lowered_has_the_lower_level() -> None:
     """Version 2 was entered, and in force, before the partition was opened."""
     documents = [version(1, 1, "2026-01-01T00:00:00Z"), version(2, 0, "2026-02-01T00:00:00Z")]
-    scene = changed(
-        {**SCENE, "signers": [], **ASKED["charge"]}, {"policies": documents, "policy_indexes": [10, 15]}
-    )
+    scene = changed({**SCENE, "signers": [], **ASKED["charge"]}, {"policies": documents, "policy_indexes": [10, 15]})
     request, facts = build("charge", scene)
     bound = binding(facts, facts.partitions[REF], request.now)
     assert bound is not None

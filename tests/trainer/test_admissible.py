@@ -105,9 +105,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
         "model: is a batch norm",
     ),
     "running statistics": (
-        lambda: nn.Sequential(
-            nn.Unflatten(1, (2, 2)), nn.InstanceNorm1d(2, affine=True, track_running_stats=True)
-        ),
+        lambda: nn.Sequential(nn.Unflatten(1, (2, 2)), nn.InstanceNorm1d(2, affine=True, track_running_stats=True)),
         r"model\.1: keeps running statistics",
     ),
     "mean over the batch": (_BatchMean, "model: lets one record change the output of another"),

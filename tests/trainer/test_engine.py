@@ -39,9 +39,7 @@ def _alone(model: nn.Module, data: Data, record: int) -> Tensor:
     return torch.cat([gradient.reshape(-1) for gradient in gradients]).to(torch.float64)
 
 
-def test_per_record_gradients_equal_a_loop_over_single_records(
-    plan: Plan, make_model: MakeModel, data: Data
-) -> None:
+def test_per_record_gradients_equal_a_loop_over_single_records(plan: Plan, make_model: MakeModel, data: Data) -> None:
     """Every record's gradient is the one that backward gives for it alone."""
     model = make_model()
     (batch,) = _batches([7, 0, 39, 20, 3])
@@ -67,9 +65,7 @@ def test_clipped_sum_equals_a_loop(plan: Plan, make_model: MakeModel, data: Data
 
 
 @pytest.mark.parametrize("clipping_norm", [Fraction(1, 10**6), Fraction(1, 2), Fraction(1000)])
-def test_no_record_alone_exceeds_the_clipping_norm(
-    make_model: MakeModel, data: Data, clipping_norm: Fraction
-) -> None:
+def test_no_record_alone_exceeds_the_clipping_norm(make_model: MakeModel, data: Data, clipping_norm: Fraction) -> None:
     """One record's contribution, measured in exact rational arithmetic, is at most C."""
     engine = Engine(Plan(Fraction(1), Fraction(1), clipping_norm, 1, 1), make_model(), cross_entropy, data)
     for record in range(0, 40, 3):
@@ -77,9 +73,7 @@ def test_no_record_alone_exceeds_the_clipping_norm(
         assert sum(Fraction(value) ** 2 for value in alone.tolist()) <= clipping_norm**2
 
 
-def test_removing_any_record_moves_the_sum_by_at_most_c(
-    plan: Plan, make_model: MakeModel, data: Data
-) -> None:
+def test_removing_any_record_moves_the_sum_by_at_most_c(plan: Plan, make_model: MakeModel, data: Data) -> None:
     """Neighbour replay: same randomness, zero in a record's place, a move of at most C, exactly."""
     engine = Engine(plan, make_model(), cross_entropy, data)
     drawn = draw(Randomness(bytes(32)).stream("sampler", 1), 40, Fraction(3, 4)).tolist()
@@ -112,9 +106,7 @@ def test_any_record_at_all_is_held_to_c(scale: float, record: list[float], clipp
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 3e38])
-def test_a_record_that_is_not_finite_gives_zero(
-    plan: Plan, make_model: MakeModel, data: Data, bad: float
-) -> None:
+def test_a_record_that_is_not_finite_gives_zero(plan: Plan, make_model: MakeModel, data: Data, bad: float) -> None:
     """NaN, infinity or overflow in one record: its part is zero, and the others' parts are as without it."""
     inputs = data[0].clone()
     inputs[4] = bad
@@ -140,9 +132,7 @@ def test_an_empty_draw_releases_noise_and_nothing_else(make_model: MakeModel, da
     plan = Plan(Fraction(1, 10**9), Fraction(2), Fraction(1, 2), 1, 10)
     model = make_model()
     before = _flat(model)
-    Engine(plan, model, cross_entropy, data).step(
-        1, torch.optim.SGD(model.parameters(), lr=1.0), Randomness(bytes(32))
-    )
+    Engine(plan, model, cross_entropy, data).step(1, torch.optim.SGD(model.parameters(), lr=1.0), Randomness(bytes(32)))
     noise = torch.from_numpy(Randomness(bytes(32)).stream("noise", 1).normals((len(before),)))
     assert torch.allclose(before - _flat(model), (noise * 2.0 * 0.5 / 10).to(torch.float32), atol=1e-6)
     assert all(value.grad is None for value in model.parameters())
@@ -188,9 +178,7 @@ def test_an_optimiser_takes_the_step_written_by_hand(
         noise = torch.from_numpy(replay.stream("noise", step).normals((engine.size,)))
         gradient = ((engine.clipped_sum(_batches(drawn.tolist(), 64)) + 1.0 * noise) / 10).to(torch.float32)
         velocity = 0.9 * velocity + gradient
-        expected = (
-            before - 0.5 * velocity if kind == "sgd" else before - 0.01 * gradient / (gradient.abs() + 1e-8)
-        )
+        expected = before - 0.5 * velocity if kind == "sgd" else before - 0.01 * gradient / (gradient.abs() + 1e-8)
         engine.step(step, optimiser, randomness)
         assert torch.allclose(_flat(model), expected, atol=1e-6)
 
@@ -209,9 +197,7 @@ def test_bound_and_noise_come_from_the_plans_exact_numbers(make_model: MakeModel
     engine = Engine(plan, make_model(), cross_entropy, data)
     assert Fraction(engine.noise_std) >= Fraction(8, 21)
     assert (
-        Fraction(1, 3) * (1 - Fraction(1, 2**15))
-        < Fraction(engine.bound)
-        <= Fraction(1, 3) * (1 - Fraction(1, 2**16))
+        Fraction(1, 3) * (1 - Fraction(1, 2**15)) < Fraction(engine.bound) <= Fraction(1, 3) * (1 - Fraction(1, 2**16))
     )
 
 

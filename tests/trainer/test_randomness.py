@@ -33,9 +33,7 @@ def test_words_are_the_keystream_read_as_little_endian() -> None:
     raw = Stream(KEY, bytes(12)).take(80)
     stream = Stream(KEY, bytes(12))
     words = [*stream.words(3), *stream.words(7)]
-    assert [int(word) for word in words] == [
-        int.from_bytes(raw[8 * i : 8 * i + 8], "little") for i in range(10)
-    ]
+    assert [int(word) for word in words] == [int.from_bytes(raw[8 * i : 8 * i + 8], "little") for i in range(10)]
 
 
 def test_a_stream_opens_once_and_forwards(randomness: Randomness) -> None:

@@ -37,9 +37,7 @@ def test_threshold_where_a_float_would_be_wrong() -> None:
 def test_draw_compares_each_records_own_word(probability: Fraction, records: int) -> None:
     """Who enters is what comparing each word with the exact fraction in Python's integers says."""
     words = Stream(KEY, bytes(12)).words(records).tolist()
-    expected = [
-        i for i, word in enumerate(words) if word < probability.numerator * 2**64 // probability.denominator
-    ]
+    expected = [i for i, word in enumerate(words) if word < probability.numerator * 2**64 // probability.denominator]
     assert draw(Stream(KEY, bytes(12)), records, probability).tolist() == expected
 
 

@@ -1,0 +1,216 @@
+"""A book without its storage: each command is decided on what stands, and what is recorded is applied.
+
+The gate is an argument of the book; this one permits whatever the ledger's own arithmetic and order allow.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from typing import Any, Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ledger import canonical as c
+from ledger.apply import apply
+from ledger.commands import Command
+from ledger.decide import LEDGER_ACTOR, decide
+from ledger.decision import Asked, Decided
+from ledger.entries import Entry
+from ledger.gate import Caps, Check, Header, Request, Verdict
+from ledger.loss import Loss
+from ledger.memory import MemoryState
+from ledger.registry import Facts
+from ledger.signatures import public_key, sign
+
+SRO, HOSPITAL = "did:web:sro.example", "did:web:hospital.example"
+BANKS: Final = tuple(f"did:web:bank-{letter}.example" for letter in "abcd")
+ROLES: Final = {SRO: "SRO", HOSPITAL: "TDP", **dict.fromkeys(BANKS, "TDC")}
+START: Final = 1_800_000_000_000
+DAY: Final = 86_400_000
+MODEL: Final = "ab" * 32
+EVIDENCE: Final = b"evidence"
+
+
+def key_of(name: str) -> Ed25519PrivateKey:
+    """A signing key, the same for the same name."""
+    return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(c.digest(name.encode())))
+
+
+LOG: Final = public_key(key_of("log"))
+
+
+def plan_of(steps: int, noise: str = "2", probability: str = "0.1") -> c.Object:
+    """A plan of so many steps."""
+    sampler: c.Object = {"kind": "poisson", "probability": probability}
+    return {
+        "batch_size_expected": 64,
+        "clipping_norm": "1",
+        "kind": "dp_sgd",
+        "noise_multiplier": noise,
+        "sampler": sampler,
+        "steps": steps,
+        "v": 1,
+    }
+
+
+def ref_of(partition: str) -> str:
+    """A partition of the one dataset."""
+    return f"{HOSPITAL}/scans/{partition}"
+
+
+def snapshot(state: MemoryState) -> MemoryState:
+    """What stands now; every value in it is frozen, so the dictionaries are all that is copied."""
+    return MemoryState(**{one.name: dict(getattr(state, one.name)) for one in fields(state)})
+
+
+@dataclass
+class World:
+    """What stands, and when it is.
+
+    Attributes:
+        everyone: whether the global account is capped, at the partition's own ε.
+        lineage: the ε of each lineage's cap.
+        deny: codes of checks the gate fails on purpose.
+    """
+
+    state: MemoryState = field(default_factory=MemoryState)
+    index: int = 0
+    now: int = START
+    everyone: bool = True
+    lineage: Fraction = Fraction(120)
+    deny: tuple[str, ...] = ()
+
+    def gate(self, request: Request, facts: Facts) -> Verdict:
+        """Permit; read the few fields of a document; cap as the world says."""
+        checks = tuple(Check(code, passed=False, text=f"{code} on purpose") for code in self.deny)
+        body: Any = request.command.body
+        header: Header | None = None
+        refs: tuple[tuple[str, Fraction], ...] = ()
+        if "document" in body:
+            header = Header(**json.loads(facts.documents[body["document"]]))
+        if request.command.kind == "partition":
+            refs = ((ref_of(body["partition"]), Fraction(body["epsilon"])),)
+        if request.command.kind == "charge":
+            refs = tuple((ref, facts.partitions[ref].epsilon) for ref in body["partitions"])
+        caps = tuple((ref, Caps(epsilon if self.everyone else None, self.lineage)) for ref, epsilon in refs)
+        return Verdict(permit=not checks, checks=checks, header=header, caps=caps)
+
+    def command(self, kind: str, name: str, actor: str, body: c.Object, by: str = "") -> Asked:
+        """A command signed by the key called ``by``, or by its actor's own."""
+        key = key_of(by or actor)
+        raw = Command(kind, name, actor, public_key(key).thumbprint, body).to_bytes()
+        return Asked.read(raw, sign(key, raw))
+
+    def submit(self, kind: str, name: str, actor: str, body: c.Object, by: str = "") -> Decided:
+        """Decide, and apply what is recorded, through the entry's own bytes."""
+        return self.send(self.command(kind, name, actor, body, by))
+
+    def send(self, asked: Asked) -> Decided:
+        """Decide a command, and apply what is recorded."""
+        before = snapshot(self.state)
+        decided = decide(self.state, asked, self.now, self.index, self.gate, LOG.x)
+        assert self.state == before, "deciding changes nothing"
+        if decided.code.recorded:
+            command = asked.command
+            body: c.Object = {**decided.derived, "outcome": decided.code.word, "request": command.body}
+            entry = Entry(command.kind, command.id, self.now, command.actor, command.key_id, body, asked.signature)
+            apply(self.state, Entry.parse(entry.to_bytes()), self.index)
+            self.index += 1
+            assert not decided.code.refused or self.state == before, "a refusal changes nothing"
+        return decided
+
+    def document(self, kind: str, name: str, actor: str, **fields: object) -> str:
+        """Store a document with its signature and enter it; its digest."""
+        data = json.dumps({"kind": kind, "id": name, "version": 1, **fields}).encode()
+        signature = sign(key_of(actor), data).encode()
+        self.state.documents[c.digest(data)] = data
+        self.state.documents[c.digest(signature)] = signature
+        body: c.Object = {"document": c.digest(data), "signatures": [c.digest(signature)]}
+        assert not self.submit(kind, f"enter-{name}", actor, body).code.refused
+        return c.digest(data)
+
+    def register(self, did: str, role: str) -> Decided:
+        """An organisation with its key."""
+        key = public_key(key_of(did))
+        claim: c.Object = {"key": key.to_json(), "name": did, "organisation": did, "roles": [role]}
+        body: c.Object = {**claim, "possession": sign(key_of(did), c.dump(claim))}
+        return self.submit("organisation", f"register-{did[8:]}", SRO, body)
+
+    def open(self, partition: str, epsilon: str = "120", **changes: c.Json) -> Decided:
+        """A partition with a budget."""
+        body: c.Object = {
+            "data_key": f"key-{partition}",
+            "dataset": "scans",
+            "delta": "0.00001",
+            "epsilon": epsilon,
+            "partition": partition,
+            "provider": HOSPITAL,
+            "records": 1000,
+            "relation": "REPLACE_SPECIAL",
+            "rule": "renyi",
+            "unit": "record",
+            **changes,
+        }
+        return self.submit("partition", f"open-{partition}", HOSPITAL, body)
+
+    def contract(self, bank: str) -> str:
+        """A contract of one bank; its digest."""
+        return self.document("contract", f"contract-{bank[8:]}", bank, consumer=bank, providers=[HOSPITAL])
+
+    def charge(  # noqa: PLR0913, PLR0917 - a charge names that much
+        self,
+        name: str,
+        bank: str,
+        contract: str,
+        partitions: tuple[str, ...],
+        plan: c.Object,
+        by: str = "",
+        **changes: c.Json,
+    ) -> Decided:
+        """A run's charge, for a clean room whose keys are named after it."""
+        signing = public_key(key_of(f"room-{name}"))
+        sealing: c.Object = {"crv": "X25519", "kty": "OKP", "x": c.base64url(bytes([9]) * 32)}
+        body: c.Object = {
+            "clean_room": {"sealing": sealing, "signing": signing.to_json()},
+            "contract": contract,
+            "deadline": self.now + DAY,
+            "partitions": [ref_of(one) for one in partitions],
+            "plan": plan,
+            **changes,
+        }
+        return self.submit("charge", name, bank, body, by)
+
+    def post(self, name: str, steps: int) -> Decided:
+        """What ran, on the clean room's word."""
+        actor = self.state.charges[name].actor
+        return self.submit("post", f"post-{name}", actor, {"charge": name, "steps": steps}, by=f"room-{name}")
+
+    def void(self, name: str) -> Decided:
+        """Settled for nothing, by its author."""
+        return self.submit("void", f"void-{name}", self.state.charges[name].actor, {"charge": name})
+
+    def lapse(self, name: str) -> Decided:
+        """The book's own command."""
+        return self.submit("lapse", f"lapse-{name}", LEDGER_ACTOR, {"charge": name}, by="log")
+
+    def merge(self, into: str, parents: tuple[str, ...]) -> Decided:
+        """Organisations become one."""
+        body: c.Object = {"organisation": into, "parents": list(parents)}
+        return self.submit("merger", f"merger-{self.index}", SRO, body)
+
+    def exposure(self, partition: str, holder: str) -> tuple[Loss, Loss] | None:
+        """What an account has posted and pending, None where it is absent."""
+        account = self.state.accounts.get((ref_of(partition), holder))
+        return (account.posted, account.pending) if account else None
+
+
+def settled_world() -> World:
+    """Everyone registered, one dataset, no partition."""
+    world = World()
+    for did, role in ROLES.items():
+        assert not world.register(did, role).code.refused
+    world.document("dataset", "scans", HOSPITAL, domain="health")
+    world.state.documents[c.digest(EVIDENCE)] = EVIDENCE
+    return world
