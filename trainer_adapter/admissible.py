@@ -34,9 +34,7 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
         raise Malformed("model", "has no parameter that trains")
     for name, value in known.items():
         if value.dtype != torch.float32:
-            raise Malformed(
-                f"model.{name}", f"must be float32, not {value.dtype}: the norm's margin is proven for it"
-            )
+            raise Malformed(f"model.{name}", f"must be float32, not {value.dtype}: the norm's margin is proven for it")
     if len({value.device for value in model.parameters()}) > 1:
         raise Malformed("model", "lies on several devices")
     return known
@@ -47,15 +45,11 @@ def check_modules(model: nn.Module) -> None:
     for name, module in model.named_modules():
         where = f"model.{name}" if name else "model"
         if isinstance(module, nn.modules.batchnorm._BatchNorm):  # noqa: SLF001 - the one class all of them share
-            raise Malformed(
-                where, "is a batch normalisation, which mixes records: use GroupNorm or LayerNorm"
-            )
+            raise Malformed(where, "is a batch normalisation, which mixes records: use GroupNorm or LayerNorm")
         if getattr(module, "running_mean", None) is not None or getattr(module, "track_running_stats", False):
             raise Malformed(where, "keeps running statistics of records outside the noisy sum")
         if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0:  # noqa: SLF001 - as above
-            raise Malformed(
-                where, "draws randomness for each record, which this engine does not replay: leave it out"
-            )
+            raise Malformed(where, "draws randomness for each record, which this engine does not replay: leave it out")
 
 
 def check_on_dummies(
@@ -82,9 +76,7 @@ def check_on_dummies(
     except (RuntimeError, ValueError, IndexError, TypeError) as fault:
         if isinstance(fault, Malformed):
             raise
-        raise Malformed(
-            "model", f"does not run on a batch of public dummy records: {_first_line(fault)}"
-        ) from fault
+        raise Malformed("model", f"does not run on a batch of public dummy records: {_first_line(fault)}") from fault
     if not torch.allclose(before[1:], after[1:], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True):
         raise Malformed("model", "lets one record change the output of another")
     if loss.numel() != 1:

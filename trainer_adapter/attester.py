@@ -14,7 +14,6 @@ from joserfc import jws
 from joserfc.jwk import OKPKey
 
 from ledger import canonical as c
-from ledger.signatures import public_key
 
 LIFE_S: Final = 300
 SOFTWARE: Final = "epsilon-trainer"
@@ -29,9 +28,7 @@ class DevelopmentAttester:
 
     def attest(self, claims: c.Object, now_s: int) -> bytes:
         """A token over the clean room's claims (charge, plan, keys, nonce), valid for five minutes."""
-        key = OKPKey.import_key(
-            {**public_key(self.private).to_json(), "d": c.base64url(self.private.private_bytes_raw())}
-        )
+        key = OKPKey.import_key(self.private)
         body: c.Object = {
             **claims,
             "dbgstat": "disabled-since-boot",

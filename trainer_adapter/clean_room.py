@@ -215,7 +215,7 @@ def _tensors(data: bytes, what: str) -> tuple[Tensor, Tensor]:
             inputs, targets = np.asarray(arrays["inputs"]), np.asarray(arrays["targets"])
     except (ValueError, KeyError, OSError) as fault:
         raise Malformed(what, f"is not a NumPy archive of inputs and targets: {fault}") from None
-    if inputs.shape[:1] != targets.shape or inputs.ndim < 2:  # noqa: PLR2004 - records, and values
+    if inputs.shape[:1] != targets.shape or inputs.ndim < 2:
         raise Malformed(what, "must have one target for each row of inputs")
     return torch.from_numpy(inputs.astype(np.float32)), torch.from_numpy(targets.astype(np.int64))
 

@@ -1,4 +1,4 @@
-"""The trainer's commands: ``epsilon train`` and ``epsilon device``. torch loads inside a command, not for ``--help``."""
+"""The trainer's commands: ``epsilon train`` and ``epsilon device``. torch loads inside a command only."""
 
 from __future__ import annotations
 
@@ -64,7 +64,12 @@ def train(
     except Refused as refused:
         if as_json:
             reasons = [{"code": one.code, "detail": one.detail} for one in refused.reasons]
-            told = {"code": refused.code, "detail": refused.detail, "index": refused.index, "reasons": reasons}
+            told = {
+                "code": refused.code,
+                "detail": refused.detail,
+                "index": refused.index,
+                "reasons": reasons,
+            }
             _tell("refused", **told)
         typer.echo(str(refused), err=True)
         raise typer.Exit(refused.exit_code) from None

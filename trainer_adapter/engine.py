@@ -85,9 +85,7 @@ class Engine:
         if physical_batch < 1:
             raise Malformed("physical_batch", "must be at least 1")
         if (physical_batch + len(inputs) // physical_batch + 2) * len(inputs) > ROUNDINGS_MAX:
-            raise Malformed(
-                "physical_batch", f"is too small for {len(inputs)} records: sums would round too often"
-            )
+            raise Malformed("physical_batch", f"is too small for {len(inputs)} records: sums would round too often")
         self._plan, self._model, self._loss_fn, self._data = plan, model, loss_fn, data
         self._physical_batch = physical_batch
         self._parameters = trainable(model)
@@ -165,9 +163,7 @@ class Engine:
         return filled.to(self._device)
 
     def _rest(self) -> dict[str, Tensor]:
-        frozen = {
-            name: value for name, value in self._model.named_parameters() if name not in self._parameters
-        }
+        frozen = {name: value for name, value in self._model.named_parameters() if name not in self._parameters}
         return {**frozen, **dict(self._model.named_buffers())}
 
     def _loss_of_one(self, state: dict[str, Tensor], rest: dict[str, Tensor], *record: Tensor) -> Tensor:

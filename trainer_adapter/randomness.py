@@ -103,9 +103,7 @@ class Randomness:
             Reused: for a step that is not after every step this purpose opened before.
         """
         if not self._opened[purpose] < step < 1 << 63:
-            raise Reused(
-                f"the {purpose} stream of step {step} comes after that of step {self._opened[purpose]}"
-            )
+            raise Reused(f"the {purpose} stream of step {step} comes after that of step {self._opened[purpose]}")
         self._opened[purpose] = step
         return Stream(self._keys[purpose], step.to_bytes(NONCE_BYTES, "little"))
 
