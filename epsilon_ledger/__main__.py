@@ -4,6 +4,7 @@ A room's `cli` module is imported for every command, `--help` included, so it ke
 functions. This module imports no room.
 """
 
+import os
 import sys
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -15,6 +16,8 @@ import typer
 from epsilon_ledger import __version__
 
 GROUP: Final = "epsilon.commands"
+PIPED_COLUMNS: Final = "160"
+"""A pipe or a file has no edge to wrap at: names in a table are kept whole there. COLUMNS, where set, comes first."""
 ROOMS: Final = ("ledger", "policy", "api", "client", "migrations", "trainer_adapter")
 
 
@@ -24,6 +27,8 @@ def main() -> None:
     if complaint is not None:
         typer.echo(complaint, err=True)
         sys.exit(2)
+    if not sys.stdout.isatty():
+        os.environ.setdefault("COLUMNS", PIPED_COLUMNS)
     assemble()()
 
 

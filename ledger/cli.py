@@ -49,7 +49,8 @@ def verify(
         raise typer.Exit(4)
     try:
         key = LogKey.parse((log or book.parent / "log.vkey").read_text(encoding="ascii").strip())
-        with Progress(console=Console(stderr=True), transient=True) as progress:
+        console = Console(stderr=True)
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task("replaying", total=None)
             finding = verify_book(
                 f"sqlite:///{book}",
@@ -93,7 +94,9 @@ def log(
     if not book.is_file():
         typer.echo(f"there is no book at {book}", err=True)
         raise typer.Exit(4)
-    table = Table("entry", "time (UTC)", "what", "id", "asked by", "outcome", *(["reasons"] if refused else []))
+    table = Table()
+    for name in ("entry", "time (UTC)", "what", "id", "asked by", "outcome", *(["reasons"] if refused else [])):
+        table.add_column(name, overflow="fold")
     for index, entry in entries_of(f"sqlite:///{book}"):
         if refused and not entry.code.refused:
             continue

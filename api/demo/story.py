@@ -198,9 +198,10 @@ class Story:
     def table(self) -> Table:
         """What each run released, what share is used, and how many more such runs fit."""
         table = Table(title="What was released, and what is left", title_justify="left")
-        for name in ("run", "partition", "steps", "accuracy", f"ε at δ {people.DELTA} (PLD)", "capacity used"):
-            table.add_column(name, justify="left" if name in {"run", "partition"} else "right")
-        table.add_column("such runs that still fit", justify="right")
+        table.add_column("run", no_wrap=True)
+        table.add_column("partition", no_wrap=True)
+        for name in ("steps", "accuracy", f"ε at δ {people.DELTA} (PLD)", "capacity used", "such runs that still fit"):
+            table.add_column(name, justify="right", overflow="fold")
         for run in self._runs:
             name = run.partition.rpartition("/")[2]
             if run.report is None:
@@ -218,7 +219,9 @@ class Story:
         self._console.print(line, highlight=False)
 
     def _waiting(self, what: str) -> Progress:
-        progress = Progress(SpinnerColumn(), TextColumn(what), console=self._console, transient=True)
+        console = self._console
+        columns = (SpinnerColumn(), TextColumn(what))
+        progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         progress.add_task(what, total=None)
         return progress
 

@@ -95,7 +95,7 @@ def train(job: Path, task: Task, console: Console) -> Run:
     """Run a job to its end, showing its stages and its steps. Raises: TrainerFailed."""
     run = Run(task.id, task.bank, task.partition)
     columns = (TextColumn("  {task.description}"), BarColumn(), TextColumn("{task.fields[done]}"))
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("the trainer starts", total=None, done="")
         for event in _events(job):
             if event["event"] == "stage":

@@ -1,0 +1,235 @@
+"""The main job from the outside: run once, then its screen and its book are held against independent computations."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import mpmath  # type: ignore[import-untyped]
+import pytest
+from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, SelfComposedDpEvent
+from dp_accounting.pld import PLDAccountant
+
+from ledger.entries import Entry
+from ledger.outcomes import ChargeState
+from ledger.plan import Plan
+from ledger.reading import entries_of
+from ledger.registry import GLOBAL, Account, Charge, holder_of
+from ledger.snapshot import Snapshot
+from ledger.storage import engine_of
+
+OUTSIDE = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
+"""The environment of somebody's pipe: a test runner's idea of a screen is not theirs."""
+EPSILON = str(Path(sys.executable).with_name("epsilon"))
+NAT = 1 << 40
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one run of the demonstration left: its screen, its folder and its book."""
+
+    screen: str
+    folder: Path
+    entries: list[Entry]
+    charges: dict[str, Charge]
+    accounts: dict[tuple[str, str], Account]
+    orders: dict[str, tuple[int, ...]]
+
+    def of(self, kind: str, code: str) -> list[Entry]:
+        """The entries of a kind with an outcome, in order."""
+        return [one for one in self.entries if one.kind == kind and one.code.word == code]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """One demonstration, run as a stranger would."""
+    place = tmp_path_factory.mktemp("stranger")
+    done = subprocess.run([EPSILON, "demo"], cwd=place, capture_output=True, text=True, check=False, env=OUTSIDE)
+    assert done.returncode == 0, done.stderr[-2000:]
+    url = f"sqlite:///{place / 'demo' / 'book.sqlite'}"
+    entries = [entry for _, entry in entries_of(url)]
+    engine = engine_of(url, writes=False)
+    with engine.begin() as connection:
+        book = Snapshot(connection)
+        charges, accounts = dict(book.charges), dict(book.accounts)
+        orders = {ref: tuple(json.loads(one.terms)["orders"]) for ref, one in book.partitions.items()}
+    engine.dispose()
+    return Told(done.stdout, place / "demo", entries, charges, accounts, orders)
+
+
+def _plan(told: Told, charge: Charge) -> Plan:
+    return Plan.parse(told.entries[charge.index].request["plan"])
+
+
+def test_every_chapter_of_the_story_is_in_the_log(told: Told) -> None:
+    """A policy, two partitions, two contracts, runs with keys and models, one refusal, one merger."""
+    assert len(told.of("policy", "permitted")) == 1
+    assert len(told.of("partition", "permitted")) == 2
+    assert len(told.of("contract", "permitted")) == 2
+    assert len(told.of("charge", "budget_exhausted")) == 1
+    assert len(told.of("merger", "permitted")) == 1
+    ran = told.of("charge", "pending")
+    assert len(ran) >= 3
+    for kind, code in (("key_release", "permitted"), ("post", "posted"), ("model_release", "permitted")):
+        assert [one.request["charge"] for one in told.of(kind, code)] == [one.id for one in ran]
+
+
+def test_the_refused_run_never_got_a_key(told: Told) -> None:
+    """The refusal names the account without room; nothing follows for that charge, and no run left a trace."""
+    (refused,) = told.of("charge", "budget_exhausted")
+    checks: Any = refused.body["checks"]
+    assert {check["source"] for check in checks} >= {GLOBAL}
+    assert not [one for one in told.entries if one.request.get("charge") == refused.id]
+    assert refused.id not in told.charges
+    assert not (told.folder / "runs" / refused.id / "steps.log").exists()
+
+
+def test_each_epsilon_on_screen_is_what_pld_says_of_the_steps_that_ran(told: Told) -> None:
+    """To four digits, by dp_accounting's own PLDAccountant."""
+    rows = dict(re.findall(r"│ (\S+-run-\d+)\s+│ \S+\s+│\s+\d+ │\s+[\d.]+% │\s+([\d.]+) │", told.screen))
+    posted = {name: one for name, one in told.charges.items() if one.state is ChargeState.POSTED}
+    assert rows.keys() == posted.keys()
+    for name, charge in posted.items():
+        plan, steps = _plan(told, charge), charge.steps_posted
+        assert steps
+        accountant = PLDAccountant(NeighboringRelation.REPLACE_SPECIAL)
+        gaussian = GaussianDpEvent(float(plan.noise_multiplier))
+        step = PoissonSampledDpEvent(float(plan.sampling_probability), gaussian)
+        accountant.compose(SelfComposedDpEvent(step, steps))
+        assert float(rows[name]) == pytest.approx(accountant.get_epsilon(1e-4), abs=1e-4)
+
+
+def test_the_first_run_stopped_early_and_paid_for_what_ran(told: Told) -> None:
+    """Fewer steps were posted than charged, and the step log says at least as many were begun."""
+    first = told.charges[told.of("charge", "pending")[0].id]
+    assert first.steps_posted is not None
+    assert 0 < first.steps_posted < first.steps
+    lines = (told.folder / "runs" / first.id / "steps.log").read_text(encoding="ascii").splitlines()
+    assert first.steps_posted <= json.loads(lines[-1])["last"] < first.steps
+
+
+def _rho(plan: Plan, order: int) -> mpmath.mpf:
+    """Rényi divergence of one step at an integer order (Mironov, Talwar, Zhang 2019, eq. for integer orders)."""
+    q = mpmath.mpf(plan.sampling_probability.numerator) / plan.sampling_probability.denominator
+    sigma = mpmath.mpf(plan.noise_multiplier.numerator) / plan.noise_multiplier.denominator
+    terms = (
+        mpmath.binomial(order, k) * (1 - q) ** (order - k) * q**k * mpmath.exp((k * k - k) / (2 * sigma**2))
+        for k in range(order + 1)
+    )
+    return mpmath.log(mpmath.fsum(terms)) / (order - 1)
+
+
+def test_every_account_is_the_sum_of_its_runs_and_the_documented_slack_at_most_above(told: Told) -> None:
+    """Never below an independent 50-digit computation; a step's slack above, as ledger/README.md states it, at most."""
+    nodes = {GLOBAL: None}
+    merger = told.entries.index(told.of("merger", "permitted")[0])
+    nodes[holder_of(merger)] = None  # every bank's runs: both banks are in it
+    with mpmath.workdps(50):
+        for (ref, holder), account in told.accounts.items():
+            runs = [one for one in told.charges.values() if ref in one.partitions]
+            if holder not in nodes:
+                runs = [one for one in runs if holder_of(one.author) == holder]
+            for place, order in enumerate(told.orders[ref]):
+                exact = mpmath.mpf(0)
+                slack = mpmath.mpf(0)
+                for run in runs:
+                    rho, steps = _rho(_plan(told, run), order), run.steps_posted or 0
+                    exact += rho * steps * NAT
+                    slack += steps * (rho * mpmath.mpf("1.001e-9") * NAT + mpmath.mpf("1.3e-12") * NAT + 1)
+                assert exact <= account.posted.finite[place] <= exact + slack + 1
+            assert not any(account.pending.finite)
+
+
+def test_the_merged_lineage_is_the_union_of_the_runs(told: Told) -> None:
+    """On the first partition, where both banks ran, it is their sum; and the cap that it passes freezes it."""
+    (ref,) = {one.partitions[0] for one in told.charges.values() if one.id.endswith("run-1")}
+    merger = told.entries.index(told.of("merger", "permitted")[0])
+    merged = told.accounts[ref, holder_of(merger)].posted
+    runs = [one for one in told.charges.values() if ref in one.partitions]
+    parts = [told.accounts[ref, holder].posted for holder in {holder_of(one.author) for one in runs}]
+    assert len(parts) == 2
+    assert merged == parts[0] + parts[1] == told.accounts[ref, GLOBAL].posted
+    assert "would be refused (budget_exhausted)" in re.sub(r"\s+", " ", told.screen)
+    assert "on 2026-q4 would be permitted" in re.sub(r"\s+", " ", told.screen)
+
+
+def test_the_three_commands_work_as_printed(told: Told) -> None:
+    """Pasted from the screen, from where the demonstration was started."""
+    lines = told.screen.rpartition("To try next:")[2].split("\n")
+    commands = [line.strip() for line in lines if line.strip()]
+    assert len(commands) == 3
+    answers = []
+    for command in commands:
+        done = subprocess.run(
+            shlex.split(command), cwd=told.folder.parent, capture_output=True, text=True, check=False, env=OUTSIDE
+        )
+        assert done.returncode == 0, (command, done.stderr)
+        answers.append(done.stdout)
+    assert "budget_exhausted" in answers[0]
+    assert "no_room" in answers[1]
+    assert json.loads(answers[2])["ok"] is True
+
+
+def test_the_forged_byte_is_named(told: Told) -> None:
+    """The book verifies; its copy with one byte changed does not, and the entry is named on screen and off."""
+    flat = re.sub(r"\s+", " ", told.screen)
+    found = re.search(r"one byte of entry (\d+) is changed", flat)
+    assert found
+    index = int(found.group(1))
+    assert told.entries[index].kind == "post"
+    assert f"entry {index}: " in flat
+    command = [EPSILON, "verify", "demo/tampered.sqlite"]
+    done = subprocess.run(command, cwd=told.folder.parent, capture_output=True, text=True, check=False, env=OUTSIDE)
+    assert (done.returncode, done.stdout.startswith(f"entry {index}: ")) == (7, True)
+
+
+def test_data_is_encrypted_at_rest_and_the_test_split_belongs_to_no_partition(told: Told) -> None:
+    """No partition's file holds its records in the clear; the public test records are none of the partitions'."""
+    import numpy as np
+
+    from api.demo import digits
+
+    test, *parts = (_rows(digits.archive(one)) for one in (digits.TEST, digits.FIRST, digits.SECOND))
+    for part, name in zip(parts, ("2026-q3", "2026-q4"), strict=True):
+        stored = (told.folder / "data" / f"{name}.sealed").read_bytes()
+        assert part[0].tobytes() not in stored
+        assert part[:100].tobytes() not in stored
+    places = [set(range(1797)[one]) for one in (digits.TEST, digits.FIRST, digits.SECOND)]
+    assert not places[0] & places[1] | places[0] & places[2] | places[1] & places[2]
+    assert len(test) == 360
+    assert all(np.all((part >= 0) & (part <= 1)) for part in parts)
+
+
+def _rows(archive: bytes) -> Any:  # noqa: ANN401 - a NumPy array
+    import io
+
+    import numpy as np
+
+    with np.load(io.BytesIO(archive)) as arrays:
+        return arrays["inputs"]
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    """The demonstration replaces only what a demonstration made."""
+    mine = tmp_path / "demo" / "thesis.txt"
+    mine.parent.mkdir()
+    mine.write_text("mine", encoding="ascii")
+    done = subprocess.run([EPSILON, "demo"], cwd=tmp_path, capture_output=True, text=True, check=False, env=OUTSIDE)
+    assert done.returncode == 1
+    assert "name another folder" in done.stderr
+    assert mine.read_text(encoding="ascii") == "mine"
+
+
+def test_a_plan_prices_the_same_from_its_own_words() -> None:
+    """The plan that was charged and the plan that ran are one value: read back, it has the same digest."""
+    plan = Plan(Fraction(1, 2), Fraction(27307, 4000), Fraction(1), 60, 350)
+    assert Plan.parse(plan.to_json()) == plan
+    assert Plan.parse(plan.to_json()).digest == plan.digest
