@@ -64,14 +64,19 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, listener: socket.sock
     from api.app import create_app
     from api.key_store import AuthoriseOnly, FileKeyStore
     from api.server import serve as run
-    from ledger.book import Book
+    from ledger.book import Book, BookUnusable
     from ledger.checkpoint import LogKey
+    from ledger.outcomes import Code
     from policy.evaluate import gate
 
     store = FileKeyStore(settings.keys) if settings.keys else AuthoriseOnly()
     if settings.keys:
         typer.echo(f"Data keys lie unencrypted in {settings.keys}: for demonstrations only.", err=True)
-    book = Book.open(settings.book_url, gate=gate, log_key=log_key, origin=settings.origin, clock=unix_ms)
+    try:
+        book = Book.open(settings.book_url, gate=gate, log_key=log_key, origin=settings.origin, clock=unix_ms)
+    except BookUnusable as fault:
+        typer.echo(str(fault), err=True)
+        raise typer.Exit(Code.CONFLICT.exit_code) from None
     try:
         log = LogKey(settings.origin, log_key.public_key().public_bytes_raw())
         host, port = listener.getsockname()[:2]

@@ -15,9 +15,10 @@ from client.paths import JSON_TYPE, PATHS, SIGNATURE_HEADER
 from ledger import canonical as c
 from ledger import signatures
 from ledger.book import Submission
-from ledger.commands import COMMAND_BYTES_MAX, Command, PublicKey
+from ledger.commands import COMMAND_BYTES_MAX, Command
 from ledger.malformed import Malformed
 from ledger.outcomes import ChargeState, Code
+from ledger.public_key import PublicKey
 
 if TYPE_CHECKING:
     from api.challenges import Challenges

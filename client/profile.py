@@ -56,11 +56,11 @@ def read_table(path: Path, table: str) -> dict[str, Any]:
     with path.open("rb") as file:
         data = file.read(PROFILE_BYTES_MAX + 1)
     if len(data) > PROFILE_BYTES_MAX:
-        raise Malformed("", f"a profile has at most {PROFILE_BYTES_MAX} bytes")
+        raise Malformed(str(path), f"a profile has at most {PROFILE_BYTES_MAX} bytes")
     try:
         known = tomllib.loads(data.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as fault:
-        raise Malformed("", f"is not TOML: {fault}") from None
+        raise Malformed(str(path), f"is not TOML: {fault}") from None
     c.fields(known, "", ("v", table), ("client", "serve"))
     c.integer(known["v"], "v", 1, 1)
     return c.fields(known[table], table, (), tuple(known[table]) if isinstance(known[table], dict) else ())

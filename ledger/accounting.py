@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from ledger.loss import Price
 from ledger.malformed import Malformed
 from ledger.mechanism import NOISE_MAX, PoissonGaussian
-from ledger.units import LOSS_MAX, NAT
+from ledger.units import DELTA_MIN, LOSS_MAX, NAT
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -24,8 +24,6 @@ RELATIVE_SLACK: Final = Fraction(1, 10**9)
 ABSOLUTE_SLACK: Final = Fraction(1, 10**12)
 """Per step. Against 60-digit arithmetic the library errs by at most 2.4e-13·max(1, log A) at integer orders, on
 either side, and relatively by 4e-9 where a step loses less than 1e-16: both lie within these two."""
-TELLING_DELTA_MIN: Final = Fraction(1, 10**11)
-"""Each PLD composition adds up to 1e-15 of infinite mass, so an ε below this δ would be infinite or wrong."""
 _INTERVALS: Final = (1e-4, 1e-5)
 _PLD_EPSILON_MAX: Final = 256.0
 """Twice the largest budget. Where Rényi says more, a PLD's grid would take gigabytes and change no decision."""
@@ -91,7 +89,7 @@ def told_epsilon(mechanism: PoissonGaussian, delta: Fraction, relation: str) -> 
     Raises:
         Malformed: if δ is below 1e-11 or the ε is infinite.
     """
-    if delta < TELLING_DELTA_MIN:
+    if delta < DELTA_MIN:
         raise Malformed("delta", "must be at least 1e-11 for an ε to be told")
     renyi = _renyi_epsilon(mechanism, delta)
     intervals = _INTERVALS if renyi <= _PLD_EPSILON_MAX else ()

@@ -23,7 +23,7 @@ DEPTH_MAX: Final = 16
 INTEGER_MAX: Final = 2**53 - 1
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}\Z")
-_DID = re.compile(r"did:[a-z0-9]{1,32}:[A-Za-z0-9._%-]{1,200}(:[A-Za-z0-9._%-]{1,200}){0,8}\Z")
+_DID = re.compile(r"(?=.{1,255}\Z)did:[a-z0-9]{1,32}:[A-Za-z0-9._%-]{1,200}(:[A-Za-z0-9._%-]{1,200}){0,8}\Z")
 
 
 def dump(value: Json) -> bytes:
@@ -176,9 +176,9 @@ def name(value: object, field: str) -> str:
 
 
 def did(value: object, field: str) -> str:
-    """A decentralised identifier (W3C DID Core, 3.1), as ``did:web:bank-a.example``. Raises: Malformed."""
+    """A decentralised identifier (W3C DID Core, 3.1) of at most 255 characters. Raises: Malformed."""
     if not isinstance(value, str) or not _DID.match(value):
-        raise Malformed(field, "must be a DID, as 'did:web:bank-a.example'")
+        raise Malformed(field, "must be a DID of at most 255 characters, as 'did:web:bank-a.example'")
     return value
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -38,34 +40,25 @@ def verify(
     """Replay a book from its first entry, re-derive every account, and check every proof and signature."""
     from rich.console import Console
     from rich.progress import Progress
-    from sqlalchemy.exc import DatabaseError
 
     from ledger.checkpoint import LogKey
-    from ledger.malformed import Malformed
     from ledger.replay import Broken, verify_book
 
-    if not book.is_file():
-        typer.echo(f"there is no book at {book}", err=True)
-        raise typer.Exit(4)
-    try:
+    with _faults_told(book):
         key = LogKey.parse((log or book.parent / "log.vkey").read_text(encoding="ascii").strip())
         console = Console(stderr=True)
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task("replaying", total=None)
-            finding = verify_book(
-                f"sqlite:///{book}",
-                key,
-                lambda done, total: progress.update(task, completed=done, total=total),
-            )
-    except Broken as fault:
-        typer.echo(json.dumps({"entry": fault.index, "fault": str(fault), "ok": False}) if as_json else str(fault))
-        raise typer.Exit(VERIFICATION_FAILED) from None
-    except DatabaseError as fault:
-        typer.echo(f"{book} is not a book: {fault.orig}", err=True)
-        raise typer.Exit(2) from None
-    except (Malformed, OSError, ValueError) as fault:
-        typer.echo(str(fault), err=True)
-        raise typer.Exit(2) from None
+            try:
+                finding = verify_book(
+                    f"sqlite:///{book}",
+                    key,
+                    lambda done, total: progress.update(task, completed=done, total=total),
+                )
+            except Broken as fault:
+                said = json.dumps({"entry": fault.index, "fault": str(fault), "ok": False}) if as_json else str(fault)
+                typer.echo(said)
+                raise typer.Exit(VERIFICATION_FAILED) from None
     typer.echo(json.dumps(finding.to_json()) if as_json else finding.in_words())
 
 
@@ -91,20 +84,37 @@ def log(
 
     from ledger.reading import entries_of, reasons, time_in_words
 
-    if not book.is_file():
-        typer.echo(f"there is no book at {book}", err=True)
-        raise typer.Exit(4)
     table = Table()
     for name in ("entry", "time (UTC)", "what", "id", "asked by", "outcome", *(["reasons"] if refused else [])):
         table.add_column(name, overflow="fold")
-    for index, entry in entries_of(f"sqlite:///{book}"):
-        if refused and not entry.code.refused:
-            continue
-        if as_json:
-            typer.echo(entry.to_bytes().decode())
-            continue
-        why = [Text("\n".join(reasons(entry)))] if refused else []
-        told = (str(index), time_in_words(entry.time), entry.kind, entry.id, entry.actor, entry.code.word)
-        table.add_row(*(Text(one) for one in told), *why)
+    with _faults_told(book):
+        for index, entry in entries_of(f"sqlite:///{book}"):
+            if refused and not entry.code.refused:
+                continue
+            if as_json:
+                typer.echo(entry.to_bytes().decode())
+                continue
+            why = [Text("\n".join(reasons(entry)))] if refused else []
+            told = (str(index), time_in_words(entry.time), entry.kind, entry.id, entry.actor, entry.code.word)
+            table.add_row(*(Text(one) for one in told), *why)
     if not as_json:
         Console().print(table)
+
+
+@contextmanager
+def _faults_told(book: Path) -> Iterator[None]:
+    from sqlalchemy.exc import DatabaseError
+
+    from ledger.malformed import Malformed
+
+    if not book.is_file():
+        typer.echo(f"there is no book at {book}", err=True)
+        raise typer.Exit(4)
+    try:
+        yield
+    except DatabaseError as fault:
+        typer.echo(f"{book} is not a book: {fault.orig}", err=True)
+        raise typer.Exit(2) from None
+    except (Malformed, OSError, ValueError) as fault:
+        typer.echo(str(fault), err=True)
+        raise typer.Exit(2) from None

@@ -15,6 +15,7 @@ from ledger import canonical as c
 from ledger.malformed import Malformed
 from ledger.mechanism import STEPS_MAX
 from ledger.plan import Plan
+from ledger.public_key import PublicKey
 from ledger.units import parse_number
 
 COMMAND_BYTES_MAX: Final = 32_768
@@ -81,31 +82,6 @@ class Command:
                 "v": 1,
             }
         )
-
-
-@dataclass(frozen=True, slots=True)
-class PublicKey:
-    """A public key as a JWK of type OKP (RFC 8037), without its private part: curve and base64url ``x``."""
-
-    curve: str
-    x: str
-
-    @classmethod
-    def parse(cls, value: object, where: str, curve: str) -> PublicKey:
-        """Read a public JWK of one curve. Raises: Malformed; for a JWK with a private part too."""
-        known = c.fields(value, where, ("crv", "kty", "x"))
-        if known["kty"] != "OKP" or known["crv"] != curve:
-            raise Malformed(where, f"must be an OKP key on {curve}")
-        return cls(curve, c.key_bytes(known["x"], f"{where}.x"))
-
-    def to_json(self) -> c.Object:
-        """The JWK."""
-        return {"crv": self.curve, "kty": "OKP", "x": self.x}
-
-    @property
-    def thumbprint(self) -> str:
-        """RFC 7638 thumbprint (SHA-256, base64url): the id of the key."""
-        return c.thumbprint(self.to_json())
 
 
 @dataclass(frozen=True, slots=True)

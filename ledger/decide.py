@@ -10,11 +10,12 @@ from collections.abc import Callable
 from typing import Final
 
 from ledger import charges, entering
-from ledger.commands import PublicKey, RegisterOrganisation
+from ledger.commands import RegisterOrganisation
 from ledger.decision import Asked, Decided, Refusal
 from ledger.gate import Gate
 from ledger.malformed import Malformed
 from ledger.outcomes import Code
+from ledger.public_key import PublicKey
 from ledger.registry import Facts
 from ledger.signatures import verify
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from ledger import canonical as c
 from ledger import signatures
-from ledger.commands import EnterDocument, Merge, OpenPartition, PublicKey, RegisterOrganisation, Retire
+from ledger.commands import EnterDocument, Merge, OpenPartition, RegisterOrganisation, Retire
 from ledger.decision import Asked, Decided, Refusal, acting, permitted
 from ledger.gate import Caps, Gate, Request
 from ledger.malformed import Malformed
 from ledger.outcomes import Code
+from ledger.public_key import PublicKey
 from ledger.registry import Facts
 from ledger.rules import NoRoom, Rule, open_rule
-from ledger.units import EPSILON_MAX, parse_number
+from ledger.units import DELTA_MIN, EPSILON_MAX, parse_number
 
 
 def organisation(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
@@ -85,8 +86,8 @@ def partition(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> D
     epsilon, delta = parse_number(body.epsilon, "body.epsilon"), parse_number(body.delta, "body.delta")
     if not 0 < epsilon <= EPSILON_MAX:
         raise Refusal(Code.MALFORMED, f"body.epsilon: must be greater than 0 and at most {EPSILON_MAX}", "body.epsilon")
-    if not 0 < delta < 1:
-        raise Refusal(Code.MALFORMED, "body.delta: must lie between 0 and 1", "body.delta")
+    if not DELTA_MIN <= delta < 1:
+        raise Refusal(Code.MALFORMED, "body.delta: must be at least 1e-11 and less than 1", "body.delta")
     if body.ref in facts.partitions:
         raise Refusal(Code.CONFLICT, f"{body.ref} was opened before; new records open a partition of a new name")
     verdict = permitted(gate, Request(asked.command, body, now), facts)

@@ -42,6 +42,11 @@ class Loss:
             raise AssertionError(message)
         return rest
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was lost at any coordinate."""
+        return not any(self.finite) and not any(self.infinite)
+
     def at(self, coordinate: int) -> int | None:
         """The loss at one coordinate, None while a charge there is infinite."""
         return None if self.infinite[coordinate] else self.finite[coordinate]

@@ -70,7 +70,8 @@ class Finding:
         return (
             f"verified: {self.entries} entries replayed with their signatures, {self.charges} charges priced again, "
             f"{self.accounts} accounts re-derived, {self.documents} documents hashed; the checkpoint of {self.log} "
-            f"is signed over the root {self.root[:16]}… of these entries"
+            f"is signed over the root {self.root[:16]}… of these entries, and the inclusion proof of entry "
+            f"{self.entries - 1} holds"
         )
 
 
@@ -232,4 +233,4 @@ def _holders(state: MemoryState) -> Iterator[tuple[str, frozenset[int] | None]]:
 
 
 def _both_empty(*sums: tuple[Loss, Loss] | None) -> bool:
-    return all(one is None or not any((*one[0].finite, *one[1].finite)) for one in sums)
+    return all(one is None or (one[0].empty and one[1].empty) for one in sums)

@@ -14,8 +14,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ledger import canonical as c
-from ledger.commands import PublicKey
 from ledger.malformed import Malformed
+from ledger.public_key import PublicKey
 
 SIGNATURE_BYTES_MAX: Final = 1_000
 

@@ -21,6 +21,9 @@ LOSS_MAX: Final = 1 << 48
 """256 nat. A finite loss beyond it is as good as infinite, and is counted so (overstated, never under)."""
 EPSILON_MAX: Final = Fraction(128)
 """The largest ε a budget may promise; beyond it the promise means nothing."""
+DELTA_MIN: Final = Fraction(1, 10**11)
+"""Each PLD composition adds up to 1e-15 of infinite mass, so an ε below this δ would be infinite or wrong: no run
+could be told under such a budget."""
 DIGITS_MAX: Final = 18
 
 _DECIMAL = re.compile(r"(0|[1-9][0-9]{0,17})(\.[0-9]{0,17}[1-9])?\Z")

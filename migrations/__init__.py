@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 
 class SchemaUnknown(RuntimeError):  # noqa: N818 - said to people as it is
-    """The book has a schema this program does not know."""
+    """The book has a schema this program does not know, or is no book."""
+
+
+@contextmanager
+def _of(url: str, *, writes: bool) -> Iterator[Connection]:
+    from sqlalchemy.exc import DatabaseError
+
+    from ledger.storage import engine_of
+
+    engine = engine_of(url, writes=writes)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except DatabaseError as fault:
+        raise SchemaUnknown(f"there is no book at {engine.url.database}: {fault.orig}") from None
+    finally:
+        engine.dispose()
 
 
 def upgrade(url: str) -> None:
@@ -19,39 +41,30 @@ def upgrade(url: str) -> None:
     from alembic import command
     from alembic.config import Config
     from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
 
-    from ledger.storage import engine_of
     from ledger.triggers import sqlite_triggers
 
-    engine = engine_of(url, writes=True)
-    try:
-        with engine.begin() as connection:
-            config = Config()
-            config.set_main_option("script_location", str(Path(__file__).parent))
-            config.set_main_option("path_separator", "os")
-            config.attributes["connection"] = connection
-            current = MigrationContext.configure(connection).get_current_revision()
-            if current not in {None, "0001"}:
-                raise SchemaUnknown(f"the book's schema {current} is newer than this program")
-            command.upgrade(config, "head")
-            if engine.dialect.name == "sqlite":
-                found = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'")
-                missing = set(sqlite_triggers()) - {str(row[0]) for row in found}
-                if missing:
-                    raise SchemaUnknown(f"the book lacks the trigger {min(missing)}")
-    finally:
-        engine.dispose()
+    with _of(url, writes=True) as connection:
+        config = Config()
+        config.set_main_option("script_location", str(Path(__file__).parent))
+        config.set_main_option("path_separator", "os")
+        config.attributes["connection"] = connection
+        found = MigrationContext.configure(connection).get_current_revision()
+        known = {revision.revision for revision in ScriptDirectory.from_config(config).walk_revisions()}
+        if found is not None and found not in known:
+            raise SchemaUnknown(f"the book's schema {found} is newer than this program")
+        command.upgrade(config, "head")
+        if connection.dialect.name == "sqlite":
+            present = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+            missing = set(sqlite_triggers()) - {str(row[0]) for row in present}
+            if missing:
+                raise SchemaUnknown(f"the book lacks the trigger {min(missing)}")
 
 
 def current(url: str) -> str | None:
-    """The book's schema revision, None where there is no book."""
+    """The book's schema revision, None where there is none. Raises: SchemaUnknown, if this is no database."""
     from alembic.runtime.migration import MigrationContext
 
-    from ledger.storage import engine_of
-
-    engine = engine_of(url, writes=False)
-    try:
-        with engine.connect() as connection:
-            return MigrationContext.configure(connection).get_current_revision()
-    finally:
-        engine.dispose()
+    with _of(url, writes=False) as connection:
+        return MigrationContext.configure(connection).get_current_revision()

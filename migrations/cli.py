@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -31,12 +33,9 @@ def upgrade(book: Book) -> None:
     """Bring a book to the newest schema; make it where there is none."""
     import migrations
 
-    try:
+    with _faults_told():
         migrations.upgrade(f"sqlite:///{book}")
-    except (migrations.SchemaUnknown, OSError) as fault:
-        typer.echo(str(fault), err=True)
-        raise typer.Exit(5) from None
-    typer.echo(f"{book} is at schema {migrations.current(f'sqlite:///{book}')}")
+        typer.echo(f"{book} is at schema {migrations.current(f'sqlite:///{book}')}")
 
 
 @db.command(epilog=_EXAMPLES.format("status"))
@@ -47,4 +46,16 @@ def status(book: Book) -> None:
     if not book.is_file():
         typer.echo(f"there is no book at {book}: run 'epsilon db upgrade {book}' to make one", err=True)
         raise typer.Exit(4)
-    typer.echo(f"{book} is at schema {migrations.current(f'sqlite:///{book}') or 'none'}")
+    with _faults_told():
+        typer.echo(f"{book} is at schema {migrations.current(f'sqlite:///{book}') or 'none'}")
+
+
+@contextmanager
+def _faults_told() -> Iterator[None]:
+    import migrations
+
+    try:
+        yield
+    except (migrations.SchemaUnknown, OSError) as fault:
+        typer.echo(str(fault), err=True)
+        raise typer.Exit(5) from None

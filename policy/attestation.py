@@ -19,9 +19,9 @@ from joserfc.errors import JoseError
 from joserfc.jwk import OKPKey
 
 from ledger import canonical as c
-from ledger.commands import PublicKey
 from ledger.gate import Check
 from ledger.malformed import Malformed
+from ledger.public_key import PublicKey
 from policy.documents import Attestation
 from policy.findings import Findings, shown
 from policy.reading import format_time

@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import Final, Self
 
 from ledger import canonical as c
-from ledger.commands import PublicKey
 from ledger.malformed import Malformed
+from ledger.public_key import PublicKey
 from policy import reading as r
 
 LEVEL_SEALED: Final = 2

@@ -205,7 +205,7 @@ class Renyi:
         Raises:
             ArithmeticError: if every order holds an infinite charge; no finite ε is then proven.
         """
-        if not any(loss.finite) and not any(loss.infinite):
+        if loss.empty:
             return Fraction(0)
         told = [
             Fraction(at, NAT) - _bound(order, Fraction(0), self.shared * Fraction(weight, WEIGHT_ONE))
@@ -226,7 +226,10 @@ def _integers(value: object, field: str, least: int, most: int) -> tuple[int, ..
 
 @lru_cache(maxsize=65_536)
 def _bound(order: int, epsilon: Fraction, delta: Fraction) -> Fraction:
-    """B(α; ε, δ) rounded down to 2^-40 and one unit further, which covers the last digit of both logarithms."""
+    """B(α; ε, δ) rounded down: never above the exact value, and less than three units of 2^-40 below it.
+
+    One unit is for ε, one for the logarithms, one more covers the last of their 60 digits.
+    """
     wide = _EXACT
     keep = wide.ln(wide.divide(Decimal(order - 1), Decimal(order)))
     share = delta * order

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger import canonical as c
-from ledger.commands import KINDS, Command, MakeCharge, PublicKey, read_body
+from ledger.commands import KINDS, Command, MakeCharge, read_body
 from ledger.entries import ENTRY_BYTES_MAX, Entry
 from ledger.malformed import Malformed
 from ledger.outcomes import Code
+from ledger.public_key import PublicKey
 from tests.core.test_plan import PLAN, changed
 
 X = c.base64url(bytes(range(32)))

@@ -16,8 +16,8 @@ from client.service import Service
 from client.signer import Signer
 from ledger import signatures
 from ledger.checkpoint import LogKey
-from ledger.commands import PublicKey
 from ledger.malformed import Malformed
+from ledger.public_key import PublicKey
 
 
 def test_a_saved_signer_signs_as_before(tmp_path: Path) -> None:

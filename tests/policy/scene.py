@@ -15,11 +15,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ledger import canonical as c
-from ledger.commands import Command, PublicKey, read_body
+from ledger.commands import Command, read_body
 from ledger.gate import Request, Verdict
 from ledger.loss import Loss
 from ledger.outcomes import ChargeState
 from ledger.plan import Plan
+from ledger.public_key import PublicKey
 from ledger.registry import (
     Account,
     Charge,

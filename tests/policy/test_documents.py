@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.canonical import dump
-from ledger.commands import PublicKey
 from ledger.malformed import Malformed
+from ledger.public_key import PublicKey
 from policy.documents import ContractDocument, DatasetDescription, Policy
 from policy.reading import DOCUMENT_BYTES_MAX, Inconsistent, format_time, parse_time
 from tests.policy.scene import ATTESTER, CONTRACT, DATASET, GONE, OTHER_TDP, POLICY, SRO, TDC, TDP, changed
