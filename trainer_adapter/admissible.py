@@ -58,8 +58,7 @@ def check_on_dummies(
     """Run the model in its training mode on dummies shaped like ``data`` and hold it to the engine's terms.
 
     Raises:
-        Malformed: if it cannot run on a batch, changes a buffer, lets one record touch another's output, or
-        has a
+        Malformed: if it cannot run on a batch, changes a buffer, lets one record touch another's output, or has a
             trainable parameter that the loss does not reach.
     """
     device = next(model.parameters()).device
