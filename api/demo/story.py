@@ -97,7 +97,7 @@ class Story:
             f"each plans {STEPS} steps, sampling probability 1/2, noise multiplier "
             f"{self._plan.to_json()['noise_multiplier']}: ε {told} at δ {people.DELTA} by PLD"
         )
-        self._run(self._banks[0], self._first, "2026-q3.sealed", accuracy_target="0.85")
+        self._run(self._banks[0], self._first, "2026-q3.sealed", accuracy_target="0.8")
 
     def _calibrated(self) -> Plan:
         with self._waiting("calibrating the noise with privacy loss distributions"):
@@ -200,12 +200,14 @@ class Story:
         table = Table(title="What was released, and what is left", title_justify="left")
         table.add_column("run", no_wrap=True)
         table.add_column("partition", no_wrap=True)
-        for name in ("steps", "accuracy", f"ε at δ {people.DELTA} (PLD)", "capacity used", "such runs that still fit"):
+        table.add_column("steps", justify="right", no_wrap=True)
+        table.add_column("accuracy", justify="right", no_wrap=True)
+        for name in (f"ε at δ {people.DELTA} (PLD)", "share used", "such runs that still fit"):
             table.add_column(name, justify="right", overflow="fold")
         for run in self._runs:
             name = run.partition.rpartition("/")[2]
             if run.report is None:
-                table.add_row(run.id, name, "0", "-", "0 (refused)", run.shares["share"], "0")
+                table.add_row(run.id, name, "0", "refused", "0", run.shares["share"], "0")
                 continue
             steps, accuracy = run.report["steps"], f"{run.report['accuracy']:.1%}"
             told = ceil_decimal(self._released(steps), 4)

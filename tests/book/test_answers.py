@@ -219,14 +219,14 @@ def test_nobody_stands_in_the_way_of_a_lapse(world: World) -> None:
 
 def test_an_entry_that_would_be_too_long_leaves_nothing(world: World) -> None:
     """It is refused as malformed; what comes before and after it in the call stands as if it had not been sent."""
-    provider = "did:web:" + ":".join("x" * 196 for _ in range(5))
+    provider, long = "did:web:" + ":".join("x" * 60 for _ in range(4)), "d" * 128
     world.signers[provider] = Signer(private(provider))
     claim: c.Object = {"key": world.signers[provider].jwk, "name": "x", "organisation": provider, "roles": ["TDP"]}
     body: c.Object = {**claim, "possession": world.signers[provider].sign(c.dump(claim))}
-    both = {**contract(BANK_A), "datasets": [{"dataset": "d", "provider": provider}], "id": "long", "tdps": [provider]}
-    names = tuple(f"{provider}/d/{n}" for n in range(16))
+    both = {**contract(BANK_A), "datasets": [{"dataset": long, "provider": provider}], "id": "long", "tdps": [provider]}
+    names = tuple(f"{provider}/{long}/{'n' * 120}{n}" for n in range(16))
     terms: c.Object = {
-        "dataset": "d",
+        "dataset": long,
         "delta": "0.00001",
         "epsilon": "6",
         "provider": provider,
@@ -236,13 +236,20 @@ def test_an_entry_that_would_be_too_long_leaves_nothing(world: World) -> None:
     terms |= {"data_key": "k", "relation": "REPLACE_SPECIAL", "unit": "record"}
     entered = world.submit(
         world.command(SRO, "organisation", body, "long-organisation"),
-        world.document("dataset", {**DATASET, "id": "d", "provider": provider}, "long-dataset", provider, provider),
+        world.document("dataset", {**DATASET, "id": long, "provider": provider}, "long-dataset", provider, provider),
         world.document("contract", both, "long-contract", BANK_A, BANK_A, provider),
-        *(world.command(provider, "partition", {**terms, "partition": str(n)}, f"long-{n}") for n in range(16)),
+        *(
+            world.command(provider, "partition", {**terms, "partition": f"{'n' * 120}{n}"}, f"long-{n}")
+            for n in range(16)
+        ),
     )
     assert [one.detail for one in entered if one.code.word != "permitted"] == []
     digest, size = c.digest(c.dump(both)), world.size
-    sent = [world.charge(f"run-{n}", partitions=names[:most], contract=digest) for n, most in enumerate((1, 16, 2))]
+    # The policy denies the loud plan for reasons that name each of its sixteen partitions several times.
+    runs = ((plan(), 1), (plan(100, "0.5"), 16), (plan(), 2))
+    sent = [
+        world.charge(f"run-{n}", run, partitions=names[:most], contract=digest) for n, (run, most) in enumerate(runs)
+    ]
     outcomes = world.submit(*sent)
     assert _words(outcomes) == ["pending", "malformed", "pending"]
     assert "more than the 65535 allowed" in outcomes[1].detail
