@@ -248,7 +248,8 @@ def test_an_entry_that_would_be_too_long_leaves_nothing(world: World) -> None:
     # The policy denies the loud plan for reasons that name each of its sixteen partitions several times.
     runs = ((plan(), 1), (plan(100, "0.5"), 16), (plan(), 2))
     sent = [
-        world.charge(f"run-{n}", run, partitions=names[:most], contract=digest) for n, (run, most) in enumerate(runs)
+        world.charge(f"run-{n}", run=run, partitions=names[:most], contract=digest)
+        for n, (run, most) in enumerate(runs)
     ]
     outcomes = world.submit(*sent)
     assert _words(outcomes) == ["pending", "malformed", "pending"]
