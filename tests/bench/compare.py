@@ -1,0 +1,73 @@
+"""Two things timed in turns, so that what else the machine does falls on both; what is told is their ratio."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Final, Generic, TypeVar
+
+from pytest_benchmark.fixture import BenchmarkFixture
+
+T = TypeVar("T")
+S = TypeVar("S")
+LINES: Final[list[str]] = []
+"""What has been measured, for the end of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side(Generic[T]):
+    """One of the two.
+
+    Attributes:
+        what: in words.
+        operations: how many of them ``run`` does.
+        setup: makes what ``run`` takes; not timed.
+        run: timed.
+    """
+
+    what: str
+    operations: int
+    setup: Callable[[], T]
+    run: Callable[[T], object]
+
+    def seconds(self, given: T) -> float:
+        """How long one operation took."""
+        start = perf_counter()
+        self.run(given)
+        return (perf_counter() - start) / self.operations
+
+
+def compare(benchmark: BenchmarkFixture, ours: Side[T], peer: Side[S], rounds: int = 7) -> None:
+    """Time both in every round, the peer first, and record the median of the rounds' ratios, ours over peer."""
+    mine: list[float] = []
+    theirs: list[float] = []
+
+    def before() -> tuple[tuple[T], dict[str, object]]:
+        theirs.append(peer.seconds(peer.setup()))
+        return (ours.setup(),), {}
+
+    def timed(given: T) -> None:
+        mine.append(ours.seconds(given))
+
+    benchmark.pedantic(timed, setup=before, rounds=rounds, warmup_rounds=1)  # type: ignore[no-untyped-call]  # type: ignore[no-untyped-call]
+    ratios = [a / b for a, b in zip(mine, theirs, strict=True)][-rounds:]
+    benchmark.extra_info |= {
+        "ratio": statistics.median(ratios),
+        "ratio_least": min(ratios),
+        "ratio_most": max(ratios),
+        "ours": ours.what,
+        "ours_per_second": 1 / statistics.median(mine[-rounds:]),
+        "peer": peer.what,
+        "peer_per_second": 1 / statistics.median(theirs[-rounds:]),
+    }
+    told = benchmark.extra_info
+    LINES.append(
+        f"{told['ratio']:>10.3g} x  ({told['ratio_least']:.3g} to {told['ratio_most']:.3g})  "
+        f"{ours.what} ({told['ours_per_second']:.4g}/s) : {peer.what} ({told['peer_per_second']:.4g}/s)"
+    )
+
+
+def nothing() -> None:
+    """No setup."""
