@@ -10,6 +10,7 @@ import io
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -83,12 +84,14 @@ class CleanRoom:
     def run(self, on_step: OnStep) -> Report:
         """The whole run. Raises: Refused, if the charge or the key is; Malformed; OSError; Unreachable."""
         job = self._job
-        job.output.mkdir(parents=True, exist_ok=False)
-        self._charge()
-        data = self._open_data(self._release_key())
-        test = _tensors(job.test.read_bytes(), "test")
+        # What can fail without the key fails before anything is charged.
         device = choose()
         model = models.make(job.model).to(device)
+        test = _tensors(job.test.read_bytes(), "test")
+        sealed = [(ref, file.read_bytes()) for ref, file in job.data]
+        job.output.mkdir(parents=True, exist_ok=False)
+        self._charge()
+        data = self._open_data(self._release_key(), sealed)
         with StepLog.create(job.output / "steps.log", job.id, job.plan, job.block_steps) as log:
             steps = self._train_and_post(model, data, test, log, on_step)
         accuracy = _accuracy(model, test)
@@ -129,12 +132,12 @@ class CleanRoom:
         self._say(f"key released to this clean room alone, sealed with HPKE, entry {answer.index}")
         return keys
 
-    def _open_data(self, keys: dict[str, bytes]) -> tuple[Tensor, Tensor]:
+    def _open_data(self, keys: dict[str, bytes], sealed: list[tuple[str, bytes]]) -> tuple[Tensor, Tensor]:
         parts = []
-        for ref, file in self._job.data:
+        for ref, stored in sealed:
             if ref not in keys:
                 raise Malformed("data", f"no key was released for {ref}")
-            parts.append(_tensors(decrypt(keys[ref], ref, file.read_bytes()), ref))
+            parts.append(_tensors(decrypt(keys[ref], ref, stored), ref))
         self._say("data decrypted in memory")
         return torch.cat([inputs for inputs, _ in parts]), torch.cat([targets for _, targets in parts])
 
@@ -212,12 +215,13 @@ def _tensors(data: bytes, what: str) -> tuple[Tensor, Tensor]:
     """Inputs (records, 64), from 0 to 1, and targets (records,). Raises: Malformed."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            inputs, targets = np.asarray(arrays["inputs"]), np.asarray(arrays["targets"])
-    except (ValueError, KeyError, OSError) as fault:
-        raise Malformed(what, f"is not a NumPy archive of inputs and targets: {fault}") from None
+            inputs, targets = arrays["inputs"].astype(np.float32), arrays["targets"].astype(np.int64)
+    except (ValueError, KeyError, OSError, TypeError, AttributeError, EOFError, BadZipFile):
+        # Without NumPy's own words: they could quote a record.
+        raise Malformed(what, "is not a NumPy archive of inputs and targets, all of them numbers") from None
     if inputs.shape[:1] != targets.shape or inputs.ndim < 2:
         raise Malformed(what, "must have one target for each row of inputs")
-    return torch.from_numpy(inputs.astype(np.float32)), torch.from_numpy(targets.astype(np.int64))
+    return torch.from_numpy(inputs), torch.from_numpy(targets)
 
 
 def _accuracy(model: nn.Module, test: tuple[Tensor, Tensor]) -> float:

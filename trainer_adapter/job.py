@@ -95,11 +95,11 @@ class Job:
         with path.open("rb") as file:
             text = file.read(JOB_BYTES_MAX + 1)
         if len(text) > JOB_BYTES_MAX:
-            raise Malformed("", f"a job has at most {JOB_BYTES_MAX} bytes")
+            raise Malformed(str(path), f"a job has at most {JOB_BYTES_MAX} bytes")
         try:
             whole = tomllib.loads(text.decode("utf-8"))
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as fault:
-            raise Malformed("", f"is not TOML: {fault}") from None
+            raise Malformed(str(path), f"is not TOML: {fault}") from None
         c.integer(c.fields(whole, "", ("train", "v"))["v"], "v", 1, 1)
         try:
             return cls._parse(whole["train"], path.parent)

@@ -51,7 +51,7 @@ def compare(benchmark: BenchmarkFixture, ours: Side[T], peer: Side[S], rounds: i
     def timed(given: T) -> None:
         mine.append(ours.seconds(given))
 
-    benchmark.pedantic(timed, setup=before, rounds=rounds, warmup_rounds=1)  # type: ignore[no-untyped-call]  # type: ignore[no-untyped-call]
+    benchmark.pedantic(timed, setup=before, rounds=rounds, warmup_rounds=1)  # type: ignore[no-untyped-call]
     ratios = [a / b for a, b in zip(mine, theirs, strict=True)][-rounds:]
     benchmark.extra_info |= {
         "ratio": statistics.median(ratios),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import count, islice
+from itertools import count
 from typing import Final
 
 import pytest

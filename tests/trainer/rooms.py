@@ -1,0 +1,113 @@
+"""A hospital, a bank and a data set behind a real service, and jobs for a clean room of the bank's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+import migrations
+from api.app import create_app
+from api.cli import unix_ms
+from api.demo import digits, people
+from api.demo.people import Organisation
+from api.demo.trainer import Task, write_job
+from api.key_store import FileKeyStore
+from api.server import serving
+from client.data_at_rest import encrypt
+from client.service import Service
+from client.signer import Signer, load_private
+from ledger.book import Book
+from ledger.checkpoint import LogKey
+from ledger.entries import Entry
+from ledger.plan import Plan
+from ledger.registry import Charge
+from policy.evaluate import gate
+from trainer_adapter.clean_room import CleanRoom, Report
+from trainer_adapter.job import Job
+
+ORIGIN: Final = "rooms.example/ledger"
+PLAN: Final = Plan(Fraction(1, 2), Fraction(8), Fraction(1), 20, digits.RECORDS // 2)
+"""Within the contract's and the policy's ε for one run, and done in a moment."""
+
+
+@dataclass
+class Place:
+    """A service, its book and a folder as a clean room finds it."""
+
+    folder: Path
+    book: Book
+    service: Service
+    url: str
+    bank: Organisation
+    contract: str
+    ref: str
+    data_key: bytes
+
+    def job(self, name: str, plan: Plan = PLAN, accuracy_target: str = "") -> Path:
+        """A job file of the bank's."""
+        task = Task(name, self.bank, self.contract, self.ref, "2026-q3.sealed", accuracy_target)
+        return write_job(self.folder, self.url, plan, task)
+
+    def run(self, job: Path) -> Report:
+        """In this process."""
+        return CleanRoom(Job.load(job), self.service, lambda _: None).run(lambda *_: None)
+
+    def charge(self, name: str) -> Charge | None:
+        """As it stands."""
+        with self.book.read() as facts:
+            return facts.charges.get(name)
+
+    def kinds(self) -> list[tuple[str, str]]:
+        """Kind and outcome of every entry."""
+        with self.book.read() as facts:
+            entries = [Entry.parse(facts.entry(index)) for index in range(facts.size)]
+        return [(one.kind, one.code.word) for one in entries]
+
+    @property
+    def sealed(self) -> Path:
+        """The partition's data at rest."""
+        return self.folder / "data" / "2026-q3.sealed"
+
+
+@contextmanager
+def open_place(folder: Path) -> Iterator[Place]:
+    """A policy, a data set with one partition, and a contract; no run yet."""
+    for name in ("data", "jobs", "keys", "runs"):
+        (folder / name).mkdir(parents=True)
+    url = f"sqlite:///{folder / 'book.sqlite'}"
+    migrations.upgrade(url)
+    Signer.generate().save(folder / "log.pem")
+    log_key = load_private(folder / "log.pem")
+    log = LogKey(ORIGIN, log_key.public_key().public_bytes_raw())
+    store = FileKeyStore(folder / "data-keys")
+    book = Book.open(url, gate=gate, log_key=log_key, origin=ORIGIN, clock=unix_ms)
+    try:
+        with serving(create_app(book, store, log=log, clock=unix_ms)) as address, Service(address) as service:
+            yield _furnished(folder, book, store, service, address)
+    finally:
+        book.close()
+
+
+def _furnished(folder: Path, book: Book, store: FileKeyStore, service: Service, url: str) -> Place:
+    now = unix_ms() // 1000 * 1000
+    Signer.generate().save(folder / "keys" / "attester.pem")
+    sro, tdp, bank = (
+        Organisation.found(folder / "keys", slug, slug, role)
+        for slug, role in (("council", "SRO"), ("hospital", "TDP"), ("bank", "TDC"))
+    )
+    for one in (sro, tdp, bank):
+        one.register(service, sro)
+    sro.enter(service, "policy", people.policy(sro, load_private(folder / "keys" / "attester.pem"), now))
+    tdp.enter(service, "dataset", people.dataset(tdp))
+    service.submit(tdp.signer, tdp.did, "partition", people.partition(tdp, "2026-q3", digits.RECORDS))
+    contract, _ = bank.enter(service, "contract", people.contract(tdp, bank, now), tdp)
+    ref = f"{tdp.did}/{people.DATASET}/2026-q3"
+    data_key = store.create(tdp.did, people.DATA_KEY).reveal()
+    place = Place(folder, book, service, url, bank, contract, ref, data_key)
+    place.sealed.write_bytes(encrypt(data_key, ref, digits.archive(digits.FIRST)))
+    (folder / "data" / "test.npz").write_bytes(digits.archive(digits.TEST))
+    return place
