@@ -5,6 +5,7 @@ from fractions import Fraction
 import pytest
 from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, get_epsilon_gaussian
 from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +27,18 @@ def check(probability: Fraction, noise: Fraction, order: int) -> None:
         assert exact * (1 + RELATIVE) + ABSOLUTE > Fraction(LOSS_MAX - 1, NAT)
         return
     assert exact <= units * UNIT <= exact * (1 + RELATIVE) + ABSOLUTE + UNIT
+
+
+@pytest.mark.parametrize("order", [2, 3, 8, 32])
+@pytest.mark.parametrize(("probability", "noise"), [(1, 4), (2, 1), (50, 3), (1000, 2), (10**6, 5)])
+def test_both_slacks_are_kept_whole(probability: int, noise: int, order: int) -> None:
+    """A billionth and 1e-12 nat above what the library says, rounded up: its error may use all of them."""
+    accountant = RdpAccountant(orders=[order])
+    accountant.compose(PoissonSampledDpEvent(1 / probability, GaussianDpEvent(noise)))
+    rho = Fraction(float(accountant.rdp[0]))
+    (units,) = renyi_price(Fraction(1, probability), Fraction(noise), (order,))
+    assert units is not None
+    assert units * UNIT >= rho + rho / 10**9 + Fraction(1, 10**12)
 
 
 @settings(deadline=None, max_examples=150)
