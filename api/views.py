@@ -7,7 +7,7 @@ import json
 from ledger import canonical as c
 from ledger.loss import Loss, loss_of
 from ledger.registry import Account, Charge, Contract, Facts, Partition, holder_of
-from ledger.rules import Cap, Rule, read_rule
+from ledger.rules import Rule, read_rule
 from ledger.units import ceil_decimal, format_number
 
 
@@ -85,7 +85,7 @@ def _account(facts: Facts, found: Partition, account: Account, last: Charge | No
     runs = rule.runs(account.loss, cap, _price(last, found.ref)) if last else None
     return {
         "holder": account.holder,
-        "odometer": _odometer(rule, account.loss, cap),
+        "odometer": _odometer(rule, account.loss),
         "organisations": _organisations(facts, account.holder),
         "pending": _loss(account.pending),
         "posted": _loss(account.posted),
@@ -103,9 +103,9 @@ def _price(last: Charge, ref: str) -> Loss:
     return loss_of(dict(last.prices)[ref], last.steps)
 
 
-def _odometer(rule: Rule, loss: Loss, cap: Cap) -> str | None:
+def _odometer(rule: Rule, loss: Loss) -> str | None:
     try:
-        return ceil_decimal(rule.odometer(loss, cap), 4)
+        return ceil_decimal(rule.odometer(loss), 4)
     except ArithmeticError:
         return None
 

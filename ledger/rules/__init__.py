@@ -46,7 +46,7 @@ class Rule(Protocol):
         """How many more runs that cost ``run`` each still fit, if nobody else charges."""
         ...
 
-    def odometer(self, loss: Loss, cap: Cap) -> Fraction:
+    def odometer(self, loss: Loss) -> Fraction:
         """The anytime-valid ε of this loss at the partition's δ, rounded up."""
         ...
 

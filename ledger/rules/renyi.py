@@ -1,7 +1,7 @@
 """The rule ``renyi``: some order out of a few still has room.
 
-Orders α are split: each cap (ε, δ) gives every order a weight, the weights sum to at most 1, and a loss is
-admitted while at some order it stays within
+Orders α share δ: each has a weight, fixed when the partition opens, the weights sum to at most 1, and a loss is
+admitted under a cap ε while at some order it stays within
 
     B(α; ε, w·δ) = ε - log(1 - 1/α) + log(w·δ·α)/(α - 1)
 
@@ -10,6 +10,10 @@ request may depend on every answer: let E_α be the event that α is the first o
 within B at the end. Executed loss only grows, so on E_α the run equals the run truncated before α overflows,
 which keeps (ε, w_α·δ) by the fixed-order filter (Feldman, Zrnic 2021, Theorem 4.5); summing over α costs
 δ·Σw ≤ δ. With the whole of δ at every order the sum would not hold.
+
+Weights belong to the partition and not to the cap, so a capacity never shrinks as ε grows. A lineage whose runs
+were admitted under several caps (contracts differ, policies change) was then admitted under the largest of them
+throughout, and keeps that one; with weights chosen anew for each cap it would keep it at up to twice δ only.
 """
 
 from __future__ import annotations
@@ -32,9 +36,9 @@ ORDER_MAX: Final = 256
 LOAD_ORDER_MAX: Final = 64
 ORDERS_MAX: Final = 16
 WEIGHT_ONE: Final = 1_000
-_SPLIT: Final = (600, 200, 200)
-"""Robust against loads nobody declared (measured 93 to 98 % of the best single order)."""
-_SPLIT_DECLARED: Final = (900, 50, 50)
+_UNDECLARED: Final = ((600, 200, 200), (800, 200), (500, 500), (1_000,))
+"""Robust against loads nobody declared; fewer orders where a tight cap needs more of δ at one."""
+_DECLARED: Final = ((900, 50, 50), (950, 50), (500, 500), (1_000,))
 _EXACT: Final = Context(prec=60)
 
 
@@ -53,15 +57,9 @@ class NoRoom(ValueError):  # noqa: N818 - what is the case, not an error of the 
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """A bound on an account as integers.
-
-    Attributes:
-        weights: per order, its share of δ in thousandths; 0 where the order is closed for this cap.
-        capacity: per coordinate; None where the order is closed.
-    """
+    """A bound on an account as integers: per coordinate; None where the order is closed for this ε."""
 
     epsilon: Fraction
-    weights: tuple[int, ...]
     capacity: tuple[int | None, ...]
 
     def to_json(self) -> c.Object:
@@ -69,7 +67,6 @@ class Cap:
         return {
             "capacity": list(self.capacity),
             "epsilon": format_number(self.epsilon),
-            "weights": list(self.weights),
         }
 
 
@@ -80,13 +77,13 @@ class Renyi:
     Attributes:
         delta: of the partition's budget.
         orders: the integer orders, ascending; every account of the partition keeps its loss at all of them.
-        load: per order, the price of one step of the load declared at opening; empty if none was.
+        weights: per order, its share of δ in thousandths.
         slack: δ units kept aside for charges that are (ε, δ) black boxes; the orders share the rest.
     """
 
     delta: Fraction
     orders: tuple[int, ...]
-    load: tuple[int, ...]
+    weights: tuple[int, ...]
     slack: int = 0
 
     @classmethod
@@ -99,47 +96,56 @@ class Renyi:
         """
         if not 0 < delta < 1:
             raise Malformed("delta", "must lie between 0 and 1")
-        declared = _load_prices(load) if load else {}
-        chosen: set[int] = set()
-        for place, epsilon in enumerate(dict.fromkeys(caps)):
-            best = _best_order(epsilon, delta, {order: order for order in range(2, ORDER_MAX + 1)})
-            chosen.add(best)
-            if declared:
-                best = _best_order(epsilon, delta, declared)
-                chosen.add(best)
-            if place == 0:
-                chosen |= {max(2, best * 8 // 10), max(2, best * 6 // 10)}
-        orders = tuple(sorted(chosen)[:ORDERS_MAX])
-        price = renyi_price(load.probability, load.noise_multiplier, orders) if load else ()
-        rule = cls(delta, orders, tuple(NAT * ORDER_MAX if unit is None else unit for unit in price))
-        for epsilon in caps:
-            rule.cap(epsilon)
-        return rule
+        price = (_load_prices(load) if load else {}) or {order: order for order in range(2, ORDER_MAX + 1)}
+        closed: NoRoom | None = None
+        for split in _DECLARED if load else _UNDECLARED:
+            rule = cls._weighted(delta, caps, price, split)
+            try:
+                for epsilon in caps:
+                    rule.cap(epsilon)
+            except NoRoom as fault:
+                closed = fault
+                continue
+            return rule
+        raise closed or AssertionError("there is a split of δ to try")
+
+    @classmethod
+    def _weighted(
+        cls, delta: Fraction, caps: tuple[Fraction, ...], price: dict[int, int], split: tuple[int, ...]
+    ) -> Renyi:
+        """The best order of each cap first, then orders below the budget's, for loads that nobody declared."""
+        best = [_best_order(epsilon, delta, price) for epsilon in caps]
+        below = [max(2, best[0] * tenths // 10) for tenths in (8, 6)]
+        chosen = list(dict.fromkeys((*best, *below)))[: len(split)]
+        # What orders that coincide leave over goes to the first.
+        shares = (WEIGHT_ONE - sum(split[1 : len(chosen)]), *split[1 : len(chosen)])
+        pairs = sorted(zip(chosen, shares, strict=True))
+        return cls(delta, tuple(order for order, _ in pairs), tuple(share for _, share in pairs))
 
     @classmethod
     def parse(cls, value: object) -> Renyi:
         """Read recorded terms; the exact inverse of :meth:`to_json`. Raises: Malformed."""
-        known = c.fields(value, "terms", ("delta", "kind", "load", "orders", "slack", "v"))
+        known = c.fields(value, "terms", ("delta", "kind", "orders", "slack", "v", "weights"))
         c.one_of(known["kind"], "terms.kind", ("renyi",))
         c.integer(known["v"], "terms.v", 1, 1)
         orders = _integers(known["orders"], "terms.orders", 2, ORDER_MAX)
-        load = _integers(known["load"], "terms.load", 0, c.INTEGER_MAX)
+        weights = _integers(known["weights"], "terms.weights", 1, WEIGHT_ONE)
         if not orders or tuple(sorted(set(orders))) != orders:
             raise Malformed("terms.orders", "must ascend")
-        if load and len(load) != len(orders):
-            raise Malformed("terms.load", "must have one price per order")
+        if len(weights) != len(orders) or sum(weights) > WEIGHT_ONE:
+            raise Malformed("terms.weights", f"must have one share per order, {WEIGHT_ONE} together at most")
         slack = c.integer(known["slack"], "terms.slack", 0, DELTA_ONE)
-        return cls(parse_positive(known["delta"], "terms.delta"), orders, load, slack)
+        return cls(parse_positive(known["delta"], "terms.delta"), orders, weights, slack)
 
     def to_json(self) -> c.Object:
         """The terms, as the entry that opens the partition records them."""
         return {
             "delta": format_number(self.delta),
             "kind": "renyi",
-            "load": list(self.load),
             "orders": list(self.orders),
             "slack": self.slack,
             "v": 1,
+            "weights": list(self.weights),
         }
 
     @property
@@ -157,7 +163,7 @@ class Renyi:
         return (*renyi_price(mechanism.probability, mechanism.noise_multiplier, self.orders), 0)
 
     def cap(self, epsilon: Fraction) -> Cap:
-        """Weights and capacities of a cap, a function of the terms and ε alone and so fixed for life.
+        """Capacities under a cap: a function of the terms and ε alone, and never less for a larger ε.
 
         Raises:
             NoRoom: if no order is open, with the least ε that would open one.
@@ -196,10 +202,17 @@ class Renyi:
         at, bound = loss.at(len(self.orders)), cap.capacity[-1]
         return at is not None and bound is not None and at <= bound
 
-    def odometer(self, loss: Loss, cap: Cap) -> Fraction:
+    def bounds(self, epsilon: Fraction) -> tuple[Fraction, ...]:
+        """B(α; ε, w·δ) per order, rounded down; not positive where the order is closed."""
+        return tuple(
+            _bound(order, epsilon, self.shared * Fraction(weight, WEIGHT_ONE))
+            for order, weight in zip(self.orders, self.weights, strict=True)
+        )
+
+    def odometer(self, loss: Loss) -> Fraction:
         """The least over orders of r + log(1 - 1/α) - log(w·δ·α)/(α - 1), rounded up to 2^-40; 0 when nothing ran.
 
-        Valid at every stopping time for the cap's fixed weights: with L the total loss and r the losses,
+        Valid at every stopping time for the fixed weights: with L the total loss and r the losses,
         Σ w·exp((α - 1)(L - r)) is a supermartingale, and each state gives (1 - e^(ε - L))_+ ≤ δ times it.
 
         Raises:
@@ -208,9 +221,9 @@ class Renyi:
         if loss.empty:
             return Fraction(0)
         told = [
-            Fraction(at, NAT) - _bound(order, Fraction(0), self.shared * Fraction(weight, WEIGHT_ONE))
-            for place, (order, weight) in enumerate(zip(self.orders, cap.weights, strict=True))
-            if weight and (at := loss.at(place)) is not None
+            Fraction(at, NAT) - bound
+            for place, bound in enumerate(self.bounds(Fraction(0)))
+            if (at := loss.at(place)) is not None
         ]
         if not told:
             raise ArithmeticError("every order holds an infinite charge")
@@ -241,37 +254,21 @@ def _bound(order: int, epsilon: Fraction, delta: Fraction) -> Fraction:
 
 def _best_order(epsilon: Fraction, delta: Fraction, price: dict[int, int]) -> int:
     """The order at which most runs of this price would fit were it alone; the least closed one if none is open."""
-    return max(price, key=lambda order: (_bound(order, epsilon, delta) / max(1, price[order]), -order))
+    bounds = {order: _bound(order, epsilon, delta) for order in range(2, ORDER_MAX + 1)}
+    fit = {order: bounds[order] / max(1, unit) for order, unit in price.items() if bounds[order] > 0}
+    found = fit or bounds
+    return max(found, key=lambda order: (found[order], -order))
 
 
 def _load_prices(load: PoissonGaussian) -> dict[int, int]:
-    price = renyi_price(load.probability, load.noise_multiplier, tuple(range(2, LOAD_ORDER_MAX + 1)))
-    return {order: unit for order, unit in enumerate(price, start=2) if unit is not None}
+    orders = tuple(range(2, LOAD_ORDER_MAX + 1))
+    price = renyi_price(load.probability, load.noise_multiplier, orders)
+    return {order: unit for order, unit in zip(orders, price, strict=True) if unit is not None}
 
 
 @lru_cache(maxsize=4_096)
 def _cap(rule: Renyi, epsilon: Fraction) -> Cap:
-    price = rule.load or rule.orders
-    split = _SPLIT_DECLARED if rule.load else _SPLIT
-    ranked = sorted(
-        range(len(rule.orders)),
-        key=lambda place: -_bound(rule.orders[place], epsilon, rule.shared) / max(1, price[place]),
-    )
-    for kept in range(min(len(split), len(ranked)), 0, -1):
-        shares = (WEIGHT_ONE - sum(split[1:kept]), *split[1:kept])
-        weights = dict(zip(ranked[:kept], shares, strict=True))
-        bounds = {
-            place: _bound(rule.orders[place], epsilon, rule.shared * Fraction(weight, WEIGHT_ONE))
-            for place, weight in weights.items()
-        }
-        if all(bound > 0 for bound in bounds.values()):
-            return Cap(
-                epsilon,
-                tuple(weights.get(place, 0) for place in range(len(rule.orders))),
-                (
-                    *(int(bounds[place] * NAT) if place in bounds else None for place in range(len(rule.orders))),
-                    rule.slack,
-                ),
-            )
-    least = min(-_bound(order, Fraction(0), rule.shared) for order in rule.orders)
-    raise NoRoom(epsilon, max(least, Fraction(0)) + Fraction(1, 1000))
+    bounds = rule.bounds(epsilon)
+    if max(bounds) <= 0:
+        raise NoRoom(epsilon, max(epsilon - max(bounds), Fraction(0)) + Fraction(1, 1000))
+    return Cap(epsilon, (*(int(bound * NAT) if bound > 0 else None for bound in bounds), rule.slack))

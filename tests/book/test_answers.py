@@ -99,12 +99,11 @@ def test_a_recorded_answer_is_for_those_who_signed(world: World) -> None:
 
 def test_a_refusal_is_final_for_its_id(world: World) -> None:
     """After room came back the refused id is still refused, and a new id is admitted."""
-    outcomes = world.submit(*(world.charge(f"run-{n}") for n in range(10)))
-    assert _words(outcomes) == ["pending"] * 9 + ["budget_exhausted"]
-    assert "34 of" not in outcomes[-1].detail
+    outcomes = world.submit(*(world.charge(f"run-{n}") for n in range(9)))
+    assert _words(outcomes) == ["pending"] * 8 + ["budget_exhausted"]
     assert "the account of this lineage" in outcomes[-1].detail
     assert _words(world.submit(world.settle("run-0", 0))) == ["posted"]
-    again, fresh = world.submit(world.charge("run-9"), world.charge("run-10"))
+    again, fresh = world.submit(world.charge("run-8"), world.charge("run-9"))
     assert (again.code.word, again.repeated, again.index) == ("budget_exhausted", True, outcomes[-1].index)
     assert again.detail == outcomes[-1].detail
     assert fresh.code.word == "pending"

@@ -180,10 +180,6 @@ def _open_order(body: dict[str, Any]) -> None:
     capacity[capacity.index(None)] = 1
 
 
-def _raise_weights(body: dict[str, Any]) -> None:
-    body["limits"][0]["cap"]["weights"] = [1000] * 3
-
-
 def _another_author(body: dict[str, Any]) -> None:
     body["author"] = 3
 
@@ -202,7 +198,6 @@ LIES: Final[dict[str, tuple[Lie, str]]] = {
     "a price for fewer steps": (_fewer_steps, "body.prices"),
     "a capacity one unit higher": (_raise_capacity, "body.limits.cap"),
     "an order that is closed": (_open_order, "body.limits.cap"),
-    "weights above one": (_raise_weights, "body.limits.cap"),
     "another author": (_another_author, "body.author"),
     "no limit": (_no_limit, ""),
     "a capacity that it did not fit": (_permit_the_impossible, "had no room"),

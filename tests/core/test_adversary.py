@@ -106,7 +106,7 @@ def test_any_order_under_the_whole_delta_is_broken() -> None:
 
 def test_the_split_rule_holds_where_the_unsplit_one_breaks() -> None:
     """The same library, orders and budget, through the rule's own weights and capacities."""
-    delta, rule = Fraction(1, 1000), Renyi(Fraction(1, 1000), (2, 8), ())
+    delta, rule = Fraction(1, 1000), Renyi(Fraction(1, 1000), (2, 8), (400, 600))
     assert worst(TUNED, by_rule(rule, Fraction(8), TUNED), 8.0, 4) <= float(delta) * (1 + TOLERANCE)
 
 
@@ -130,9 +130,9 @@ def tuned(epsilon: float, delta: float, orders: tuple[int, ...], share: Fraction
 @pytest.mark.parametrize("epsilon", [2, 4, 8])
 def test_tuned_spikes_break_the_unsplit_rule_and_not_ours(epsilon: int) -> None:
     """Spikes tuned to the capacity of each order by itself, of which the analyst picks what its luck suits."""
-    delta, rule = Fraction(1, 1000), Renyi(Fraction(1, 1000), (4, 8, 16), ())
+    delta, rule = Fraction(1, 1000), Renyi(Fraction(1, 1000), (4, 8, 16), (200, 600, 200))
     cap = rule.cap(Fraction(epsilon))
-    open_orders = tuple(order for order, weight in zip(rule.orders, cap.weights, strict=True) if weight)
+    open_orders = tuple(order for order, bound in zip(rule.orders, cap.capacity, strict=False) if bound is not None)
     for share in (Fraction(1), Fraction(6, 10), Fraction(2, 10)):
         library = tuned(epsilon, float(delta), open_orders, share)
         reached = worst(library, by_rule(rule, Fraction(epsilon), library), float(epsilon), 3)
