@@ -45,8 +45,11 @@ class Challenges:
         with self._lock:
             now = self._clock()
             self._forget_expired(now)
-            of_charge = sum(item.charge == charge for item in self._open.values())
-            if len(self._open) >= OPEN_MAX or of_charge >= OPEN_MAX_PER_CHARGE:
+            of_charge = [nonce for nonce, item in self._open.items() if item.charge == charge]
+            if len(of_charge) >= OPEN_MAX_PER_CHARGE:
+                # The oldest gives way, so that nobody who asks for nonces keeps the clean room from its own.
+                del self._open[of_charge[0]]
+            elif len(self._open) >= OPEN_MAX:
                 raise NoRoom
             nonce = c.base64url(secrets.token_bytes(NONCE_BYTES))
             self._open[nonce] = _Open(charge, now + LIFE_MS)

@@ -50,6 +50,8 @@ def _add_log(router: APIRouter, book: Book, log: LogKey) -> None:
     )
     def read_checkpoint() -> Response:
         with book.read() as facts:
+            if not facts.size:
+                raise Problem(Code.NOT_FOUND, "the log is empty")
             return _text(facts.checkpoint)
 
     @router.get("/v1/entries/{index}", operation_id="read_entry", responses=_MISSING)

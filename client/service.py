@@ -49,8 +49,13 @@ class Service:
 
     def __init__(self, base_url: str, *, attempts: int = ATTEMPTS, backoff_s: float = 0.2) -> None:
         """Talk to ``base_url``; send at most ``attempts`` times, waiting ``backoff_s``, then twice that."""
-        url = httpx.URL(base_url)
-        if url.scheme not in {"http", "https"} or not url.host:
+        try:
+            url = httpx.URL(base_url)
+            # What cannot be encoded cannot be looked up; asked here, where it can be told.
+            known = url.scheme in {"http", "https"} and url.host.encode("idna") != b""
+        except (httpx.InvalidURL, UnicodeError):
+            known = False
+        if not known:
             raise Malformed("service", f"must be an http or https URL, not {base_url[:200]!r}")
         # A proxy named in the environment has no business between this process and its own machine.
         self._http = httpx.Client(base_url=url, timeout=TIMEOUT, trust_env=not _is_loopback(url.host))

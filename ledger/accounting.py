@@ -91,8 +91,9 @@ def told_epsilon(mechanism: PoissonGaussian, delta: Fraction, relation: str) -> 
     """
     if delta < DELTA_MIN:
         raise Malformed("delta", "must be at least 1e-11 for an ε to be told")
-    renyi = _renyi_epsilon(mechanism, delta)
-    intervals = _INTERVALS if renyi <= _PLD_EPSILON_MAX else ()
+    # The library tells 0 where rounding made a divergence negative: that says nothing.
+    renyi = _renyi_epsilon(mechanism, delta) or math.inf
+    intervals = () if _PLD_EPSILON_MAX < renyi < math.inf else _INTERVALS
     epsilon = renyi
     for interval in intervals:
         epsilon = min(renyi, told := _pld_epsilon(mechanism, delta, relation, interval))

@@ -141,7 +141,7 @@ class Book:
                 futures.append(Future())
                 answers.append(futures[-1])
                 self._waiting.put((one, futures[-1]))
-        if futures and not self._writer.is_alive():
+        if futures and (self._stopped is not None or not self._writer.is_alive()):
             # The writer may have drained its queue and ended just before these were put there.
             self._refuse_waiting()
         return [one.result() if isinstance(one, Future) else one for one in answers]

@@ -81,8 +81,8 @@ def parse_canonical(data: bytes, size_max: int, what: str = "") -> Json:
 def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     seen = dict(pairs)
     if len(seen) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        met: set[str] = set()
+        twice = next(name for name, _ in pairs if name in met or met.add(name))  # type: ignore[func-returns-value]
         raise Malformed(twice[:80].encode("utf-8", "replace").decode(), "is given twice")
     return seen
 

@@ -90,12 +90,21 @@ def partition(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> D
         raise Refusal(Code.MALFORMED, "body.delta: must be at least 1e-11 and less than 1", "body.delta")
     if body.ref in facts.partitions:
         raise Refusal(Code.CONFLICT, f"{body.ref} was opened before; new records open a partition of a new name")
+    _own_data_key(facts, body)
     verdict = permitted(gate, Request(asked.command, body, now), facts)
     caps = dict(verdict.caps)[body.ref]
     rule = rule_for(body, caps)
     named = dict.fromkeys((epsilon, caps.lineage))
     terms: c.Object = {"caps": [rule.cap(one).to_json() for one in named], "terms": rule.to_json()}
     return Decided(Code.PERMITTED, derived=terms)
+
+
+def _own_data_key(facts: Facts, body: OpenPartition) -> None:
+    """One data key, one partition: released for one, it would open the other without a charge."""
+    for other in facts.partitions.values():
+        if (other.provider, other.data_key) == (body.provider, body.data_key):
+            detail = f"body.data_key: {body.data_key} opens {other.ref} already; a new partition needs a key of its own"
+            raise Refusal(Code.CONFLICT, detail, "body.data_key")
 
 
 def rule_for(body: OpenPartition, caps: Caps) -> Rule:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ledger.units import LOSS_MAX
+
 Price = tuple[int | None, ...]
 """What one step costs per coordinate, in the coordinate's units; None where it is infinite."""
 
@@ -61,7 +63,11 @@ class Segment:
 
 
 def loss_of(segments: tuple[Segment, ...], steps: int) -> Loss:
-    """The loss of the first ``steps`` steps of a run. An infinite price counts once per run, not per step."""
+    """The loss of the first ``steps`` steps of a run.
+
+    An infinite price counts once per run, not per step; a finite sum beyond ``LOSS_MAX`` is as good as infinite and
+    counts so, which keeps every sum of a book within what a database holds exactly.
+    """
     width = len(segments[0].price)
     total = Loss.zero(width)
     for segment in segments:
@@ -73,4 +79,8 @@ def loss_of(segments: tuple[Segment, ...], steps: int) -> Loss:
             tuple(0 if unit is None else ran * unit for unit in segment.price),
             tuple(int(unit is None) for unit in segment.price),
         )
-    return total
+    far = tuple(at > LOSS_MAX for at in total.finite)
+    return Loss(
+        tuple(0 if beyond else at for at, beyond in zip(total.finite, far, strict=True)),
+        tuple(max(count, int(beyond)) for count, beyond in zip(total.infinite, far, strict=True)),
+    )

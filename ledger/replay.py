@@ -1,8 +1,8 @@
 """Replay: rebuild everything from the entries, and compare with what the book says stands.
 
-Every entry's bytes, place, time and signature are checked and every command is decided anew
-(:mod:`ledger.recheck`); then each tree node, checkpoint, document, account and registry row of the book must be
-what the entries make it, and each account the sum over its distinct runs.
+Every entry's bytes, place, time and signature are checked and every command is decided anew, the policy's verdict
+taken as recorded (:mod:`ledger.recheck`); then each tree node, checkpoint, document, account and registry row of
+the book must be what the entries make it, and each account the sum over its distinct runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ledger.storage import engine_of
 from ledger.tables import CheckpointRow, EntryRow, TreeNodeRow
 
 Step = Callable[[int, int], None]
-_FAULTS = (Malformed, Refusal, LookupError, AssertionError, ValueError, ArithmeticError, TypeError)
+_FAULTS = (Malformed, Refusal, LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)
 
 
 class Broken(Exception):  # noqa: N818 - what is the case
@@ -115,8 +115,11 @@ def _verify(book: Snapshot, key: LogKey, step: Step) -> Finding:
         step(index + 1, book.size)
     _check_nodes(book, nodes)
     newest = _check_checkpoints(book, nodes, key)
-    _check_rows(book, state)
-    _check_sums(state)
+    try:
+        _check_rows(book, state)
+        _check_sums(state)
+    except _FAULTS as fault:
+        raise Broken(None, f"a row cannot be read: {_told(fault)}") from None
     counts = (book.size, len(state.charges), len(state.accounts), len(state.documents))
     return Finding(*counts, root=newest.root.hex(), log=newest.origin)
 

@@ -15,6 +15,8 @@ SCHEMA_REVISION: Final = "0001"
 """The newest migration; a book at another revision is not opened."""
 APPEND_ONLY: Final = ("entry", "tree_node", "document", "checkpoint")
 STRICT: Final = {"sqlite_strict": True}
+KEYED: Final = {"sqlite_strict": True, "sqlite_with_rowid": False}
+"""For append-only tables whose key is no integer: a hidden rowid would be a second key to replace a row by."""
 
 metadata = MetaData(
     naming_convention={
@@ -68,7 +70,7 @@ class TreeNodeRow(Row, table=True):
     """The hash of one complete subtree."""
 
     __tablename__ = "tree_node"
-    __table_args__ = (CheckConstraint("length(hash) = 32", name="hash"), STRICT)
+    __table_args__ = (CheckConstraint("length(hash) = 32", name="hash"), KEYED)
     level: int = _number(key=True)
     position: int = _number(key=True)
     hash: bytes = _bytes()
@@ -78,7 +80,7 @@ class DocumentRow(Row, table=True):
     """Bytes beside the log, under their SHA-256."""
 
     __tablename__ = "document"
-    __table_args__ = (CheckConstraint("length(data) <= 1048576", name="size"), STRICT)
+    __table_args__ = (CheckConstraint("length(data) <= 1048576", name="size"), KEYED)
     digest: str = _text(key=True)
     data: bytes = _bytes()
 

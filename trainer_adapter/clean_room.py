@@ -10,7 +10,7 @@ import io
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from zipfile import BadZipFile
+from typing import Final
 
 import numpy as np
 import torch
@@ -32,6 +32,9 @@ from trainer_adapter.job import Job
 from trainer_adapter.run import train
 from trainer_adapter.step_log import StepLog
 
+_IMAGES: Final = ((models.PIXELS,), (8, 8))
+IGNORED: Final = -100
+"""The class for which cross entropy leaves a record out."""
 OnStep = Callable[[int, int], None]
 Say = Callable[[str], None]
 
@@ -88,10 +91,14 @@ class CleanRoom:
         device = choose()
         model = models.make(job.model).to(device)
         test = _tensors(job.test.read_bytes(), "test")
+        if not len(test[0]):
+            raise Malformed("test", "holds no record")
+        consumer = Signer.load(job.key)
+        attester = DevelopmentAttester(job.attester_issuer, load_private(job.attester_key))
         sealed = [(ref, file.read_bytes()) for ref, file in job.data]
         job.output.mkdir(parents=True, exist_ok=False)
-        self._charge()
-        data = self._open_data(self._release_key(), sealed)
+        self._charge(consumer)
+        data = self._open_data(self._release_key(attester), sealed)
         with StepLog.create(job.output / "steps.log", job.id, job.plan, job.block_steps) as log:
             steps = self._train_and_post(model, data, test, log, on_step)
         accuracy = _accuracy(model, test)
@@ -101,7 +108,7 @@ class CleanRoom:
         x = c.base64url(self._sealing.public_key().public_bytes_raw())
         return {"sealing": {"crv": "X25519", "kty": "OKP", "x": x}, "signing": self._signer.jwk}
 
-    def _charge(self) -> None:
+    def _charge(self, consumer: Signer) -> None:
         job = self._job
         body: c.Object = {
             "clean_room": self._keys(),
@@ -110,12 +117,11 @@ class CleanRoom:
             "partitions": [ref for ref, _ in job.data],
             "plan": job.plan.to_json(),
         }
-        answer = self._service.submit(Signer.load(job.key), job.actor, "charge", body, job.id)
+        answer = self._service.submit(consumer, job.actor, "charge", body, job.id)
         self._say(f"charge {job.id} is {answer.outcome}, entry {answer.index}")
 
-    def _release_key(self) -> dict[str, bytes]:
+    def _release_key(self, attester: DevelopmentAttester) -> dict[str, bytes]:
         job = self._job
-        attester = DevelopmentAttester(job.attester_issuer, load_private(job.attester_key))
         self._say("a development attester signs for this clean room: it attests nothing, and is not for production")
         nonce = self._service.challenge(job.id)
         claims: c.Object = {
@@ -126,7 +132,7 @@ class CleanRoom:
         }
         evidence, _ = self._service.put_document(self._signer, attester.attest(claims, int(time.time())))
         body: c.Object = {"charge": job.id, "evidence": evidence, "nonce": nonce}
-        answer = self._service.submit(self._signer, job.actor, "key_release", body, f"{job.id}-key")
+        answer = self._service.submit(self._signer, job.actor, "key_release", body)
         expected: c.Object = {"charge": job.id, "contract": job.contract, "evidence": evidence}
         keys = unseal(answer.envelope, self._sealing, expected)
         self._say(f"key released to this clean room alone, sealed with HPKE, entry {answer.index}")
@@ -139,7 +145,12 @@ class CleanRoom:
                 raise Malformed("data", f"no key was released for {ref}")
             parts.append(_tensors(decrypt(keys[ref], ref, stored), ref))
         self._say("data decrypted in memory")
-        return torch.cat([inputs for inputs, _ in parts]), torch.cat([targets for _, targets in parts])
+        inputs, targets = torch.cat([one for one, _ in parts]), torch.cat([one for _, one in parts])
+        # A label of no class would stop a step and be named in the fault. Its record gives no finite gradient
+        # instead, so zero, and whether there is one is not told.
+        bad = (targets < 0) | (targets >= models.CLASSES)
+        inputs[bad], targets[bad] = torch.nan, 0
+        return inputs, targets
 
     def _train_and_post(
         self,
@@ -190,7 +201,7 @@ class CleanRoom:
     def _post(self, steps: int) -> None:
         job = self._job
         body: c.Object = {"charge": job.id, "steps": steps}
-        answer = self._service.submit(self._signer, job.actor, "post", body, f"{job.id}-post")
+        answer = self._service.submit(self._signer, job.actor, "post", body)
         self._say(f"{steps} of {job.plan.steps} steps posted, entry {answer.index}")
 
     def _release_model(self, model: nn.Module) -> str:
@@ -200,9 +211,7 @@ class CleanRoom:
         data = save(tensors, {"charge": job.id, "contract": job.contract, "plan": job.plan.digest})
         name = c.digest(data)
         try:
-            answer = self._service.submit(
-                self._signer, job.actor, "model_release", {"charge": job.id, "model": name}, f"{job.id}-model"
-            )
+            answer = self._service.submit(self._signer, job.actor, "model_release", {"charge": job.id, "model": name})
         except Refused as refused:
             self._say(f"the model stays in the clean room: {refused.detail}")
             return ""
@@ -212,16 +221,30 @@ class CleanRoom:
 
 
 def _tensors(data: bytes, what: str) -> tuple[Tensor, Tensor]:
-    """Inputs (records, 64), from 0 to 1, and targets (records,). Raises: Malformed."""
+    """Inputs (records, 64), from 0 to 1, and targets (records,). Raises: Malformed, for what one record cannot change.
+
+    The shapes and types of the whole decide, never a record's value: that would tell of it.
+    """
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            inputs, targets = arrays["inputs"].astype(np.float32), arrays["targets"].astype(np.int64)
-    except (ValueError, KeyError, OSError, TypeError, AttributeError, EOFError, BadZipFile):
-        # Without NumPy's own words: they could quote a record.
+            inputs, targets = np.asarray(arrays["inputs"]), np.asarray(arrays["targets"])
+    except Exception:  # noqa: BLE001 - a damaged archive fails in a dozen ways, and NumPy's words could quote a record
         raise Malformed(what, "is not a NumPy archive of inputs and targets, all of them numbers") from None
-    if inputs.shape[:1] != targets.shape or inputs.ndim < 2:
-        raise Malformed(what, "must have one target for each row of inputs")
-    return torch.from_numpy(inputs), torch.from_numpy(targets)
+    if inputs.dtype.kind not in "fiu" or targets.dtype.kind not in "iu":
+        raise Malformed(what, "must hold numbers as inputs and integers as targets")
+    if inputs.shape[:1] != targets.shape or inputs.shape[1:] not in _IMAGES:
+        raise Malformed(what, f"must have one target for each row of {models.PIXELS} inputs")
+    with np.errstate(over="ignore", invalid="ignore"):
+        inputs = inputs.astype(np.float32)
+    return torch.from_numpy(inputs.reshape(-1, models.PIXELS)), torch.from_numpy(targets.astype(np.int64))
+
+
+def _try(model: nn.Module, test: tuple[Tensor, Tensor]) -> None:
+    """Raises: Malformed, if the model does not take the test set."""
+    try:
+        _accuracy(model, test)
+    except RuntimeError as fault:
+        raise Malformed("test", f"does not fit the model: {str(fault).splitlines()[0][:200]}") from None
 
 
 def _accuracy(model: nn.Module, test: tuple[Tensor, Tensor]) -> float:

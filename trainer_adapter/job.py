@@ -100,6 +100,9 @@ class Job:
             whole = tomllib.loads(text.decode("utf-8"))
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as fault:
             raise Malformed(str(path), f"is not TOML: {fault}") from None
+        except (RecursionError, ValueError):
+            # What tomllib leaves to Python: brackets nested too deep, an integer of thousands of digits.
+            raise Malformed(str(path), "is nested too deep or holds too long a number") from None
         c.integer(c.fields(whole, "", ("train", "v"))["v"], "v", 1, 1)
         try:
             return cls._parse(whole["train"], path.parent)
@@ -122,18 +125,25 @@ class Job:
             id=c.name(known["id"], "id"),
             service=c.string(known["service"], "service"),
             actor=c.did(known["actor"], "actor"),
-            key=folder / c.string(known["key"], "key"),
+            key=_path(folder, known["key"], "key"),
             contract=c.sha256(known["contract"], "contract"),
             deadline_s=c.integer(known["deadline_s"], "deadline_s", 60, 30 * 86_400),
             model=c.string(known["model"], "model", 64),
             learning_rate=parse_positive(known["learning_rate"], "learning_rate"),
             momentum=parse_number(known["momentum"], "momentum"),
             block_steps=c.integer(known["block_steps"], "block_steps", 1, BLOCK_STEPS_MAX),
-            test=folder / c.string(known["test"], "test"),
+            test=_path(folder, known["test"], "test"),
             accuracy_target=target,
-            output=folder / c.string(known["output"], "output"),
+            output=_path(folder, known["output"], "output"),
             attester_issuer=c.string(attester["issuer"], "attester.issuer", 200),
-            attester_key=folder / c.string(attester["key"], "attester.key"),
-            data=tuple((parse_ref(ref, "data"), folder / c.string(file, f"data.{ref}")) for ref, file in data.items()),
+            attester_key=_path(folder, attester["key"], "attester.key"),
+            data=tuple((parse_ref(ref, "data"), _path(folder, file, f"data.{ref}")) for ref, file in data.items()),
             plan=plan,
         )
+
+
+def _path(folder: Path, value: object, field: str) -> Path:
+    text = c.string(value, field)
+    if "\0" in text:
+        raise Malformed(field, "is no path: it holds a null character")
+    return folder / text

@@ -15,7 +15,6 @@ from policy.reading import format_time
 
 DOMAIN: Final = "health"
 DATASET: Final = "digits"
-DATA_KEY: Final = "digits-key"
 ATTESTER: Final = "https://attester.demo.invalid"
 EPSILON: Final = "5"
 DELTA: Final = "0.0001"
@@ -104,7 +103,7 @@ def dataset(tdp: Organisation) -> c.Object:
 def partition(tdp: Organisation, name: str, records: int) -> c.Object:
     """A slice of it with a budget of its own."""
     return {
-        "data_key": DATA_KEY,
+        "data_key": f"{DATASET}-{name}",
         "dataset": DATASET,
         "delta": DELTA,
         "epsilon": EPSILON,

@@ -67,14 +67,14 @@ class Story:
         _, answer = self._tdp.enter(self._service, "dataset", people.dataset(self._tdp))
         self._say(f"{self._tdp.name} (TDP) registers its data set of handwritten digits, entry {answer.index}")
         (self._folder / "data" / "test.npz").write_bytes(digits.archive(digits.TEST))
-        self._data_key = self._keys.create(self._tdp.did, people.DATA_KEY)
         self._first = self._open_partition("2026-q3", digits.FIRST)
 
     def _open_partition(self, name: str, part: slice) -> str:
         ref = f"{self._tdp.did}/{people.DATASET}/{name}"
-        stored = encrypt(self._data_key.reveal(), ref, digits.archive(part))
-        (self._folder / "data" / f"{name}.sealed").write_bytes(stored)
         body = people.partition(self._tdp, name, digits.RECORDS)
+        data_key = self._keys.create(self._tdp.did, str(body["data_key"]))
+        stored = encrypt(data_key.reveal(), ref, digits.archive(part))
+        (self._folder / "data" / f"{name}.sealed").write_bytes(stored)
         answer = self._service.submit(self._tdp.signer, self._tdp.did, "partition", body)
         terms: Any = answer.body["terms"]
         self._say(

@@ -232,13 +232,15 @@ def test_an_entry_that_would_be_too_long_leaves_nothing(world: World) -> None:
         "records": 1000,
         "rule": "renyi",
     }
-    terms |= {"data_key": "k", "relation": "REPLACE_SPECIAL", "unit": "record"}
+    terms |= {"relation": "REPLACE_SPECIAL", "unit": "record"}
     entered = world.submit(
         world.command(SRO, "organisation", body, "long-organisation"),
         world.document("dataset", {**DATASET, "id": long, "provider": provider}, "long-dataset", provider, provider),
         world.document("contract", both, "long-contract", BANK_A, BANK_A, provider),
         *(
-            world.command(provider, "partition", {**terms, "partition": f"{'n' * 120}{n}"}, f"long-{n}")
+            world.command(
+                provider, "partition", {**terms, "data_key": f"k{n}", "partition": f"{'n' * 120}{n}"}, f"long-{n}"
+            )
             for n in range(16)
         ),
     )
@@ -285,3 +287,16 @@ def test_a_quote_records_nothing(world: World) -> None:
     assert world.book.quote(world.charge("small", run=plan(1))).code.word == "pending"
     assert world.book.quote(replace(sent, signature=world.charge("x").signature)).code.word == "signature_invalid"
     assert rows(world.path) == before
+
+
+def test_a_loss_beyond_all_bounds_is_infinite_and_stops_nobody(world: World) -> None:
+    """A plan of tiny cost at one order and of an astronomical one at the next is charged; the book goes on."""
+    sampler: c.Object = {"kind": "poisson", "probability": "0.000000001"}
+    wild = {**plan(10_000_000, "0.3"), "sampler": sampler}
+    first, second = (world.submit(world.charge(name, run=run))[0] for name, run in (("wild", wild), ("tame", plan())))
+    assert (first.code.word, second.code.word) == ("pending", "pending")
+    with world.book.read() as facts:
+        loss = facts.accounts[PARTITION, GLOBAL].loss
+    assert any(loss.infinite)
+    assert max(loss.finite) < 2**62
+    assert verify_book(world.url, LOG, no_step).charges == 2

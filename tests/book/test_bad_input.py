@@ -94,6 +94,7 @@ UNRECORDED: Final[dict[str, tuple[Make, str, str]]] = {
     "partition with a number for epsilon": (_partition(epsilon=6), "malformed", "epsilon"),
     "partition with a negative delta": (_partition(delta="-0.00001"), "malformed", "delta"),
     "partition with a NaN delta": (_partition(delta="nan"), "malformed", "delta"),
+    "partition under a key that opens another": (_partition(data_key="digits-2026-q4"), "conflict", "data_key"),
     "partition with no record": (_partition(records=0), "malformed", "records"),
     "partition without room": (_partition(epsilon="0.0001"), "malformed", "the least that has some is"),
     "plan with an unknown field": (_charge_of({**plan(), "colour": "red"}), "malformed", "colour"),

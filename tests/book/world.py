@@ -146,7 +146,8 @@ class World:
 
     def partition(self, name: str = "2026-q4", **changes: c.Json) -> Submission:
         """A partition of the hospital's to be opened."""
-        return self.command(HOSPITAL, "partition", {**_PARTITION, "partition": name, **changes}, f"partition-{name}")
+        body = {**_PARTITION, "data_key": f"digits-{name}", "partition": name, **changes}
+        return self.command(HOSPITAL, "partition", body, f"partition-{name}")
 
     def charge(
         self,
@@ -231,7 +232,6 @@ DATASET: Final = {
     "v": 1,
 }
 _PARTITION: Final[c.Object] = {
-    "data_key": "digits-key",
     "dataset": "digits",
     "delta": "0.00001",
     "epsilon": "6",

@@ -48,7 +48,7 @@ class Model:
             if partition not in run["partitions"] or run["steps"] == 0:
                 continue
             for place, unit in enumerate(run["price"]):
-                if unit is None:
+                if unit is None or unit * run["steps"] > 256 << 40:
                     infinite[place] += 1
                 else:
                     finite[place] += unit * run["steps"]

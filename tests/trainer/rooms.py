@@ -106,7 +106,7 @@ def _furnished(folder: Path, book: Book, store: FileKeyStore, service: Service, 
     service.submit(tdp.signer, tdp.did, "partition", people.partition(tdp, "2026-q3", digits.RECORDS))
     contract, _ = bank.enter(service, "contract", people.contract(tdp, bank, now), tdp)
     ref = f"{tdp.did}/{people.DATASET}/2026-q3"
-    data_key = store.create(tdp.did, people.DATA_KEY).reveal()
+    data_key = store.create(tdp.did, f"{people.DATASET}-2026-q3").reveal()
     place = Place(folder, book, service, url, bank, contract, ref, data_key)
     place.sealed.write_bytes(encrypt(data_key, ref, digits.archive(digits.FIRST)))
     (folder / "data" / "test.npz").write_bytes(digits.archive(digits.TEST))

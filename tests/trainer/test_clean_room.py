@@ -116,7 +116,7 @@ def test_data_that_do_not_open(place: Place, stored: object) -> None:
     charge = place.charge("run-1")
     assert charge is not None
     assert charge.state is ChargeState.PENDING
-    assert charge.key_release == "run-1-key"
+    assert charge.key_release is not None
     with place.book.read() as facts:
         account = facts.accounts[place.ref, "global"]
     assert min(account.pending.finite[:-1]) > 0
