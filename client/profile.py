@@ -59,7 +59,7 @@ def read_table(path: Path, table: str) -> dict[str, Any]:
         raise Malformed(str(path), f"a profile has at most {PROFILE_BYTES_MAX} bytes")
     try:
         known = tomllib.loads(data.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as fault:
+    except (ValueError, RecursionError) as fault:
         raise Malformed(str(path), f"is not TOML: {fault}") from None
     c.fields(known, "", ("v", table), ("client", "serve"))
     c.integer(known["v"], "v", 1, 1)

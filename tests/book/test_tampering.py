@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 
+from client.signer import Signer
 from ledger import canonical as c
 from ledger import signatures
 from ledger.entries import Entry
@@ -19,7 +20,20 @@ from ledger.replay import verify_book
 from ledger.rules import read_rule
 from ledger.units import parse_number
 from tests.book.forge import broken, entries_of, forged, tampered
-from tests.book.world import BANK_A, BANK_B, LOG, LOG_KEY, PARTITION, Room, World, no_step, open_world, plan, private
+from tests.book.world import (
+    BANK_A,
+    BANK_B,
+    HOSPITAL,
+    LOG,
+    LOG_KEY,
+    PARTITION,
+    Room,
+    World,
+    no_step,
+    open_world,
+    plan,
+    private,
+)
 
 CHARGE: Final = "run-1"
 
@@ -307,6 +321,29 @@ def test_a_forged_charge_is_named(healthy: Path, tmp_path: Path, change: str) ->
     }
     found = broken(forged(healthy, tmp_path / "b", [*entries[:-1], lies[change]], LOG_KEY))
     assert found.index == len(entries) - 1
+
+
+@pytest.mark.parametrize(
+    ("actor", "changes", "said"),
+    [
+        (HOSPITAL, {"epsilon": "100"}, "was opened before"),
+        (BANK_A, {"partition": "stolen", "data_key": "another"}, "for the role TDP"),
+        (HOSPITAL, {"partition": "leaky", "data_key": "another", "delta": "5"}, "delta"),
+        (HOSPITAL, {"partition": "twin"}, "data_key"),
+    ],
+)
+def test_a_partition_that_the_book_would_not_open_is_found_out(
+    healthy: Path, tmp_path: Path, actor: str, changes: dict[str, c.Json], said: str
+) -> None:
+    """The operator and one party together cannot write it: replay decides it again."""
+    entries = entries_of(healthy)
+    opened = next(one for one in entries if one.kind == "partition")
+    signer = Signer(private(actor))
+    body: c.Object = {**opened.body, "request": {**opened.request, **changes}}
+    lie = replace(opened, id="lie", actor=actor, key_id=signer.key_id, body=body, time=entries[-1].time)
+    lie = replace(lie, signature=signer.sign(lie.command.to_bytes()))
+    found = broken(forged(healthy, tmp_path / "b", [*entries, lie], LOG_KEY))
+    assert (found.index, said in str(found)) == (len(entries), True), str(found)
 
 
 def test_an_entry_twice_is_named(healthy: Path, tmp_path: Path) -> None:

@@ -93,7 +93,17 @@ def test_a_wrong_job_is_refused_by_name(tmp_path: Path, was: str, now: str, fiel
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize("data", [b"not toml", b"\xff\xfe", b"#" * (JOB_BYTES_MAX + 1)])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"not toml",
+        b"\xff\xfe",
+        b"a = " + b"[" * 9_000,
+        b"a = " + b"9" * 5_000,
+        b"#" * (JOB_BYTES_MAX + 1),
+    ],
+    ids=["text", "bytes", "nesting", "digits", "size"],
+)
 def test_what_is_no_job_is_named(tmp_path: Path, data: bytes) -> None:
     """By its path."""
     path = tmp_path / "job.toml"
