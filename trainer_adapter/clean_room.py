@@ -33,8 +33,6 @@ from trainer_adapter.run import train
 from trainer_adapter.step_log import StepLog
 
 _IMAGES: Final = ((models.PIXELS,), (8, 8))
-IGNORED: Final = -100
-"""The class for which cross entropy leaves a record out."""
 OnStep = Callable[[int, int], None]
 Say = Callable[[str], None]
 
@@ -237,14 +235,6 @@ def _tensors(data: bytes, what: str) -> tuple[Tensor, Tensor]:
     with np.errstate(over="ignore", invalid="ignore"):
         inputs = inputs.astype(np.float32)
     return torch.from_numpy(inputs.reshape(-1, models.PIXELS)), torch.from_numpy(targets.astype(np.int64))
-
-
-def _try(model: nn.Module, test: tuple[Tensor, Tensor]) -> None:
-    """Raises: Malformed, if the model does not take the test set."""
-    try:
-        _accuracy(model, test)
-    except RuntimeError as fault:
-        raise Malformed("test", f"does not fit the model: {str(fault).splitlines()[0][:200]}") from None
 
 
 def _accuracy(model: nn.Module, test: tuple[Tensor, Tensor]) -> float:
