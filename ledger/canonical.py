@@ -10,6 +10,7 @@ import binascii
 import hashlib
 import json
 import re
+from collections import Counter
 from typing import Any, Final, NoReturn, TypeAlias
 
 import rfc8785
@@ -81,8 +82,8 @@ def parse_canonical(data: bytes, size_max: int, what: str = "") -> Json:
 def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     seen = dict(pairs)
     if len(seen) != len(pairs):
-        met: set[str] = set()
-        twice = next(name for name, _ in pairs if name in met or met.add(name))  # type: ignore[func-returns-value]
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name, count in counts.items() if count > 1)
         raise Malformed(twice[:80].encode("utf-8", "replace").decode(), "is given twice")
     return seen
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import select
 
@@ -27,7 +26,7 @@ from ledger.recheck import check_before, check_fits
 from ledger.registry import GLOBAL, holder_of
 from ledger.snapshot import Snapshot
 from ledger.storage import engine_of
-from ledger.tables import CheckpointRow, EntryRow, TreeNodeRow
+from ledger.tables import CheckpointRow, EntryRow, TreeNodeRow, table_of
 
 Step = Callable[[int, int], None]
 _FAULTS = (Malformed, Refusal, LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)
@@ -144,7 +143,7 @@ def _replayed(state: MemoryState, index: int, data: bytes, last: int, key: LogKe
 
 def _stored(book: Snapshot) -> Iterator[tuple[int, tuple[str, str, int], bytes]]:
     """Each entry's position, what it is found by, and its bytes."""
-    table: Any = EntryRow.__table__  # type: ignore[attr-defined]  # SQLModel sets it on tables
+    table = table_of(EntryRow)
     chosen = select(table.c.position, table.c.id, table.c.kind, table.c.time, table.c.data).order_by(table.c.position)
     for position, *filed, data in book.connection.execution_options(yield_per=1_000).execute(chosen):
         yield int(position), (filed[0], filed[1], filed[2]), bytes(data)
@@ -159,7 +158,7 @@ def _documents(book: Snapshot) -> dict[str, bytes]:
 
 
 def _check_nodes(book: Snapshot, nodes: dict[tuple[int, int], bytes]) -> None:
-    table: Any = TreeNodeRow.__table__  # type: ignore[attr-defined]
+    table = table_of(TreeNodeRow)
     stored = {
         (int(level), int(place)): bytes(value)
         for level, place, value in book.connection.execute(select(table.c.level, table.c.position, table.c.hash))
@@ -175,7 +174,7 @@ def _check_nodes(book: Snapshot, nodes: dict[tuple[int, int], bytes]) -> None:
 
 
 def _check_checkpoints(book: Snapshot, nodes: dict[tuple[int, int], bytes], key: LogKey) -> Checkpoint:
-    table: Any = CheckpointRow.__table__  # type: ignore[attr-defined]
+    table = table_of(CheckpointRow)
     newest = None
     for size, note in book.connection.execute(select(table.c.tree_size, table.c.note).order_by(table.c.tree_size)):
         try:

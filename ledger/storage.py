@@ -71,7 +71,7 @@ class Rows(MutableMapping[K, V], Generic[K, V]):
     ) -> None:
         """``columns`` make the key; ``read`` and ``write`` turn rows into a value and back."""
         self._connection = connection
-        self._table: Any = row.__table__  # type: ignore[attr-defined]  # SQLModel sets it on tables
+        self._table = t.table_of(row)
         self._columns = [self._table.c[name] for name in columns]
         self._read, self._write = read, write
         self._known: dict[K, V | None] = {}
@@ -162,11 +162,11 @@ class DatabaseState:
     def exposures(self, authors: frozenset[int]) -> Iterator[tuple[str, Loss, Loss]]:
         """Per partition: posted and pending loss of these authors' charges, those of this batch included."""
         self.charges.flush()
-        return sum_exposures(self.charges.where(t.ChargeRow.author.in_(authors)))  # type: ignore[attr-defined]  # a column
+        return sum_exposures(self.charges.where(t.table_of(t.ChargeRow).c.author.in_(authors)))
 
     def due(self, now: int, most: int) -> list[str]:
         """The ids of pending charges whose deadline has passed, oldest first."""
-        table: Any = t.ChargeRow.__table__  # type: ignore[attr-defined]
+        table = t.table_of(t.ChargeRow)
         chosen = (
             select(table.c.id)
             .where(table.c.state == ChargeState.PENDING.value, table.c.deadline < now)
@@ -199,7 +199,7 @@ class DatabaseState:
 def append_rows(connection: Connection, row: type[SQLModel], rows: list[Fields]) -> None:
     """Append to a table; nothing there is ever replaced."""
     if rows:
-        table: Any = row.__table__  # type: ignore[attr-defined]
+        table = t.table_of(row)
         connection.execute(insert(table), rows)
 
 

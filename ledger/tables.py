@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, LargeBinary, MetaData, Text
+from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, LargeBinary, MetaData, Table, Text
 from sqlmodel import Field, SQLModel
 
 SCHEMA_REVISION: Final = "0001"
@@ -48,6 +48,11 @@ class Row(SQLModel):
     """What every table shares: the metadata with its names of constraints."""
 
     metadata = metadata
+
+
+def table_of(row: type[SQLModel]) -> Table:
+    """The table behind a class of rows. Raises: KeyError."""
+    return metadata.tables[str(row.__tablename__)]
 
 
 class EntryRow(Row, table=True):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import Connection, func, select
 
 from ledger import merkle
 from ledger.storage import append_rows
-from ledger.tables import CheckpointRow, EntryRow, TreeNodeRow
+from ledger.tables import CheckpointRow, EntryRow, TreeNodeRow, table_of
 
-_node: Any = TreeNodeRow.__table__  # type: ignore[attr-defined]  # SQLModel sets it on tables
-_entry: Any = EntryRow.__table__  # type: ignore[attr-defined]
-_checkpoint: Any = CheckpointRow.__table__  # type: ignore[attr-defined]
+_node = table_of(TreeNodeRow)
+_entry = table_of(EntryRow)
+_checkpoint = table_of(CheckpointRow)
 
 
 class Tree:
