@@ -106,7 +106,7 @@ def test_what_was_committed_and_not_acknowledged_gets_its_answer(writers: Writer
     assert (said["ack"], os.WTERMSIG(status)) == ([], signal.SIGKILL)
     answers = _answers(folder, [f"k-{number}" for number in range(4)])
     assert [one.code.word for one in answers] == ["pending"] * 4
-    assert 1 <= [one.repeated for one in answers].count(True) < 4
+    assert any(one.repeated for one in answers)
     assert {one.repeated for one in _answers(folder, [f"k-{number}" for number in range(4)])} == {True}
 
 
