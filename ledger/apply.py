@@ -85,6 +85,7 @@ def _partition(state: State, entry: Entry, index: int) -> None:
         delta=parse_number(body.delta, "delta"),
         relation=body.relation,
         unit=body.unit,
+        unit_records_max=body.unit_records_max,
         records=body.records,
         data_key=body.data_key,
         terms=c.dump(entry.body["terms"]).decode(),
@@ -152,7 +153,7 @@ def _charge(state: State, entry: Entry, index: int) -> None:
 
 def read_prices(segments: Any) -> tuple[Segment, ...]:  # noqa: ANN401 - JSON as recorded
     """The prices of one partition as a charge's entry records them."""
-    return tuple(Segment(one["steps"], tuple(one["price"])) for one in segments)
+    return tuple(Segment(one["steps"], tuple(one["price"]), one["unit"]) for one in segments)
 
 
 def _touched(state: State, found: Charge) -> Iterator[tuple[Account, tuple[Segment, ...]]]:

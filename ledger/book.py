@@ -26,14 +26,12 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DatabaseError
 
 from ledger import canonical as c
-from ledger.charges import epsilon_of, price
-from ledger.commands import MakeCharge
+from ledger.commands import MakeCharge, OpenPartition
 from ledger.decide import authentic
 from ledger.decision import Asked, Refusal
 from ledger.gate import Gate
 from ledger.malformed import Malformed
 from ledger.outcomes import Code
-from ledger.registry import Facts
 from ledger.snapshot import Snapshot
 from ledger.storage import append_rows, engine_of
 from ledger.tables import SCHEMA_REVISION, DocumentRow
@@ -129,7 +127,12 @@ class Book:
         Raises:
             BookStopped: if the outcome is unknown. Send the same commands again once the book is open.
         """
-        asked = self._prepare(submissions)
+        outcomes: list[Outcome] = []
+        while len(outcomes) < len(submissions):
+            outcomes += self._send(self._prepare(submissions[len(outcomes) :]))
+        return outcomes
+
+    def _send(self, asked: list[Asked | Outcome]) -> list[Outcome]:
         if self._stopped is not None:
             raise BookStopped(self._stopped)
         futures: list[Future[Outcome]] = []
@@ -148,10 +151,10 @@ class Book:
 
     def quote(self, submission: Submission) -> Outcome:
         """The decision a command would get now, its signature checked as ever; records nothing."""
-        (asked,) = self._prepare([submission])
-        if isinstance(asked, Outcome):
-            return asked
         with self.read() as facts:
+            asked = self._prepare_one(facts, submission, priced=False)
+            if isinstance(asked, Outcome):
+                return asked
             decided = self._recorder.decide(facts, asked, facts.size)
         return Outcome(
             decided.code,
@@ -197,11 +200,20 @@ class Book:
         self._lock = None
 
     def _prepare(self, submissions: Sequence[Submission]) -> list[Asked | Outcome]:
+        """As many commands as can be made ready now: a price may hang on what one before it will change."""
+        ready: list[Asked | Outcome] = []
+        changing = False
         with self.read() as facts:
-            return [self._prepare_one(facts, one) for one in submissions]
+            for one in submissions:
+                asked = self._prepare_one(facts, one, priced=not changing)
+                if changing and _is_priced(asked):
+                    break
+                ready.append(asked)
+                changing = changing or (isinstance(asked, Asked) and asked.command.kind in _CHANGE_PRICES)
+        return ready
 
-    def _prepare_one(self, facts: Facts, one: Submission) -> Asked | Outcome:
-        """Read, verify and price outside the writer. What is not yet known to the facts, the writer does itself."""
+    def _prepare_one(self, facts: Snapshot, one: Submission, *, priced: bool) -> Asked | Outcome:
+        """Read and verify outside the writer; and decide once, so that every price and capacity is known to it."""
         try:
             asked = Asked.read(one.raw, one.signature)
         except Malformed as fault:
@@ -213,12 +225,8 @@ class Book:
         # A refusal here may be outdated by the time the writer decides, so the writer repeats it.
         with suppress(Refusal, Malformed):
             asked = replace(asked, verified_by=authentic(facts, asked, self._recorder.log_x).x)
-            if isinstance(asked.body, MakeCharge):
-                for ref in asked.body.partitions:
-                    partition = facts.partitions.get(ref)
-                    if partition is not None:
-                        price(partition, asked.body)
-                        epsilon_of(partition, asked.body)
+            if priced and _is_priced(asked):
+                self._recorder.decide(facts, asked, facts.size)
         return asked
 
     def _write(self) -> None:
@@ -272,6 +280,11 @@ class Book:
 
 
 _CLOSED: Final = "the book is closed"
+_CHANGE_PRICES: Final = frozenset({"coalition", "contract", "dataset", "partition", "policy"})
+
+
+def _is_priced(asked: Asked | Outcome) -> bool:
+    return isinstance(asked, Asked) and isinstance(asked.body, MakeCharge | OpenPartition)
 
 
 def _outcome(written: Batch, asked: Asked, answer: Answer) -> Outcome:

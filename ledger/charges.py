@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from ledger import canonical as c
@@ -18,6 +19,9 @@ from ledger.decision import Asked, Decided, Refusal, acting, permitted
 from ledger.gate import Caps, Check, Gate, Request
 from ledger.loss import Loss, Segment, loss_of
 from ledger.outcomes import ChargeState, Code
+from ledger.pieces import grouped
+from ledger.plan import AnyPlan
+from ledger.priced import NotPriced
 from ledger.registry import GLOBAL, Charge, Facts, Organisation, Partition, holder_of
 from ledger.rules import Cap, NoRoom, Rule, read_rule
 from ledger.units import ceil_decimal
@@ -58,20 +62,31 @@ def charge(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Deci
         "author": author.node,
         "limits": [limit.to_json() for limit in limits],
         "plan": body.plan.digest,
-        "prices": {ref: [_segment(one) for one in segments] for ref, segments in prices},
+        "prices": {ref: [one.to_json() for one in segments] for ref, segments in prices},
     }
     return Decided(Code.PENDING, derived=derived)
 
 
 def price(partition: Partition, body: MakeCharge) -> tuple[Segment, ...]:
-    """A run's price under a partition's rule. Slow when new, kept afterwards. Raises: Malformed."""
-    plan = body.plan
-    return (Segment(plan.steps, read_rule(partition.terms).price(plan.mechanism(plan.steps))),)
+    """A run's price under a partition's rule. Slow when new, kept afterwards. Raises: Malformed, Refusal."""
+    return _priced(partition.terms, partition.relation, partition.unit_records_max, body.plan)
+
+
+@lru_cache(maxsize=65_536)
+def _priced(terms: str, relation: str, unit_records: int, plan: AnyPlan) -> tuple[Segment, ...]:
+    try:
+        return read_rule(terms).segments(grouped(unit_records, plan.mechanism(plan.steps)), relation)
+    except NotPriced as fault:
+        raise Refusal(Code.NOT_PRICED, str(fault), "body.plan") from None
 
 
 def epsilon_of(partition: Partition, body: MakeCharge) -> Fraction:
-    """The ε of the whole run at the partition's δ. Slow when new, kept afterwards. Raises: Malformed."""
-    return told_epsilon(body.plan.mechanism(body.plan.steps), partition.delta, partition.relation)
+    """The ε of the whole run at the partition's δ. Slow when new, kept afterwards. Raises: Malformed, Refusal."""
+    whole = grouped(partition.unit_records_max, body.plan.mechanism(body.plan.steps))
+    try:
+        return told_epsilon(whole, partition.delta, partition.relation)
+    except NotPriced as fault:
+        raise Refusal(Code.NOT_PRICED, str(fault), "body.plan") from None
 
 
 def _partitions(facts: Facts, body: MakeCharge) -> tuple[Partition, ...]:
@@ -134,10 +149,6 @@ def steps_that_fit(rule: Rule, before: Loss, cap: Cap, segments: tuple[Segment, 
         else:
             high = middle - 1
     return low
-
-
-def _segment(segment: Segment) -> c.Object:
-    return {"price": list(segment.price), "steps": segment.steps}
 
 
 def key_release(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:

@@ -13,19 +13,18 @@ from typing import Final
 
 from ledger import canonical as c
 from ledger.malformed import Malformed
-from ledger.mechanism import STEPS_MAX
-from ledger.plan import Plan
+from ledger.mechanism import GROUP_MAX, RELATIONS, STEPS_MAX
+from ledger.plan import AnyPlan, parse_plan
 from ledger.public_key import PublicKey
-from ledger.units import parse_number
+from ledger.units import format_number, parse_number
 
 COMMAND_BYTES_MAX: Final = 32_768
 """Half of what an entry may hold; the other half is left for what was decided."""
 TIME_MAX: Final = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 ROLES: Final = ("SRO", "TSO", "TDP", "TDC", "AUDITOR")
-RELATIONS: Final = ("REPLACE_SPECIAL", "ADD_OR_REMOVE_ONE")
-UNITS: Final = ("record",)
-RULES: Final = ("renyi",)
+UNITS: Final = ("record", "user")
+RULES: Final = ("renyi", "reference", "gaussian")
 KINDS: Final = (
     "organisation",
     "policy",
@@ -116,7 +115,14 @@ class EnterDocument:
 
 @dataclass(frozen=True, slots=True)
 class OpenPartition:
-    """A slice of a dataset with a budget (ε, δ) of its own; ``records`` is a public lower bound."""
+    """A slice of a dataset with a budget (ε, δ) of its own.
+
+    Attributes:
+        records: a public lower bound on how many there are.
+        unit_records_max: how many records one privacy unit holds at most; 1 where the unit is the record.
+        slack: the part of δ kept for black boxes.
+        load: the plan that the partition is expected to be charged with.
+    """
 
     provider: str
     dataset: str
@@ -128,7 +134,9 @@ class OpenPartition:
     records: int
     rule: str
     data_key: str
-    load: Plan | None
+    unit_records_max: int
+    slack: str
+    load: AnyPlan | None
 
     @property
     def ref(self) -> str:
@@ -149,7 +157,7 @@ class MakeCharge:
 
     contract: str
     partitions: tuple[str, ...]
-    plan: Plan
+    plan: AnyPlan
     signing: PublicKey
     sealing: PublicKey
     deadline: int
@@ -264,11 +272,11 @@ def _partition(body: c.Object) -> OpenPartition:
         "rule",
         "unit",
     )
-    known = c.fields(body, "", names, optional=("load",))
+    known = c.fields(body, "", names, optional=("load", "slack", "unit_records_max"))
     parse_number(known["epsilon"], "epsilon")
     parse_number(known["delta"], "delta")
     try:
-        load = Plan.parse(known["load"]) if "load" in known else None
+        load = parse_plan(known["load"]) if "load" in known else None
     except Malformed as fault:
         raise fault.under("load") from None
     return OpenPartition(
@@ -282,8 +290,21 @@ def _partition(body: c.Object) -> OpenPartition:
         records=c.integer(known["records"], "records", 1, 10**12),
         rule=c.one_of(known["rule"], "rule", RULES),
         data_key=c.name(known["data_key"], "data_key"),
+        unit_records_max=_unit_records(known),
+        slack=format_number(parse_number(known.get("slack", "0"), "slack")),
         load=load,
     )
+
+
+def _unit_records(known: c.Object) -> int:
+    """Said for a unit of several records, and for no other."""
+    if known["unit"] == "record":
+        if "unit_records_max" in known:
+            raise Malformed("unit_records_max", "is for a unit that holds several records, not for 'record'")
+        return 1
+    if "unit_records_max" not in known:
+        raise Malformed("unit_records_max", "is missing: how many records does one unit hold at most?")
+    return c.integer(known["unit_records_max"], "unit_records_max", 1, GROUP_MAX)
 
 
 def _retire(body: c.Object) -> Retire:
@@ -295,7 +316,7 @@ def _charge(body: c.Object) -> MakeCharge:
     room = c.fields(known["clean_room"], "clean_room", ("sealing", "signing"))
     partitions = c.strings(known["partitions"], "partitions", 16)
     try:
-        plan = Plan.parse(known["plan"])
+        plan = parse_plan(known["plan"])
     except Malformed as fault:
         raise fault.under("plan") from None
     return MakeCharge(

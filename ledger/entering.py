@@ -9,10 +9,12 @@ from ledger.decision import Asked, Decided, Refusal, acting, permitted
 from ledger.gate import Caps, Gate, Request
 from ledger.malformed import Malformed
 from ledger.outcomes import Code
+from ledger.pieces import grouped
+from ledger.priced import NotPriced
 from ledger.public_key import PublicKey
 from ledger.registry import Facts
 from ledger.rules import NoRoom, Rule, open_rule
-from ledger.units import DELTA_MIN, EPSILON_MAX, parse_number
+from ledger.units import DELTA_MIN, DELTA_ONE, EPSILON_MAX, parse_number
 
 
 def organisation(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
@@ -86,8 +88,8 @@ def partition(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> D
     epsilon, delta = parse_number(body.epsilon, "body.epsilon"), parse_number(body.delta, "body.delta")
     if not 0 < epsilon <= EPSILON_MAX:
         raise Refusal(Code.MALFORMED, f"body.epsilon: must be greater than 0 and at most {EPSILON_MAX}", "body.epsilon")
-    if not DELTA_MIN <= delta < 1:
-        raise Refusal(Code.MALFORMED, "body.delta: must be at least 1e-11 and less than 1", "body.delta")
+    if delta and not DELTA_MIN <= delta < 1:
+        raise Refusal(Code.MALFORMED, "body.delta: must be 0, or at least 1e-11 and less than 1", "body.delta")
     if body.ref in facts.partitions:
         raise Refusal(Code.CONFLICT, f"{body.ref} was opened before; new records open a partition of a new name")
     _own_data_key(facts, body)
@@ -110,11 +112,18 @@ def _own_data_key(facts: Facts, body: OpenPartition) -> None:
 def rule_for(body: OpenPartition, caps: Caps) -> Rule:
     """The rule that a new partition gets under these caps. Raises: Refusal."""
     epsilon, delta = parse_number(body.epsilon, "body.epsilon"), parse_number(body.delta, "body.delta")
-    load = body.load.mechanism(body.load.steps) if body.load else None
+    if body.rule == "reference" and body.unit != "record":
+        raise Refusal(Code.MALFORMED, "body.unit: must be 'record' for the rule reference", "body.unit")
+    load = grouped(body.unit_records_max, body.load.mechanism(body.load.steps)) if body.load else None
+    slack = int(parse_number(body.slack, "body.slack") * DELTA_ONE)
     try:
-        return open_rule(body.rule, delta, (epsilon, caps.lineage), load)
+        return open_rule(body.rule, delta, (epsilon, caps.lineage), load, body.relation, slack)
     except NoRoom as closed:
         raise Refusal(Code.MALFORMED, f"body.epsilon: at a δ of {body.delta} {closed}", "body.epsilon") from None
+    except NotPriced as fault:
+        raise Refusal(Code.MALFORMED, f"body.load: {fault}", "body.load") from None
+    except Malformed as fault:
+        raise fault.under("body") from None
 
 
 def retirement(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ledger.canonical import Object
 from ledger.units import LOSS_MAX
 
 Price = tuple[int | None, ...]
@@ -56,10 +57,18 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """``steps`` equal steps of a run, each at ``price``; the unit in which a run is settled."""
+    """``steps`` equal steps of a run, settled by themselves: ``price`` for every ``unit`` steps begun.
+
+    The unit is 1 unless the price is of steps together, which cannot be told apart afterwards.
+    """
 
     steps: int
     price: Price
+    unit: int = 1
+
+    def to_json(self) -> Object:
+        """As a charge's entry records it."""
+        return {"price": list(self.price), "steps": self.steps, "unit": self.unit}
 
 
 def loss_of(segments: tuple[Segment, ...], steps: int) -> Loss:
@@ -75,9 +84,10 @@ def loss_of(segments: tuple[Segment, ...], steps: int) -> Loss:
         steps -= ran
         if ran == 0:
             break
+        begun = -(-ran // segment.unit)
         total += Loss(
-            tuple(0 if unit is None else ran * unit for unit in segment.price),
-            tuple(int(unit is None) for unit in segment.price),
+            tuple(0 if cost is None else begun * cost for cost in segment.price),
+            tuple(int(cost is None) for cost in segment.price),
         )
     far = tuple(at > LOSS_MAX for at in total.finite)
     return Loss(

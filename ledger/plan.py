@@ -1,7 +1,10 @@
 """The plan: one frozen value from which both the charge and the run are made, so they cannot drift apart.
 
+A run of DP-SGD states all it does; any other run states its mechanism alone.
+
 {"batch_size_expected": 64, "clipping_norm": "1", "kind": "dp_sgd", "noise_multiplier": "2.25",
  "sampler": {"kind": "poisson", "probability": "16/175"}, "steps": 120, "v": 1}
+{"kind": "mechanism", "mechanism": {"kind": "laplace", "noise_multiplier": "4", "v": 1}, "v": 1}
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ from typing import Final, Self
 
 from ledger.canonical import Json, digest, dump, fields, integer
 from ledger.malformed import Malformed
-from ledger.mechanism import STEPS_MAX, PoissonGaussian
+from ledger.mechanism import STEPS_MAX, Mechanism, PoissonGaussian
+from ledger.mechanism_json import parse_mechanism
+from ledger.pieces import first_steps, runs_of
 from ledger.units import format_number, parse_positive
 
 BATCH_MAX: Final = 10_000_000
@@ -52,7 +57,7 @@ class Plan:
         names = ("batch_size_expected", "clipping_norm", "kind", "noise_multiplier", "sampler", "steps", "v")
         known = fields(value, "", required=names)
         if known["kind"] != "dp_sgd":
-            raise Malformed("kind", "must be 'dp_sgd': no other kind of plan can be charged")
+            raise Malformed("kind", "must be 'dp_sgd' or 'mechanism'")
         integer(known["v"], "v", 1, 1)
         sampler = fields(known["sampler"], "sampler", required=("kind", "probability"))
         if sampler["kind"] != "poisson":
@@ -85,3 +90,56 @@ class Plan:
     def digest(self) -> str:
         """SHA-256 of the canonical bytes."""
         return digest(dump(self.to_json()))
+
+
+@dataclass(frozen=True, slots=True)
+class MechanismPlan:
+    """A run that is no DP-SGD: what will be released, as a mechanism."""
+
+    whole: Mechanism
+
+    def __post_init__(self) -> None:
+        """Hold the mechanism to what can be charged. Raises: Malformed."""
+        runs_of(self.whole)
+
+    @classmethod
+    def parse(cls, value: object) -> Self:
+        """Read the tagged form; the exact inverse of :meth:`to_json`. Raises: Malformed."""
+        known = fields(value, "", required=("kind", "mechanism", "v"))
+        if known["kind"] != "mechanism":
+            raise Malformed("kind", "must be 'mechanism'")
+        integer(known["v"], "v", 1, 1)
+        try:
+            return cls(parse_mechanism(known["mechanism"]))
+        except Malformed as fault:
+            raise fault.under("mechanism") from None
+
+    def to_json(self) -> dict[str, Json]:
+        """The tagged form."""
+        return {"kind": "mechanism", "mechanism": self.whole.to_json(), "v": 1}
+
+    @property
+    def steps(self) -> int:
+        """What is settled one by one, counted over all pieces."""
+        return sum(count for count, _ in runs_of(self.whole))
+
+    def mechanism(self, steps: int) -> Mechanism:
+        """What the first ``steps`` steps of this plan are, for the accountant. Raises: Malformed, for none."""
+        found = self.whole if steps == self.steps else first_steps(self.whole, steps)
+        if found is None:
+            raise Malformed("steps", "must be at least 1")
+        return found
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical bytes."""
+        return digest(dump(self.to_json()))
+
+
+AnyPlan = Plan | MechanismPlan
+
+
+def parse_plan(value: object) -> AnyPlan:
+    """Read a plan of either kind. Raises: Malformed."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    return MechanismPlan.parse(value) if kind == "mechanism" else Plan.parse(value)

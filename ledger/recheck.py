@@ -88,7 +88,7 @@ def _check_prices(ours: Any, recorded: Any) -> None:  # noqa: ANN401 - JSON
         raise Malformed("body.prices", "names other partitions than the charge")
     for ref in ours:
         for mine, theirs in zip(read_prices(ours[ref]), read_prices(recorded[ref]), strict=True):
-            if mine.steps != theirs.steps or not _at_least(theirs, mine):
+            if (mine.steps, mine.unit) != (theirs.steps, theirs.unit) or not _at_least(theirs, mine):
                 raise Malformed("body.prices", f"of {ref} is below what the plan costs")
 
 
@@ -112,8 +112,11 @@ def _check_cap(theirs: Any, mine: Any) -> None:  # noqa: ANN401 - JSON
 
 def _check_terms(body: OpenPartition, entry: Entry) -> None:
     rule = read_rule(c.dump(entry.body["terms"]).decode())
-    if rule.to_json()["delta"] != body.delta:
-        raise Malformed("body.terms.delta", "is not the budget's")
+    terms = rule.to_json()
+    wanted = {"delta": body.delta, "kind": body.rule if rule.delta else "pure", "epsilon": body.epsilon}
+    for name, value in wanted.items():
+        if terms.get(name, value) != value:
+            raise Malformed(f"body.terms.{name}", "is not what the partition asked for")
     caps: Any = entry.body["caps"]
     if not caps or caps[0]["epsilon"] != body.epsilon:
         raise Malformed("body.caps", "does not begin with the budget")

@@ -77,6 +77,7 @@ class Partition:
     delta: Fraction
     relation: str
     unit: str
+    unit_records_max: int
     records: int
     data_key: str
     terms: str

@@ -16,7 +16,7 @@ from sqlmodel import SQLModel
 
 from ledger import tables as t
 from ledger.apply import read_prices
-from ledger.loss import Loss, Segment
+from ledger.loss import Loss
 from ledger.memory import sum_exposures
 from ledger.outcomes import ChargeState
 from ledger.registry import (
@@ -263,7 +263,18 @@ def _dataset_rows(key: tuple[str, str], value: Dataset) -> list[Fields]:
 
 def _partition(rows: list[Fields]) -> Partition:
     (row,) = rows
-    kept = ("ref", "provider", "dataset", "relation", "unit", "records", "data_key", "terms", "opened")
+    kept = (
+        "ref",
+        "provider",
+        "dataset",
+        "relation",
+        "unit",
+        "unit_records_max",
+        "records",
+        "data_key",
+        "terms",
+        "opened",
+    )
     return Partition(
         **{name: row[name] for name in kept},
         epsilon=parse_number(row["epsilon"], "epsilon"),
@@ -274,7 +285,7 @@ def _partition(rows: list[Fields]) -> Partition:
 
 
 def _partition_rows(key: str, value: Partition) -> list[Fields]:
-    kept = ("provider", "dataset", "relation", "unit", "records", "data_key", "terms", "opened")
+    kept = ("provider", "dataset", "relation", "unit", "unit_records_max", "records", "data_key", "terms", "opened")
     return [
         {
             "ref": key,
@@ -346,14 +357,10 @@ def _charge_rows(key: str, value: Charge) -> list[Fields]:
             **{name: getattr(value, name) for name in _CHARGE},
             "partitions": json.dumps(value.partitions),
             "state": value.state.value,
-            "prices": json.dumps({ref: [_segment(one) for one in segments] for ref, segments in value.prices}),
+            "prices": json.dumps({ref: [one.to_json() for one in segments] for ref, segments in value.prices}),
             "entered": value.index,
         }
     ]
-
-
-def _segment(segment: Segment) -> Fields:
-    return {"steps": segment.steps, "price": segment.price}
 
 
 def _account(rows: list[Fields]) -> Account:

@@ -154,6 +154,7 @@ class PartitionRow(Row, table=True):
     __tablename__ = "partition"
     __table_args__ = (
         CheckConstraint("records > 0", name="records"),
+        CheckConstraint("unit_records_max > 0", name="unit_records_max"),
         CheckConstraint("retired IN (0, 1)", name="retired"),
         STRICT,
     )
@@ -164,6 +165,7 @@ class PartitionRow(Row, table=True):
     delta: str = _text()
     relation: str = _text()
     unit: str = _text()
+    unit_records_max: int = _number()
     records: int = _number()
     data_key: str = _text()
     terms: str = _text()

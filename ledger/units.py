@@ -73,6 +73,11 @@ def ceil_units(nats: Fraction) -> int:
     return -((-nats.numerator * NAT) // nats.denominator)
 
 
+def ceil_slack(delta: Fraction) -> int:
+    """A part of δ in δ units, rounded up."""
+    return -((-delta.numerator * DELTA_ONE) // delta.denominator)
+
+
 def floor_units(nats: Fraction) -> int:
     """A capacity in loss units, rounded down."""
     return (nats.numerator * NAT) // nats.denominator
@@ -81,11 +86,6 @@ def floor_units(nats: Fraction) -> int:
 def ceil_decimal(number: Fraction, places: int = 4) -> str:
     """A loss told to people: ``places`` digits after the point, rounded up."""
     return _fixed(-((-number.numerator * 10**places) // number.denominator), places)
-
-
-def floor_decimal(number: Fraction, places: int = 4) -> str:
-    """A remainder told to people: ``places`` digits after the point, rounded down."""
-    return _fixed((number.numerator * 10**places) // number.denominator, places)
 
 
 def _fixed(scaled: int, places: int) -> str:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from ledger.commands import MakeCharge, OpenPartition, Retire
 from ledger.gate import Caps, Request, Verdict
 from ledger.lineage import ancestors
+from ledger.pieces import kinds_of
 from ledger.registry import Contract, Facts, Partition
 from ledger.units import parse_number
 from policy.documents import ContractDocument, Policy
@@ -42,7 +43,6 @@ def partition(request: Request, facts: Facts) -> Verdict:
 def _budget(findings: Findings, body: OpenPartition, policy: Policy) -> Fraction:
     epsilon, delta = parse_number(body.epsilon, "epsilon"), parse_number(body.delta, "delta")
     findings.says("epsilon_not_positive", epsilon > 0, f"epsilon {body.epsilon}", "greater than 0")
-    findings.says("delta_not_positive", delta > 0, f"delta {body.delta}", "greater than 0")
     findings.at_most("epsilon_above_budget", "epsilon", epsilon, policy.epsilon_max, policy.source)
     findings.at_most("delta_above_budget", "delta", delta, policy.delta_max, policy.source)
     return epsilon
@@ -85,9 +85,10 @@ def charge(request: Request, facts: Facts) -> Verdict:
         findings.says("partition_unknown", found is not None, ref, "on record")
         if found is not None and (binds := _charged(findings, request, found, document, facts)):
             bound[ref] = binds
-    mechanism = str(body.plan.mechanism(body.plan.steps).to_json()["kind"])
+    kinds = kinds_of(body.plan.mechanism(body.plan.steps))
     for policy in dict.fromkeys(binds.policy for binds in bound.values()):
-        _one_of(findings, "mechanism_not_permitted", mechanism, policy.mechanisms, policy.source)
+        for kind in kinds:
+            _one_of(findings, "mechanism_not_permitted", kind, policy.mechanisms, policy.source)
     caps = ((ref, _caps(facts.partitions[ref], binds, document)) for ref, binds in bound.items())
     return findings.verdict(caps=caps)
 

@@ -14,6 +14,7 @@ from typing import Final, Self
 
 from ledger import canonical as c
 from ledger.malformed import Malformed
+from ledger.mechanism import KINDS
 from ledger.public_key import PublicKey
 from policy import reading as r
 
@@ -31,7 +32,8 @@ RECORDS_MAX: Final = 10**12
 UNITS: Final = ("record", "user")
 RELATIONS: Final = ("ADD_OR_REMOVE_ONE", "REPLACE_ONE", "REPLACE_SPECIAL")
 RULES: Final = ("renyi", "reference", "gaussian")
-MECHANISMS: Final = ("poisson_gaussian", "laplace")
+MECHANISMS: Final = tuple(kind for kind in KINDS if kind not in {"composed", "group", "self_composed"})
+"""What holds others is permitted if all it holds is; tuning is a mechanism of its own."""
 CLAIMS_ALWAYS_CHECKED: Final = ("iss", "iat", "exp", "eat_nonce", "dbgstat", "cnf", "charge", "plan")
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
-from typing import Protocol
+from functools import lru_cache
+from typing import Any, Final, Protocol
 
-from ledger.canonical import Object, parse
-from ledger.loss import Loss, Price
+from ledger.canonical import Object, one_of, parse
+from ledger.loss import Loss, Segment
 from ledger.malformed import Malformed
-from ledger.mechanism import PoissonGaussian
-from ledger.rules.renyi import Cap, NoRoom, Renyi
+from ledger.mechanism import Mechanism
+from ledger.rules.cap import Cap, NoRoom
+from ledger.rules.gaussian import GaussianRule
+from ledger.rules.pure import PureSum
+from ledger.rules.reference import Reference
+from ledger.rules.renyi import Renyi
 
 TERMS_BYTES_MAX = 8_192
 
@@ -22,12 +28,17 @@ class Rule(Protocol):
     """
 
     @property
+    def delta(self) -> Fraction:
+        """Of the partition's budget."""
+        ...
+
+    @property
     def coordinates(self) -> tuple[str, ...]:
         """The names of the coordinates."""
         ...
 
-    def price(self, mechanism: PoissonGaussian) -> Price:
-        """What one step costs. Raises: Malformed, for a mechanism or noise without a proven price."""
+    def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
+        """What a mechanism costs, piece by piece. Raises: NotPriced, for one without a proven price."""
         ...
 
     def cap(self, epsilon: Fraction) -> Cap:
@@ -47,7 +58,7 @@ class Rule(Protocol):
         ...
 
     def odometer(self, loss: Loss) -> Fraction:
-        """The anytime-valid ε of this loss at the partition's δ, rounded up."""
+        """The anytime-valid ε of this loss at the partition's δ, rounded up. Raises: ArithmeticError."""
         ...
 
     def to_json(self) -> Object:
@@ -55,24 +66,54 @@ class Rule(Protocol):
         ...
 
 
-def open_rule(kind: str, delta: Fraction, caps: tuple[Fraction, ...], load: PoissonGaussian | None) -> Rule:
+def open_rule(  # noqa: PLR0913, PLR0917 - what a partition declares
+    kind: str,
+    delta: Fraction,
+    caps: tuple[Fraction, ...],
+    load: Mechanism | None,
+    relation: str = "REPLACE_SPECIAL",
+    slack: int = 0,
+) -> Rule:
     """The rule for a new partition: good for its budget, for every cap its policy names, for its declared load.
 
     Args:
         caps: the ε of the partition's budget first, then of every other cap.
+        slack: δ units kept for black boxes.
 
     Raises:
-        Malformed: for an unknown kind of rule.
+        Malformed: for an unknown kind of rule, or what the rule cannot be opened with.
+        NotPriced: if the load has no proven price.
         NoRoom: if a cap has no room at any order.
     """
-    if kind != "renyi":
-        raise Malformed("rule", f"{kind!r} is not a rule")
-    return Renyi.choose(delta, caps, load)
+    if kind != "renyi" and delta == 0:
+        raise Malformed("rule", "must be 'renyi' for a budget with δ = 0")
+    if slack and (kind == "reference" or delta == 0):
+        raise Malformed("slack", "is for black boxes, which have no price in this rule")
+    match kind:
+        case "renyi":
+            return Renyi.choose(delta, caps, load, relation, slack) if delta else PureSum()
+        case "reference":
+            return Reference.choose(delta, caps, load, relation)
+        case "gaussian":
+            return GaussianRule.choose(delta, caps, slack)
+        case _:
+            raise Malformed("rule", f"{kind!r} is not a rule")
 
 
+_READERS: Final[dict[str, Callable[[object], Rule]]] = {
+    "gaussian": GaussianRule.parse,
+    "pure": PureSum.parse,
+    "reference": Reference.parse,
+    "renyi": Renyi.parse,
+}
+
+
+@lru_cache(maxsize=4_096)
 def read_rule(terms: str) -> Rule:
     """The rule of an open partition from its recorded terms. Raises: Malformed."""
-    return Renyi.parse(parse(terms.encode(), TERMS_BYTES_MAX, "terms"))
+    value: Any = parse(terms.encode(), TERMS_BYTES_MAX, "terms")
+    kind = one_of(value.get("kind") if isinstance(value, dict) else None, "terms.kind", tuple(_READERS))
+    return _READERS[kind](value)
 
 
 __all__ = ["Cap", "NoRoom", "Rule", "open_rule", "read_rule"]

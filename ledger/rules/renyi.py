@@ -20,17 +20,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
+from operator import mul
 from typing import Final
 
 from ledger import canonical as c
-from ledger.accounting import renyi_price
-from ledger.loss import Loss, Price
+from ledger.accounting import conversion, price, slack
+from ledger.loss import Loss, Segment
 from ledger.malformed import Malformed
-from ledger.mechanism import PoissonGaussian
-from ledger.units import DELTA_ONE, NAT, ceil_decimal, format_number, parse_positive
+from ledger.mechanism import Mechanism
+from ledger.pieces import runs_of
+from ledger.rules.cap import Cap, NoRoom, used
+from ledger.units import DELTA_ONE, NAT, ceil_slack, format_number, parse_positive
 
 ORDER_MAX: Final = 256
 LOAD_ORDER_MAX: Final = 64
@@ -39,35 +41,6 @@ WEIGHT_ONE: Final = 1_000
 _UNDECLARED: Final = ((600, 200, 200), (800, 200), (500, 500), (1_000,))
 """Robust against loads nobody declared; fewer orders where a tight cap needs more of δ at one."""
 _DECLARED: Final = ((900, 50, 50), (950, 50), (500, 500), (1_000,))
-_EXACT: Final = Context(prec=60)
-
-
-class NoRoom(ValueError):  # noqa: N818 - what is the case, not an error of the program
-    """A cap under which no order is open; ``least`` is the least ε that would open one."""
-
-    def __init__(self, epsilon: Fraction, least: Fraction) -> None:
-        """Name both."""
-        super().__init__(
-            f"an ε of {format_number(epsilon)} has no room at any order; the least that has some is "
-            f"{ceil_decimal(least, 3)}"
-        )
-        self.epsilon = epsilon
-        self.least = least
-
-
-@dataclass(frozen=True, slots=True)
-class Cap:
-    """A bound on an account as integers: per coordinate; None where the order is closed for this ε."""
-
-    epsilon: Fraction
-    capacity: tuple[int | None, ...]
-
-    def to_json(self) -> c.Object:
-        """As it is recorded with each charge it bound."""
-        return {
-            "capacity": list(self.capacity),
-            "epsilon": format_number(self.epsilon),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +60,32 @@ class Renyi:
     slack: int = 0
 
     @classmethod
-    def choose(cls, delta: Fraction, caps: tuple[Fraction, ...], load: PoissonGaussian | None) -> Renyi:
+    def choose(
+        cls,
+        delta: Fraction,
+        caps: tuple[Fraction, ...],
+        load: Mechanism | None,
+        relation: str = "REPLACE_SPECIAL",
+        kept: int = 0,
+    ) -> Renyi:
         """Orders with a good one for every cap, for the declared load and for Gaussian-like runs.
 
+        Args:
+            kept: δ units of slack, which the orders do not get.
+
         Raises:
-            Malformed: if δ is outside (0, 1).
+            Malformed: if δ is outside (0, 1), or the slack takes all of it.
+            NotPriced: if the load has no proven price.
             NoRoom: if a cap stays closed.
         """
         if not 0 < delta < 1:
             raise Malformed("delta", "must lie between 0 and 1")
-        price = (_load_prices(load) if load else {}) or {order: order for order in range(2, ORDER_MAX + 1)}
+        if not Fraction(kept, DELTA_ONE) < delta:
+            raise Malformed("slack", "must be less than δ")
+        price = (_load_prices(load, relation) if load else {}) or {order: order for order in range(2, ORDER_MAX + 1)}
         closed: NoRoom | None = None
         for split in _DECLARED if load else _UNDECLARED:
-            rule = cls._weighted(delta, caps, price, split)
+            rule = cls._weighted(delta, caps, price, split, kept)
             try:
                 for epsilon in caps:
                     rule.cap(epsilon)
@@ -111,16 +97,17 @@ class Renyi:
 
     @classmethod
     def _weighted(
-        cls, delta: Fraction, caps: tuple[Fraction, ...], price: dict[int, int], split: tuple[int, ...]
+        cls, delta: Fraction, caps: tuple[Fraction, ...], price: dict[int, int], split: tuple[int, ...], kept: int
     ) -> Renyi:
         """The best order of each cap first, then orders below the budget's, for loads that nobody declared."""
-        best = [_best_order(epsilon, delta, price) for epsilon in caps]
+        shared = delta - Fraction(kept, DELTA_ONE)
+        best = [_best_order(epsilon, shared, price) for epsilon in caps]
         below = [max(2, best[0] * tenths // 10) for tenths in (8, 6)]
         chosen = list(dict.fromkeys((*best, *below)))[: len(split)]
         # What orders that coincide leave over goes to the first.
         shares = (WEIGHT_ONE - sum(split[1 : len(chosen)]), *split[1 : len(chosen)])
         pairs = sorted(zip(chosen, shares, strict=True))
-        return cls(delta, tuple(order for order, _ in pairs), tuple(share for _, share in pairs))
+        return cls(delta, tuple(order for order, _ in pairs), tuple(share for _, share in pairs), kept)
 
     @classmethod
     def parse(cls, value: object) -> Renyi:
@@ -158,9 +145,12 @@ class Renyi:
         """The part of δ that the orders share."""
         return self.delta - Fraction(self.slack, DELTA_ONE)
 
-    def price(self, mechanism: PoissonGaussian) -> Price:
-        """What one step costs at each order; no slack, since its Rényi curve says all."""
-        return (*renyi_price(mechanism.probability, mechanism.noise_multiplier, self.orders), 0)
+    def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
+        """What each piece costs a step, at each order and in the slack. Raises: NotPriced."""
+        return tuple(
+            Segment(count, (*price(step, relation, self.orders), ceil_slack(slack(step))))
+            for count, step in runs_of(mechanism)
+        )
 
     def cap(self, epsilon: Fraction) -> Cap:
         """Capacities under a cap: a function of the terms and ε alone, and never less for a larger ε.
@@ -177,8 +167,7 @@ class Renyi:
     def share(self, loss: Loss, cap: Cap) -> Fraction:
         """The least share used over the open orders (1 if each holds an infinite charge), or the slack's if more."""
         orders = min((Fraction(at, bound) for at, bound in self._open(loss, cap)), default=Fraction(1))
-        slack = Fraction(loss.finite[-1], cap.capacity[-1]) if cap.capacity[-1] else Fraction(loss.finite[-1] > 0)
-        return max(orders, slack)
+        return max(orders, used(loss.at(len(self.orders)), cap.capacity[-1]))
 
     def runs(self, loss: Loss, cap: Cap, run: Loss) -> int:
         """The most runs that fit at one order, and in the slack."""
@@ -216,10 +205,13 @@ class Renyi:
         Σ w·exp((α - 1)(L - r)) is a supermartingale, and each state gives (1 - e^(ε - L))_+ ≤ δ times it.
 
         Raises:
-            ArithmeticError: if every order holds an infinite charge; no finite ε is then proven.
+            ArithmeticError: if every order holds an infinite charge, or the slack is overdrawn; no finite ε is then
+                proven.
         """
         if loss.empty:
             return Fraction(0)
+        if loss.infinite[-1] or loss.finite[-1] > self.slack:
+            raise ArithmeticError("the account holds more than its slack")
         told = [
             Fraction(at, NAT) - bound
             for place, bound in enumerate(self.bounds(Fraction(0)))
@@ -237,19 +229,9 @@ def _integers(value: object, field: str, least: int, most: int) -> tuple[int, ..
     return tuple(c.integer(item, f"{field}[{place}]", least, most) for place, item in enumerate(value))
 
 
-@lru_cache(maxsize=65_536)
 def _bound(order: int, epsilon: Fraction, delta: Fraction) -> Fraction:
-    """B(α; ε, δ) rounded down: never above the exact value, and less than three units of 2^-40 below it.
-
-    One unit is for ε, one for the logarithms, one more covers the last of their 60 digits.
-    """
-    wide = _EXACT
-    keep = wide.ln(wide.divide(Decimal(order - 1), Decimal(order)))
-    share = delta * order
-    spend = wide.ln(wide.divide(Decimal(share.numerator), Decimal(share.denominator)))
-    exact = wide.subtract(wide.divide(spend, Decimal(order - 1)), keep)
-    units = wide.multiply(exact, Decimal(NAT)).to_integral_value(ROUND_FLOOR)
-    return Fraction((epsilon.numerator * NAT) // epsilon.denominator + int(units) - 1, NAT)
+    """B(α; ε, δ) rounded down: never above the exact value, and less than three units of 2^-40 below it."""
+    return Fraction((epsilon.numerator * NAT) // epsilon.denominator, NAT) + conversion(order, delta)
 
 
 def _best_order(epsilon: Fraction, delta: Fraction, price: dict[int, int]) -> int:
@@ -260,10 +242,15 @@ def _best_order(epsilon: Fraction, delta: Fraction, price: dict[int, int]) -> in
     return max(found, key=lambda order: (found[order], -order))
 
 
-def _load_prices(load: PoissonGaussian) -> dict[int, int]:
+def _load_prices(load: Mechanism, relation: str) -> dict[int, int]:
+    """What the whole load costs at each order at which it is finite."""
     orders = tuple(range(2, LOAD_ORDER_MAX + 1))
-    price = renyi_price(load.probability, load.noise_multiplier, orders)
-    return {order: unit for order, unit in zip(orders, price, strict=True) if unit is not None}
+    pieces = [(count, price(step, relation, orders)) for count, step in runs_of(load)]
+    columns = zip(orders, zip(*(units for _, units in pieces), strict=True), strict=True)
+    known = {order: tuple(unit for unit in column if unit is not None) for order, column in columns}
+    whole = {order: column for order, column in known.items() if len(column) == len(pieces)}
+    counts = [count for count, _ in pieces]
+    return {order: sum(map(mul, counts, column)) for order, column in whole.items()}
 
 
 @lru_cache(maxsize=4_096)

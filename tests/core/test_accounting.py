@@ -9,13 +9,20 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.accounting import calibrate_noise, renyi_price, told_epsilon
+from ledger.accounting import calibrate_noise, price, told_epsilon
 from ledger.malformed import Malformed
 from ledger.mechanism import PoissonGaussian
 from ledger.units import LOSS_MAX, NAT
 from tests.core.exact import sampled_gaussian
 
 UNIT = Fraction(1, NAT)
+
+
+def renyi_price(probability: Fraction, noise: Fraction, orders: tuple[int, ...]) -> tuple[int | None, ...]:
+    """Of one Poisson-sampled Gaussian step."""
+    return price(PoissonGaussian(probability, noise, 1), "REPLACE_SPECIAL", orders)
+
+
 RELATIVE, ABSOLUTE = Fraction(1001, 10**12), Fraction(13, 10**13)
 
 
@@ -30,7 +37,7 @@ def check(probability: Fraction, noise: Fraction, order: int) -> None:
 
 
 @pytest.mark.parametrize("order", [2, 3, 8, 32])
-@pytest.mark.parametrize(("probability", "noise"), [(1, 4), (2, 1), (50, 3), (1000, 2), (10**6, 5)])
+@pytest.mark.parametrize(("probability", "noise"), [(3, 4), (2, 1), (50, 3), (1000, 2), (10**6, 5)])
 def test_both_slacks_are_kept_whole(probability: int, noise: int, order: int) -> None:
     """A billionth and 1e-12 nat above what the library says, rounded up: its error may use all of them."""
     accountant = RdpAccountant(orders=[order])

@@ -3,10 +3,11 @@
 import pytest
 
 from ledger import canonical as c
-from ledger.accounting import renyi_price
+from ledger.accounting import price as price_of
 from ledger.decide import LEDGER_ACTOR
 from ledger.decision import Decided
 from ledger.loss import Loss, Segment, loss_of
+from ledger.mechanism import PoissonGaussian
 from ledger.outcomes import ChargeState
 from ledger.registry import GLOBAL, holder_of
 from ledger.rules import read_rule
@@ -237,7 +238,8 @@ class Life(World):
             rule = read_rule(self.state.partitions[ref_of(partition)].terms)
             names = [one for one in self.state.charges.values() if ref_of(partition) in one.partitions]
             orders = tuple(int(name.split()[1]) for name in rule.coordinates[:-1])
-            price = renyi_price(parse_number("0.1", ""), parse_number("2", ""), orders)
+            step = PoissonGaussian(parse_number("0.1", ""), parse_number("2", ""), 1)
+            price = price_of(step, "REPLACE_SPECIAL", orders)
             segment = (Segment(STEPS, (*price, 0)),)
             posted = pending = Loss.zero(len(rule.coordinates))
             for one in names:
@@ -334,7 +336,7 @@ def test_a_gate_that_denies_leaves_nothing() -> None:
         ({"epsilon": "0"}, "body.epsilon"),
         ({"epsilon": "129"}, "body.epsilon"),
         ({"epsilon": "0.0001"}, "body.epsilon"),
-        ({"delta": "0"}, "body.delta"),
+        ({"delta": "0.000000000001"}, "body.delta"),
         ({"delta": "1"}, "body.delta"),
     ],
 )

@@ -32,7 +32,7 @@ from dp_accounting.rdp import RdpAccountant
 
 from ledger.accounting import price, report
 from ledger.malformed import Malformed
-from ledger.mechanism import parse_mechanism
+from ledger.mechanism_json import parse_mechanism
 
 Json = dict[str, Any]
 ADD_OR_REMOVE, REPLACE_ONE, ZERO_OUT = "ADD_OR_REMOVE_ONE", "REPLACE_ONE", "REPLACE_SPECIAL"

@@ -23,7 +23,7 @@ from typing import Any, Final
 import pytest
 
 from ledger.accounting import price, report
-from ledger.mechanism import parse_mechanism
+from ledger.mechanism_json import parse_mechanism
 
 Row = dict[str, Any]
 ROWS: Final[list[Row]] = json.loads(Path(__file__).with_name("published.json").read_text())

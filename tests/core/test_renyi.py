@@ -11,8 +11,8 @@ from ledger.canonical import dump
 from ledger.loss import Loss, Segment, loss_of
 from ledger.malformed import Malformed
 from ledger.mechanism import PoissonGaussian
-from ledger.rules import NoRoom, open_rule, read_rule
-from ledger.rules.renyi import Cap, Renyi
+from ledger.rules import Cap, NoRoom, open_rule, read_rule
+from ledger.rules.renyi import Renyi
 from ledger.units import DELTA_ONE, NAT
 from tests.core.exact import capacity
 
@@ -208,7 +208,7 @@ def test_an_infinite_charge_closes_an_order_until_it_is_taken_away() -> None:
 
 def test_what_is_refunded_can_be_charged_again() -> None:
     """A run of which half the steps ran gives the other half back, to the unit."""
-    price = RULE.price(PoissonGaussian(Fraction(1, 10), Fraction(2), 1))
+    price = RULE.segments(PoissonGaussian(Fraction(1, 10), Fraction(2), 1), "REPLACE_SPECIAL")[0].price
     segments = (Segment(100, price),)
     fit = RULE.runs(Loss.zero(WIDTH), CAP, loss_of((Segment(1, price),), 1))
     run = loss_of(segments, 100)
@@ -270,7 +270,7 @@ def test_a_delta_outside_its_range_is_refused(delta: Fraction) -> None:
 def test_only_known_rules_open() -> None:
     """Another name is refused."""
     with pytest.raises(Malformed, match="rule"):
-        open_rule("gaussian", Fraction(1, 1000), (Fraction(3),), None)
+        open_rule("catalogue", Fraction(1, 1000), (Fraction(3),), None)
 
 
 def test_a_cap_is_recorded_in_full() -> None:

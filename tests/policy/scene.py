@@ -319,6 +319,7 @@ def _money(world: World, scene: dict[str, Any]) -> None:
             delta=Fraction(1, 100_000),
             relation="REPLACE_SPECIAL",
             unit="record",
+            unit_records_max=1,
             records=800,
             data_key="k1",
             terms="{}",

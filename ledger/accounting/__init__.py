@@ -1,0 +1,31 @@
+"""Prices and tellings: the only room that imports dp_accounting and holds floats.
+
+A float leaves it as an integer rounded up (a price), rounded down (a capacity) or as an exact fraction rounded up (an
+ε told to people). dp_accounting and scipy take seconds to import, so they are imported when first needed.
+"""
+
+from ledger.accounting.calibrate import calibrate_noise, calibrate_steps
+from ledger.accounting.certificates import certificate, exact_square, gaussian_capacity, gaussian_epsilon
+from ledger.accounting.closed_forms import conversion
+from ledger.accounting.counting import count_capacity, count_epsilon
+from ledger.accounting.pure import pure_epsilon
+from ledger.accounting.renyi import price
+from ledger.accounting.report import Report, report, slack, told_epsilon
+
+__all__ = [
+    "Report",
+    "calibrate_noise",
+    "calibrate_steps",
+    "certificate",
+    "conversion",
+    "count_capacity",
+    "count_epsilon",
+    "exact_square",
+    "gaussian_capacity",
+    "gaussian_epsilon",
+    "price",
+    "pure_epsilon",
+    "report",
+    "slack",
+    "told_epsilon",
+]

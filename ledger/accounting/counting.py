@@ -1,0 +1,87 @@
+"""How many equal sampled Gaussian steps keep (ε, δ), by their privacy loss distribution in both directions."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from ledger.accounting import distributions
+from ledger.accounting.closed_forms import conversion
+from ledger.accounting.renyi import divergence
+from ledger.accounting.rounding import float_down
+from ledger.mechanism import PoissonGaussian
+from ledger.priced import ZERO_OUT
+
+COUNT_MAX: Final = 1 << 40
+_ORDERS: Final = (*range(2, 33), 40, 48, 64)
+_INTERVALS: Final = distributions.INTERVALS[:2]
+"""At ten million steps the next finer grid has more noise than δ."""
+_FINE_ENOUGH: Final = 20_000
+"""The count found is the greatest but for one part in so many."""
+_STABLE: Final = 1.01
+
+
+@lru_cache(maxsize=4_096)
+def count_capacity(step: PoissonGaussian, epsilon: Fraction, delta: Fraction) -> int:
+    """The greatest number of these steps found to keep (ε, δ); each candidate was itself evaluated.
+
+    A discretisation is pessimistic, so the finest one that still changes the number by a hundredth decides.
+    """
+    best = certain = _by_renyi(step, epsilon, delta)
+    coarser = 0
+    for interval in _INTERVALS:
+        found = _search(step, float_down(epsilon), float_down(delta), interval, best)
+        best = max(best, found)
+        if certain < found < coarser * _STABLE:
+            break
+        coarser = found
+    return best
+
+
+def _by_renyi(step: PoissonGaussian, epsilon: Fraction, delta: Fraction) -> int:
+    """A number that is certain to fit, from which to look further."""
+    rooms = ((epsilon + conversion(order, delta), divergence(step, ZERO_OUT, order)) for order in _ORDERS)
+    return max((int(room / rho) for room, rho in rooms if rho and room > 0), default=0)
+
+
+def _search(step: PoissonGaussian, epsilon: float, delta: float, interval: float, start: int) -> int:
+    """Regula falsi on log δ against log n within a bracket, halving it where that is too slow."""
+    one = distributions.repeated(step, ZERO_OUT, 1, interval)
+
+    def excess(count: int) -> float:
+        repeated = one if count == 1 else one.self_compose(count)
+        return math.log(distributions.delta_at(repeated, epsilon, count)) - math.log(delta)
+
+    low, high = max(1, start), max(2, start + start // 4)
+    below = excess(low)
+    if below > 0:
+        low, high, below = 0, low, -1.0
+        above = excess(high)
+    else:
+        while (above := excess(high)) <= 0:
+            low, below, high = high, above, 2 * high
+            if high > COUNT_MAX:
+                return low
+    halve = False
+    while high - low > max(1, low // _FINE_ENOUGH):
+        part = 0.5 if halve or low == 0 else below / (below - above)
+        middle = min(high - 1, max(low + 1, int(low * (high / max(1, low)) ** part)))
+        width, value = high - low, excess(middle)
+        if value <= 0:
+            low, below = middle, value
+        else:
+            high, above = middle, value
+        halve = (high - low) * 2 > width
+    return low
+
+
+@lru_cache(maxsize=4_096)
+def count_epsilon(step: PoissonGaussian, count: int, delta: Fraction) -> Fraction | None:
+    """An ε that so many steps keep at δ, rounded up to 2^-40; None if it is infinite."""
+    told = min(
+        distributions.epsilon_at(distributions.repeated(step, ZERO_OUT, count, interval), float_down(delta), count)
+        for interval in _INTERVALS
+    )
+    return None if math.isinf(told) else Fraction(told)

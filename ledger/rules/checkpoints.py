@@ -1,0 +1,39 @@
+"""An odometer for rules whose filter is exact at one number only: checkpoints that share δ.
+
+Telling the ε of a data-dependent count at the whole of δ is no bound: which count is reached depends on outputs. The
+counts n_1 < n_2 < ... are fixed beforehand, each with a share κ of δ, and the ε told is that of the least checkpoint
+that the count has not passed, at κ·δ. Let E_j be the event that it is the j-th: on E_j the run equals the run cut off
+at n_j, so the sum of what is lost over all j is at most δ·Σκ <= δ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+WITHIN: Final = 5
+"""Checkpoints up to the budget, each twice the one before; they share half of δ equally."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A count, and its share of δ."""
+
+    at: int
+    weight: Fraction
+
+
+def checkpoint(count: int, capacity: int) -> Checkpoint:
+    """The least checkpoint that ``count`` has not passed; beyond the budget they go on doubling.
+
+    The i-th one beyond has the weight 3/(10·i²), and Σ 3/(10·i²) = π²/20 < 1/2.
+    """
+    for place in range(WITHIN):
+        at = -(-capacity // 2 ** (WITHIN - 1 - place))
+        if count <= at:
+            return Checkpoint(at, Fraction(1, 2 * WITHIN))
+    beyond, at = 1, 2 * capacity
+    while count > at:
+        beyond, at = beyond + 1, 2 * at
+    return Checkpoint(at, Fraction(3, 10 * beyond * beyond))
