@@ -2,6 +2,7 @@
 # dev.lock pins all that the project, its tests and its build need; train.lock what PyTorch needs beside
 # it. PyTorch itself is in neither, so that everybody can bring the build that fits their machine:
 #   make demo TORCH='any argument of pip install'
+# bench.lock pins the libraries that only `make bench` needs, to measure ours against.
 PYTHON ?= python3
 TORCH  ?= torch==2.13.0
 BIN    := .venv/bin
@@ -10,11 +11,11 @@ BIN    := .venv/bin
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench soak lock clean tools torch-asked
+.PHONY: help demo test check bench utility soak lock clean tools torch-asked
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
-	  printf 'make %-6s  %s\n' "$$name" "$$text"; done
+	  printf 'make %-7s  %s\n' "$$name" "$$text"; done
 
 demo: .venv/.ready ## set everything up and run the main job, from policy to model
 	@$(BIN)/epsilon demo
@@ -33,13 +34,16 @@ check: .venv/.ready ## format, lint, strict types, import contracts
 	@echo "check: import contracts"
 	@$(BIN)/lint-imports --no-logo > .venv/contracts.txt 2>&1 || { cat .venv/contracts.txt; exit 1; }
 
-bench: .venv/.ready ## measure (pytest-benchmark)
+bench: .venv/.ready .venv/.peers ## measure (pytest-benchmark)
 	@$(BIN)/python -m pytest -n 0 -m bench --benchmark-enable tests/bench
+
+utility: .venv/.ready ## how many runs each admission rule lets through
+	@$(BIN)/python -m tests.bench.utility
 
 soak: .venv/.ready ## the long tests
 	@$(BIN)/python -m pytest -n 0 -m soak
 
-lock: ## write dev.lock and train.lock anew (needs uv)
+lock: ## write the locks anew (needs uv)
 	@command -v uv > /dev/null || { echo "make lock needs uv: pip install uv"; exit 1; }
 	@t=$$(mktemp -d) && trap 'rm -rf "$$t"' EXIT && echo "$(TORCH)" > "$$t/torch.in" && \
 	resolve() { uv pip compile --quiet --upgrade --universal --python-version 3.11 --prerelease disallow \
@@ -48,6 +52,7 @@ lock: ## write dev.lock and train.lock anew (needs uv)
 	echo "lock: resolving" && \
 	resolve --extra train -c "$$t/torch.in" -o "$$t/all" && \
 	resolve -c "$$t/all" -o "$$t/dev" && \
+	resolve --group bench -c "$$t/all" -o "$$t/peers" && \
 	{ echo "# Everything but PyTorch and what only it needs. Made by 'make lock'; do not edit."; \
 	  cat "$$t/dev"; } > "$$t/dev.lock" && \
 	{ echo "# What PyTorch needs beside dev.lock; install with --no-deps. PyTorch, triton and the CUDA"; \
@@ -55,10 +60,13 @@ lock: ## write dev.lock and train.lock anew (needs uv)
 	  awk 'NR == FNR { if (/^[a-z]/) have[$$1] = 1; next } \
 	       /^[a-z]/ { keep = !($$1 in have) && $$1 !~ /^(torch|triton|cuda|nvidia)[-=]/ } \
 	       keep' "$$t/dev" "$$t/all"; } > "$$t/train.lock" && \
-	if grep -nE '://|^-' "$$t/dev.lock" "$$t/train.lock"; then \
+	{ echo "# What 'make bench' measures us against; install with --no-deps into a folder of its own."; \
+	  echo "# Made by 'make lock'; do not edit."; \
+	  awk 'NR == FNR { if (/^[a-z]/) have[$$1] = 1; next } /^[a-z]/ { keep = !($$1 in have) } keep' \
+	    "$$t/all" "$$t/peers"; } > "$$t/bench.lock" && \
+	if grep -nE '://|^-' "$$t"/*.lock; then \
 	  echo "lock: the lines above name a place; nothing written"; exit 1; fi && \
-	cp "$$t/dev.lock" dev.lock && cp "$$t/train.lock" train.lock && \
-	echo "lock: dev.lock and train.lock written"
+	cp "$$t"/*.lock . && echo "lock: dev.lock, train.lock and bench.lock written"
 
 clean: ## remove what make and the tools have made, .venv and demo/ included
 	@rm -rf .venv demo dist build .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks \
@@ -81,6 +89,13 @@ ifneq ($(origin TORCH),file)
 .venv/.ready: torch-asked
 endif
 
+# install ARGUMENTS: with uv when it is there, with pip when not.
+INSTALL = if command -v uv > /dev/null; then \
+	  install() { uv pip install --quiet --python $(BIN)/python "$$@"; }; \
+	else \
+	  install() { $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check "$$@"; }; \
+	fi
+
 .venv/.ready: dev.lock train.lock pyproject.toml Makefile | tools
 	@rm -f $@
 	@if $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null; \
@@ -89,11 +104,7 @@ endif
 	  echo "setup: .venv, with uv"; uv venv --quiet --clear --seed --python $(PYTHON) .venv; \
 	else \
 	  echo "setup: .venv, with pip"; $(PYTHON) -m venv --clear .venv; fi
-	@if command -v uv > /dev/null; then \
-	  install() { uv pip install --quiet --python $(BIN)/python "$$@"; }; \
-	else \
-	  install() { $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check "$$@"; }; \
-	fi && \
+	@$(INSTALL) && \
 	echo "setup: packages" && \
 	install --require-hashes -r dev.lock && \
 	install --no-deps --require-hashes -r train.lock && \
@@ -110,4 +121,12 @@ endif
 	echo "setup: this build of PyTorch wants libraries of its own (CUDA), several GB"; \
 	bring $(TORCH) && $(BIN)/python -c 'import torch' || \
 	  { echo "setup: PyTorch does not import; name another build of it with TORCH='...'"; exit 1; }
+	@touch $@
+
+# A folder of their own: diffprivlib brings a package called tests, which would hide ours.
+.venv/.peers: bench.lock .venv/.ready
+	@rm -rf $@ .venv/peers
+	@$(INSTALL) && \
+	echo "setup: what we are measured against" && \
+	install --no-deps --require-hashes --target .venv/peers -r bench.lock
 	@touch $@

@@ -39,8 +39,14 @@ class Side(Generic[T]):
         return (perf_counter() - start) / self.operations
 
 
-def compare(benchmark: BenchmarkFixture, ours: Side[T], peer: Side[S], rounds: int = 7) -> None:
-    """Time both in every round, the peer first, and record the median of the rounds' ratios, ours over peer."""
+def compare(
+    benchmark: BenchmarkFixture, ours: Side[T], peer: Side[S], rounds: int = 7, *, limit: float | None = None
+) -> None:
+    """Time both in every round, the peer first, and record the median of the rounds' ratios, ours over peer.
+
+    Args:
+        limit: the most seconds that ``ours`` may take, in the median: beyond it the run fails, once it is recorded.
+    """
     mine: list[float] = []
     theirs: list[float] = []
 
@@ -63,10 +69,15 @@ def compare(benchmark: BenchmarkFixture, ours: Side[T], peer: Side[S], rounds: i
         "peer_per_second": 1 / statistics.median(theirs[-rounds:]),
     }
     told = benchmark.extra_info
-    LINES.append(
+    line = (
         f"{told['ratio']:>10.3g} x  ({told['ratio_least']:.3g} to {told['ratio_most']:.3g})  "
         f"{ours.what} ({told['ours_per_second']:.4g}/s) : {peer.what} ({told['peer_per_second']:.4g}/s)"
     )
+    took = statistics.median(mine[-rounds:])
+    if limit is not None:
+        line += f"; {took:.3g} s of {limit:.3g} s"
+    LINES.append(line)
+    assert limit is None or took <= limit, line
 
 
 def nothing() -> None:

@@ -11,7 +11,7 @@ PIN = re.compile(r"[a-z0-9-]+==[A-Za-z0-9.]+(?: ; [a-z_ ()'=!<>.0-9A-Z]+)? \\")
 HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}(?: \\)?")
 
 
-@pytest.mark.parametrize("lock", ["dev.lock", "train.lock"])
+@pytest.mark.parametrize("lock", ["bench.lock", "dev.lock", "train.lock"])
 def test_a_lock_names_only_versions_and_hashes(lock: str) -> None:
     """Each line is a pin, a hash of the pin above it, or a comment at the head."""
     lines = (HOME / lock).read_text().splitlines()
@@ -21,12 +21,13 @@ def test_a_lock_names_only_versions_and_hashes(lock: str) -> None:
 
 
 def test_the_locks_share_no_name_and_hold_no_build_of_pytorch() -> None:
-    """What dev.lock pins, train.lock does not pin again; torch, triton and CUDA are in neither."""
-    development, training = (set(_names(lock)) for lock in ("dev.lock", "train.lock"))
-    assert development & training == set()
-    assert [name for name in development | training if re.match("torch|triton|nvidia|cuda", name)] == []
+    """What one pins, no other pins again; torch, triton and CUDA are in none."""
+    development, training, peers = (set(_names(lock)) for lock in ("dev.lock", "train.lock", "bench.lock"))
+    assert development & training == (development | training) & peers == set()
+    assert [name for name in development | training | peers if re.match("torch|triton|nvidia|cuda", name)] == []
     assert {"hatchling", "editables", "pytest"} <= development
     assert {"filelock", "jinja2", "safetensors", "sympy"} <= training
+    assert {"diffprivlib", "opendp"} <= peers
 
 
 def _names(lock: str) -> list[str]:

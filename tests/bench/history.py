@@ -1,0 +1,121 @@
+"""A state with as many charges as a measurement asks for, laid by many organisations that became one."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Final
+
+from ledger import canonical as c
+from ledger.apply import apply
+from ledger.decide import decide
+from ledger.decision import Asked, Decided
+from ledger.entries import Entry
+from ledger.memory import MemoryState
+from tests.core.world import LOG, World, plan_of, ref_of, settled_world
+
+TINY: Final = plan_of(1, "1000", "0.001")
+"""A run of which hundreds of thousands fit."""
+HUB: Final = "did:web:hub.example"
+PARENTS_MAX: Final = 63
+Sent = tuple[bytes, str]
+
+
+@dataclass
+class History(World):
+    """A world that keeps the entry it recorded last, and leaves out what only tests ask."""
+
+    last: Entry | None = None
+
+    def send(self, asked: Asked) -> Decided:
+        """Decide a command, and apply what is recorded."""
+        decided = decide(self.state, asked, self.now, self.index, self.gate, LOG.x)
+        self.last = entry_of(asked, decided, self.now)
+        apply(self.state, self.last, self.index)
+        self.index += 1
+        return decided
+
+    def lay(self, bank: str, how_many: int) -> None:
+        """Charges of one bank: the first is decided, each other one applied from the entry it would have got."""
+        first = f"run-{self.index}"
+        assert self.charge(first, bank, self.contract(bank), ("q4",), TINY).code.word == "pending"
+        assert self.last is not None
+        recorded: Any = self.last.body
+        for number in range(how_many - 1):
+            name = f"{first}-{number}"
+            request = {**recorded["request"], "clean_room": room_of(name, recorded["request"]["clean_room"])}
+            apply(self.state, replace(self.last, id=name, body={**recorded, "request": request}), self.index)
+            self.index += 1
+
+    def signed(self, kind: str, name: str, actor: str, body: c.Object) -> Sent:
+        """A command as it is sent."""
+        asked = self.command(kind, name, actor, body)
+        return asked.raw, asked.signature
+
+    def admission(self, name: str, contract: str) -> Sent:
+        """One more run of the hub's."""
+        assert self.last is not None
+        body: c.Object = {
+            "clean_room": room_of(
+                name, {"sealing": {"crv": "X25519", "kty": "OKP", "x": c.base64url(bytes([9]) * 32)}}
+            ),
+            "contract": contract,
+            "deadline": self.now + 1,
+            "partitions": [ref_of("q4")],
+            "plan": TINY,
+        }
+        return self.signed("charge", name, HUB, body)
+
+    def answer(self, state: MemoryState, sent: Sent) -> str:
+        """What the core does with a command: read, verify, decide, write the entry, apply."""
+        asked = Asked.read(*sent)
+        decided = decide(state, asked, self.now, self.index, self.gate, LOG.x)
+        entry = entry_of(asked, decided, self.now)
+        entry.to_bytes()
+        apply(state, entry, self.index)
+        return decided.code.word
+
+
+def entry_of(asked: Asked, decided: Decided, now: int) -> Entry:
+    """The entry of what was decided."""
+    command = asked.command
+    body: c.Object = {**decided.derived, "outcome": decided.code.word, "request": command.body}
+    return Entry(command.kind, command.id, now, command.actor, command.key_id, body, asked.signature)
+
+
+def room_of(name: str, other: dict[str, Any]) -> c.Object:
+    """A clean room whose signing key is told by its name alone; it signs nothing here."""
+    x = c.base64url(hashlib.sha256(name.encode()).digest())
+    return {**other, "signing": {"crv": "Ed25519", "kty": "OKP", "x": x}}
+
+
+def opened() -> History:
+    """Everyone registered, and one partition with a large budget."""
+    settled = settled_world()
+    world = History(state=settled.state, index=settled.index)
+    assert world.open("q4").code.word == "permitted"
+    assert world.register(HUB, "TDC").code.word == "permitted"
+    return world
+
+
+def banks(world: World, how_many: int) -> tuple[str, ...]:
+    """Organisations, registered."""
+    names = tuple(f"did:web:branch-{number}.example" for number in range(how_many))
+    assert all(world.register(name, "TDC").code.word == "permitted" for name in names)
+    return names
+
+
+@cache
+def merged(charges: int, organisations: int) -> tuple[History, str]:
+    """So many charges of so many organisations, which then became one, the hub; and the hub's contract."""
+    world = opened()
+    names = banks(world, organisations)
+    laying = names[: min(organisations, charges, PARENTS_MAX)]
+    for place, name in enumerate(laying):
+        world.lay(name, (charges + place) // len(laying))
+    for start in range(0, organisations, PARENTS_MAX):
+        assert world.merge(HUB, (HUB, *names[start : start + PARENTS_MAX])).code.word == "permitted"
+    assert len(world.state.charges) == charges
+    assert len({one.node for did, one in world.state.organisations.items() if did in {HUB, *names}}) == 1
+    return world, world.contract(HUB)

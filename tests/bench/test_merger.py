@@ -1,0 +1,102 @@
+"""A merger of two organisations with 10^5 runs each: in memory, and on a SQLite book's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+import migrations
+from ledger.apply import apply
+from ledger.decide import decide
+from ledger.decision import Asked
+from ledger.memory import MemoryState
+from ledger.registry import GLOBAL, State, holder_of
+from ledger.storage import DatabaseState, engine_of
+from tests.bench.compare import Side, compare, nothing
+from tests.bench.history import HUB, History, Sent, banks, entry_of, opened
+from tests.core.world import LOG, SRO, ref_of, snapshot
+
+pytestmark = pytest.mark.bench
+
+FEW, MANY = 1_000, 100_000
+LIMIT_S: Final = 2.0
+
+
+@cache
+def _two(runs: int) -> tuple[History, Sent]:
+    """Two organisations with so many runs each, and the merger of both into a third."""
+    world = opened()
+    parents = banks(world, 2)
+    for bank in parents:
+        world.lay(bank, runs)
+    assert len(world.state.charges) == 2 * runs
+    return world, world.signed("merger", "merger", SRO, {"organisation": HUB, "parents": [*parents]})
+
+
+def _merge(runs: int, state: State) -> None:
+    """Read, verify, decide and apply; the hub then knows all that the partition has lost."""
+    world, sent = _two(runs)
+    asked = Asked.read(*sent)
+    decided = decide(state, asked, world.now, world.index, world.gate, LOG.x)
+    assert decided.code.word == "permitted", decided
+    apply(state, entry_of(asked, decided, world.now), world.index)
+    ref, hub = ref_of("q4"), holder_of(state.organisations[HUB].node)
+    assert state.accounts[ref, hub].loss == state.accounts[ref, GLOBAL].loss
+
+
+def _in_memory(runs: int) -> Side[MemoryState]:
+    world, _ = _two(runs)
+    return Side(
+        f"merger of 2 organisations with {runs:,} runs each",
+        1,
+        lambda: snapshot(world.state),
+        lambda state: _merge(runs, state),
+    )
+
+
+def test_in_memory(benchmark: BenchmarkFixture) -> None:
+    """In 2 s, against one with a hundredth of the runs."""
+    compare(benchmark, _in_memory(MANY), _in_memory(FEW), rounds=5, limit=LIMIT_S)
+
+
+def test_in_sqlite(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
+    """In 2 s, read from the tables and flushed to them, against the same in memory."""
+    url = f"sqlite:///{tmp_path / 'book.sqlite'}"
+    migrations.upgrade(url)
+    world, _ = _two(MANY)
+    with _writing(url, keep=True) as stored:
+        for one in fields(MemoryState):
+            if one.name != "documents":
+                getattr(stored, one.name).update(getattr(world.state, one.name))
+
+    def merge(given: None) -> None:
+        del given
+        with _writing(url, keep=False) as stored:
+            _merge(MANY, stored)
+
+    compare(
+        benchmark,
+        Side(f"the same on a SQLite book's tables, {MANY:,} runs each", 1, nothing, merge),
+        _in_memory(MANY),
+        rounds=3,
+        limit=LIMIT_S,
+    )
+
+
+@contextmanager
+def _writing(url: str, *, keep: bool) -> Iterator[DatabaseState]:
+    """A writing transaction, flushed; then committed, or undone so that the next round finds the same."""
+    engine = engine_of(url, writes=True)
+    with engine.connect() as connection:
+        stored = DatabaseState(connection)
+        yield stored
+        stored.flush()
+        (connection.commit if keep else connection.rollback)()
+    engine.dispose()
