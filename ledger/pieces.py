@@ -100,7 +100,8 @@ def first_steps(mechanism: Mechanism, steps: int) -> Mechanism | None:
     pieces: list[Mechanism] = []
     for count, step in runs_of(mechanism):
         if ran := min(steps, count):
-            pieces.append(step if ran == 1 else SelfComposed(ran, step))
+            whole = ran == 1 and not isinstance(step, Composed)
+            pieces.append(step if whole else SelfComposed(ran, step))
             steps -= ran
     if not pieces:
         return None

@@ -15,6 +15,7 @@ from ledger.accounting.closed_forms import delta_of_group
 from ledger.accounting.rounding import float_down, float_up
 from ledger.mechanism import (
     BlackBox,
+    Composed,
     FullBatchEpochs,
     Gaussian,
     Group,
@@ -23,6 +24,7 @@ from ledger.mechanism import (
     PoissonGaussian,
     Pure,
     RandomisedResponse,
+    SelfComposed,
 )
 from ledger.pieces import runs_of
 from ledger.priced import REPLACE, NotPriced
@@ -68,6 +70,8 @@ def _one(step: Mechanism, relation: str, interval: float) -> PrivacyLossDistribu
     k, inner = (step.k, step.mechanism) if isinstance(step, Group) else (1, step)
     replaced = relation == REPLACE
     match inner:
+        case Composed() | SelfComposed():
+            return compose(step, relation, interval)
         case Gaussian() | FullBatchEpochs():
             return _gaussian(float_down(inner.noise_multiplier / k), relation, interval)
         case PoissonGaussian() if inner.probability == 1:

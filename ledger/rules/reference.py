@@ -132,9 +132,11 @@ class Reference(Additive):
         """The ε of the least checkpoint at or above the count, at its share of δ: see :mod:`ledger.rules.checkpoints`.
 
         Raises:
-            ArithmeticError: if none is proven.
+            ArithmeticError: if a charge is infinite, or no ε is proven.
         """
-        count = loss.finite[0]
+        count = loss.at(0)
+        if count is None:
+            raise ArithmeticError("the account holds an infinite charge")
         if count == 0:
             return Fraction(0)
         reached = checkpoint(count, count_capacity(self.step, self.epsilon, self.delta))

@@ -1,0 +1,168 @@
+"""The rule ``gaussian``: certificates and capacities against exact curves, evaluated another way."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from math import exp, log, sqrt
+from statistics import NormalDist
+from typing import Any
+
+import mpmath  # type: ignore[import-untyped]
+import pytest
+from dp_accounting import get_epsilon_gaussian
+
+from ledger.accounting import certificate, exact_square, gaussian_capacity, gaussian_epsilon
+from ledger.accounting.report import report
+from ledger.loss import Loss, loss_of
+from ledger.mechanism import (
+    BlackBox,
+    Composed,
+    FullBatchEpochs,
+    Gaussian,
+    Group,
+    Laplace,
+    Mechanism,
+    PoissonGaussian,
+    Pure,
+    RandomisedResponse,
+    SelfComposed,
+)
+from ledger.rules import open_rule
+from ledger.units import DELTA_ONE, NAT
+
+WIDE = mpmath.mp.clone()
+WIDE.dps = 40
+ZERO_OUT = "REPLACE_SPECIAL"
+EPSILONS = [place / 97 for place in range(900)]
+
+
+def gaussian_curve(epsilon: float, square: int) -> Any:  # noqa: ANN401 - mpmath has no types
+    """H_e(G_μ) at 40 digits, for μ² in units of 2^-40."""
+    mu, e = WIDE.sqrt(WIDE.mpf(square) / NAT), WIDE.mpf(epsilon)
+    return WIDE.ncdf(-e / mu + mu / 2) - WIDE.exp(e) * WIDE.ncdf(-e / mu - mu / 2)
+
+
+def laplace_curve(scale: float) -> Callable[[float], float]:
+    """H_e of a Laplace mechanism of sensitivity 1: 1 - e^((e - 1/b)/2) up to e = 1/b."""
+    return lambda epsilon: max(0.0, 1 - exp((epsilon - 1 / scale) / 2))
+
+
+def response_curve(buckets: int, noise: float) -> Callable[[float], float]:
+    """H_e of one record's answer left out, the worse of both orders, from its laws."""
+    high, even = 1 - noise + noise / buckets, 1 / buckets
+    low = noise / buckets
+
+    def curve(epsilon: float) -> float:
+        grown = exp(epsilon)
+        removed = max(0.0, high - grown * even) + (buckets - 1) * max(0.0, low - grown * even)
+        added = max(0.0, even - grown * high) + (buckets - 1) * max(0.0, even - grown * low)
+        return max(removed, added)
+
+    return curve
+
+
+def pure_curve(epsilon_of: float) -> Callable[[float], float]:
+    """H_e of randomised response, the worst that is ε-DP."""
+    return lambda epsilon: max(0.0, (exp(epsilon_of) - exp(epsilon)) / (1 + exp(epsilon_of)))
+
+
+SINGLE: list[tuple[Mechanism, Callable[[float], float]]] = [
+    (Laplace(Fraction(1)), laplace_curve(1.0)),
+    (Laplace(Fraction(7, 2)), laplace_curve(3.5)),
+    (Group(2, Laplace(Fraction(7))), laplace_curve(3.5)),
+    (RandomisedResponse(2, Fraction(1, 2)), response_curve(2, 0.5)),
+    (RandomisedResponse(10, Fraction(3, 4)), response_curve(10, 0.75)),
+]
+
+
+@pytest.mark.parametrize(("mechanism", "curve"), SINGLE, ids=lambda one: getattr(one, "kind", ""))
+@pytest.mark.parametrize("tau", [Fraction(1, 1000), Fraction(1, 100_000)])
+def test_a_certificate_covers_the_curve(mechanism: Mechanism, curve: Callable[[float], float], tau: Fraction) -> None:
+    """At every ε: at most τ more than the Gaussian; and a Gaussian of a twentieth less does not cover it."""
+    square = certificate(mechanism, ZERO_OUT, 1, tau)
+    assert square is not None
+    assert all(curve(epsilon) <= float(tau) + gaussian_curve(epsilon, square) for epsilon in EPSILONS)
+    less = square * 19 // 20
+    assert any(curve(epsilon) > float(tau) + gaussian_curve(epsilon, less) for epsilon in EPSILONS)
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(5), Fraction(20)])
+def test_a_pure_loss_is_covered_without_slack(epsilon: Fraction) -> None:
+    """The Gaussian of the same total variation lies above randomised response everywhere, and a hair less does not."""
+    square = exact_square(Pure(epsilon, ZERO_OUT), ZERO_OUT)
+    assert square is not None
+    curve = pure_curve(float(epsilon))
+    points = [float(epsilon) * place / 400 for place in range(400)]
+    assert all(curve(e) <= gaussian_curve(e, square) + WIDE.mpf("1e-15") for e in points)
+    assert curve(0.0) > gaussian_curve(0.0, square * 999 // 1000)
+
+
+def test_what_needs_no_certificate_is_exact() -> None:
+    """Gaussian noise by its own μ², in a group and when records are replaced; a black box as its pure part."""
+    assert exact_square(Gaussian(Fraction(4)), ZERO_OUT) == NAT // 16
+    assert exact_square(Gaussian(Fraction(4)), "REPLACE_ONE") == NAT // 4
+    assert exact_square(Group(3, FullBatchEpochs(1, Fraction(6))), ZERO_OUT) == NAT // 4
+    assert exact_square(PoissonGaussian(Fraction(1), Fraction(8), 1), ZERO_OUT) == NAT // 64
+    assert exact_square(PoissonGaussian(Fraction(1, 2), Fraction(8), 1), ZERO_OUT) is None
+    pure = exact_square(Pure(Fraction(2), ZERO_OUT), ZERO_OUT)
+    assert exact_square(BlackBox(Fraction(1, 1000), Fraction(2), ZERO_OUT), ZERO_OUT) == pure
+    assert exact_square(Group(2, Pure(Fraction(1), ZERO_OUT)), ZERO_OUT) == pure
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(3), Fraction(10)])
+@pytest.mark.parametrize("delta", [Fraction(1, 1000), Fraction(1, 10**6), Fraction(1, 10**9)])
+def test_a_capacity_keeps_the_budget_and_hardly_less(epsilon: Fraction, delta: Fraction) -> None:
+    """By 40-digit arithmetic and by the library's exact Gaussian; what is told at it is the budget."""
+    square = gaussian_capacity(epsilon, delta)
+    assert gaussian_curve(float(epsilon), square) <= WIDE.mpf(delta.numerator) / delta.denominator
+    assert gaussian_curve(float(epsilon), square + square // 1000 + 1) > WIDE.mpf(delta.numerator) / delta.denominator
+    told = gaussian_epsilon(square, delta)
+    assert told is not None
+    assert epsilon * Fraction(999, 1000) <= told <= epsilon * Fraction(1_000_001, 1_000_000)
+    assert float(told) >= get_epsilon_gaussian(1 / sqrt(square / NAT), float(delta)) * (1 - 1e-9)
+
+
+def test_a_run_is_certified_as_a_whole() -> None:
+    """Sampled steps, and rounds of several mechanisms: one that has begun is charged whole."""
+    rule = open_rule("gaussian", Fraction(1, 1000), (Fraction(3),), None)
+    rounds = SelfComposed(4, Composed((Laplace(Fraction(20)), RandomisedResponse(4, Fraction(19, 20)))))
+    for mechanism, steps in ((PoissonGaussian(Fraction(1, 20), Fraction(2), 50), 50), (rounds, 4)):
+        segments = rule.segments(mechanism, ZERO_OUT)
+        assert [(one.steps, one.unit) for one in segments] == [(steps, steps)]
+        assert loss_of(segments, 0).empty
+        assert loss_of(segments, 1) == loss_of(segments, steps)
+        square, tau = segments[0].price
+        assert square
+        assert tau
+        assert tau in open_rule("gaussian", Fraction(1, 1000), (Fraction(3),), None).to_json()["menu"]  # type: ignore[operator]
+        assert certificate_of(mechanism, Fraction(tau, DELTA_ONE)) == square
+    plain = rule.segments(Gaussian(Fraction(4)), ZERO_OUT)
+    assert loss_of(plain, 1) == Loss((NAT // 16, 0), (0, 0))
+
+
+def certificate_of(mechanism: Mechanism, tau: Fraction) -> int | None:
+    """The certificate of a whole mechanism of one piece."""
+    from ledger.pieces import runs_of
+
+    ((count, step),) = runs_of(mechanism)
+    return certificate(step, ZERO_OUT, count, tau)
+
+
+def test_a_run_has_more_room_than_its_own_epsilon_says() -> None:
+    """Sanity: what the rule charges for one run alone, told as an ε, is at least what PLD tells of it."""
+    plan = PoissonGaussian(Fraction(1, 20), Fraction(2), 200)
+    delta = Fraction(1, 1000)
+    square = certificate_of(plan, delta / 10)
+    assert square is not None
+    alone = gaussian_epsilon(square, delta * Fraction(9, 10))
+    assert alone is not None
+    assert report(plan, delta, ZERO_OUT).epsilon <= alone
+
+
+def test_independent_normal_tail() -> None:
+    """The curve these tests compare with is the normal distribution's own, as the standard library has it."""
+    normal = NormalDist()
+    for square, epsilon in ((NAT, 1.0), (NAT // 4, 0.3)):
+        mu = sqrt(square / NAT)
+        plain = normal.cdf(-epsilon / mu + mu / 2) - exp(epsilon) * normal.cdf(-epsilon / mu - mu / 2)
+        assert float(gaussian_curve(epsilon, square)) == pytest.approx(plain, rel=1e-9)
+        assert log(plain) < 0
