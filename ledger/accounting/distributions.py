@@ -63,7 +63,7 @@ def repeated(step: Mechanism, relation: str, count: int, interval: float) -> Pri
     return one if count == 1 else one.self_compose(count)
 
 
-def _one(step: Mechanism, relation: str, interval: float) -> PrivacyLossDistribution:
+def _one(step: Mechanism, relation: str, interval: float) -> PrivacyLossDistribution:  # noqa: PLR0911 - one a kind
     from dp_accounting.pld import privacy_loss_distribution as library
 
     grid: dict[str, Any] = {"value_discretization_interval": interval}
