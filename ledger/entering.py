@@ -115,9 +115,11 @@ def rule_for(body: OpenPartition, caps: Caps) -> Rule:
     if body.rule == "reference" and body.unit != "record":
         raise Refusal(Code.MALFORMED, "body.unit: must be 'record' for the rule reference", "body.unit")
     load = grouped(body.unit_records_max, body.load.mechanism(body.load.steps)) if body.load else None
-    slack = int(parse_number(body.slack, "body.slack") * DELTA_ONE)
+    slack = parse_number(body.slack, "body.slack")
+    if slack and slack >= delta:
+        raise Refusal(Code.MALFORMED, "body.slack: must be less than δ", "body.slack")
     try:
-        return open_rule(body.rule, delta, (epsilon, caps.lineage), load, body.relation, slack)
+        return open_rule(body.rule, delta, (epsilon, caps.lineage), load, body.relation, int(slack * DELTA_ONE))
     except NoRoom as closed:
         raise Refusal(Code.MALFORMED, f"body.epsilon: at a δ of {body.delta} {closed}", "body.epsilon") from None
     except NotPriced as fault:

@@ -105,6 +105,17 @@ def without_replacement(noise: Fraction, population: int, sample: int, order: in
     return min(round_up(over(log_sum(terms), order - 1)), inner[order])
 
 
+def sampled_group(noise: Fraction, probability: Fraction, k: int, order: int) -> Fraction:
+    """A Gaussian sum of which each of k records is a part with a probability of its own.
+
+    The moment e^((α-1)·D_α) is jointly convex in both laws, so it is at most its mean over how many were drawn:
+    log Σ_j C(k,j)·q^j·(1-q)^(k-j)·e^(α(α-1)j²/(2σ²))/(α-1), for both orders of the pair.
+    """
+    q, wide = probability, Fraction(order * (order - 1)) / (2 * noise * noise)
+    terms = [(comb(k, j) * q**j * (1 - q) ** (k - j), j * j * wide) for j in range(k + 1)]
+    return round_up(over(log_sum(terms), order - 1))
+
+
 def delta_of_group(epsilon: Fraction, delta: Fraction, k: int) -> Fraction:
     """δ·(e^(kε) - 1)/(e^ε - 1) of a group of k, at most 1 (Vadhan 2017, Lemma 2.2)."""
     terms = WIDE.exp(log_sum([(Fraction(1), j * epsilon) for j in range(k)]))

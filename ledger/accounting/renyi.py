@@ -123,7 +123,11 @@ def _(one: Zcdp, relation: str, order: int, k: int) -> Fraction | None:
 def _(one: PoissonGaussian, relation: str, order: int, k: int) -> Fraction | None:
     if one.probability == 1:
         return one.steps * exact.gaussian(one.noise_multiplier, k, order)
-    return _times(one.steps, _sampled(one, order) if k == 1 else _of_group(replace(one, steps=1), relation, order, k))
+    if k == 1:
+        return _times(one.steps, _sampled(one, order))
+    mixed = exact.sampled_group(one.noise_multiplier, one.probability, k, order)
+    doubled = _of_group(replace(one, steps=1), relation, order, k)
+    return one.steps * (mixed if doubled is None else min(mixed, doubled))
 
 
 @_curve.register
