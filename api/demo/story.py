@@ -23,7 +23,7 @@ from client.problem import Refused
 from client.service import Service
 from client.signer import Signer, load_private
 from ledger import canonical as c
-from ledger.accounting import calibrate_noise, told_epsilon
+from ledger.accounting import calibrate_noise, report
 from ledger.plan import Plan
 from ledger.units import ceil_decimal, parse_number
 
@@ -92,10 +92,11 @@ class Story:
             self._contracts[bank.did], answer = bank.enter(self._service, "contract", document, self._tdp)
             self._say(f"{bank.name} (TDC) and {self._tdp.name} sign a contract, entry {answer.index}")
         self._plan = self._calibrated()
-        told = ceil_decimal(self._released(STEPS), 4)
+        told = report(self._plan.mechanism(STEPS), self._delta, people.RELATION)
         self._say(
             f"each plans {STEPS} steps, sampling probability 1/2, noise multiplier "
-            f"{self._plan.to_json()['noise_multiplier']}: ε {told} at δ {people.DELTA} by PLD"
+            f"{self._plan.to_json()['noise_multiplier']}: ε {ceil_decimal(told.epsilon, 4)} at δ {people.DELTA} "
+            f"by {told.accountant} under {told.relation} ({told.version})"
         )
         self._run(self._banks[0], self._first, "2026-q3.sealed", accuracy_target="0.8")
 
@@ -110,7 +111,7 @@ class Story:
 
     def _released(self, steps: int) -> Fraction:
         """The ε of the steps that ran, by PLD; nothing for none."""
-        return told_epsilon(self._plan.mechanism(steps), self._delta, people.RELATION) if steps else Fraction(0)
+        return report(self._plan.mechanism(steps), self._delta, people.RELATION).epsilon if steps else Fraction(0)
 
     def until_refused(self) -> None:
         """Chapter 3: runs follow until one no longer fits."""

@@ -61,6 +61,7 @@ class Office:
     def new(self) -> MakeCharge:
         """A plan that nobody asked about before: another noise, and another probability, each time."""
         body, number = self.read(), next(self._numbers)
+        assert isinstance(body.plan, Plan)
         noise = body.plan.noise_multiplier + Fraction(number, 10**6)
         probability = body.plan.sampling_probability * Fraction(10**6, 10**6 + number)
         return replace(body, plan=replace(body.plan, noise_multiplier=noise, sampling_probability=probability))

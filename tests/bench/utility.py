@@ -20,15 +20,17 @@ from itertools import cycle
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from ledger.loss import Loss, Segment, loss_of
+from ledger.loss import Loss, loss_of
 from ledger.malformed import Malformed
 from ledger.mechanism import PoissonGaussian
+from ledger.priced import NotPriced
 from ledger.rules import NoRoom, open_rule
 
 if TYPE_CHECKING:
     from dp_accounting.pld import PLDAccountant
 
-RULES: Final = ("renyi", "reference", "gaussian")
+RULES: Final = (("renyi", False), ("renyi", True), ("reference", True), ("gaussian", False))
+"""Each with the load declared at opening or not: `reference` needs one, `gaussian` takes no account of it."""
 RUNS_MAX: Final = 10_000
 PIECES: Final = 20
 """Into which δ is cut to be split."""
@@ -133,8 +135,8 @@ def admitted(kind: str, load: Load, declared: PoissonGaussian | None) -> str:
     try:
         rule = open_rule(kind, load.delta, (load.epsilon,), declared)
         cap = rule.cap(load.epsilon)
-        prices = {one: loss_of((Segment(one.steps, rule.price(one)),), one.steps) for one, _ in load.bundle}
-    except (Malformed, NoRoom):
+        prices = {one: loss_of(rule.segments(one, RELATION), one.steps) for one, _ in load.bundle}
+    except (Malformed, NoRoom, NotPriced):
         return "-"
     loss, runs = Loss.zero(len(rule.coordinates)), 0
     for one in load.runs():
@@ -151,8 +153,7 @@ def columns() -> dict[str, Callable[[Load], str]]:
         f"`{kind}`{', load declared' * declared}": lambda load, kind=kind, declared=declared: admitted(
             kind, load, load.declared if declared else None
         )
-        for kind in RULES
-        for declared in (False, True)
+        for kind, declared in RULES
     }
     return {
         "basic composition": lambda load: str(basic(load)),

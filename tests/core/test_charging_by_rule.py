@@ -153,7 +153,7 @@ def test_pure_losses_add_up_to_the_budget(world: World, base: tuple[World, str])
 
 def test_pieces_settle_in_order(world: World, base: tuple[World, str]) -> None:
     """Of a mechanism of two pieces, what began is posted: the first whole, of the second what ran."""
-    two = {
+    two: c.Object = {
         "kind": "composed",
         "mechanisms": [PURE, {"count": 3, "kind": "self_composed", "mechanism": LAPLACE, "v": 1}],
     }
