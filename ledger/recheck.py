@@ -65,7 +65,9 @@ def _caps(entry: Entry) -> tuple[tuple[str, Caps], ...]:
         return ((body.ref, Caps(epsilons[0], epsilons[-1])),)
     caps: dict[str, dict[str, Fraction]] = {}
     limits: Any = entry.body.get("limits", [])
-    for limit in limits:
+    author: Any = entry.body.get("author", 0)
+    # The caps of coalitions are the book's own, and are decided again.
+    for limit in (one for one in limits if one["holder"] in {GLOBAL, holder_of(author)}):
         epsilon = parse_number(limit["cap"]["epsilon"], "body.limits.cap.epsilon")
         kind = GLOBAL if limit["holder"] == GLOBAL else "lineage"
         caps.setdefault(limit["partition"], {})[kind] = epsilon
@@ -101,6 +103,8 @@ def _check_limits(ours: Any, recorded: Any) -> None:  # noqa: ANN401 - JSON
     for mine, theirs in zip(ours, recorded, strict=True):
         if (mine["partition"], mine["holder"]) != (theirs["partition"], theirs["holder"]):
             raise Malformed("body.limits", "name other accounts than the charge touches")
+        if mine["cap"]["epsilon"] != theirs["cap"]["epsilon"]:
+            raise Malformed("body.limits.cap.epsilon", "is not what follows from the entries before")
         _check_cap(theirs["cap"], mine["cap"])
 
 
