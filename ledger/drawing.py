@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from ledger.graph import END, Arrow, Node, NodeKind, coalitions_of, descendants, knowers
+from ledger.graph import END, Arrow, Node, NodeKind, coalitions_of, descendants, forebears, knowers
 from ledger.lineage import Sources, known
 from ledger.registry import Account, Facts, holder_of
 
@@ -153,15 +153,17 @@ def declared(drawing: Drawing, actor: str, members: Sequence[str], epsilon: Frac
 def colluded(drawing: Drawing, organisations: Sequence[str], effective: int) -> Drawing:
     """Organisations that have known what each of them knew since ``effective``; from now on they are one lineage.
 
-    What stood stays as it was. But models that any of them handed over or made public since then carried what all
-    of them knew at that moment, and so do copies of what their recipients knew: those arrows are added.
+    Where they stood stays as it was. But a model that any of them handed over or made public since then carried what
+    all of them knew at that moment, and so do copies of what its recipients knew: those arrows are added. Whoever
+    was found to collude with one of them before is taken in with all its past: too much rather than too little.
     """
     facts = drawing.facts
     family = descendants(facts.nodes, {facts.organisations[did].stood(effective) for did in organisations})
     parents = standing(facts, family)
-    if len(parents) > 1:
-        drawing.node(NodeKind.COLLUSION, organisations[0])
-        drawing.gather(_members(facts, parents), parents)
+    found = (node for node in family if facts.nodes[node].kind is NodeKind.COLLUSION)
+    family |= forebears(facts.nodes, found)
+    drawing.node(NodeKind.COLLUSION, organisations[0])
+    drawing.gather(_members(facts, parents), parents)
     for model in _given_since(facts, family, effective):
         # The cut of what the giver gave: the moment of giving, or the charge whose ancestry alone was given.
         cut = max(arrow.cut for arrow in facts.nodes[model].parents if arrow.node in family)

@@ -126,6 +126,11 @@ def ancestors(nodes: Mapping[int, Node], node: int, stood: Iterable[int] = ()) -
     return _walk(nodes, (node,), lambda at: at.parents, lambda at, to: at.kind is _JOINT and to.index not in own)
 
 
+def forebears(nodes: Mapping[int, Node], starts: Iterable[int]) -> frozenset[int]:
+    """The nodes themselves and all that they succeed, colluders included."""
+    return _walk(nodes, starts, lambda at: at.parents, lambda _at, _to: False)
+
+
 def descendants(nodes: Mapping[int, Node], starts: Iterable[int]) -> frozenset[int]:
     """The nodes themselves and all that succeed them."""
     return _walk(nodes, starts, lambda at: at.children, lambda _at, _to: False)

@@ -11,7 +11,7 @@ from typing import Final
 
 from ledger.commands import MakeCharge
 from ledger.decision import Asked, Decided, Refusal, acting, permitted
-from ledger.drawing import Drawing, colluded, standing
+from ledger.drawing import standing
 from ledger.gate import Gate, Request
 from ledger.graph import Arrow, descendants, knows
 from ledger.lineage import missing
@@ -39,15 +39,17 @@ def merger(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Deci
 
 def collusion(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
     """Found later, with the date since when: who descends from the colluders of that date is one lineage now."""
+    del index
     body = asked.body
     assert isinstance(body, Collude)
     acting(facts, asked, "SRO")
     found = _organisations(facts, body.organisations, "organisations")
     if body.effective > now:
         raise Refusal(Code.MALFORMED, "body.effective: must not lie after now", "body.effective")
-    parents = standing(facts, descendants(facts.nodes, {one.stood(body.effective) for one in found}))
-    if not colluded(Drawing(facts, index, now), body.organisations, body.effective).drawn:
-        raise Refusal(Code.CONFLICT, "these organisations are one lineage already", "body.organisations")
+    stood = {one.stood(body.effective) for one in found}
+    parents = standing(facts, descendants(facts.nodes, stood))
+    if len(stood) == 1:
+        raise Refusal(Code.CONFLICT, "these organisations were one lineage then", "body.organisations")
     permitted(gate, Request(asked.command, body, now), facts)
     return Decided(Code.PERMITTED, derived={"parents": [*parents]})
 
