@@ -63,7 +63,7 @@ def _told_full(facts: Facts, account: Account, now: int) -> tuple[str, str] | No
     try:
         cap = read_rule(partition.terms).cap(min(own or Fraction(0), partition.epsilon))
     except NoRoom as closed:
-        return f"{partition.ref}: {closed}", holder
+        return f"the account of {whose} on {partition.ref}: {closed}", holder
     found = over(facts, (account,), {partition.ref: cap})
     if not found:
         return None

@@ -196,6 +196,12 @@ ASKED: Final[dict[str, dict[str, Any]]] = {
     "lapse": {"actor": TDC, "body": {"charge": "run-1"}},
     "model_release": {"actor": TDC, "body": {"charge": "run-1", "model": _DIGEST}},
     "merger": {"actor": SRO, "body": {"organisation": MERGED, "parents": [TDC, OTHER_TDC]}},
+    "acquisition": {"actor": SRO, "body": {"organisation": TDC, "acquired": [OTHER_TDC]}},
+    "collusion": {"actor": SRO, "body": {"organisations": [TDC, OTHER_TDC], "effective": 0}},
+    "split": {"actor": SRO, "body": {"organisation": TDC, "child": OTHER_TDC}},
+    "transfer": {"actor": SRO, "body": {"charge": "run-1", "recipient": OTHER_TDC}},
+    "publication": {"actor": SRO, "body": {"charge": "run-1"}},
+    "coalition": {"actor": SRO, "body": {"members": [TDC, OTHER_TDC], "epsilon": "3"}},
 }
 
 
