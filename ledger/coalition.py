@@ -135,11 +135,15 @@ class _Question:
         return found
 
     def search(self, found: int, bound: int) -> int:
-        """The least coalition: sizes from the bound up to that of one already found, pruned by the bound."""
-        for size in range(bound, found.bit_count()):
+        """The least coalition, from one that is over: as long as there is one with a member less, take it.
+
+        Whoever joins a coalition that is over leaves it over. So if none of a size is, no smaller one is.
+        """
+        while (size := found.bit_count() - 1) >= bound:
             better = self._extended(0, Loss.zero(len(self.rule.coordinates)), tuple(self.atoms.items()), 0, size)
-            if better:
-                return better
+            if not better:
+                break
+            found = better
         return found
 
     def _extended(self, members: int, has: Loss, rest: tuple[tuple[int, Loss], ...], start: int, more: int) -> int:
@@ -151,8 +155,11 @@ class _Question:
             return members if self.is_over(has) else 0
         zero = Loss.zero(len(has.finite))
         left = self.useful[start:]
+        # What only lineages that were passed over know is out of reach.
+        rest = tuple(one for one in rest if one[0] & sum(left))
         gains = [sum((loss for mask, loss in rest if mask & bit), zero) for bit in left]
-        if len(left) < more or not self.is_over(has + _greatest(gains, more)):
+        most = _lesser(_greatest(gains, more), sum((loss for _, loss in rest), zero))
+        if len(left) < more or not self.is_over(has + most):
             return 0
         for place, bit in enumerate(left[: len(left) - more + 1]):
             still = tuple(one for one in rest if not one[0] & bit)
@@ -191,3 +198,11 @@ def _greatest(losses: Sequence[Loss], most: int) -> Loss:
         return tuple(sum(sorted(column, reverse=True)[:most]) for column in zip(*rows, strict=True))
 
     return Loss(added(one.finite for one in losses), added(one.infinite for one in losses))
+
+
+def _lesser(one: Loss, other: Loss) -> Loss:
+    """The lesser at each coordinate apart."""
+    return Loss(
+        tuple(map(min, one.finite, other.finite)),
+        tuple(map(min, one.infinite, other.infinite)),
+    )

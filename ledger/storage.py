@@ -16,9 +16,10 @@ from sqlmodel import SQLModel
 
 from ledger import tables as t
 from ledger.apply import read_prices
-from ledger.graph import Arrow, Node, NodeKind
+from ledger.graph import Node, NodeKind
 from ledger.loss import Loss, Segment
 from ledger.memory import sum_exposures
+from ledger.node_rows import node_of, rows_of
 from ledger.outcomes import ChargeState
 from ledger.registry import (
     Account,
@@ -158,7 +159,7 @@ class DatabaseState:
         self.accounts: Rows[tuple[str, str], Account] = Rows(
             connection, t.AccountRow, ("partition", "holder"), _account, _account_rows
         )
-        self.nodes: Rows[int, Node] = Rows(connection, t.NodeRow, ("position",), _node, _node_rows)
+        self.nodes: Rows[int, Node] = Rows(connection, t.NodeRow, ("position",), node_of, rows_of)
 
     @property
     def publication(self) -> int | None:
@@ -406,37 +407,4 @@ def _account_rows(key: tuple[str, str], value: Account) -> list[Fields]:
             "pending_infinite": value.pending.infinite[place],
         }
         for place in range(len(value.posted.finite))
-    ]
-
-
-def _node(rows: list[Fields]) -> Node:
-    (row,) = rows
-    return Node(
-        row["position"],
-        row["time"],
-        NodeKind(row["kind"]),
-        row["organisation"],
-        parents=_arrows(row["parents"]),
-        children=_arrows(row["children"]),
-        members=tuple(json.loads(row["members"])),
-        epsilon=None if row["epsilon"] is None else parse_number(row["epsilon"], "epsilon"),
-    )
-
-
-def _arrows(stored: str) -> tuple[Arrow, ...]:
-    return tuple(Arrow(node, before) for node, before in json.loads(stored))
-
-
-def _node_rows(key: int, value: Node) -> list[Fields]:
-    return [
-        {
-            "position": key,
-            "time": value.time,
-            "kind": value.kind.value,
-            "organisation": value.organisation,
-            "parents": json.dumps([[one.node, one.before] for one in value.parents]),
-            "children": json.dumps([[one.node, one.before] for one in value.children]),
-            "members": json.dumps(value.members),
-            "epsilon": None if value.epsilon is None else format_number(value.epsilon),
-        }
     ]
