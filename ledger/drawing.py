@@ -121,12 +121,10 @@ def handed(drawing: Drawing, giver: str, arrow: Arrow, recipient: int) -> Drawin
 def published(drawing: Drawing, giver: str, node: int) -> Drawing:
     """A model made public: every lineage reaches it, and so does everyone registered later.
 
-    A publication reaches those before it, so that a new organisation needs an arrow from the newest alone.
+    Its giver knows what was published before, so that a new organisation needs an arrow from the newest alone.
     """
     drawing.node(NodeKind.PUBLIC, giver)
     drawing.arrow(node, drawing.index, drawing.index)
-    if drawing.facts.publication is not None:
-        drawing.arrow(drawing.facts.publication, drawing.index, None)
     for one in sorted({organisation.node for organisation in drawing.facts.organisations.values()}):
         drawing.arrow(drawing.index, one, None)
     return drawing

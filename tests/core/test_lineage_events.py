@@ -155,6 +155,18 @@ def test_a_group_is_divided_and_both_keep_everything() -> None:
     assert enter(world, "split", organisation=D, child=A).code.word == "conflict"
 
 
+def test_who_left_before_a_model_came_does_not_know_it() -> None:
+    """C leaves the group after the run was charged and before its model comes: pending or posted, it is not C's."""
+    world = fresh()
+    assert not enter(world, "merger", organisation=B, parents=[C]).code.refused
+    assert world.charge("r0", A, CONTRACTS[A], ("one",), QUIET).code.word == "pending"
+    assert not enter(world, "split", organisation=B, child=C).code.refused
+    assert not enter(world, "transfer", charge="r0", recipient=B).code.refused
+    assert (knows(world, B), knows(world, C)) == ({"r0"}, set())
+    assert world.post("r0", 1).code.word == "posted"
+    assert (knows(world, B), knows(world, C)) == ({"r0"}, set())
+
+
 def test_collusion_reaches_who_descends_from_the_colluders_then() -> None:
     """B merged with C after the date, D did not: a, b and c are one; D, who merged before nothing, is not."""
     world = fresh()
