@@ -21,5 +21,11 @@ PATHS: Final = {
     "void": "/v1/voids",
     "model_release": "/v1/model-releases",
     "merger": "/v1/mergers",
+    "acquisition": "/v1/acquisitions",
+    "collusion": "/v1/collusions",
+    "split": "/v1/splits",
+    "transfer": "/v1/transfers",
+    "publication": "/v1/publications",
+    "coalition": "/v1/coalitions",
 }
 """By kind. The book lapses charges by itself, so a lapse has no path."""

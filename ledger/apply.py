@@ -9,7 +9,6 @@ from typing import Any, Final
 from ledger import canonical as c
 from ledger.commands import (
     MakeCharge,
-    Merge,
     OpenPartition,
     Post,
     RegisterOrganisation,
@@ -17,8 +16,10 @@ from ledger.commands import (
     Retire,
     read_body,
 )
+from ledger.drawing import Drawing, registered
 from ledger.entries import Entry
-from ledger.lineage import descendants, merged_accounts
+from ledger.graph import knowers
+from ledger.lineage_changes import LINEAGE_CHANGES, redraw
 from ledger.loss import Loss, Segment, loss_of
 from ledger.outcomes import ChargeState, Code
 from ledger.registry import (
@@ -27,7 +28,6 @@ from ledger.registry import (
     Charge,
     Contract,
     Dataset,
-    Node,
     Organisation,
     Partition,
     PolicyVersion,
@@ -50,9 +50,9 @@ def _organisation(state: State, entry: Entry, index: int) -> None:
     body = read_body(entry.command)
     assert isinstance(body, RegisterOrganisation)
     did, key = body.organisation, body.key
-    state.organisations[did] = Organisation(did, body.name, body.roles, index, index)
+    state.organisations[did] = Organisation(did, body.name, body.roles, index, index, ((entry.time, index),))
     state.keys[key.thumbprint] = SigningKey(key.thumbprint, did, key.x, None, index)
-    state.nodes[index] = Node(index, did, (), ())
+    redraw(state, registered(Drawing(state, index, entry.time), did), entry.time)
 
 
 def _policy(state: State, entry: Entry, index: int) -> None:
@@ -140,6 +140,8 @@ def _charge(state: State, entry: Entry, index: int) -> None:
         key_release=None,
         deadline=body.deadline,
         prices=tuple((ref, read_prices(recorded["prices"][ref])) for ref in body.partitions),
+        recipients=body.recipients,
+        base=body.base,
         index=index,
     )
     state.charges[found.id] = found
@@ -157,8 +159,8 @@ def read_prices(segments: Any) -> tuple[Segment, ...]:  # noqa: ANN401 - JSON as
 
 
 def _touched(state: State, found: Charge) -> Iterator[tuple[Account, tuple[Segment, ...]]]:
-    """Everyone's account and those of all who know what the author knew, on each partition."""
-    holders = (GLOBAL, *(holder_of(node) for node in sorted(descendants(state.nodes, found.author))))
+    """Everyone's account and those of all who may know this charge, on each partition."""
+    holders = (GLOBAL, *(holder_of(node) for node in sorted(knowers(state.nodes, found.author, found.index))))
     for ref, segments in found.prices:
         zero = Loss.zero(len(read_rule(state.partitions[ref].terms).coordinates))
         for holder in holders:
@@ -204,22 +206,6 @@ def _key_release(state: State, entry: Entry, index: int) -> None:
     state.charges[body.charge] = replace(state.charges[body.charge], key_release=entry.id)
 
 
-def _merger(state: State, entry: Entry, index: int) -> None:
-    body = read_body(entry.command)
-    assert isinstance(body, Merge)
-    parents = tuple(int(node) for node in _list(entry.body, "parents"))
-    accounts = merged_accounts(state, index, parents)
-    state.nodes[index] = Node(index, body.organisation, parents, ())
-    for parent in parents:
-        node = state.nodes[parent]
-        state.nodes[parent] = replace(node, children=(*node.children, index))
-    for did, organisation in list(state.organisations.items()):
-        if organisation.node in parents:
-            state.organisations[did] = replace(organisation, node=index)
-    for account in accounts:
-        state.accounts[account.partition, account.holder] = account
-
-
 _CHANGES: Final[dict[str, Callable[[State, Entry, int], None]]] = {
     "organisation": _organisation,
     "policy": _policy,
@@ -232,7 +218,7 @@ _CHANGES: Final[dict[str, Callable[[State, Entry, int], None]]] = {
     "void": _close,
     "lapse": _close,
     "key_release": _key_release,
-    "merger": _merger,
+    **LINEAGE_CHANGES,
 }
 
 
@@ -245,10 +231,4 @@ def _header(entry: Entry) -> dict[str, Any]:
 def _text(body: c.Object, name: str) -> str:
     value = body[name]
     assert isinstance(value, str)
-    return value
-
-
-def _list(body: c.Object, name: str) -> list[Any]:
-    value = body[name]
-    assert isinstance(value, list)
     return value

@@ -17,6 +17,8 @@ from ledger.accounting import told_epsilon
 from ledger.commands import MakeCharge, Post, ReleaseKey, ReleaseModel, Settle
 from ledger.decision import Asked, Decided, Refusal, acting, permitted
 from ledger.gate import Caps, Check, Gate, Request
+from ledger.graph import coalitions_of
+from ledger.lineage_events import check_named
 from ledger.loss import Loss, Segment, loss_of
 from ledger.outcomes import ChargeState, Code
 from ledger.pieces import grouped
@@ -50,14 +52,18 @@ def charge(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Deci
     author = acting(facts, asked, "TDC")
     partitions = _partitions(facts, body)
     _fresh_clean_room(facts, body)
+    check_named(facts, body, author.node)
     if not now < body.deadline <= now + DEADLINE_MS_MAX:
         rule = "must lie after now and within thirty days of it"
         raise Refusal(Code.MALFORMED, f"body.deadline: {rule}", "body.deadline")
     prices = tuple((one.ref, price(one, body)) for one in partitions)
     told = tuple((one.ref, epsilon_of(one, body)) for one in partitions)
     verdict = permitted(gate, Request(asked.command, body, now, epsilon=told), facts)
-    limits = list(_limits(partitions, dict(verdict.caps), author))
-    _room(facts, limits, dict(prices), body.plan.steps)
+    limits = [
+        *_limits(partitions, dict(verdict.caps), author),
+        *coalition_limits(facts, partitions, author.node),
+    ]
+    _room(facts, limits, dict(prices), body.plan.steps, holder_of(author.node))
     derived: c.Object = {
         "author": author.node,
         "limits": [limit.to_json() for limit in limits],
@@ -116,7 +122,31 @@ def _limits(partitions: tuple[Partition, ...], caps: dict[str, Caps], author: Or
             raise Refusal(Code.POLICY_DENIED, check.text, "", {"checks": [check.to_json()]}) from None
 
 
-def _room(facts: Facts, limits: list[Limit], prices: dict[str, tuple[Segment, ...]], steps: int) -> None:
+def coalition_limits(facts: Facts, partitions: tuple[Partition, ...], author: int) -> Iterator[Limit]:
+    """The caps of every coalition that follows the author; never beyond a partition's own budget."""
+    for coalition in coalitions_of(facts.nodes, author):
+        epsilon = facts.nodes[coalition].epsilon
+        assert epsilon is not None
+        for partition in partitions:
+            try:
+                cap = read_rule(partition.terms).cap(min(epsilon, partition.epsilon))
+            except NoRoom:
+                raise _no_room([_silent(partition.ref, holder_of(coalition))]) from None
+            yield Limit(partition.ref, holder_of(coalition), cap)
+
+
+def _silent(partition: str, holder: str) -> Check:
+    """That there is no room, and no more: the amounts would tell one member what the others did."""
+    text = f"an account of a coalition has no room on {partition}"
+    return Check("no_room", passed=False, text=text, source=holder)
+
+
+def _no_room(full: list[Check]) -> Refusal:
+    detail = "; ".join(check.text for check in full)
+    return Refusal(Code.BUDGET_EXHAUSTED, detail, "", {"checks": [check.to_json() for check in full]})
+
+
+def _room(facts: Facts, limits: list[Limit], prices: dict[str, tuple[Segment, ...]], steps: int, own: str) -> None:
     """Every account says yes, or nothing is charged. Raises: Refusal, naming every account without room."""
     full = []
     for limit in limits:
@@ -125,6 +155,9 @@ def _room(facts: Facts, limits: list[Limit], prices: dict[str, tuple[Segment, ..
         before = account.loss if account else Loss.zero(len(rule.coordinates))
         after = before + loss_of(segments, steps)
         if rule.admits(after, limit.cap):
+            continue
+        if limit.holder not in {GLOBAL, own}:
+            full.append(_silent(limit.partition, limit.holder))
             continue
         fit = steps_that_fit(rule, before, limit.cap, segments, steps)
         used, wanted = (ceil_decimal(100 * rule.share(one, limit.cap), 1) for one in (before, after))
@@ -135,8 +168,7 @@ def _room(facts: Facts, limits: list[Limit], prices: dict[str, tuple[Segment, ..
         )
         full.append(Check("no_room", passed=False, text=text, source=limit.holder))
     if full:
-        detail = "; ".join(check.text for check in full)
-        raise Refusal(Code.BUDGET_EXHAUSTED, detail, "", {"checks": [check.to_json() for check in full]})
+        raise _no_room(full)
 
 
 def steps_that_fit(rule: Rule, before: Loss, cap: Cap, segments: tuple[Segment, ...], steps: int) -> int:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ledger import canonical as c
+from ledger import lineage_commands
+from ledger.lineage_commands import LineageBody
 from ledger.malformed import Malformed
 from ledger.mechanism import GROUP_MAX, RELATIONS, STEPS_MAX
 from ledger.plan import AnyPlan, parse_plan
@@ -22,6 +24,8 @@ COMMAND_BYTES_MAX: Final = 32_768
 """Half of what an entry may hold; the other half is left for what was decided."""
 TIME_MAX: Final = 253_402_300_799_999
 """The last millisecond of the year 9999."""
+RUNS_MAX: Final = 16
+"""Recipients that a charge names, and runs that it starts from."""
 ROLES: Final = ("SRO", "TSO", "TDP", "TDC", "AUDITOR")
 UNITS: Final = ("record", "user")
 RULES: Final = ("renyi", "reference", "gaussian")
@@ -38,7 +42,7 @@ KINDS: Final = (
     "void",
     "lapse",
     "model_release",
-    "merger",
+    *lineage_commands.READERS,
 )
 
 
@@ -153,7 +157,12 @@ class Retire:
 
 @dataclass(frozen=True, slots=True)
 class MakeCharge:
-    """One run's loss laid on all its partitions or on none, for one clean room known by its two keys."""
+    """One run's loss laid on all its partitions or on none, for one clean room known by its two keys.
+
+    Attributes:
+        recipients: to whom the model will be handed over, fixed before anything runs.
+        base: the charges of the models that the run starts from.
+    """
 
     contract: str
     partitions: tuple[str, ...]
@@ -161,6 +170,8 @@ class MakeCharge:
     signing: PublicKey
     sealing: PublicKey
     deadline: int
+    recipients: tuple[str, ...] = ()
+    base: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +206,6 @@ class ReleaseModel:
     model: str
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """Organisations become one: the new one knows all that they knew."""
-
-    organisation: str
-    parents: tuple[str, ...]
-
-
 Body = (
     RegisterOrganisation
     | EnterDocument
@@ -213,7 +216,7 @@ Body = (
     | Post
     | Settle
     | ReleaseModel
-    | Merge
+    | LineageBody
 )
 
 
@@ -312,7 +315,9 @@ def _retire(body: c.Object) -> Retire:
 
 
 def _charge(body: c.Object) -> MakeCharge:
-    known = c.fields(body, "", ("clean_room", "contract", "deadline", "partitions", "plan"))
+    known = c.fields(
+        body, "", ("clean_room", "contract", "deadline", "partitions", "plan"), optional=("base", "recipients")
+    )
     room = c.fields(known["clean_room"], "clean_room", ("sealing", "signing"))
     partitions = c.strings(known["partitions"], "partitions", 16)
     try:
@@ -326,7 +331,15 @@ def _charge(body: c.Object) -> MakeCharge:
         signing=PublicKey.parse(room["signing"], "clean_room.signing", "Ed25519"),
         sealing=PublicKey.parse(room["sealing"], "clean_room.sealing", "X25519"),
         deadline=c.integer(known["deadline"], "deadline", 0, TIME_MAX),
+        recipients=_listed(known, "recipients", c.did),
+        base=_listed(known, "base", c.name),
     )
+
+
+def _listed(known: c.Object, field: str, read: Callable[[object, str], str]) -> tuple[str, ...]:
+    """An optional list; present, it is not empty."""
+    items = c.strings(known[field], field, RUNS_MAX) if field in known else ()
+    return tuple(read(item, f"{field}[{place}]") for place, item in enumerate(items))
 
 
 def _key_release(body: c.Object) -> ReleaseKey:
@@ -352,15 +365,6 @@ def _model_release(body: c.Object) -> ReleaseModel:
     return ReleaseModel(c.name(known["charge"], "charge"), c.sha256(known["model"], "model"))
 
 
-def _merger(body: c.Object) -> Merge:
-    known = c.fields(body, "", ("organisation", "parents"))
-    parents = c.strings(known["parents"], "parents", 64)
-    return Merge(
-        c.did(known["organisation"], "organisation"),
-        tuple(c.did(item, f"parents[{place}]") for place, item in enumerate(parents)),
-    )
-
-
 _READERS: Final[dict[str, Callable[[c.Object], Body]]] = {
     "organisation": _organisation,
     "policy": _document,
@@ -374,5 +378,5 @@ _READERS: Final[dict[str, Callable[[c.Object], Body]]] = {
     "void": _settle,
     "lapse": _settle,
     "model_release": _model_release,
-    "merger": _merger,
+    **lineage_commands.READERS,
 }

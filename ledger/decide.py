@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ledger import charges, entering
+from ledger import charges, entering, lineage_events
 from ledger.commands import RegisterOrganisation
 from ledger.decision import Asked, Decided, Refusal
 from ledger.gate import Gate
@@ -35,7 +35,13 @@ _LADDERS: Final[dict[str, Callable[[Facts, Asked, int, int, Gate], Decided]]] = 
     "void": charges.void,
     "lapse": charges.lapse,
     "model_release": charges.model_release,
-    "merger": entering.merger,
+    "merger": lineage_events.merger,
+    "acquisition": lineage_events.merger,
+    "collusion": lineage_events.collusion,
+    "split": lineage_events.split,
+    "transfer": lineage_events.transfer,
+    "publication": lineage_events.publication,
+    "coalition": lineage_events.coalition,
 }
 
 

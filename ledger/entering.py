@@ -1,10 +1,10 @@
-"""Deciding what enters the registry: organisations, documents, partitions, retirements and mergers."""
+"""Deciding what enters the registry: organisations, documents, partitions and retirements."""
 
 from __future__ import annotations
 
 from ledger import canonical as c
 from ledger import signatures
-from ledger.commands import EnterDocument, Merge, OpenPartition, RegisterOrganisation, Retire
+from ledger.commands import EnterDocument, OpenPartition, RegisterOrganisation, Retire
 from ledger.decision import Asked, Decided, Refusal, acting, permitted
 from ledger.gate import Caps, Gate, Request
 from ledger.malformed import Malformed
@@ -141,22 +141,3 @@ def retirement(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> 
         raise Refusal(Code.CONFLICT, f"{body.partition} is retired already", "body.partition")
     permitted(gate, Request(asked.command, body, now), facts)
     return Decided(Code.PERMITTED)
-
-
-def merger(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
-    """A merger that has happened is a fact: it is recorded, and joins what its parents know."""
-    del index
-    body = asked.body
-    assert isinstance(body, Merge)
-    acting(facts, asked, "SRO")
-    nodes = set()
-    for place, did in enumerate((body.organisation, *body.parents)):
-        found = facts.organisations.get(did)
-        if found is None:
-            where = f"body.parents[{place - 1}]" if place else "body.organisation"
-            raise Refusal(Code.NOT_FOUND, f"{did} is not registered", where)
-        nodes.add(found.node)
-    if len(nodes) == 1:
-        raise Refusal(Code.CONFLICT, "these organisations are one lineage already", "body.parents")
-    permitted(gate, Request(asked.command, body, now), facts)
-    return Decided(Code.PERMITTED, derived={"parents": [*sorted(nodes)]})

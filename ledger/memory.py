@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
+from ledger.graph import Node, NodeKind
 from ledger.loss import Loss, loss_of
 from ledger.outcomes import ChargeState
 from ledger.registry import (
@@ -12,11 +15,11 @@ from ledger.registry import (
     Charge,
     Contract,
     Dataset,
-    Node,
     Organisation,
     Partition,
     PolicyVersion,
     SigningKey,
+    Span,
 )
 
 
@@ -36,9 +39,56 @@ class MemoryState:
     accounts: dict[tuple[str, str], Account] = field(default_factory=dict)
     nodes: dict[int, Node] = field(default_factory=dict)
 
-    def exposures(self, authors: frozenset[int]) -> Iterator[tuple[str, Loss, Loss]]:
-        """Per partition: posted and pending loss of these authors' charges."""
-        return sum_exposures(one for one in self.charges.values() if one.author in authors)
+    def __post_init__(self) -> None:
+        """Begin without indexes; they grow with what is asked of them."""
+        self._authored = Authored()
+        self._published = 0, -1
+
+    @property
+    def publication(self) -> int | None:
+        """The newest node of what was made public."""
+        seen, newest = self._published
+        for node in islice(self.nodes.values(), seen, None):
+            newest = node.index if node.kind is NodeKind.PUBLIC else newest
+        self._published = len(self.nodes), newest
+        return None if newest < 0 else newest
+
+    def accounts_of(self, holder: str) -> list[Account]:
+        """Every account of one holder, by partition."""
+        return [one for ref in sorted(self.partitions) if (one := self.accounts.get((ref, holder)))]
+
+    def runs(self, spans: Iterable[Span]) -> int:
+        """How many charges there are in these spans."""
+        self._authored.take(self.charges)
+        return sum(len(self._authored.names(one)) for one in spans)
+
+    def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
+        """Per partition: posted and pending loss of the charges in these spans."""
+        self._authored.take(self.charges)
+        return sum_exposures(self.charges[name] for one in spans for name in self._authored.names(one))
+
+
+class Authored:
+    """The ids of charges by author, in order of entry; charges are only ever added, in that order."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._seen = 0
+        self._indexes: dict[int, list[int]] = {}
+        self._names: dict[int, list[str]] = {}
+
+    def take(self, charges: dict[str, Charge]) -> None:
+        """Note what was added since."""
+        for one in islice(charges.values(), self._seen, None):
+            self._indexes.setdefault(one.author, []).append(one.index)
+            self._names.setdefault(one.author, []).append(one.id)
+        self._seen = len(charges)
+
+    def names(self, span: Span) -> list[str]:
+        """The ids in one span."""
+        indexes = self._indexes.get(span.author, [])
+        first, before = bisect_left(indexes, span.first), bisect_left(indexes, span.before)
+        return self._names.get(span.author, [])[first:before]
 
 
 def sum_exposures(charges: Iterable[Charge]) -> Iterator[tuple[str, Loss, Loss]]:

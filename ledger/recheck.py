@@ -46,9 +46,9 @@ def check_before(facts: Facts, entry: Entry, index: int, log_x: str) -> None:
 
 def _recorded_gate(entry: Entry) -> Any:  # noqa: ANN401 - a Gate
     def gate(request: Request, facts: Facts) -> Verdict:
-        del request, facts
+        del request
         header = entry.body.get("header")
-        return Verdict(permit=True, checks=(), header=_header(header) if header else None, caps=_caps(entry))
+        return Verdict(permit=True, checks=(), header=_header(header) if header else None, caps=_caps(entry, facts))
 
     return gate
 
@@ -57,7 +57,7 @@ def _header(recorded: Any) -> Header:  # noqa: ANN401 - JSON as recorded
     return Header(**{**recorded, "providers": tuple(recorded["providers"])})
 
 
-def _caps(entry: Entry) -> tuple[tuple[str, Caps], ...]:
+def _caps(entry: Entry, facts: Facts) -> tuple[tuple[str, Caps], ...]:
     body = read_body(entry.command)
     if isinstance(body, OpenPartition):
         named: Any = entry.body["caps"]
@@ -65,7 +65,9 @@ def _caps(entry: Entry) -> tuple[tuple[str, Caps], ...]:
         return ((body.ref, Caps(epsilons[0], epsilons[-1])),)
     caps: dict[str, dict[str, Fraction]] = {}
     limits: Any = entry.body.get("limits", [])
-    for limit in limits:
+    # The caps of coalitions are the book's own, and are decided again.
+    asked = {GLOBAL, holder_of(facts.organisations[entry.actor].node)} if limits else set()
+    for limit in (one for one in limits if one["holder"] in asked):
         epsilon = parse_number(limit["cap"]["epsilon"], "body.limits.cap.epsilon")
         kind = GLOBAL if limit["holder"] == GLOBAL else "lineage"
         caps.setdefault(limit["partition"], {})[kind] = epsilon
@@ -101,6 +103,8 @@ def _check_limits(ours: Any, recorded: Any) -> None:  # noqa: ANN401 - JSON
     for mine, theirs in zip(ours, recorded, strict=True):
         if (mine["partition"], mine["holder"]) != (theirs["partition"], theirs["holder"]):
             raise Malformed("body.limits", "name other accounts than the charge touches")
+        if mine["cap"]["epsilon"] != theirs["cap"]["epsilon"]:
+            raise Malformed("body.limits.cap.epsilon", "is not what follows from the entries before")
         _check_cap(theirs["cap"], mine["cap"])
 
 

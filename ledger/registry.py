@@ -5,11 +5,12 @@ Every value is a projection of entries and can be rebuilt from them; none is eve
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from ledger.graph import Node
 from ledger.loss import Loss, Segment
 from ledger.outcomes import ChargeState
 
@@ -23,13 +24,22 @@ def holder_of(node: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Organisation:
-    """A legal body; ``node`` is where it stands in the lineage now."""
+    """A legal body; ``node`` is where it stands in the lineage now.
+
+    Attributes:
+        moves: each node it has stood at, with the time (ms) since when; the last is ``node``.
+    """
 
     did: str
     name: str
     roles: tuple[str, ...]
     node: int
     index: int
+    moves: tuple[tuple[int, int], ...]
+
+    def stood(self, time: int) -> int:
+        """Where it stood at a time, or first of all if it was not registered yet."""
+        return next((node for since, node in reversed(self.moves) if since <= time), self.moves[0][1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +114,13 @@ class Contract:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One run's charge. ``steps`` is what was asked, ``steps_posted`` what it was settled for."""
+    """One run's charge. ``steps`` is what was asked, ``steps_posted`` what it was settled for.
+
+    Attributes:
+        author: the node at which the run was asked for.
+        recipients: to whom the model goes, fixed before anything ran.
+        base: the charges of the models that the run starts from.
+    """
 
     id: str
     contract: str
@@ -120,6 +136,8 @@ class Charge:
     key_release: str | None
     deadline: int
     prices: tuple[tuple[str, tuple[Segment, ...]], ...]
+    recipients: tuple[str, ...]
+    base: tuple[str, ...]
     index: int
 
 
@@ -138,14 +156,12 @@ class Account:
         return self.posted + self.pending
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """An organisation at a time: what it knew then, and what has become of it since."""
+class Span(NamedTuple):
+    """The charges authored at one node whose index is at least ``first`` and less than ``before``."""
 
-    index: int
-    organisation: str
-    parents: tuple[int, ...]
-    children: tuple[int, ...]
+    author: int
+    first: int
+    before: int
 
 
 class Facts(Protocol):
@@ -206,8 +222,21 @@ class Facts(Protocol):
         """By index in the log."""
         ...
 
-    def exposures(self, authors: frozenset[int]) -> Iterator[tuple[str, Loss, Loss]]:
-        """Per partition: posted and pending loss, summed over the distinct charges of these authors."""
+    @property
+    def publication(self) -> int | None:
+        """The newest node of what was made public; it reaches the others. None if there is none."""
+        ...
+
+    def accounts_of(self, holder: str) -> list[Account]:
+        """Every account of one holder, by partition."""
+        ...
+
+    def runs(self, spans: Iterable[Span]) -> int:
+        """How many charges there are in these spans, which have none in common."""
+        ...
+
+    def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
+        """Per partition: posted and pending loss, summed over the charges in these spans."""
         ...
 
 

@@ -18,12 +18,12 @@ from ledger.apply import apply
 from ledger.checkpoint import Checkpoint, LogKey, verify_receipt
 from ledger.decision import Refusal
 from ledger.entries import Entry
-from ledger.lineage import ancestors
+from ledger.lineage import known
 from ledger.loss import Loss
 from ledger.malformed import Malformed
-from ledger.memory import MemoryState, sum_exposures
+from ledger.memory import MemoryState
 from ledger.recheck import check_before, check_fits
-from ledger.registry import GLOBAL, holder_of
+from ledger.registry import GLOBAL, Span, holder_of
 from ledger.snapshot import Snapshot
 from ledger.storage import engine_of
 from ledger.tables import CheckpointRow, EntryRow, TreeNodeRow, table_of
@@ -116,7 +116,7 @@ def _verify(book: Snapshot, key: LogKey, step: Step) -> Finding:
     newest = _check_checkpoints(book, nodes, key)
     try:
         _check_rows(book, state)
-        _check_sums(state)
+        _check_sums(state, book.size)
     except _FAULTS as fault:
         raise Broken(None, f"a row cannot be read: {_told(fault)}") from None
     counts = (book.size, len(state.charges), len(state.accounts), len(state.documents))
@@ -213,25 +213,20 @@ _PROJECTIONS = (
 )
 
 
-def _check_sums(state: MemoryState) -> None:
+def _check_sums(state: MemoryState, size: int) -> None:
     """Every account is the sum over the distinct runs its holder can know: computed anew, from the charges alone."""
-    for holder, authors in _holders(state):
-        sums = {
-            ref: (posted, pending)
-            for ref, posted, pending in sum_exposures(
-                one for one in state.charges.values() if authors is None or one.author in authors
-            )
-        }
-        kept = {ref: (one.posted, one.pending) for (ref, whose), one in state.accounts.items() if whose == holder}
+    for holder, spans in _holders(state, size):
+        sums = {ref: (posted, pending) for ref, posted, pending in state.exposures(spans)}
+        kept = {one.partition: (one.posted, one.pending) for one in state.accounts_of(holder)}
         for ref in sorted(sums.keys() | kept.keys()):
             if sums.get(ref) != kept.get(ref) and not _both_empty(sums.get(ref), kept.get(ref)):
                 raise Broken(None, f"accounts: {holder} of {ref} is not the sum over its runs")
 
 
-def _holders(state: MemoryState) -> Iterator[tuple[str, frozenset[int] | None]]:
-    yield GLOBAL, None
+def _holders(state: MemoryState, size: int) -> Iterator[tuple[str, list[Span]]]:
+    yield GLOBAL, [Span(node, 0, size) for node in state.nodes]
     for node in state.nodes:
-        yield holder_of(node), ancestors(state.nodes, node)
+        yield holder_of(node), known(state.nodes, node, size)
 
 
 def _both_empty(*sums: tuple[Loss, Loss] | None) -> bool:

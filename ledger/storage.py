@@ -10,25 +10,27 @@ import json
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, select
+from sqlalchemy import Connection, Engine, create_engine, event, func, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import SQLModel
 
 from ledger import tables as t
 from ledger.apply import read_prices
+from ledger.graph import Node, NodeKind
 from ledger.loss import Loss
 from ledger.memory import sum_exposures
+from ledger.node_rows import node_of, rows_of
 from ledger.outcomes import ChargeState
 from ledger.registry import (
     Account,
     Charge,
     Contract,
     Dataset,
-    Node,
     Organisation,
     Partition,
     PolicyVersion,
     SigningKey,
+    Span,
 )
 from ledger.units import format_number, parse_number
 
@@ -157,12 +159,33 @@ class DatabaseState:
         self.accounts: Rows[tuple[str, str], Account] = Rows(
             connection, t.AccountRow, ("partition", "holder"), _account, _account_rows
         )
-        self.nodes: Rows[int, Node] = Rows(connection, t.NodeRow, ("position",), _node, _node_rows)
+        self.nodes: Rows[int, Node] = Rows(connection, t.NodeRow, ("position",), node_of, rows_of)
 
-    def exposures(self, authors: frozenset[int]) -> Iterator[tuple[str, Loss, Loss]]:
-        """Per partition: posted and pending loss of these authors' charges, those of this batch included."""
+    @property
+    def publication(self) -> int | None:
+        """The newest node of what was made public."""
+        self.nodes.flush()
+        table = t.table_of(t.NodeRow)
+        chosen = select(func.max(table.c.position)).where(table.c.kind == NodeKind.PUBLIC.value)
+        return self.connection.execute(chosen).scalar()
+
+    def accounts_of(self, holder: str) -> list[Account]:
+        """Every account of one holder, by partition, as this batch has changed them."""
+        self.accounts.flush()
+        table = t.table_of(t.AccountRow)
+        chosen = select(table.c.partition).where(table.c.holder == holder).distinct().order_by(table.c.partition)
+        return [self.accounts[str(ref), holder] for (ref,) in self.connection.execute(chosen).all()]
+
+    def runs(self, spans: Iterable[Span]) -> int:
+        """How many charges there are in these spans, those of this batch included."""
         self.charges.flush()
-        return sum_exposures(self.charges.where(t.table_of(t.ChargeRow).c.author.in_(authors)))
+        count = select(func.count()).select_from(t.table_of(t.ChargeRow))
+        return sum(self.connection.execute(count.where(*_within(one))).scalar_one() for one in spans)
+
+    def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
+        """Per partition: posted and pending loss of the charges in these spans, those of this batch included."""
+        self.charges.flush()
+        return sum_exposures(charge for one in spans for charge in self.charges.where(*_within(one)))
 
     def due(self, now: int, most: int) -> list[str]:
         """The ids of pending charges whose deadline has passed, oldest first."""
@@ -196,6 +219,11 @@ class DatabaseState:
         )
 
 
+def _within(span: Span) -> tuple[Any, ...]:
+    table = t.table_of(t.ChargeRow)
+    return table.c.author == span.author, table.c.entered >= span.first, table.c.entered < span.before
+
+
 def append_rows(connection: Connection, row: type[SQLModel], rows: list[Fields]) -> None:
     """Append to a table; nothing there is ever replaced."""
     if rows:
@@ -209,12 +237,13 @@ def _read_only(key: object, value: object) -> list[Fields]:
 
 def _organisation(rows: list[Fields]) -> Organisation:
     (row,) = rows
-    return Organisation(row["did"], row["name"], tuple(json.loads(row["roles"])), row["node"], row["entered"])
+    moves = tuple((time, node) for time, node in json.loads(row["moves"]))
+    return Organisation(row["did"], row["name"], tuple(json.loads(row["roles"])), row["node"], row["entered"], moves)
 
 
 def _organisation_rows(key: str, value: Organisation) -> list[Fields]:
-    roles = json.dumps(value.roles)
-    return [{"did": key, "name": value.name, "roles": roles, "node": value.node, "entered": value.index}]
+    row = {"did": key, "name": value.name, "node": value.node, "entered": value.index}
+    return [{**row, "roles": json.dumps(value.roles), "moves": json.dumps(value.moves)}]
 
 
 def _signing_key(rows: list[Fields]) -> SigningKey:
@@ -346,6 +375,8 @@ def _charge(rows: list[Fields]) -> Charge:
         partitions=partitions,
         state=ChargeState(row["state"]),
         prices=tuple((ref, read_prices(prices[ref])) for ref in partitions),
+        recipients=tuple(json.loads(row["recipients"])),
+        base=tuple(json.loads(row["base"])),
         index=row["entered"],
     )
 
@@ -358,6 +389,8 @@ def _charge_rows(key: str, value: Charge) -> list[Fields]:
             "partitions": json.dumps(value.partitions),
             "state": value.state.value,
             "prices": json.dumps({ref: [one.to_json() for one in segments] for ref, segments in value.prices}),
+            "recipients": json.dumps(value.recipients),
+            "base": json.dumps(value.base),
             "entered": value.index,
         }
     ]
@@ -381,21 +414,4 @@ def _account_rows(key: tuple[str, str], value: Account) -> list[Fields]:
             "pending_infinite": value.pending.infinite[place],
         }
         for place in range(len(value.posted.finite))
-    ]
-
-
-def _node(rows: list[Fields]) -> Node:
-    (row,) = rows
-    parents, children = tuple(json.loads(row["parents"])), tuple(json.loads(row["children"]))
-    return Node(row["position"], row["organisation"], parents, children)
-
-
-def _node_rows(key: int, value: Node) -> list[Fields]:
-    return [
-        {
-            "position": key,
-            "organisation": value.organisation,
-            "parents": json.dumps(value.parents),
-            "children": json.dumps(value.children),
-        }
     ]

@@ -108,6 +108,7 @@ class OrganisationRow(Row, table=True):
     name: str = _text()
     roles: str = _text()
     node: int = _number()
+    moves: str = _text()
     entered: int = _number()
 
 
@@ -209,12 +210,13 @@ class ChargeRow(Row, table=True):
         CheckConstraint("steps_posted IS NULL OR steps_posted BETWEEN 0 AND steps", name="steps_posted"),
         CheckConstraint("(state = 'posted') = (steps_posted IS NOT NULL)", name="settled"),
         Index("ix_charge_due", "state", "deadline"),
+        Index("ix_charge_authored", "author", "entered"),
         STRICT,
     )
     id: str = _text(key=True)
     contract: str = _text()
     actor: str = _text()
-    author: int = _number(index=True)
+    author: int = _number()
     partitions: str = _text()
     plan: str = _text()
     steps: int = _number()
@@ -225,6 +227,8 @@ class ChargeRow(Row, table=True):
     key_release: str | None = _text(null=True)
     deadline: int = _number()
     prices: str = _text()
+    recipients: str = _text()
+    base: str = _text()
     entered: int = _number()
 
 
@@ -234,6 +238,7 @@ class AccountRow(Row, table=True):
     __tablename__ = "account"
     __table_args__ = (
         CheckConstraint("posted >= 0 AND pending >= 0 AND posted_infinite >= 0 AND pending_infinite >= 0", name="sign"),
+        Index("ix_account_holder", "holder"),
         STRICT,
     )
     partition: str = _text(key=True)
@@ -246,11 +251,19 @@ class AccountRow(Row, table=True):
 
 
 class NodeRow(Row, table=True):
-    """See :class:`ledger.registry.Node`."""
+    """See :class:`ledger.graph.Node`."""
 
     __tablename__ = "node"
-    __table_args__ = (STRICT,)
+    __table_args__ = (
+        CheckConstraint("(kind = 'coalition') = (epsilon IS NOT NULL)", name="epsilon"),
+        Index("ix_node_kind", "kind", "position"),
+        STRICT,
+    )
     position: int = _number(key=True)
+    time: int = _number()
+    kind: str = _text()
     organisation: str = _text()
     parents: str = _text()
     children: str = _text()
+    members: str = _text()
+    epsilon: str | None = _text(null=True)

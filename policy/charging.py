@@ -7,9 +7,9 @@ from fractions import Fraction
 
 from ledger.commands import MakeCharge, OpenPartition, Retire
 from ledger.gate import Caps, Request, Verdict
-from ledger.lineage import ancestors
+from ledger.graph import NodeKind, ancestors
 from ledger.pieces import kinds_of
-from ledger.registry import Contract, Facts, Partition
+from ledger.registry import Contract, Facts, Organisation, Partition
 from ledger.units import parse_number
 from policy.documents import ContractDocument, Policy
 from policy.findings import Findings
@@ -106,10 +106,17 @@ def contract_in_force(
 
 def _lineage(findings: Findings, actor: str, contract: Contract, document: ContractDocument, facts: Facts) -> None:
     organisation = facts.organisations.get(actor)
-    family = ancestors(facts.nodes, organisation.node) if organisation else frozenset()
-    descends = contract.consumer_node in family
+    descends = organisation is not None and _goes_on(organisation, contract, facts)
     told = f"{contract.consumer}, as it was when it signed, or a descendant of it"
     findings.says("actor_not_consumer", descends, actor, told, document.source)
+
+
+def _goes_on(organisation: Organisation, contract: Contract, facts: Facts) -> bool:
+    at = facts.nodes[organisation.node]
+    if contract.consumer_node == at.index:
+        # Colluders stand together and are no body together: a contract is its own signer's.
+        return at.kind is not NodeKind.COLLUSION or organisation.did == contract.consumer
+    return contract.consumer_node in ancestors(facts.nodes, at.index, (node for _, node in organisation.moves))
 
 
 def _charged(

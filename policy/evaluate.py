@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ledger.commands import Merge, Post, RegisterOrganisation, Settle
+from ledger.commands import Post, RegisterOrganisation, Settle
 from ledger.gate import Request, Verdict
 from ledger.registry import Facts
+from policy import lineage
 from policy.charging import charge, partition, retirement
 from policy.entering import contract, dataset, policy
 from policy.findings import Findings
@@ -57,16 +58,6 @@ def _of_charge(name: str, facts: Facts) -> Verdict:
     return findings.verdict()
 
 
-def _merger(request: Request, facts: Facts) -> Verdict:
-    findings = Findings()
-    actor = facts.organisations.get(request.command.actor)
-    roles = actor.roles if actor else ()
-    findings.says("actor_not_sro", "SRO" in roles, request.command.actor, "registered as SRO")
-    for parent in body_of(request, Merge).parents:
-        findings.says("parent_unknown", parent in facts.organisations, parent, "registered")
-    return findings.verdict()
-
-
 _DECIDES: Final[Mapping[str, Callable[[Request, Facts], Verdict]]] = {
     "organisation": _organisation,
     "policy": policy,
@@ -80,5 +71,11 @@ _DECIDES: Final[Mapping[str, Callable[[Request, Facts], Verdict]]] = {
     "void": _settle,
     "lapse": _settle,
     "model_release": model_release,
-    "merger": _merger,
+    "merger": lineage.merger,
+    "acquisition": lineage.merger,
+    "collusion": lineage.collusion,
+    "split": lineage.split,
+    "transfer": lineage.transfer,
+    "publication": lineage.publication,
+    "coalition": lineage.coalition,
 }

@@ -42,11 +42,21 @@ def model_release(request: Request, facts: Facts) -> Verdict:
         return findings.verdict()
     findings.equal("key_not_clean_room", "key_id", request.command.key_id, charge.key_id)
     for ref, binds in _bindings(findings, charge, facts, request.now).items():
-        allowed = binds.policy.model_release
-        findings.says("model_not_released", allowed, f"release of models of {ref}", "allowed", binds.policy.source)
-        below = LEVEL_SEALED - 1
-        findings.count_at_most("level_seals_model", f"Level of {ref}", binds.level, below, binds.level_source)
+        _may_leave(findings, ref, binds)
     return findings.verdict()
+
+
+def transfer_allowed(findings: Findings, charge: Charge, facts: Facts, now: int) -> None:
+    """A model handed over by its holder's own word: only where it may leave its clean room."""
+    for ref, binds in _bindings(findings, charge, facts, now).items():
+        _may_leave(findings, ref, binds)
+
+
+def _may_leave(findings: Findings, ref: str, binds: Binding) -> None:
+    allowed = binds.policy.model_release
+    findings.says("model_not_released", allowed, f"release of models of {ref}", "allowed", binds.policy.source)
+    below = LEVEL_SEALED - 1
+    findings.count_at_most("level_seals_model", f"Level of {ref}", binds.level, below, binds.level_source)
 
 
 def _charge(findings: Findings, name: str, facts: Facts) -> Charge | None:

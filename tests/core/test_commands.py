@@ -57,6 +57,21 @@ BODIES: dict[str, dict[str, Any]] = {
     "lapse": {"charge": "run-1"},
     "model_release": {"charge": "run-1", "model": DIGEST},
     "merger": {"organisation": "did:web:bank-ab.example", "parents": ["did:web:bank-a.example"]},
+    "acquisition": {"acquired": ["did:web:bank-b.example"], "organisation": "did:web:bank-a.example"},
+    "collusion": {
+        "effective": 1_700_000_000_000,
+        "organisations": ["did:web:bank-a.example", "did:web:bank-b.example"],
+    },
+    "split": {"child": "did:web:bank-b.example", "organisation": "did:web:bank-a.example"},
+    "transfer": {"charge": "run-1", "recipient": "did:web:bank-b.example"},
+    "publication": {"charge": "run-1"},
+    "coalition": {"epsilon": "2.5", "members": ["did:web:bank-a.example", "did:web:bank-b.example"]},
+}
+OPTIONAL: dict[str, dict[str, Any]] = {
+    "charge": {"base": ["run-0"], "recipients": ["did:web:bank-b.example"]},
+    "merger": {"proposed": True},
+    "transfer": {"giver": "did:web:bank-a.example"},
+    "publication": {"giver": "did:web:bank-a.example"},
 }
 
 
@@ -78,6 +93,18 @@ def test_command_reads_back(kind: str) -> None:
     read = Command.parse(data)
     assert read.to_bytes() == data
     assert Command.parse(read.to_bytes()) == read
+
+
+@pytest.mark.parametrize("kind", OPTIONAL)
+def test_optional_fields_read_back(kind: str) -> None:
+    """Said, they are in the body; left out, nothing stands for them in the bytes."""
+    whole = command(kind, body={**BODIES[kind], **OPTIONAL[kind]})
+    read = Command.parse(c.dump(whole))
+    assert read.to_bytes() == c.dump(whole)
+    said, unsaid = read_body(read), read_body(Command.parse(c.dump(command(kind))))
+    for name, value in OPTIONAL[kind].items():
+        assert getattr(said, name) == (tuple(value) if isinstance(value, list) else value)
+        assert not getattr(unsaid, name)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -106,7 +133,7 @@ HOSTILE: list[tuple[str, str, Any]] = [
     ("charge", "v", 2),
     ("charge", "v", True),
     ("charge", "v", "1"),
-    ("charge", "kind", "transfer"),
+    ("charge", "kind", "withdrawal"),
     ("charge", "kind", None),
     ("charge", "id", ""),
     ("charge", "id", "run 1"),
@@ -176,6 +203,19 @@ HOSTILE: list[tuple[str, str, Any]] = [
     ("merger", "body.parents", []),
     ("merger", "body.parents[0]", ["bank"]),
     ("merger", "body.organisation", None),
+    ("merger", "body.proposed", 1),
+    ("acquisition", "body.acquired", []),
+    ("collusion", "body.organisations", ["did:web:bank-a.example"]),
+    ("collusion", "body.organisations", ["did:web:bank-a.example"] * 2),
+    ("collusion", "body.effective", "2026"),
+    ("collusion", "body.effective", -1),
+    ("split", "body.child", "bank"),
+    ("transfer", "body.charge", ""),
+    ("transfer", "body.recipient", ["did:web:bank-b.example"]),
+    ("publication", "body.charge", None),
+    ("coalition", "body.members", ["did:web:bank-a.example"]),
+    ("coalition", "body.epsilon", "0"),
+    ("coalition", "body.epsilon", 2),
     ("retirement", "body.partition", "a/b/c/d"),
 ]
 
@@ -264,7 +304,7 @@ BAD_ENTRIES: list[tuple[str, Any, str]] = [
     ("v", True, "v"),
     ("time", -1, "time"),
     ("time", "1", "time"),
-    ("kind", "transfer", "kind"),
+    ("kind", "withdrawal", "kind"),
     ("signature", "", "signature"),
     ("signature", ..., "signature"),
     ("note", "x", "note"),

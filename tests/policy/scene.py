@@ -6,7 +6,7 @@ decide("charge", {"policies|0|run|epsilon_max": "1.9"})    # everything else as 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from ledger import canonical as c
 from ledger.commands import Command, read_body
 from ledger.gate import Request, Verdict
+from ledger.graph import Arrow, Node, NodeKind
 from ledger.loss import Loss
 from ledger.outcomes import ChargeState
 from ledger.plan import Plan
@@ -26,11 +27,11 @@ from ledger.registry import (
     Charge,
     Contract,
     Dataset,
-    Node,
     Organisation,
     Partition,
     PolicyVersion,
     SigningKey,
+    Span,
 )
 from ledger.signatures import public_key
 from policy.evaluate import gate
@@ -195,6 +196,12 @@ ASKED: Final[dict[str, dict[str, Any]]] = {
     "lapse": {"actor": TDC, "body": {"charge": "run-1"}},
     "model_release": {"actor": TDC, "body": {"charge": "run-1", "model": _DIGEST}},
     "merger": {"actor": SRO, "body": {"organisation": MERGED, "parents": [TDC, OTHER_TDC]}},
+    "acquisition": {"actor": SRO, "body": {"organisation": TDC, "acquired": [OTHER_TDC]}},
+    "collusion": {"actor": SRO, "body": {"organisations": [TDC, OTHER_TDC], "effective": 0}},
+    "split": {"actor": SRO, "body": {"organisation": TDC, "child": OTHER_TDC}},
+    "transfer": {"actor": SRO, "body": {"charge": "run-1", "recipient": OTHER_TDC}},
+    "publication": {"actor": SRO, "body": {"charge": "run-1"}},
+    "coalition": {"actor": SRO, "body": {"members": [TDC, OTHER_TDC], "epsilon": "3"}},
 }
 
 
@@ -214,9 +221,20 @@ class World:
     accounts: dict[tuple[str, str], Account] = field(default_factory=dict)
     nodes: dict[int, Node] = field(default_factory=dict)
 
-    def exposures(self, authors: frozenset[int]) -> Iterator[tuple[str, Loss, Loss]]:
-        """None: no gate asks, losses are the rule's."""
-        del authors
+    publication: int | None = None
+
+    def accounts_of(self, holder: str) -> list[Account]:
+        """Every account of one holder, by partition."""
+        return [one for (_, whose), one in sorted(self.accounts.items()) if whose == holder]
+
+    def runs(self, spans: Iterable[Span]) -> int:
+        """None: losses are the rule's."""
+        del spans
+        return 0
+
+    def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
+        """None: losses are the rule's."""
+        del spans
         return iter(())
 
     def store(self, data: bytes) -> str:
@@ -280,12 +298,12 @@ def _evidence(world: World, scene: dict[str, Any]) -> str:
 
 def _people(world: World, scene: dict[str, Any]) -> None:
     for node, (did, roles) in enumerate(scene["organisations"].items()):
-        world.organisations[did] = Organisation(did, did, tuple(roles), node, node)
-        world.nodes[node] = Node(node, did, (), ())
+        world.organisations[did] = Organisation(did, did, tuple(roles), node, node, ((0, node),))
+        world.nodes[node] = Node(node, 0, NodeKind.ORGANISATION, did, members=(did,))
     # MERGED has TDC among its ancestors, two steps away.
     at = {did: organisation.node for did, organisation in world.organisations.items()}
-    world.nodes[100] = Node(100, TDC, (at[TDC],), (at[MERGED],))
-    world.nodes[at[MERGED]] = Node(at[MERGED], MERGED, (100,), ())
+    world.nodes[100] = Node(100, 0, NodeKind.ORGANISATION, TDC, (Arrow(at[TDC]),), (Arrow(at[MERGED]),))
+    world.nodes[at[MERGED]] = Node(at[MERGED], 0, NodeKind.ORGANISATION, MERGED, (Arrow(100),), members=(MERGED,))
 
 
 def _documents(world: World, scene: dict[str, Any]) -> None:
@@ -342,5 +360,7 @@ def _money(world: World, scene: dict[str, Any]) -> None:
         key_release=None,
         deadline=parse_time(scene["charge"]["deadline"], "deadline"),
         prices=(),
+        recipients=(),
+        base=(),
         index=60,
     )

@@ -8,7 +8,7 @@ import pytest
 
 from ledger.canonical import digest, dump
 from ledger.gate import Caps, Header
-from ledger.lineage import ancestors
+from ledger.graph import ancestors
 from policy.evaluate import gate
 from policy.in_force import binding, policy_in_force
 from policy.reading import parse_time

@@ -1,0 +1,162 @@
+"""The graph of lineage: organisations at a time, models and coalitions, and arrows along which knowledge flows.
+
+A node knows the runs authored at it and what its arrows bring. An arrow p → c that is cut at ``before`` brings
+what p knew when the log had ``before`` entries; an open one brings all that p knows, at any time. An arrow exists
+from the entry on that made the later of its two ends, so what c was given before that entry was copied without it:
+
+    K(n, b) = {runs authored at n with an index < b} ∪ ⋃ {K(p, min(before, b)) : p → n made before b}
+
+and K(n, ∞) is what n knows now. K only grows with b, so one greatest b per node says all there is to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from heapq import heappop, heappush
+from typing import Final
+
+END: Final = 2**63 - 1
+"""Beyond every index: where an open arrow is cut."""
+
+
+class NodeKind(StrEnum):
+    """What a node is. Organisations stand at the first two; the others stand for something else that knows."""
+
+    ORGANISATION = "organisation"
+    COLLUSION = "collusion"
+    MODEL = "model"
+    PUBLIC = "public"
+    COALITION = "coalition"
+
+
+SUCCESSION: Final = (NodeKind.ORGANISATION, NodeKind.COLLUSION)
+"""Nodes at which organisations stand; an arrow between two of them is a succession, no single gift."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """The other end of an arrow, and where it is cut; None if it is open."""
+
+    node: int
+    before: int | None = None
+
+    @property
+    def cut(self) -> int:
+        """The index from which on it brings nothing."""
+        return END if self.before is None else self.before
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node, named by the index of the entry that made it.
+
+    Attributes:
+        time: of that entry.
+        organisation: which body it is; for a model or a publication who gave it, for a coalition who declared it.
+        members: the organisations that stand here now; of a coalition, those it follows.
+        epsilon: of a coalition's cap, at each partition's δ.
+    """
+
+    index: int
+    time: int
+    kind: NodeKind
+    organisation: str
+    parents: tuple[Arrow, ...] = ()
+    children: tuple[Arrow, ...] = ()
+    members: tuple[str, ...] = ()
+    epsilon: Fraction | None = None
+
+
+def reach(nodes: Mapping[int, Node], node: int, before: int | None = None) -> dict[int, int | None]:
+    """What a node knows, or knew when the log had ``before`` entries.
+
+    Per node from which knowledge came, the greatest cut over all paths: runs authored there are known if their
+    index is less; all of them if it is None. A search for widest paths (Dijkstra, with the least cut as width).
+    """
+    found: dict[int, int | None] = {}
+    todo = [(-Arrow(node, before).cut, node)]
+    while todo:
+        width, at = heappop(todo)
+        if at in found:
+            continue
+        cut = -width
+        found[at] = None if cut == END else cut
+        for arrow in nodes[at].parents:
+            # An arrow made later was not there yet when this was copied.
+            if arrow.node not in found and max(arrow.node, at) < cut:
+                heappush(todo, (-min(cut, arrow.cut), arrow.node))
+    return found
+
+
+def knowers(nodes: Mapping[int, Node], author: int, index: int) -> frozenset[int]:
+    """Every node that knows what was authored at ``author`` by the entry at ``index``: :func:`reach` the other way.
+
+    A search for the entry since when each node has known it.
+    """
+    since: dict[int, int] = {}
+    todo = [(index, author)]
+    while todo:
+        known, at = heappop(todo)
+        if at in since:
+            continue
+        since[at] = known
+        for arrow in nodes[at].children:
+            if arrow.node not in since and known < arrow.cut:
+                heappush(todo, (max(known, at, arrow.node), arrow.node))
+    return frozenset(since)
+
+
+def knows(nodes: Mapping[int, Node], node: int, author: int, index: int) -> bool:
+    """Whether a node knows one run."""
+    found = reach(nodes, node)
+    return author in found and index < Arrow(author, found[author]).cut
+
+
+def ancestors(nodes: Mapping[int, Node], node: int, stood: Iterable[int] = ()) -> frozenset[int]:
+    """The node itself and all whose contracts it goes on with; what was handed over or made public gives none.
+
+    Args:
+        stood: where the organisation that asks has stood. Colluders are one lineage without being one body: beyond
+            the node that joins them each goes on with its own past alone.
+    """
+    own = frozenset(stood)
+    return _walk(nodes, (node,), lambda at: at.parents, lambda at, to: at.kind is _JOINT and to.index not in own)
+
+
+def forebears(nodes: Mapping[int, Node], starts: Iterable[int]) -> frozenset[int]:
+    """The nodes themselves and all that they succeed, colluders included."""
+    return _walk(nodes, starts, lambda at: at.parents, lambda _at, _to: False)
+
+
+def descendants(nodes: Mapping[int, Node], starts: Iterable[int]) -> frozenset[int]:
+    """The nodes themselves and all that succeed them."""
+    return _walk(nodes, starts, lambda at: at.children, lambda _at, _to: False)
+
+
+_JOINT: Final = NodeKind.COLLUSION
+
+
+def _walk(
+    nodes: Mapping[int, Node],
+    starts: Iterable[int],
+    arrows: Callable[[Node], tuple[Arrow, ...]],
+    barred: Callable[[Node, Node], bool],
+) -> frozenset[int]:
+    todo = list(starts)
+    seen = set(todo)
+    while todo:
+        at = nodes[todo.pop()]
+        for arrow in arrows(at):
+            to = nodes[arrow.node]
+            if arrow.node not in seen and to.kind in SUCCESSION and not barred(at, to):
+                seen.add(arrow.node)
+                todo.append(arrow.node)
+    return frozenset(seen)
+
+
+def coalitions_of(nodes: Mapping[int, Node], node: int) -> tuple[int, ...]:
+    """The declared coalitions that follow the organisations at a node."""
+    return tuple(arrow.node for arrow in nodes[node].children if nodes[arrow.node].kind is NodeKind.COALITION)
