@@ -149,14 +149,15 @@ def declared(drawing: Drawing, actor: str, members: Sequence[str], epsilon: Frac
 
 
 def colluded(drawing: Drawing, organisations: Sequence[str], effective: int) -> Drawing:
-    """Organisations that have known what each of them knew since ``effective``; from now on they are one lineage.
+    """Organisations that have known what each of them knew after ``effective``; from now on they are one lineage.
 
     Where they stood stays as it was. But a model that any of them handed over or made public since then carried what
     all of them knew at that moment, and so do copies of what its recipients knew: those arrows are added. Whoever
     was found to collude with one of them before is taken in with all its past: too much rather than too little.
     """
     facts = drawing.facts
-    family = descendants(facts.nodes, {facts.organisations[did].stood(effective) for did in organisations})
+    stood = {facts.organisations[did].stood(effective) for did in organisations}
+    family = descendants(facts.nodes, stood, effective)
     parents = standing(facts, family)
     found = (node for node in family if facts.nodes[node].kind is NodeKind.COLLUSION)
     family |= forebears(facts.nodes, found)
@@ -176,7 +177,7 @@ def _given_since(facts: Facts, family: frozenset[int], effective: int) -> list[i
     given = {arrow.node for node in family for arrow in facts.nodes[node].children}
     kinds = (NodeKind.MODEL, NodeKind.PUBLIC)
     found = (facts.nodes[node] for node in given)
-    return sorted(one.index for one in found if one.kind in kinds and one.time >= effective)
+    return sorted(one.index for one in found if one.kind in kinds and one.time > effective)
 
 
 def standing(facts: Facts, family: Iterable[int]) -> tuple[int, ...]:

@@ -131,9 +131,9 @@ def forebears(nodes: Mapping[int, Node], starts: Iterable[int]) -> frozenset[int
     return _walk(nodes, starts, lambda at: at.parents, lambda _at, _to: False)
 
 
-def descendants(nodes: Mapping[int, Node], starts: Iterable[int]) -> frozenset[int]:
-    """The nodes themselves and all that succeed them."""
-    return _walk(nodes, starts, lambda at: at.children, lambda _at, _to: False)
+def descendants(nodes: Mapping[int, Node], starts: Iterable[int], since: int = -1) -> frozenset[int]:
+    """The nodes themselves and all that succeed them by entries later than the time ``since``."""
+    return _walk(nodes, starts, lambda at: at.children, lambda _at, to: to.time <= since)
 
 
 _JOINT: Final = NodeKind.COLLUSION

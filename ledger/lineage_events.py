@@ -47,7 +47,7 @@ def collusion(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> D
     if body.effective > now:
         raise Refusal(Code.MALFORMED, "body.effective: must not lie after now", "body.effective")
     stood = {one.stood(body.effective) for one in found}
-    parents = standing(facts, descendants(facts.nodes, stood))
+    parents = standing(facts, descendants(facts.nodes, stood, body.effective))
     if len(stood) == 1:
         raise Refusal(Code.CONFLICT, "these organisations were one lineage then", "body.organisations")
     permitted(gate, Request(asked.command, body, now), facts)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.decision import Decided
-from ledger.graph import END, NodeKind, knowers
+from ledger.graph import END, SUCCESSION, knowers
 from ledger.lineage import known
 from ledger.loss import Loss, loss_of
 from ledger.outcomes import ChargeState
@@ -190,7 +190,7 @@ class Play:
             mine, naive = names_known(facts, node), self.sets.knows[node]
             if not collusions:
                 assert mine == naive, node
-            elif node in standing or at.kind is not NodeKind.ORGANISATION:
+            elif node in standing or at.kind not in SUCCESSION:
                 assert mine >= naive, node
                 assert mine == naive or collusions > 1 or self.planned, node
             check_account(facts, holder_of(node), mine)
