@@ -13,7 +13,7 @@ from ledger.commands import MakeCharge
 from ledger.decision import Asked, Decided, Refusal, acting, permitted
 from ledger.drawing import standing
 from ledger.gate import Gate, Request
-from ledger.graph import Arrow, descendants, knows
+from ledger.graph import Arrow, NodeKind, descendants, knows
 from ledger.lineage import missing
 from ledger.lineage_commands import Collude, Declare, Merge, Publish, Split, Transfer
 from ledger.outcomes import ChargeState, Code
@@ -84,7 +84,9 @@ def transfer(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> De
     if "SRO" not in reporter.roles and found.state is not ChargeState.POSTED:
         detail = f"charge {found.id} is {found.state}: a model is handed over after its run was posted"
         raise Refusal(Code.CONFLICT, detail, "body.charge")
-    planned = giver.did == found.actor and recipient.did in found.recipients
+    # Whose collusion was found knew more when it asked than its own node says.
+    colluded = any(facts.nodes[node].kind is NodeKind.COLLUSION for _, node in giver.moves)
+    planned = giver.did == found.actor and recipient.did in found.recipients and not colluded
     arrow = Arrow(found.author, found.index + 1) if planned else Arrow(giver.node, index)
     if not missing(facts, facts.nodes, recipient.node, arrow, index):
         raise Refusal(Code.CONFLICT, f"{recipient.did} knows all that this would bring", "body.recipient")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.decision import Decided
-from ledger.graph import END, SUCCESSION, knowers
+from ledger.graph import END, SUCCESSION, NodeKind, knowers
 from ledger.lineage import known
 from ledger.loss import Loss, loss_of
 from ledger.outcomes import ChargeState
@@ -133,7 +133,8 @@ class Play:
         found, recipient = runs[one % len(runs)], self.did(other)
         givers = [did for did in self.banks if found.id in self.sets.knows[self.sets.stands[did]]]
         giver = givers[more % len(givers)]
-        planned = giver == found.actor and recipient in found.recipients
+        stood = {self.world.state.nodes[node].kind for _, node in self.world.state.organisations[giver].moves}
+        planned = giver == found.actor and recipient in found.recipients and NodeKind.COLLUSION not in stood
         given = self.sets.ancestry[found.id] if planned else self.sets.knows[self.sets.stands[giver]]
         nothing = given <= self.sets.knows[self.sets.stands[recipient]]
         body: Any = {"charge": found.id, "giver": giver, "recipient": recipient}
