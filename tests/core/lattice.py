@@ -166,17 +166,15 @@ def gaussian_delta(mu: float, e: float) -> float:
     return NORMAL.cdf(mu / 2 - e / mu) - exp(e) * NORMAL.cdf(-mu / 2 - e / mu)
 
 
-def below_gaussian(law: Law, step: float, mu: float, tau: float) -> bool:
-    """Whether H_e(law) ≤ tau + H_e(G_mu) for all e ≥ 0.
+def below_gaussian(curve: Sequence[tuple[float, float]], mu: float, tau: float) -> bool:
+    """Whether H_e ≤ tau + H_e(G_mu) for all e ≥ 0, of a curve given at its knots, ascending from 0.
 
-    Between two knots the left side is linear in t = e^e and the right side convex, with the slope
-    -Φ(-mu/2 - e/mu): the difference is greatest where the slopes agree, or at a knot.
+    Between two knots it is linear in t = e^e and the right side convex, with the slope -Φ(-mu/2 - e/mu):
+    the difference is greatest where the slopes agree, or at a knot. Beyond the last it is constant.
     """
-    knots = [step * at for at in range(max(0, law.low), law.high + 1)]
-    curve = {e: law.delta(e, step) for e in [0.0, *knots]}
-    if law.sure > tau or any(known > tau + gaussian_delta(mu, e) for e, known in curve.items()):
+    if curve[-1][1] > tau or any(known > tau + gaussian_delta(mu, e) for e, known in curve):
         return False
-    for (first, at_first), (last, at_last) in pairwise(sorted(curve.items())):
+    for (first, at_first), (last, at_last) in pairwise(curve):
         slope = (at_first - at_last) / (exp(last) - exp(first))
         if not 0.0 < slope < 1.0:
             continue
@@ -184,6 +182,19 @@ def below_gaussian(law: Law, step: float, mu: float, tau: float) -> bool:
         if first < e < last and at_first - slope * (exp(e) - exp(first)) > tau + gaussian_delta(mu, e):
             return False
     return True
+
+
+def certificate(laws: Sequence[Law], step: float, tau: float) -> float | None:
+    """The least mu, from above, with which each law stays within tau of G_mu; None if mu ≤ 8 is not enough."""
+    curves = [[(at * step, law.delta(at * step, step)) for at in range(max(law.high, 0) + 1)] for law in laws]
+    low, high = 0.0, 8.0
+    if not all(below_gaussian(curve, high, tau) for curve in curves):
+        return None
+    for _ in range(34):
+        middle = (low + high) / 2
+        fits = middle > 1e-6 and all(below_gaussian(curve, middle, tau) for curve in curves)
+        low, high = (low, middle) if fits else (middle, high)
+    return high
 
 
 def tilted(weights: Sequence[tuple[int, int]], base: Fraction) -> Mechanism:

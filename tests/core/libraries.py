@@ -46,8 +46,7 @@ def random_mechanism(source: random.Random, width: int = 6) -> Mechanism:
     ups = source.sample(range(1, width + 1), source.choice([1, 1, 2]))
     downs = source.sample(range(-width, 0), source.choice([1, 1, 2]))
     still = [0] if source.random() < 0.5 else []
-    made = tilted([(loss, source.randint(1, 40)) for loss in (*ups, *downs, *still)], BASE)
-    return made
+    return tilted([(loss, source.randint(1, 40)) for loss in (*ups, *downs, *still)], BASE)
 
 
 def leaky(mechanism: Mechanism, leak: Fraction) -> Mechanism:
