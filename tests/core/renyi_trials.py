@@ -125,8 +125,8 @@ def fitting(order: int, room: int, height: int, steps: int) -> Mechanism | None:
 
 
 def tuned_trials(rule: Renyi, epsilon: Fraction, heights: tuple[int, ...], steps: int) -> Iterator[Trial]:
-    """A response to branch on, and for each order a spike above ε that takes all its capacity."""
-    over = int(epsilon / Fraction(log(FINE)))
+    """A response to branch on, and per order a run of spikes that takes all its capacity and together passes ε."""
+    over = int(epsilon / Fraction(log(FINE))) // steps
     first = response(1, FINE)
     spent, capacity = first.loss(rule.orders).finite, rule.cap(epsilon).capacity
     spikes = [
