@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -143,15 +144,19 @@ class Game(Generic[State]):
     def _reached(self, laws: Sequence[Law], step: float, claims: Sequence[float], width: int | None) -> float:
         spans = self._spans(laws, width)
         values: list[Array] = []
+        # Of an infinite loss: whatever finite ε is told is wrong for sure, and an infinite one is never wrong.
+        lost: list[float] = []
         for (low, high), claim, moves in zip(spans, claims, self.moves, strict=True):
             best = payoff(claim, step, low, high)
+            lost.append(max([float(claim < inf), *(lost[next_] for _, next_ in moves)]))
             for mechanism, next_ in moves:
                 start = spans[next_][0]
                 if mechanism is None:
                     reached = _between(values[next_], low - start, high - start)
                 else:
                     law = laws[mechanism]
-                    reached = law.expected(_between(values[next_], low + law.low - start, high + law.high - start))
+                    inside = _between(values[next_], low + law.low - start, high + law.high - start)
+                    reached = law.expected(inside) + law.sure * lost[next_]
                 np.maximum(best, reached, out=best)
             values.append(best)
         return float(values[-1][-spans[-1][0]])

@@ -69,11 +69,11 @@ class Law:
         return self.sure + float(self.weights @ payoff(epsilon, step, self.low, self.high))
 
     def expected(self, above: Array) -> Array:
-        """E[V(l + L)] for each l, of values V that reach ``low`` below the first l and ``high`` above the last."""
+        """E[V(l + L)], L finite, for each l; of values V from ``low`` below the first l to ``high`` above the last."""
         width = len(above) - len(self.weights) + 1
         if len(self.few) <= FEW:
-            return sum((weight * above[at : at + width] for at, weight in self.few), np.full(width, self.sure))
-        reached: Array = self.sure + np.clip(fftconvolve(above, self.weights[::-1], "valid"), 0.0, 1.0)
+            return sum((weight * above[at : at + width] for at, weight in self.few), np.zeros(width))
+        reached: Array = np.clip(fftconvolve(above, self.weights[::-1], "valid"), 0.0, 1.0)
         return reached
 
 
