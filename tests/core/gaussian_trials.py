@@ -11,6 +11,8 @@ from fractions import Fraction
 from math import ceil, floor
 
 from ledger.loss import Loss
+from ledger.rules import Cap
+from ledger.rules.gaussian import GaussianRule
 from ledger.units import DELTA_ONE, NAT
 from tests.core.adversary import Library
 from tests.core.game import Charging, Game, Run
@@ -38,11 +40,12 @@ class GaussianTrial:
     def reached(self, *, one_direction: bool = False) -> float:
         """The most that is reached, as a multiple of δ; with certificates that look one way only, or both."""
         library = pairs(self.library)
-        most, share = floor(self.mu**2 * NAT), floor(self.slack * DELTA_ONE)
+        delta, slack = Fraction(self.delta), floor(self.slack * DELTA_ONE)
+        rule = GaussianRule(delta, Fraction(self.epsilon), slack, (slack,))
+        cap = Cap(rule.epsilon, (floor(self.mu**2 * NAT), slack))
 
         def admits(loss: Loss) -> bool:
-            at, tau = loss.at(0), loss.at(1)
-            return at is not None and tau is not None and at <= most and tau <= share
+            return rule.admits(loss, cap)
 
         prices = [self._price(one, one_direction=one_direction) for one in library]
         game = Game.explore(Charging.per_step(self.runs, prices, admits), self.runs, together=2, admissions=4)

@@ -12,6 +12,8 @@ import pytest
 
 from ledger.loss import Loss
 from ledger.rules import Cap
+from ledger.rules.cap import Additive
+from ledger.rules.reference import Reference
 from tests.core.game import Charging, Game, Run
 from tests.core.lattice import Pair, dominated, on_lattice, tilted
 from tests.core.libraries import (
@@ -34,8 +36,8 @@ SKEWED_RATIO, BACKWARD_RATIO, TWO_RATIO = 1.3705, 11.517, 1.2280
 
 
 @dataclass(frozen=True)
-class Counting:
-    """The rule in the abstract: at most so many steps, each dominated by the reference."""
+class Counting(Additive):
+    """The rule's own test of admission, at the capacity of a reference that lives on a lattice."""
 
     most: int
 
@@ -51,12 +53,6 @@ class Counting:
         """The count, and no slack."""
         return Cap(epsilon, (self.most, 0))
 
-    def admits(self, loss: Loss, cap: Cap) -> bool:
-        """Whether every step counts and the count holds."""
-        count, slack = loss.at(0), loss.at(1)
-        most, share = cap.capacity
-        return None not in (count, slack) and (count or 0) <= (most or 0) and (slack or 0) <= (share or 0)
-
 
 STEP_PRICE = Loss((1, 0), (0, 0))
 REFUSED = Loss((0, 0), (1, 0))
@@ -66,6 +62,11 @@ def counting(rule: Counting, runs: list[Run], prices: list[Loss]) -> Charging:
     """What the rule itself admits."""
     cap = rule.cap(Fraction(1))
     return Charging.per_step(runs, prices, lambda loss: rule.admits(loss, cap))
+
+
+def test_counting_is_the_rule_of_the_ledger() -> None:
+    """What the games below ask is what ``reference`` asks."""
+    assert Reference.admits is Counting.admits
 
 
 REFERENCES = {
