@@ -82,7 +82,7 @@ def price(partition: Partition, body: MakeCharge) -> tuple[Segment, ...]:
 def _priced(terms: str, relation: str, unit_records: int, plan: AnyPlan) -> tuple[Segment, ...]:
     try:
         return read_rule(terms).segments(grouped(unit_records, plan.mechanism(plan.steps)), relation)
-    except NotPriced as fault:
+    except (NotPriced, ArithmeticError) as fault:
         raise Refusal(Code.NOT_PRICED, str(fault), "body.plan") from None
 
 
@@ -91,7 +91,7 @@ def epsilon_of(partition: Partition, body: MakeCharge) -> Fraction:
     whole = grouped(partition.unit_records_max, body.plan.mechanism(body.plan.steps))
     try:
         return told_epsilon(whole, partition.delta, partition.relation)
-    except NotPriced as fault:
+    except (NotPriced, ArithmeticError) as fault:
         raise Refusal(Code.NOT_PRICED, str(fault), "body.plan") from None
 
 

@@ -8,11 +8,12 @@ from typing import Any, Final
 from ledger import canonical as c
 from ledger.malformed import Malformed
 from ledger.mechanism import INTEGERS, KINDS, NUMBERS, WORDS, Mechanism
-from ledger.pieces import leaves, runs_of
+from ledger.pieces import leaves, runs_of, selections
 from ledger.units import parse_number
 
 LEAVES_MAX: Final = 16
 """Mechanisms inside one, each priced by itself, so that pricing ends soon."""
+SELECTIONS_MAX: Final = 2
 DEPTH_MAX: Final = 6
 
 
@@ -33,6 +34,8 @@ def parse_mechanism(value: object, depth: int = DEPTH_MAX) -> Mechanism:
     if sum(1 for _ in leaves(found)) > LEAVES_MAX:
         raise Malformed("", f"holds more than {LEAVES_MAX} mechanisms")
     runs_of(found)
+    if selections(found) > SELECTIONS_MAX:
+        raise Malformed("", f"holds more than {SELECTIONS_MAX} selections")
     return found
 
 

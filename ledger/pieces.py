@@ -35,6 +35,11 @@ def leaves(mechanism: Mechanism) -> Iterator[Mechanism]:
         yield from leaves(one)
 
 
+def selections(mechanism: Mechanism) -> int:
+    """How many of the mechanisms inside are tunings, each of which takes long to price."""
+    return isinstance(mechanism, RepeatAndSelect) + sum(selections(one) for one in _held(mechanism))
+
+
 def _held(mechanism: Mechanism) -> tuple[Mechanism, ...]:
     match mechanism:
         case Composed():

@@ -18,7 +18,7 @@ from ledger.mechanism import (
     SelfComposed,
     Zcdp,
 )
-from ledger.pieces import leaves
+from ledger.pieces import kinds_of, leaves
 
 ZERO_OUT, ADD_REMOVE, REPLACE = RELATIONS
 _ADDED: Final = (ZERO_OUT, ADD_REMOVE)
@@ -96,6 +96,8 @@ def require_priced(mechanism: Mechanism, relation: str, rule: str) -> None:
 
 
 def _selectable(mechanism: Mechanism) -> None:
-    """A black box's δ would be paid for every repetition, and the theorem is of Rényi losses alone."""
+    """A black box's δ would be paid for every repetition; and to tune a tuning takes too long to price."""
+    if "repeat_and_select" in kinds_of(mechanism):
+        raise NotPriced("repeat_and_select of a repeat_and_select has no proven price")
     if any(isinstance(one, BlackBox) for one in leaves(mechanism)):
         raise NotPriced("repeat_and_select of a black_box has no proven price")

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ledger.accounting import distributions
+from ledger.accounting.discretised import Distribution, Unwieldy
 from ledger.accounting.rounding import float_down, float_up
 from ledger.mechanism import BlackBox, FullBatchEpochs, Gaussian, Group, Mechanism, PoissonGaussian, Pure
 from ledger.priced import REPLACE, require_priced
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 MARGIN: Final = 1e-14
 """What the computed curve of a Gaussian may be off by."""
 _MU_MAX: Final = 64.0
+_PURE_MAX: Final = 600
 _POINTS: Final = 2_000
-_INTERVAL: Final = 1e-4
+_COARSE, _INTERVAL = 1e-3, 1e-4
 
 
 def exact_square(step: Mechanism, relation: str) -> int | None:
@@ -55,8 +57,10 @@ def exact_square(step: Mechanism, relation: str) -> int | None:
 def _of_pure(epsilon: Fraction) -> int:
     from scipy.special import log_ndtr
 
+    if epsilon > _PURE_MAX:
+        return (2 * int(_MU_MAX)) ** 2 * NAT  # beyond every capacity
     # Both halves of randomised response keep their total variation: Φ(-μ/2) = 1/(1 + e^ε), least such μ.
-    wanted = -math.log1p(math.exp(min(700.0, float_up(epsilon)))) * (1 + 1e-12) - 1e-15
+    wanted = -math.log1p(math.exp(float_up(epsilon))) * (1 + 1e-12) - 1e-15
     low, high = 0.0, 2 * _MU_MAX
     for _ in range(80):
         middle = (low + high) / 2
@@ -74,9 +78,12 @@ def certificate(step: Mechanism, relation: str, count: int, tau: Fraction) -> in
         NotPriced: if there is no proof for this mechanism under this relation.
     """
     require_priced(step, relation, "gaussian")
-    found = distributions.repeated(step, relation, count, _INTERVAL)
-    left = float_down(tau) - distributions.noise(found, count) - MARGIN
-    if left <= 0 or math.isinf(last := float(found.get_epsilon_for_delta(left))):
+    try:
+        found = distributions.repeated(step, relation, count, _COARSE if distributions.is_mixture(step) else _INTERVAL)
+    except Unwieldy:
+        return None
+    left = float_down(tau) - MARGIN
+    if left <= 0 or math.isinf(last := found.epsilon(left)):
         return None
     holds = _test(found, last, left)
     low, high = 0.0, 1 / 16
@@ -93,7 +100,7 @@ def certificate(step: Mechanism, relation: str, count: int, tau: Fraction) -> in
     return units
 
 
-def _test(found: Any, last: float, left: float) -> Callable[[float], bool]:  # noqa: ANN401 - the library's type
+def _test(found: Distribution, last: float, left: float) -> Callable[[float], bool]:
     """Whether a μ covers the curve on [0, last]; from ``last`` on the curve is below τ by itself.
 
     Between two points the curve is at most its value at the left one, and a Gaussian's at least that at the right.
@@ -101,7 +108,7 @@ def _test(found: Any, last: float, left: float) -> Callable[[float], bool]:  # n
     import numpy as np
 
     grid = np.linspace(0.0, last, _POINTS + 1)
-    curve = np.asarray(found.get_delta_for_epsilon(grid[:-1]))
+    curve = found.curve(grid[:-1])
 
     def holds(mu: float) -> bool:
         return bool(np.all(curve <= left + _curve(grid[1:], mu)))

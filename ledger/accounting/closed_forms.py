@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate, repeat
 from math import comb
 
 from ledger.units import NAT
@@ -30,13 +31,13 @@ def round_up(value: Decimal) -> Fraction:
     return max(Fraction(0), Fraction(int(units) + 1, _GRID))
 
 
-def log_sum(terms: Iterable[tuple[Fraction, Fraction]]) -> Decimal:
+def log_sum(terms: Iterable[tuple[Fraction | Decimal, Fraction]]) -> Decimal:
     """The log of Σ w·e^x over pairs (w, x) with w > 0."""
-    pairs = [(weight, exponent) for weight, exponent in terms if weight > 0]
+    pairs = [(w if isinstance(w, Decimal) else decimal(w), exponent) for w, exponent in terms if w > 0]
     top = max(exponent for _, exponent in pairs)
     total = Decimal(0)
     for weight, exponent in pairs:
-        total = WIDE.add(total, WIDE.multiply(decimal(weight), WIDE.exp(decimal(exponent - top))))
+        total = WIDE.add(total, WIDE.multiply(weight, WIDE.exp(decimal(exponent - top))))
     return WIDE.add(decimal(top), WIDE.ln(total))
 
 
@@ -98,10 +99,12 @@ def without_replacement(noise: Fraction, population: int, sample: int, order: in
     if sample == population:
         return inner[order]
     ratio = Fraction(sample, population)
+    powers = accumulate(repeat(decimal(ratio), order), WIDE.multiply)
     # e^ε - 1 = e^ε·(1 - e^-ε), and 1 - e^-ε <= ε.
     pair = comb(order, 2) * ratio**2 * min(Fraction(2), 4 * inner[2])
-    more = [(2 * comb(order, j) * ratio**j, (j - 1) * inner[j]) for j in range(3, order + 1)]
-    terms = [(Fraction(1), Fraction(0)), (pair, inner[2]), *more]
+    weights = [WIDE.multiply(Decimal(2 * comb(order, j)), power) for j, power in enumerate(powers, 1)]
+    more = [(weights[j - 1], (j - 1) * inner[j]) for j in range(3, order + 1)]
+    terms: list[tuple[Fraction | Decimal, Fraction]] = [(Fraction(1), Fraction(0)), (pair, inner[2]), *more]
     return min(round_up(over(log_sum(terms), order - 1)), inner[order])
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
 from ledger.accounting import distributions
 from ledger.accounting.closed_forms import conversion
+from ledger.accounting.discretised import NOISE_PER_STEP, Unwieldy
 from ledger.accounting.renyi import divergence
 from ledger.accounting.rounding import float_down
 from ledger.mechanism import PoissonGaussian
 from ledger.priced import ZERO_OUT
 
-COUNT_MAX: Final = 1 << 40
+COUNT_MAX: Final = 10**9
 _ORDERS: Final = (*range(2, 33), 40, 48, 64)
 _INTERVALS: Final = distributions.INTERVALS[:2]
 """At ten million steps the next finer grid has more noise than δ."""
@@ -43,16 +45,24 @@ def count_capacity(step: PoissonGaussian, epsilon: Fraction, delta: Fraction) ->
 def _by_renyi(step: PoissonGaussian, epsilon: Fraction, delta: Fraction) -> int:
     """A number that is certain to fit, from which to look further."""
     rooms = ((epsilon + conversion(order, delta), divergence(step, ZERO_OUT, order)) for order in _ORDERS)
-    return max((int(room / rho) for room, rho in rooms if rho and room > 0), default=0)
+    return min(COUNT_MAX, max((int(room / rho) for room, rho in rooms if rho and room > 0), default=0))
 
 
 def _search(step: PoissonGaussian, epsilon: float, delta: float, interval: float, start: int) -> int:
     """Regula falsi on log δ against log n within a bracket, halving it where that is too slow."""
-    one = distributions.repeated(step, ZERO_OUT, 1, interval)
+    try:
+        one = distributions.repeated(step, ZERO_OUT, 1, interval)
+    except Unwieldy:
+        return start
 
     def excess(count: int) -> float:
-        repeated = one if count == 1 else one.self_compose(count)
-        return math.log(distributions.delta_at(repeated, epsilon, count)) - math.log(delta)
+        # Where the noise of the computation alone exceeds δ, or a grid its size, the count does not fit.
+        if NOISE_PER_STEP * count >= delta:
+            return math.inf
+        try:
+            return math.log(one.times(count).delta(epsilon)) - math.log(delta)
+        except Unwieldy:
+            return math.inf
 
     low, high = max(1, start), max(2, start + start // 4)
     below = excess(low)
@@ -63,10 +73,10 @@ def _search(step: PoissonGaussian, epsilon: float, delta: float, interval: float
         while (above := excess(high)) <= 0:
             low, below, high = high, above, 2 * high
             if high > COUNT_MAX:
-                return low
+                return min(low, COUNT_MAX)
     halve = False
     while high - low > max(1, low // _FINE_ENOUGH):
-        part = 0.5 if halve or low == 0 else below / (below - above)
+        part = 0.5 if halve or low == 0 or math.isinf(above) else below / (below - above)
         middle = min(high - 1, max(low + 1, int(low * (high / max(1, low)) ** part)))
         width, value = high - low, excess(middle)
         if value <= 0:
@@ -80,8 +90,8 @@ def _search(step: PoissonGaussian, epsilon: float, delta: float, interval: float
 @lru_cache(maxsize=4_096)
 def count_epsilon(step: PoissonGaussian, count: int, delta: Fraction) -> Fraction | None:
     """An ε that so many steps keep at δ, rounded up to 2^-40; None if it is infinite."""
-    told = min(
-        distributions.epsilon_at(distributions.repeated(step, ZERO_OUT, count, interval), float_down(delta), count)
-        for interval in _INTERVALS
-    )
+    told = math.inf
+    for interval in _INTERVALS:
+        with suppress(Unwieldy):
+            told = min(told, distributions.repeated(step, ZERO_OUT, count, interval).epsilon(float_down(delta)))
     return None if math.isinf(told) else Fraction(told)

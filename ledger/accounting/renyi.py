@@ -40,7 +40,7 @@ ABSOLUTE_SLACK: Final = Fraction(1, 10**12)
 """Per sampled step. Against 60-digit arithmetic the library errs by at most 2.4e-13·max(1, log A) at integer orders,
 on either side, and relatively by 4e-9 where a step loses less than 1e-16: both lie within these two."""
 
-GROUP_ORDER_MAX: Final = 1_024
+GROUP_ORDER_MAX: Final = 256
 """Beyond it the loss of a group counts as infinite: its terms are as many as the order, and it would not be least."""
 
 

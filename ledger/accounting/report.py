@@ -11,6 +11,7 @@ from typing import Final
 
 from ledger.accounting import distributions
 from ledger.accounting.closed_forms import conversion, delta_of_group
+from ledger.accounting.discretised import Unwieldy
 from ledger.accounting.pure import pure_epsilon
 from ledger.accounting.renyi import divergence
 from ledger.accounting.rounding import float_down
@@ -113,17 +114,17 @@ def _renyi(mechanism: Mechanism, delta: Fraction, relation: str) -> Fraction | N
 
 
 def _pld(mechanism: Mechanism, delta: Fraction, relation: str, renyi: Fraction | None) -> Fraction | None:
-    steps, best = sum(count for count, _ in runs_of(mechanism)), math.inf
+    best = math.inf
     try:
         for interval in distributions.intervals(mechanism):
             whole = distributions.compose(mechanism, relation, interval)
-            found = distributions.epsilon_at(whole, float_down(delta), steps)
+            found = whole.epsilon(float_down(delta))
             stable = found >= best * (1 - _STABLE) and (renyi is None or found <= renyi)
             best = min(best, found)
             if stable:
                 break
-    except NotPriced:
-        return None
+    except (NotPriced, Unwieldy):
+        pass
     return None if math.isinf(best) else Fraction(best)
 
 

@@ -25,21 +25,20 @@ def selected(inner: Inner, mean: Fraction, shape: str, order: int) -> Fraction |
     small orders the number of repetitions would weigh too much.
     """
     known = [(at, rho) for at in OTHER_ORDERS if (rho := inner(at)) is not None]
-    found = (
-        own + extra + round_up(over(WIDE.ln(decimal(mean)), at - 1))
-        for at in (order, *(other for other in OTHER_ORDERS if other > order))
-        if (own := inner(at)) is not None
-        and (extra := _poisson(known, mean, at) if shape == "poisson" else _binomial(known, mean, int(shape)))
-        is not None
-    )
-    return min(found, default=None)
+    greater = [(at, own) for at, own in ((order, inner(order)), *known) if at >= order and own is not None]
+    if not known or not greater:
+        return None
+    log_mean = WIDE.ln(decimal(mean))
+    extra = _poisson(known, mean) if shape == "poisson" else _binomial(known, mean, int(shape))
+    return min(own + extra(at) + round_up(over(log_mean, at - 1)) for at, own in greater)
 
 
-def _binomial(known: list[tuple[int, Fraction]], mean: Fraction, shape: int) -> Fraction | None:
+def _binomial(known: list[tuple[int, Fraction]], mean: Fraction, shape: int) -> Callable[[int], Fraction]:
     """The least over λ̂ of (1 + η)·((1 - 1/λ̂)·ρ(λ̂) + log(1/γ)/λ̂), for the γ at which E[K] is the mean."""
     rate = decimal(mean) if shape == 1 else _inverse_gamma(mean)
     log_rate = round_up(WIDE.ln(rate))
-    return min(((1 + shape) * (Fraction(at - 1, at) * rho + log_rate / at) for at, rho in known), default=None)
+    least = min((1 + shape) * (Fraction(at - 1, at) * rho + log_rate / at) for at, rho in known)
+    return lambda _: least
 
 
 def _inverse_gamma(mean: Fraction) -> Decimal:
@@ -57,19 +56,19 @@ def _inverse_gamma(mean: Fraction) -> Decimal:
     return high
 
 
-def _poisson(known: list[tuple[int, Fraction]], mean: Fraction, order: int) -> Fraction | None:
+def _poisson(known: list[tuple[int, Fraction]], mean: Fraction) -> Callable[[int], Fraction]:
     """μ·δ̂, where one repetition is (ε̂, δ̂)-DP at ε̂ = log(1 + 1/(λ - 1)).
 
     δ̂ from the Rényi loss by Canonne, Kamath, Steinke 2020, Proposition 12: e^((α-1)(ρ - ε̂))/α·(1 - 1/α)^(α-1).
     """
-    epsilon = WIDE.ln(decimal(Fraction(order, order - 1)))
-    best: Decimal | None = None
+    lines = []
     for at, rho in known:
-        spent = WIDE.multiply(WIDE.subtract(decimal(rho), epsilon), Decimal(at - 1))
-        keep = WIDE.multiply(WIDE.ln(decimal(Fraction(at - 1, at))), Decimal(at - 1))
-        exponent = WIDE.subtract(WIDE.add(spent, keep), WIDE.ln(Decimal(at)))
-        best = exponent if best is None else min(best, exponent)
-    if best is None:
-        return None
-    delta = min(Fraction(1), round_up(WIDE.exp(best)))
-    return mean * delta
+        keep = WIDE.add(decimal(rho), WIDE.ln(decimal(Fraction(at - 1, at))))
+        lines.append((Decimal(at - 1), WIDE.subtract(WIDE.multiply(keep, Decimal(at - 1)), WIDE.ln(Decimal(at)))))
+
+    def extra(order: int) -> Fraction:
+        epsilon = WIDE.ln(decimal(Fraction(order, order - 1)))
+        exponent = min(WIDE.subtract(start, WIDE.multiply(slope, epsilon)) for slope, start in lines)
+        return mean * min(Fraction(1), round_up(WIDE.exp(exponent)))
+
+    return extra

@@ -29,6 +29,8 @@ def checkpoint(count: int, capacity: int) -> Checkpoint:
 
     The i-th one beyond has the weight 3/(10·i²), and Σ 3/(10·i²) = π²/20 < 1/2.
     """
+    if capacity < 1:
+        raise ArithmeticError("an account without capacity has no checkpoints")
     for place in range(WITHIN):
         at = -(-capacity // 2 ** (WITHIN - 1 - place))
         if count <= at:

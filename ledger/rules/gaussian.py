@@ -6,7 +6,8 @@ the pair. Admit while Σμ² <= μ_G² and Στ <= s, where H_ε(G_(μ_G)) <= δ
 Why that is sound under adaptive requests: let Φ(m, l) = H_(ε-l)(G_√m), the worst that can still come when m is left
 and l was lost. A run with certificate (μ, τ) has E[H_(ε-l-L)(G_√(m-μ²))] <= H_(ε-l)(G_√m) + τ, since a Gaussian of μ²
 and one of m - μ² are together one of m, and e < 0 follows from e >= 0 by duality. So Φ grows by at most τ a run, and
-by at most s in all. Gaussian mechanisms alone: Smith, Thakurta 2022; Koskela, Tobaben, Honkela 2023.
+by at most s in all. Several runs at once change nothing: a certified run is a post-processing of one draw from a
+dominating pair, taken when it begins. Gaussian mechanisms alone: Smith, Thakurta 2022; Koskela, Tobaben, Honkela 2023.
 
 A certificate is of a whole run: one that has begun is charged whole. Gaussian noise without sampling, pure and
 black-box losses add up step by step and are refunded so.
@@ -26,7 +27,7 @@ from ledger.malformed import Malformed
 from ledger.mechanism import Mechanism
 from ledger.pieces import Run, runs_of
 from ledger.priced import require_priced
-from ledger.rules.cap import Additive, Cap
+from ledger.rules.cap import Additive, Cap, NoRoom
 from ledger.rules.checkpoints import checkpoint
 from ledger.units import DELTA_ONE, ceil_slack, format_number, parse_positive
 
@@ -58,13 +59,17 @@ class GaussianRule(Additive):
 
         Raises:
             Malformed: if δ is below 1e-9, or the slack takes all of it.
+            NoRoom: if a cap leaves no room.
         """
         if not DELTA_LEAST <= delta < 1:
             raise Malformed("delta", "must be at least 1e-9 and less than 1 for the rule gaussian")
         if not Fraction(kept, DELTA_ONE) < delta:
             raise Malformed("slack", "must be less than δ")
         slack_units = kept or int(delta * DELTA_ONE) // 2
-        return cls(delta, caps[0], slack_units, tuple(sorted({slack_units // part for part in _PARTS} - {0})))
+        rule = cls(delta, caps[0], slack_units, tuple(sorted({slack_units // part for part in _PARTS} - {0})))
+        for epsilon in caps:
+            rule.cap(epsilon)
+        return rule
 
     @classmethod
     def parse(cls, value: object) -> GaussianRule:
@@ -109,8 +114,11 @@ class GaussianRule(Additive):
         return tuple(_segment(self, run, relation) for run in runs_of(mechanism))
 
     def cap(self, epsilon: Fraction) -> Cap:
-        """The greatest μ² that keeps (ε, δ less slack), and the slack."""
-        return Cap(epsilon, (gaussian_capacity(epsilon, self.certain), self.slack))
+        """The greatest μ² that keeps (ε, δ less slack), and the slack. Raises: NoRoom."""
+        square = gaussian_capacity(epsilon, self.certain)
+        if square == 0:
+            raise NoRoom(epsilon, gaussian_epsilon(1, self.certain) or epsilon)
+        return Cap(epsilon, (square, self.slack))
 
     def odometer(self, loss: Loss) -> Fraction:
         """The ε of the least checkpoint of μ², at its share of δ less slack; the slack's part of δ is Στ.

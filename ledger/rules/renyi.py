@@ -121,8 +121,13 @@ class Renyi:
             raise Malformed("terms.orders", "must ascend")
         if len(weights) != len(orders) or sum(weights) > WEIGHT_ONE:
             raise Malformed("terms.weights", f"must have one share per order, {WEIGHT_ONE} together at most")
-        slack = c.integer(known["slack"], "terms.slack", 0, DELTA_ONE)
-        return cls(parse_positive(known["delta"], "terms.delta"), orders, weights, slack)
+        delta, slack = (
+            parse_positive(known["delta"], "terms.delta"),
+            c.integer(known["slack"], "terms.slack", 0, DELTA_ONE),
+        )
+        if Fraction(slack, DELTA_ONE) >= delta:
+            raise Malformed("terms.slack", "must be less than δ")
+        return cls(delta, orders, weights, slack)
 
     def to_json(self) -> c.Object:
         """The terms, as the entry that opens the partition records them."""

@@ -34,8 +34,8 @@ from ledger.mechanism import (
     SelfComposed,
     Zcdp,
 )
-from ledger.mechanism_json import DEPTH_MAX, LEAVES_MAX, parse_mechanism
-from ledger.pieces import RUNS_MAX, first_steps, grouped, kinds_of, runs_of
+from ledger.mechanism_json import DEPTH_MAX, LEAVES_MAX, SELECTIONS_MAX, parse_mechanism
+from ledger.pieces import RUNS_MAX, first_steps, grouped, kinds_of, runs_of, selections
 from ledger.units import DELTA_ONE
 
 ORDERS = (2, 5, 16)
@@ -84,7 +84,10 @@ def test_a_mechanism_reads_back(mechanism: Mechanism) -> None:
     """Through its canonical bytes; or, with more in it than can be priced soon, is refused."""
     try:
         runs_of(mechanism)
+        too_much = selections(mechanism) > SELECTIONS_MAX
     except Malformed:
+        too_much = True
+    if too_much:
         with pytest.raises(Malformed):
             parse_mechanism(mechanism.to_json())
         return
@@ -189,6 +192,9 @@ def test_depth_and_size_are_bounded() -> None:
         parse_mechanism({"kind": "composed", "mechanisms": [many, GAUSSIAN], "v": 1})
     with pytest.raises(Malformed, match="steps"):
         parse_mechanism({"count": STEPS_MAX, "kind": "self_composed", "mechanism": GOOD["poisson_gaussian"], "v": 1})
+    tuned = {"kind": "composed", "mechanisms": [GOOD["repeat_and_select"]] * (SELECTIONS_MAX + 1), "v": 1}
+    with pytest.raises(Malformed, match="selections"):
+        parse_mechanism({"count": 2, "kind": "self_composed", "mechanism": tuned, "v": 1})
     with pytest.raises(Malformed, match="k"):
         parse_mechanism({"k": GROUP_MAX, "kind": "group", "mechanism": GOOD["group"], "v": 1})
 

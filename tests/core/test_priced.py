@@ -127,6 +127,13 @@ def test_a_black_box_is_not_tuned() -> None:
             require_priced(RepeatAndSelect(Fraction(3), inner, "0"), "REPLACE_SPECIAL", "renyi")
 
 
+def test_a_tuning_is_not_tuned() -> None:
+    """It would take too long to price; it is refused however deep it hides."""
+    tuned = RepeatAndSelect(Fraction(3), Gaussian(Fraction(1)), "0")
+    with pytest.raises(NotPriced, match="repeat_and_select of a repeat_and_select"):
+        require_priced(RepeatAndSelect(Fraction(3), Group(2, Composed((tuned,))), "1"), "REPLACE_SPECIAL", "renyi")
+
+
 def test_what_hides_inside_is_looked_at() -> None:
     """A composition with one part that has no price has none."""
     hidden = Composed((Gaussian(Fraction(1)), SelfComposed(3, Group(2, STEP))))

@@ -1,0 +1,159 @@
+"""A discretised privacy loss distribution: composed within bounds, and its hockey-stick curves on the safe side.
+
+The convolutions are dp_accounting's; the curves are evaluated here, from sums over the tail. With losses l of
+probability p, the δ at ε is Σ_{l>ε} p·(1 - e^(ε-l)) plus the mass at infinity, the greater of both orders of the pair.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Self
+
+if TYPE_CHECKING:
+    import numpy as np
+    from dp_accounting.pld.pld_pmf import DensePLDPmf
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+POINTS_MAX: Final = 2_000_000
+"""Points of a grid, and so the length of a convolution: seconds, and some hundred megabytes."""
+NOISE: Final = 1e-12
+NOISE_PER_STEP: Final = 1e-15
+_TAIL: Final = 1e-15
+"""Probability that a composition may move to infinity."""
+_HAIR: Final = 1e-9
+
+
+class Unwieldy(ArithmeticError):  # noqa: N818 - what is the case: nothing is wrong with it but its size
+    """A distribution with more points than are worked with; no number comes of it."""
+
+
+def require_points(points: float) -> None:
+    """Raises: Unwieldy, if a grid would have too many points."""
+    if not points <= POINTS_MAX:
+        raise Unwieldy(f"a grid of {points:.0f} points is more than the {POINTS_MAX} allowed")
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """One order of the pair: positive losses, ascending, and for each the sums over it and all above."""
+
+    losses: np.ndarray
+    mass: np.ndarray
+    discounted: np.ndarray
+    infinite: float
+
+    def delta(self, epsilon: np.ndarray) -> np.ndarray:
+        import numpy as np
+
+        first = np.searchsorted(self.losses, epsilon, side="right")
+        return np.asarray(self.infinite + self.mass[first] - np.exp(epsilon) * self.discounted[first])
+
+    def epsilon(self, delta: float) -> float:
+        """Where the curve, linear in e^ε between two losses, meets δ."""
+        import numpy as np
+
+        if delta <= self.infinite:
+            return math.inf
+        at = self.infinite + self.mass[1:] - np.exp(self.losses) * self.discounted[1:]
+        place = int(np.argmax(at <= delta)) if len(at) else 0
+        above = self.infinite + self.mass[place] - delta
+        below = self.discounted[place]
+        return max(0.0, math.log(above / below)) if above > 0 and below > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Both orders of the pair (one, where they are alike), of so many steps in all."""
+
+    laws: tuple[DensePLDPmf, ...]
+    steps: int
+
+    @classmethod
+    def of(cls, found: PrivacyLossDistribution) -> Self:
+        """One step, as the library made it."""
+        # The version is pinned, and nothing public gives the laws.
+        laws = [found._pmf_remove] if found._symmetric else [found._pmf_remove, found._pmf_add]  # noqa: SLF001
+        for law in laws:
+            if hasattr(law, "_loss_probs"):
+                places = list(law._loss_probs)  # noqa: SLF001 - as above
+                require_points(max(places) - min(places) + 1)
+        return cls(tuple(law.to_dense_pmf() for law in laws), 1)
+
+    def times(self, count: int) -> Distribution:
+        """So many of it. Raises: Unwieldy."""
+        from dp_accounting.pld import common
+
+        if count == 1:
+            return self
+        for law in self.laws:
+            require_points(law.size)
+            low, high = common.compute_self_convolve_bounds(law._probs, count, _TAIL)  # noqa: SLF001 - as above
+            require_points(high - low + 1)
+        return Distribution(tuple(law.self_compose(count, _TAIL) for law in self.laws), self.steps * count)
+
+    def then(self, other: Distribution) -> Distribution:
+        """Both together. Raises: Unwieldy."""
+        width = max(len(self.laws), len(other.laws))
+        pairs = list(zip(self._both(width), other._both(width), strict=True))
+        for one, two in pairs:
+            require_points(one.size + two.size)
+        return Distribution(tuple(one.compose(two, _TAIL) for one, two in pairs), self.steps + other.steps)
+
+    def _both(self, width: int) -> tuple[DensePLDPmf, ...]:
+        return self.laws * width if len(self.laws) < width else self.laws
+
+    @cached_property
+    def noise(self) -> float:
+        """What rounding may have taken from a δ: what compositions truncate, and the error of convolutions by FFT.
+
+        Probabilities that came out negative, and mass that is missing, show how large that error is.
+        """
+        lost = 0.0
+        for law in self.laws:
+            probabilities, infinite = law._probs, float(law._infinity_mass)  # noqa: SLF001 - as above
+            negative = -float(probabilities[probabilities < 0].sum()) + max(0.0, -infinite)
+            lost = max(lost, 2 * negative + max(0.0, 1.0 - infinite - float(probabilities.sum())))
+        return NOISE + NOISE_PER_STEP * self.steps + lost
+
+    @cached_property
+    def _tails(self) -> tuple[_Tail, ...]:
+        return tuple(_tail(law) for law in self.laws)
+
+    def curve(self, epsilon: np.ndarray) -> np.ndarray:
+        """Upper bounds on the δ at each ε >= 0."""
+        import numpy as np
+
+        return np.asarray(np.max([tail.delta(epsilon) for tail in self._tails], axis=0) + self.noise)
+
+    def delta(self, epsilon: float) -> float:
+        """An upper bound on the δ at ε."""
+        import numpy as np
+
+        return float(self.curve(np.asarray([epsilon]))[0])
+
+    def epsilon(self, delta: float) -> float:
+        """An upper bound on the ε at δ, at which the curve was evaluated; infinite where none can be told."""
+        left = delta - self.noise
+        found = max(tail.epsilon(left) for tail in self._tails) if left > 0 else math.inf
+        step = _HAIR / 10
+        while math.isfinite(found) and self.delta(found) > delta:
+            found, step = found + step, 2 * step
+        return found
+
+
+def _tail(law: Any) -> _Tail:  # noqa: ANN401 - the library's type
+    import numpy as np
+
+    losses = (np.arange(law.size) + law._lower_loss) * law._discretization  # noqa: SLF001 - as above
+    positive = losses > 0
+    losses, mass = losses[positive], law._probs[positive]  # noqa: SLF001 - as above
+    return _Tail(losses, _above(mass), _above(mass * np.exp(-losses)), max(0.0, float(law._infinity_mass)))  # noqa: SLF001
+
+
+def _above(values: np.ndarray) -> np.ndarray:
+    """For each place the sum from there on, and 0 behind the last."""
+    import numpy as np
+
+    return np.append(np.cumsum(values[::-1])[::-1], 0.0)

@@ -1,0 +1,142 @@
+"""Hostile mechanisms end after bounded work: with a looser number, a closed coordinate or a refusal, never a crash."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from math import isfinite
+from typing import Any
+
+import mpmath  # type: ignore[import-untyped]
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as library
+
+from ledger.accounting import certificate, count_capacity, report
+from ledger.accounting.discretised import POINTS_MAX, Distribution, Unwieldy, require_points
+from ledger.accounting.distributions import compose, repeated
+from ledger.malformed import Malformed
+from ledger.mechanism import (
+    BlackBox,
+    Composed,
+    Gaussian,
+    Group,
+    Laplace,
+    Mechanism,
+    PoissonGaussian,
+    Pure,
+    SelfComposed,
+)
+from ledger.rules import open_rule
+
+ZERO_OUT = "REPLACE_SPECIAL"
+DELTA = Fraction(1, 100_000)
+HUGE: list[Mechanism] = [
+    Group(64, Laplace(Fraction(1, 100))),
+    PoissonGaussian(Fraction(1, 2), Fraction(1, 100), 1),
+    PoissonGaussian(Fraction(1, 2), Fraction(3, 100), 1),
+    Group(64, Pure(Fraction(256), ZERO_OUT)),
+    Composed((SelfComposed(9_000_000, Laplace(Fraction(1000))), Laplace(Fraction(1)))),
+    SelfComposed(10_000_000, Laplace(Fraction(1000))),
+]
+
+
+@pytest.mark.parametrize("mechanism", HUGE, ids=lambda one: one.kind)
+def test_a_grid_too_large_is_refused_before_it_is_made(mechanism: Mechanism) -> None:
+    """On the finest grid: by its size alone."""
+    with pytest.raises(Unwieldy, match="points"):
+        compose(mechanism, ZERO_OUT, 1e-5)
+
+
+@pytest.mark.parametrize("mechanism", HUGE, ids=lambda one: one.kind)
+def test_what_is_too_large_for_a_curve_is_told_by_its_orders(mechanism: Mechanism) -> None:
+    """Some finite number, or a refusal that names why; and no room in the rule that needs a curve."""
+    assert report(mechanism, DELTA, ZERO_OUT).epsilon > 0
+    rule = open_rule("gaussian", Fraction(1, 1000), (Fraction(3),), None)
+    segments = rule.segments(mechanism, ZERO_OUT)
+    assert any(
+        one.price[0] is None or one.price[0] * one.steps > (rule.cap(Fraction(3)).capacity[0] or 0) for one in segments
+    )
+
+
+RUINOUS: list[Mechanism] = [
+    Group(8, BlackBox(Fraction(1, 10**9), Fraction(256), ZERO_OUT)),
+    Group(64, BlackBox(Fraction(1, 2), Fraction(256), ZERO_OUT)),
+]
+
+
+@pytest.mark.parametrize("mechanism", RUINOUS, ids=repr)
+def test_what_loses_everything_is_refused_by_name(mechanism: Mechanism) -> None:
+    """No ε at this δ, said in a sentence."""
+    with pytest.raises(Malformed, match="infinite"):
+        report(mechanism, DELTA, ZERO_OUT)
+
+
+@pytest.mark.parametrize(("k", "probability"), [(18, "9/10"), (36, "9/10"), (49, "7/10"), (64, "1/2"), (2, "1/10")])
+def test_the_chances_of_a_sampled_group_stay_chances(k: int, probability: str) -> None:
+    """That none of the group is drawn has a probability above 0, however small; what is told has both orders."""
+    step = PoissonGaussian(Fraction(probability), Fraction(k), 1)
+    found = repeated(Group(k, step), ZERO_OUT, 1, 1e-3)
+    assert 0 < found.delta(0.0) < 1
+    assert found.delta(0.0) >= repeated(step, ZERO_OUT, 1, 1e-3).delta(0.0) - 1e-9
+
+
+def test_a_count_ends_where_noise_would_decide() -> None:
+    """Steps that lose next to nothing: the count found is one that Rényi proves, and below a fixed bound."""
+    tiny = PoissonGaussian(Fraction(1, 10**9), Fraction(10**6), 1)
+    assert count_capacity(tiny, Fraction(128), Fraction(1, 2)) == 10**9
+
+
+def test_the_bound_on_points_is_exact() -> None:
+    """The last that is worked with, and the first that is not; what is no number is not."""
+    require_points(POINTS_MAX)
+    for points in (POINTS_MAX + 1, float("nan"), float("inf")):
+        with pytest.raises(Unwieldy):
+            require_points(points)
+
+
+def exact(noise: float, epsilon: float) -> Any:  # noqa: ANN401 - mpmath has no types
+    """δ at ε of a Gaussian, at 50 digits (Balle, Wang 2018, Theorem 8)."""
+    wide = mpmath.mp.clone()
+    wide.dps = 50
+    mu, e = 1 / wide.mpf(noise), wide.mpf(epsilon)
+    return wide.ncdf(-e / mu + mu / 2) - wide.exp(e) * wide.ncdf(-e / mu - mu / 2)
+
+
+@pytest.mark.parametrize("noise", [Fraction(1, 15), Fraction(1, 10), Fraction(1, 2), Fraction(5)])
+@pytest.mark.parametrize("delta", [Fraction(99, 100), Fraction(1, 2), Fraction(1, 10), Fraction(1, 10**8)])
+def test_what_is_told_is_never_below_the_exact_one(noise: Fraction, delta: Fraction) -> None:
+    """Not by a billionth either: the curve is evaluated at the very ε that is told."""
+    told = report(Gaussian(noise), delta, ZERO_OUT).epsilon
+    assert exact(float(noise), float(told)) <= float(delta)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: library.from_laplace_mechanism(1.5),
+        lambda: library.from_gaussian_mechanism(1.2, sampling_prob=0.1),
+        lambda: library.from_randomized_response(0.3, 4),
+    ],
+    ids=["laplace", "sampled", "response"],
+)
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_curves_are_the_librarys_own(make: Callable[[], Any], count: int) -> None:
+    """Evaluated here from sums over the tail: the same δ at every ε, and an ε that it keeps."""
+    theirs, ours = make().self_compose(count), Distribution.of(make()).times(count)
+    points = np.linspace(0.0, 12.0, 50)
+    expected = np.asarray([theirs.get_delta_for_epsilon(one) for one in points])
+    assert np.all(ours.curve(points) >= expected)
+    assert np.all(ours.curve(points) <= expected + 2 * ours.noise + 1e-12)
+    for delta in (0.3, 1e-3, 1e-8):
+        epsilon = ours.epsilon(delta)
+        assert isfinite(epsilon)
+        assert ours.delta(epsilon) <= delta
+        assert epsilon == pytest.approx(theirs.get_epsilon_for_delta(delta), abs=2e-3, rel=1e-3)
+
+
+def test_rounds_count_every_step_inside() -> None:
+    """The error of convolutions grows with the steps inside a round, not with rounds."""
+    rounds = SelfComposed(100, Composed((SelfComposed(50, Laplace(Fraction(100))), Laplace(Fraction(100)))))
+    assert compose(rounds, ZERO_OUT, 1e-3).steps == 5100
+    whole = certificate(SelfComposed(50, Laplace(Fraction(100))), ZERO_OUT, 2, Fraction(1, 1000))
+    assert whole is not None
+    assert whole > 0
