@@ -32,6 +32,7 @@ from ledger.decision import Asked, Refusal
 from ledger.gate import Gate
 from ledger.malformed import Malformed
 from ledger.outcomes import Code
+from ledger.plan import AnyPlan
 from ledger.snapshot import Snapshot
 from ledger.storage import append_rows, engine_of
 from ledger.tables import SCHEMA_REVISION, DocumentRow
@@ -39,6 +40,8 @@ from ledger.triggers import sqlite_triggers
 from ledger.writing import LAPSE_ID, Answer, Batch, Recorder
 
 BATCH_MAX: Final = 512
+PRICED_MAX: Final = 16_384
+"""Plans under a contract that are remembered as priced; all are forgotten when there are more."""
 DOCUMENT_BYTES_MAX: Final = 1 << 20
 
 
@@ -91,6 +94,7 @@ class Book:
         self._waiting: queue.SimpleQueue[tuple[Asked, Future[Outcome]] | None] = queue.SimpleQueue()
         self._stopped: str | None = None
         self._documents = threading.Lock()
+        self._priced: set[tuple[str, tuple[str, ...], AnyPlan]] = set()
         self._writer = threading.Thread(target=self._write, name="book-writer", daemon=True)
         self._writer.start()
 
@@ -226,8 +230,20 @@ class Book:
         with suppress(Refusal, Malformed):
             asked = replace(asked, verified_by=authentic(facts, asked, self._recorder.log_x).x)
             if priced and _is_priced(asked):
-                self._recorder.decide(facts, asked, facts.size)
+                self._price(facts, asked)
         return asked
+
+    def _price(self, facts: Snapshot, asked: Asked) -> None:
+        """Decide once, for what is kept of it; what was priced so before, and nothing changed since, is known."""
+        body = asked.body
+        key = (body.contract, body.partitions, body.plan) if isinstance(body, MakeCharge) else None
+        if key in self._priced:
+            return
+        self._recorder.decide(facts, asked, facts.size)
+        if key is not None:
+            if len(self._priced) >= PRICED_MAX:
+                self._priced.clear()
+            self._priced.add(key)
 
     def _write(self) -> None:
         while True:
@@ -248,6 +264,8 @@ class Book:
             except BaseException as fault:  # noqa: BLE001 - whatever it was, the outcome is unknown
                 self._stop(fault, batch)
                 return
+            if any(asked.command.kind in _CHANGE_PRICES for asked, _ in batch):
+                self._priced.clear()
             for (_, future), outcome in zip(batch, outcomes, strict=True):
                 future.set_result(outcome)
             if last:
