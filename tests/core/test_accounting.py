@@ -9,7 +9,7 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.accounting import calibrate_noise, price, told_epsilon
+from ledger.accounting import calibrate_noise, calibrate_steps, price, told_epsilon
 from ledger.malformed import Malformed
 from ledger.mechanism import PoissonGaussian
 from ledger.units import LOSS_MAX, NAT
@@ -183,3 +183,23 @@ def test_what_no_noise_can_keep_is_refused() -> None:
 def test_a_ruinous_plan_is_told_at_once(mechanism: PoissonGaussian) -> None:
     """A plan that anyone may send must not take gigabytes: far beyond every budget, Rényi's bound is told."""
     assert told_epsilon(mechanism, Fraction(1, 10**6), "REPLACE_SPECIAL") > 256
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(Fraction(1), Fraction(1, 10**5)), (Fraction(3), Fraction(1, 1483))])
+def test_calibrated_steps_are_the_most_that_keep_the_budget(epsilon: Fraction, delta: Fraction) -> None:
+    """They keep ε by what is told of them; one more does not."""
+    probability, noise = Fraction(1, 186), Fraction(6531, 10_000)
+    if epsilon < 2:
+        noise = Fraction(2)
+    steps = calibrate_steps(probability, noise, epsilon, delta)
+
+    def told(count: int) -> Fraction:
+        return told_epsilon(PoissonGaussian(probability, noise, count), delta, "REPLACE_SPECIAL")
+
+    assert told(steps) <= epsilon < told(steps + 1)
+
+
+def test_noise_that_not_even_one_step_survives_is_refused() -> None:
+    """Named as what it is: the budget."""
+    with pytest.raises(Malformed, match="epsilon"):
+        calibrate_steps(Fraction(1), Fraction(1, 10), Fraction(1), Fraction(1, 10**5))
