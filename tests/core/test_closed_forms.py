@@ -173,3 +173,39 @@ def test_tuning_costs_more_than_one_run_and_falls_with_nothing(shape: str) -> No
             assert all((one or 0) > (two or 0) for one, two in zip(told, less, strict=True))
         if place == 1:
             assert all((one or 0) < (two or 0) for one, two in zip(told, prices[mean, 0], strict=True))
+
+
+def generating(shape: str, mean: int) -> Callable[[Any], Any]:
+    """E[x^K] of the number of repetitions, that none ran left out (K = 0 is told as such)."""
+    if shape == "poisson":
+        return lambda x: WIDE.exp(mean * (x - 1)) - WIDE.exp(-WIDE.mpf(mean))
+    if shape == "1":
+        rate = WIDE.mpf(1) / mean
+        return lambda x: rate * x / (1 - (1 - rate) * x)
+    low, high = WIDE.mpf("1e-12"), 1 - WIDE.mpf("1e-12")
+    for _ in range(160):
+        rate = (low + high) / 2
+        low, high = (rate, high) if (1 / rate - 1) / WIDE.log(1 / rate) > mean else (low, rate)
+    return lambda x: WIDE.log(1 - (1 - rate) * x) / WIDE.log(rate)
+
+
+@pytest.mark.parametrize("shape", ["0", "1", "poisson"])
+@pytest.mark.parametrize("mean", [2, 10, 1000])
+@pytest.mark.parametrize("order", [2, 8, 64])
+def test_tuning_is_at_least_the_best_of_many_answers(shape: str, mean: int, order: int) -> None:
+    """Randomised response that scores itself, repeated, the best answer released: its exact law, both orders."""
+    truth = 1 / (1 + WIDE.exp(-WIDE.mpf(1)))
+    of = generating(shape, mean)
+    laws = []
+    for good in (truth, 1 - truth):
+        none = WIDE.exp(-WIDE.mpf(mean)) if shape == "poisson" else WIDE.mpf(0)
+        bad = of(1 - good)
+        laws.append([bad, 1 - none - bad, *([none] if none else [])])
+    exact = max(
+        WIDE.log(WIDE.fsum(p**order * q ** (1 - order) for p, q in zip(one, other, strict=True))) / (order - 1)
+        for one, other in (laws, laws[::-1])
+    )
+    tuned = RepeatAndSelect(Fraction(mean), Pure(Fraction(1), "REPLACE_SPECIAL"), shape)
+    told = divergence(tuned, "REPLACE_SPECIAL", order)
+    assert told is not None
+    assert number(told) >= exact
