@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Final
 
 from api.key_store import KeyStore, KeyUnavailable
 from api.problems import Fault, Problem
-from client.envelope import SUITE, seal
+from client.envelope import ENVELOPE_VERSION, SUITE, seal
 from ledger import canonical as c
 from ledger.commands import Command, ReleaseKey, read_body
+from ledger.malformed import Malformed
 from ledger.outcomes import ChargeState, Code
 
 if TYPE_CHECKING:
     from api.challenges import Challenges
     from ledger.book import Book, Outcome, Submission
-    from ledger.registry import Charge
+    from ledger.registry import Charge, Partition
 
-ENVELOPE_VERSION: Final = 1
+ENVELOPE_BYTES_MAX: Final = 1 << 20
 
 
 class KeyReleases:
@@ -68,24 +69,23 @@ class KeyReleases:
             charge = facts.charges[body.charge]
             self._check_still_open(command, charge, index)
             keys = [(ref, facts.partitions[ref]) for ref in charge.partitions]
-        info: c.Object = {
-            "charge": charge.id,
-            "contract": charge.contract,
-            "entry": index,
-            "evidence": body.evidence,
-            "key_release": command.id,
-            "not_after": charge.deadline,
-            "v": ENVELOPE_VERSION,
-        }
-        sealed: c.Object = {}
         try:
-            for ref, partition in keys:
-                data_key = self._store.data_key(partition.provider, partition.data_key)
-                if data_key is not None:
-                    sealed[ref] = seal(data_key.reveal(), charge.sealing, info, ref)
+            kept = self._store.kept(command.id)
+            if kept is None:
+                sealed = self._sealed(charge, keys, _info(command, body, charge, index))
+                kept = sealed and self._store.keep(command.id, sealed)
+            return _object(kept) if kept else None
         except KeyUnavailable as fault:
             raise Problem(Fault.KEY_WITHHELD, str(fault), id=command.id, index=index) from None
-        return {"info": info, "sealed": sealed, "suite": SUITE, "v": ENVELOPE_VERSION} if sealed else None
+
+    def _sealed(self, charge: Charge, keys: list[tuple[str, Partition]], info: c.Object) -> bytes | None:
+        """Each data key that the store holds, sealed; None if it holds none. Raises: KeyUnavailable."""
+        sealed: c.Object = {}
+        for ref, partition in keys:
+            data_key = self._store.data_key(partition.provider, partition.data_key)
+            if data_key is not None:
+                sealed[ref] = seal(data_key.reveal(), charge.sealing, info, ref)
+        return c.dump({"info": info, "sealed": sealed, "suite": SUITE, "v": ENVELOPE_VERSION}) if sealed else None
 
     def _check_still_open(self, command: Command, charge: Charge, index: int) -> None:
         if charge.key_release != command.id or charge.key_id != command.key_id:
@@ -97,3 +97,23 @@ class KeyReleases:
         else:
             return
         raise Problem(Code.CONFLICT, detail, id=command.id, index=index)
+
+
+def _info(command: Command, body: ReleaseKey, charge: Charge, index: int) -> c.Object:
+    return {
+        "charge": charge.id,
+        "contract": charge.contract,
+        "entry": index,
+        "evidence": body.evidence,
+        "key_release": command.id,
+        "not_after": charge.deadline,
+        "v": ENVELOPE_VERSION,
+    }
+
+
+def _object(data: bytes) -> c.Object:
+    try:
+        return c.fields(c.parse(data, ENVELOPE_BYTES_MAX), "", ("info", "sealed", "suite", "v"))
+    except Malformed as fault:
+        message = f"the envelope that was kept cannot be read: {fault}"
+        raise KeyUnavailable(message) from None

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+from contextlib import suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final, Protocol
 
 from api.secret import Secret
@@ -17,6 +19,8 @@ from ledger import canonical as c
 from ledger.malformed import Malformed
 
 DATA_KEY_BYTES: Final = 32
+RELEASED: Final = "released"
+"""The folder of envelopes; no provider's, whose names are DIDs."""
 
 
 class KeyUnavailable(Exception):  # noqa: N818 - reads as what it says
@@ -34,11 +38,31 @@ class KeyStore(Protocol):
         """
         ...
 
+    def keep(self, release: str, envelope: bytes) -> bytes:
+        """Keep the envelope of a key release, and give back the one that was kept first.
+
+        Raises:
+            KeyUnavailable: if it cannot be kept: then it is not handed out either.
+        """
+        ...
+
+    def kept(self, release: str) -> bytes | None:
+        """The envelope kept for a key release. Raises: KeyUnavailable, if it cannot be read."""
+        ...
+
 
 class AuthoriseOnly:
     """Holds no keys: the receipt of the key-release entry is the authority."""
 
     def data_key(self, provider: str, name: str) -> Secret | None:  # noqa: ARG002 - the interface's arguments
+        """None, always."""
+        return None
+
+    def keep(self, release: str, envelope: bytes) -> bytes:  # noqa: ARG002 - the interface's arguments
+        """The envelope itself: there is none to keep."""
+        return envelope
+
+    def kept(self, release: str) -> bytes | None:  # noqa: ARG002 - the interface's arguments
         """None, always."""
         return None
 
@@ -81,6 +105,48 @@ class FileKeyStore:
             raise KeyUnavailable(message)
         return Secret(value)
 
+    def keep(self, release: str, envelope: bytes) -> bytes:
+        """On disk before it is given back; of two at once, both get the first. Raises: KeyUnavailable."""
+        path = self._envelope(release)
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            with NamedTemporaryFile(dir=path.parent) as file:
+                file.write(envelope)
+                file.flush()
+                os.fsync(file.fileno())
+                with suppress(FileExistsError):
+                    os.link(file.name, path)
+            _sync_folder(path.parent)
+        except OSError as fault:
+            message = f"the envelope of {release} cannot be kept ({type(fault).__name__})"
+            raise KeyUnavailable(message) from None
+        kept = self.kept(release)
+        if kept is None:
+            message = f"the envelope of {release} was not kept"
+            raise KeyUnavailable(message)
+        return kept
+
+    def kept(self, release: str) -> bytes | None:
+        """What its file holds. Raises: KeyUnavailable."""
+        try:
+            return self._envelope(release).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as fault:
+            message = f"the envelope of {release} cannot be read ({type(fault).__name__})"
+            raise KeyUnavailable(message) from None
+
+    def _envelope(self, release: str) -> Path:
+        return self._folder / RELEASED / c.name(release, "id")
+
     def _path(self, provider: str, name: str) -> Path:
         # Neither form admits a slash or a leading dot, so no name leads out of the folder.
         return self._folder / c.did(provider, "provider") / c.name(name, "data_key")
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

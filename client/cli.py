@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ledger.canonical import Object
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
+key = typer.Typer(no_args_is_help=True, help="Hand data keys over, as the ledger authorises.")
+app.add_typer(key, name="key")
 
 _ACCOUNT_EXAMPLES: Final = """
 Examples:
@@ -29,6 +31,13 @@ Examples:
   epsilon quote demo/profile.toml charge.json
 
   epsilon quote demo/profile.toml charge.json --json
+"""
+_GRANT_EXAMPLES: Final = """
+Examples:
+
+  epsilon key grant hospital.toml release-run-1
+
+  epsilon key grant hospital.toml release-run-1 --data-key did:web:hospital.example/digits/2026-q1=digits.key
 """
 ProfilePath = Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named client.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs instead of a table.")]
@@ -76,6 +85,39 @@ def quote(
             raise Malformed(str(charge), "must be an object")
         with Service(known.service) as service:
             _print_quote(service.quote(known.signer(), known.actor, body), as_json=as_json)
+
+
+@key.callback()
+def _key_group() -> None:
+    """Hand data keys over, as the ledger authorises."""
+
+
+@key.command(epilog=_GRANT_EXAMPLES)
+def grant(
+    profile: ProfilePath,
+    release: Annotated[str, typer.Argument(help="The id of the key release, as the clean room tells it.")],
+    data_key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PARTITION=FILE", help="A file of 32 bytes, sealed to the clean room. May be repeated."),
+    ] = None,
+) -> None:
+    """Check a key release against the log's own key, and seal data keys to the clean room it names.
+
+    With no data key it prints what is granted, as JSON: partitions, sealing key, and until when.
+    """
+    from time import time_ns
+
+    from client.key_grant import check, fetch, read_data_keys
+    from client.profile import Profile
+    from client.service import Service
+
+    with _faults_told():
+        known = Profile.load(profile)
+        with Service(known.service) as service:
+            charge, proven = fetch(service, release)
+        granted = check(charge, proven, known.log, known.actor, time_ns() // 1_000_000)
+        given = read_data_keys(data_key or ())
+        typer.echo(json.dumps(granted.seal(given) if given else granted.to_json(), indent=2))
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from ledger.malformed import Malformed
 
 SUITE: Final = "X25519-HKDF-SHA256-AES-256-GCM"
 DATA_KEY_BYTES: Final = 32
+ENVELOPE_VERSION: Final = 1
 _INFO: Final = ("charge", "contract", "entry", "evidence", "key_release", "not_after", "v")
 
 

@@ -15,12 +15,10 @@ from typing import Final, Self
 from ledger import canonical as c
 from ledger.malformed import Malformed
 from ledger.mechanism import KINDS
-from ledger.public_key import PublicKey
 from policy import reading as r
+from policy.attesters import Attestation
 
 LEVEL_SEALED: Final = 2
-ATTESTERS_MAX: Final = 16
-CLAIMS_MAX: Final = 32
 PARTIES_MAX: Final = 16
 DATASETS_MAX: Final = 64
 TEXT_MAX: Final = 20_000
@@ -34,44 +32,6 @@ RELATIONS: Final = ("ADD_OR_REMOVE_ONE", "REPLACE_ONE", "REPLACE_SPECIAL")
 RULES: Final = ("renyi", "reference", "gaussian")
 MECHANISMS: Final = tuple(kind for kind in KINDS if kind not in {"composed", "group", "self_composed"})
 """What holds others is permitted if all it holds is; tuning is a mechanism of its own."""
-CLAIMS_ALWAYS_CHECKED: Final = ("iss", "iat", "exp", "eat_nonce", "dbgstat", "cnf", "charge", "plan")
-
-
-@dataclass(frozen=True, slots=True)
-class Attester:
-    """An attestation service, pinned: the issuer it writes into tokens and the key it signs them with."""
-
-    issuer: str
-    key: PublicKey
-
-    @classmethod
-    def parse(cls, value: object, where: str) -> Self:
-        """Read ``{"issuer", "key"}``. Raises: Malformed."""
-        known = c.fields(value, where, ("issuer", "key"))
-        return cls(
-            c.string(known["issuer"], f"{where}.issuer", 500),
-            PublicKey.parse(known["key"], f"{where}.key", "Ed25519"),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Attestation:
-    """Whom a policy believes about clean rooms, and what a token must claim beyond what is always checked."""
-
-    attesters: tuple[Attester, ...]
-    claims: tuple[tuple[str, str | int | bool], ...]
-
-    @classmethod
-    def parse(cls, value: object, where: str) -> Self:
-        """Read ``{"attesters", "claims"}``. Raises: Malformed."""
-        known = c.fields(value, where, ("attesters", "claims"))
-        listed, claims = known["attesters"], known["claims"]
-        if not isinstance(listed, list) or not 1 <= len(listed) <= ATTESTERS_MAX:
-            raise Malformed(f"{where}.attesters", f"must be a list of 1 to {ATTESTERS_MAX} attesters")
-        attesters = tuple(Attester.parse(one, f"{where}.attesters[{place}]") for place, one in enumerate(listed))
-        if len(set(attesters)) != len(attesters):
-            raise Malformed(f"{where}.attesters", "names an attester twice")
-        return cls(attesters, _claims(claims, f"{where}.claims"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,20 +220,3 @@ def _datasets(value: object) -> tuple[tuple[str, str], ...]:
     if len(set(found)) != len(found):
         raise Malformed("datasets", "names a dataset twice")
     return tuple(found)
-
-
-def _claims(value: object, where: str) -> tuple[tuple[str, str | int | bool], ...]:
-    if not isinstance(value, dict) or not 1 <= len(value) <= CLAIMS_MAX:
-        raise Malformed(where, f"must be an object of 1 to {CLAIMS_MAX} claims")
-    for name, expected in value.items():
-        c.string(name, where, 100)
-        if name in CLAIMS_ALWAYS_CHECKED:
-            raise Malformed(f"{where}.{name}", "is always checked, and cannot be set here")
-        if isinstance(expected, str):
-            c.string(expected, f"{where}.{name[:80]}")
-        elif not isinstance(expected, int):
-            raise Malformed(f"{where}.{name[:80]}", "must be a string, an integer, true or false")
-    # Without it a policy would accept any software that a pinned attester vouches for.
-    if "swname" not in value:
-        raise Malformed(f"{where}.swname", "is missing: a policy says which software may run")
-    return tuple(sorted(value.items()))

@@ -80,6 +80,7 @@ class CleanRoom:
         self._job, self._service, self._say = job, service, say
         self._signer = Signer.generate()
         self._sealing = X25519PrivateKey.generate()
+        self._deadline = (int(time.time()) + job.deadline_s) * 1000
         self._ran = 0
 
     def run(self, on_step: OnStep) -> Report:
@@ -111,7 +112,7 @@ class CleanRoom:
         body: c.Object = {
             "clean_room": self._keys(),
             "contract": job.contract,
-            "deadline": (int(time.time()) + job.deadline_s) * 1000,
+            "deadline": self._deadline,
             "partitions": [ref for ref, _ in job.data],
             "plan": job.plan.to_json(),
         }
@@ -131,7 +132,14 @@ class CleanRoom:
         evidence, _ = self._service.put_document(self._signer, attester.attest(claims, int(time.time())))
         body: c.Object = {"charge": job.id, "evidence": evidence, "nonce": nonce}
         answer = self._service.submit(self._signer, job.actor, "key_release", body)
-        expected: c.Object = {"charge": job.id, "contract": job.contract, "evidence": evidence}
+        expected: c.Object = {
+            "charge": job.id,
+            "contract": job.contract,
+            "entry": answer.index,
+            "evidence": evidence,
+            "key_release": answer.id,
+            "not_after": self._deadline,
+        }
         keys = unseal(answer.envelope, self._sealing, expected)
         self._say(f"key released to this clean room alone, sealed with HPKE, entry {answer.index}")
         return keys

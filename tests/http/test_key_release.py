@@ -54,7 +54,7 @@ def test_the_same_command_again_gets_the_same_key_under_the_same_entry(world: Wo
     body = _body(world, room)
     first, second = _release(world, room, body), _release(world, room, body)
     assert (second.repeated, second.index) == (True, first.index)
-    assert unseal(second.envelope, room.sealing, {}) == unseal(first.envelope, room.sealing, {})
+    assert second.envelope == first.envelope is not None
 
 
 def test_a_burnt_nonce_releases_nothing(world: World, room: CleanRoom) -> None:

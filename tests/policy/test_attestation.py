@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ledger.canonical import base64url
 from ledger.signatures import public_key
 from policy.attestation import Expected, verify
-from policy.documents import Attestation
+from policy.attesters import Attestation
 from tests.policy.scene import (
     ATTESTER,
     ATTESTER_KEY,

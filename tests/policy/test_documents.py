@@ -203,7 +203,7 @@ def test_values_are_read_as_written() -> None:
     assert (policy.lineage_epsilon_max, policy.run_epsilon_max) == (Fraction(6), Fraction(5, 2))
     assert (policy.issuer, policy.level, policy.partition_age_days_max) == (SRO, 1, 90)
     assert policy.attestation.attesters[0].issuer == ATTESTER
-    assert isinstance(policy.attestation.attesters[0].key, PublicKey)
+    assert policy.attestation.attesters[0].keys == (PublicKey.parse(ATTESTERS[0]["key"], "key", "Ed25519"),)
     assert policy.attestation.claims == (("swname", "epsilon-trainer"),)
     assert contract.parties == (TDP, TDC)
     assert contract.datasets == ((TDP, "digits"),)

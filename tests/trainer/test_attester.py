@@ -15,7 +15,7 @@ from ledger import canonical as c
 from ledger.public_key import PublicKey
 from ledger.signatures import public_key
 from policy.attestation import Expected, verify
-from policy.documents import Attestation, Attester
+from policy.attesters import Attestation, Attester
 from trainer_adapter.attester import DevelopmentAttester
 
 ISSUER = "https://attester.example"
@@ -37,7 +37,7 @@ def _parts(token: bytes) -> tuple[dict[str, Any], dict[str, Any], bytes]:
 
 
 def _pinned(key: PublicKey, issuer: str = ISSUER, swname: str = "epsilon-trainer") -> Attestation:
-    return Attestation((Attester(issuer, key),), (("swname", swname),))
+    return Attestation((Attester(issuer, "eat", (key,)),), (("swname", swname),), None)
 
 
 def _failed(token: bytes, attestation: Attestation, expected: Expected = EXPECTED, now_s: int = NOW_S) -> list[str]:
