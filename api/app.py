@@ -16,7 +16,7 @@ from api.read_routes import read_router
 if TYPE_CHECKING:
     from api.key_store import KeyStore
     from ledger.book import Book
-    from ledger.checkpoint import LogKey
+    from ledger.verifier import LogKey
 
 
 def create_app(book: Book, key_store: KeyStore, *, log: LogKey, clock: Callable[[], int]) -> FastAPI:

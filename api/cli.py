@@ -65,8 +65,8 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, listener: socket.sock
     from api.key_store import AuthoriseOnly, FileKeyStore
     from api.server import serve as run
     from ledger.book import Book, BookUnusable
-    from ledger.checkpoint import LogKey
     from ledger.outcomes import Code
+    from ledger.verifier import LogKey
     from policy.evaluate import gate
 
     store = FileKeyStore(settings.keys) if settings.keys else AuthoriseOnly()

@@ -20,7 +20,7 @@ from ledger.outcomes import Code
 
 if TYPE_CHECKING:
     from ledger.book import Book
-    from ledger.checkpoint import LogKey
+    from ledger.verifier import LogKey
 
 T = TypeVar("T")
 

@@ -20,8 +20,8 @@ from typing import Any, Final, Self
 
 from client.signer import Signer
 from ledger import canonical as c
-from ledger.checkpoint import LogKey
 from ledger.malformed import Malformed
+from ledger.verifier import LogKey
 
 PROFILE_BYTES_MAX: Final = 65_536
 

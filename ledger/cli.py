@@ -41,8 +41,8 @@ def verify(
     from rich.console import Console
     from rich.progress import Progress
 
-    from ledger.checkpoint import LogKey
     from ledger.replay import Broken, verify_book
+    from ledger.verifier import LogKey
 
     with _faults_told(book):
         key = LogKey.parse((log or book.parent / "log.vkey").read_text(encoding="ascii").strip())

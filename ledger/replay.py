@@ -15,7 +15,6 @@ from sqlalchemy import select
 from ledger import canonical as c
 from ledger import merkle
 from ledger.apply import apply
-from ledger.checkpoint import Checkpoint, LogKey, verify_receipt
 from ledger.decision import Refusal
 from ledger.entries import Entry
 from ledger.lineage import known
@@ -27,6 +26,7 @@ from ledger.registry import GLOBAL, Span, holder_of
 from ledger.snapshot import Snapshot
 from ledger.storage import engine_of
 from ledger.tables import CheckpointRow, EntryRow, TreeNodeRow, table_of
+from ledger.verifier import Checkpoint, LogKey, leaf_hash, verify_receipt
 
 Step = Callable[[int, int], None]
 _FAULTS = (Malformed, Refusal, LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)
@@ -108,9 +108,7 @@ def _verify(book: Snapshot, key: LogKey, step: Step) -> Finding:
         if filed != (entry.id, entry.kind, entry.time):
             raise Broken(index, "is filed under an id, kind or time that is not its own")
         last = entry.time
-        nodes.update(
-            ((level, place), value) for level, place, value in merkle.append(index, merkle.leaf_hash(data), read)
-        )
+        nodes.update(((level, place), value) for level, place, value in merkle.append(index, leaf_hash(data), read))
         step(index + 1, book.size)
     _check_nodes(book, nodes)
     newest = _check_checkpoints(book, nodes, key)

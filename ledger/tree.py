@@ -7,6 +7,7 @@ from sqlalchemy import Connection, func, select
 from ledger import merkle
 from ledger.storage import append_rows
 from ledger.tables import CheckpointRow, EntryRow, TreeNodeRow, table_of
+from ledger.verifier import leaf_hash
 
 _node = table_of(TreeNodeRow)
 _entry = table_of(EntryRow)
@@ -25,7 +26,7 @@ class Tree:
 
     def append(self, entry: bytes) -> None:
         """Add a leaf."""
-        for level, position, value in merkle.append(self.size, merkle.leaf_hash(entry), self.read):
+        for level, position, value in merkle.append(self.size, leaf_hash(entry), self.read):
             self._nodes[level, position] = value
             self._new.append((level, position, value))
         self.size += 1

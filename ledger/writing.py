@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from ledger import canonical as c
 from ledger import signatures
 from ledger.apply import apply
-from ledger.checkpoint import Checkpoint, LogKey, receipt
+from ledger.checkpoint import receipt, sign
 from ledger.commands import Command
 from ledger.decide import LEDGER_ACTOR, authentic, decide
 from ledger.decision import Asked, Decided, Refusal
@@ -25,6 +25,7 @@ from ledger.snapshot import Snapshot
 from ledger.storage import DatabaseState, append_rows
 from ledger.tables import CheckpointRow, EntryRow
 from ledger.tree import Tree, entry_bytes, entry_index, latest_checkpoint
+from ledger.verifier import Checkpoint, LogKey
 
 LAPSES_MAX: Final = 1_000
 """Lapses that one batch records at most, so that a long absence does not make one endless transaction."""
@@ -61,7 +62,7 @@ class Recorder:
 
     def sign(self, tree: Tree) -> str:
         """The checkpoint of a tree."""
-        return Checkpoint(self._origin, tree.size, tree.root()).sign(self._private)
+        return sign(Checkpoint(self._origin, tree.size, tree.root()), self._private)
 
     def check(self, snapshot: Snapshot) -> None:
         """The newest checkpoint is this log's and is of the book's own tree. Raises: BookUnusable's cause."""

@@ -19,7 +19,7 @@ from api.server import serving
 from client.service import Service
 from client.signer import Signer, load_private
 from ledger.book import Book
-from ledger.checkpoint import LogKey
+from ledger.verifier import LogKey
 from policy.evaluate import gate
 
 ORIGIN: Final = "ledger.demo.invalid"

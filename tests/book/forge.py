@@ -12,13 +12,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import migrations
 from ledger.apply import apply
-from ledger.checkpoint import Checkpoint
+from ledger.checkpoint import sign
 from ledger.entries import Entry
 from ledger.replay import Broken, verify_book
 from ledger.storage import DatabaseState, append_rows, engine_of
 from ledger.tables import CheckpointRow, DocumentRow, EntryRow
 from ledger.tree import Tree
 from ledger.triggers import sqlite_triggers
+from ledger.verifier import Checkpoint
 from tests.book.world import LOG, ORIGIN, copy, no_step
 
 
@@ -59,7 +60,7 @@ def forged(source: Path, target: Path, entries: Sequence[Entry | bytes], key: Ed
         state.flush()
         append_rows(connection, EntryRow, stored)
         tree.flush()
-        note = Checkpoint(ORIGIN, tree.size, tree.root()).sign(key)
+        note = sign(Checkpoint(ORIGIN, tree.size, tree.root()), key)
         append_rows(connection, CheckpointRow, [{"tree_size": tree.size, "note": note}])
     engine.dispose()
     return target

@@ -12,7 +12,6 @@ import pytest
 from client.signer import Signer
 from ledger import canonical as c
 from ledger.book import BookStopped, Outcome, Submission
-from ledger.checkpoint import LogKey, verify_receipt
 from ledger.entries import Entry
 from ledger.loss import Loss, loss_of
 from ledger.malformed import Malformed
@@ -20,6 +19,7 @@ from ledger.outcomes import ChargeState
 from ledger.registry import GLOBAL
 from ledger.replay import verify_book
 from ledger.rules import read_rule
+from ledger.verifier import LogKey, verify_receipt
 from tests.book.world import (
     BANK_A,
     BANK_B,

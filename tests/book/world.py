@@ -19,9 +19,9 @@ from client.signer import Signer
 from ledger import canonical as c
 from ledger import signatures
 from ledger.book import Book, Outcome, Submission
-from ledger.checkpoint import LogKey
 from ledger.commands import Command
 from ledger.tables import metadata
+from ledger.verifier import LogKey
 from policy.evaluate import gate
 from policy.reading import format_time
 

@@ -7,8 +7,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import merkle
-from ledger.checkpoint import Checkpoint, LogKey, receipt, verify_receipt
+from ledger.checkpoint import receipt, sign
 from ledger.malformed import Malformed
+from ledger.verifier import Checkpoint, LogKey, leaf_hash, verify_receipt
 
 # The example of golang.org/x/mod/sumdb/note, which the C2SP signed-note specification points to.
 VKEY = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
@@ -26,7 +27,7 @@ KEY = LogKey(ORIGIN, PRIVATE.public_key().public_bytes_raw())
 OTHER_KEY = LogKey(ORIGIN, OTHER.public_key().public_bytes_raw())
 ENTRIES = [f"entry {place}".encode() for place in range(11)]
 ROOT = bytes(range(32))
-SIGNED = Checkpoint(ORIGIN, 18, ROOT).sign(PRIVATE)
+SIGNED = sign(Checkpoint(ORIGIN, 18, ROOT), PRIVATE)
 TEXT = Checkpoint(ORIGIN, 18, ROOT).text
 
 
@@ -44,7 +45,7 @@ def test_published_note_is_signed_as_we_sign() -> None:
     text, _, line = NOTE.partition("\n\n")
     raw = base64.b64decode(line.split(" ")[2])
     assert raw == key.id + private.sign((text + "\n").encode())
-    ours = Checkpoint("PeterNeumann", 1, ROOT).sign(private)
+    ours = sign(Checkpoint("PeterNeumann", 1, ROOT), private)
     own_text, _, own_line = ours.partition("\n\n")
     assert base64.b64decode(own_line.split(" ")[2]) == key.id + private.sign((own_text + "\n").encode())
     assert Checkpoint.open(ours, key) == Checkpoint("PeterNeumann", 1, ROOT)
@@ -167,7 +168,7 @@ class Log:
     def __init__(self) -> None:
         self.nodes: dict[tuple[int, int], bytes] = {}
         for size, entry in enumerate(ENTRIES):
-            for level, position, value in merkle.append(size, merkle.leaf_hash(entry), self.read):
+            for level, position, value in merkle.append(size, leaf_hash(entry), self.read):
                 self.nodes[level, position] = value
 
     def read(self, level: int, position: int) -> bytes:
@@ -176,7 +177,7 @@ class Log:
 
     def note(self, size: int) -> str:
         """The checkpoint of the first entries."""
-        return Checkpoint(ORIGIN, size, merkle.root(size, self.read)).sign(PRIVATE)
+        return sign(Checkpoint(ORIGIN, size, merkle.root(size, self.read)), PRIVATE)
 
     def receipt(self, index: int, size: int) -> str:
         """The receipt of one entry under one checkpoint."""

@@ -6,9 +6,10 @@ from functools import cache
 import pytest
 
 from ledger import merkle
+from ledger.verifier import leaf_hash, node_hash, verify_consistency, verify_inclusion
 
 SIZE_MAX = 70
-LEAVES = tuple(merkle.leaf_hash(f"entry {place}".encode()) for place in range(SIZE_MAX))
+LEAVES = tuple(leaf_hash(f"entry {place}".encode()) for place in range(SIZE_MAX))
 PUBLISHED = [
     bytes.fromhex(text)
     for text in (
@@ -94,7 +95,7 @@ def tampered(hashes: list[bytes]) -> list[list[bytes]]:
 
 def test_published_roots() -> None:
     """The reference vectors of Certificate Transparency (RFC 6962), sizes 0 to 8."""
-    tree = Tree(tuple(merkle.leaf_hash(entry) for entry in PUBLISHED))
+    tree = Tree(tuple(leaf_hash(entry) for entry in PUBLISHED))
     assert [merkle.root(size, tree.read).hex() for size in range(9)] == PUBLISHED_ROOTS
 
 
@@ -111,9 +112,9 @@ def test_inclusion_of_every_leaf_in_every_size() -> None:
         for index in range(size):
             proof = merkle.inclusion_proof(index, size, TREE.read)
             assert proof == naive_path(index, LEAVES[:size])
-            assert merkle.verify_inclusion(LEAVES[index], index, size, proof, root)
-            assert not merkle.verify_inclusion(LEAVES[index - 1], index, size, proof, root) or size == 1
-            assert not merkle.verify_inclusion(LEAVES[index], index, size, proof, bytes(32))
+            assert verify_inclusion(LEAVES[index], index, size, proof, root)
+            assert not verify_inclusion(LEAVES[index - 1], index, size, proof, root) or size == 1
+            assert not verify_inclusion(LEAVES[index], index, size, proof, bytes(32))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 9, 33, 64, 70])
@@ -123,19 +124,19 @@ def test_inclusion_refuses_every_change(size: int) -> None:
     for index in range(size):
         proof = naive_path(index, LEAVES[:size])
         for other in tampered(proof):
-            assert not merkle.verify_inclusion(LEAVES[index], index, size, other, root)
+            assert not verify_inclusion(LEAVES[index], index, size, other, root)
         for wrong in (-1, index - 1, index + 1, index ^ 1, size, 2**64):
             if wrong != index:
-                assert not merkle.verify_inclusion(LEAVES[index], wrong, size, proof, root)
+                assert not verify_inclusion(LEAVES[index], wrong, size, proof, root)
 
 
 def test_an_index_beyond_the_tree_is_refused_even_where_the_hashes_fit() -> None:
     """The bound is checked: in a tree of one leaf, no index but 0 leads to the root."""
     for index in (1, 2, -1):
-        assert not merkle.verify_inclusion(LEAVES[0], index, 1, [], LEAVES[0])
-    assert not merkle.verify_inclusion(LEAVES[0], 0, 0, [], LEAVES[0])
+        assert not verify_inclusion(LEAVES[0], index, 1, [], LEAVES[0])
+    assert not verify_inclusion(LEAVES[0], 0, 0, [], LEAVES[0])
     for index in (3, 5, -1):
-        assert not merkle.verify_inclusion(LEAVES[2], index, 3, naive_path(2, LEAVES[:3]), naive_root(LEAVES[:3]))
+        assert not verify_inclusion(LEAVES[2], index, 3, naive_path(2, LEAVES[:3]), naive_root(LEAVES[:3]))
 
 
 def test_consistency_of_every_pair_of_sizes() -> None:
@@ -146,9 +147,9 @@ def test_consistency_of_every_pair_of_sizes() -> None:
             before = naive_root(LEAVES[:old])
             proof = merkle.consistency_proof(old, size, TREE.read)
             assert proof == naive_subproof(old, LEAVES[:size], whole=True)
-            assert merkle.verify_consistency(old, size, proof, before, root)
-            assert not merkle.verify_consistency(old, size, proof, bytes(32), root)
-            assert not merkle.verify_consistency(old, size, proof, before, bytes(32))
+            assert verify_consistency(old, size, proof, before, root)
+            assert not verify_consistency(old, size, proof, bytes(32), root)
+            assert not verify_consistency(old, size, proof, before, bytes(32))
 
 
 @pytest.mark.parametrize("size", [2, 3, 8, 33, 64, 70])
@@ -159,10 +160,10 @@ def test_consistency_refuses_every_change(size: int) -> None:
         before = naive_root(LEAVES[:old])
         proof = naive_subproof(old, LEAVES[:size], whole=True)
         for other in tampered(proof):
-            assert not merkle.verify_consistency(old, size, other, before, root)
+            assert not verify_consistency(old, size, other, before, root)
         if old < size:
-            assert not merkle.verify_consistency(size, old, proof, root, before)
-            assert not merkle.verify_consistency(0, size, proof, before, root)
+            assert not verify_consistency(size, old, proof, root, before)
+            assert not verify_consistency(0, size, proof, before, root)
 
 
 @pytest.mark.parametrize(("index", "size"), [(-1, 3), (3, 3), (0, 0)])
@@ -182,5 +183,5 @@ def test_no_consistency_from_a_larger_or_empty_tree(old: int, size: int) -> None
 def test_a_node_is_never_a_leaf() -> None:
     """The prefixes keep an entry made of two hashes from passing for a node."""
     left, right = LEAVES[:2]
-    assert merkle.leaf_hash(left + right) != merkle.node_hash(left, right)
-    assert merkle.leaf_hash(b"") == hashlib.sha256(b"\x00").digest()
+    assert leaf_hash(left + right) != node_hash(left, right)
+    assert leaf_hash(b"") == hashlib.sha256(b"\x00").digest()

@@ -7,8 +7,8 @@ import pytest
 from client.paths import SIGNATURE_HEADER
 from client.problem import Refused
 from ledger import canonical as c
-from ledger.checkpoint import Checkpoint, LogKey, verify_receipt
 from ledger.entries import Entry
+from ledger.verifier import Checkpoint, LogKey, verify_receipt
 from tests.http.world import BANK, HOSPITAL, PARTITION, SRO, CleanRoom, World
 
 

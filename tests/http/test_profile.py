@@ -15,9 +15,9 @@ from client.profile import Profile
 from client.service import Service
 from client.signer import Signer
 from ledger import signatures
-from ledger.checkpoint import LogKey
 from ledger.malformed import Malformed
 from ledger.public_key import PublicKey
+from ledger.verifier import LogKey
 
 
 def test_a_saved_signer_signs_as_before(tmp_path: Path) -> None:

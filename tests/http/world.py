@@ -23,8 +23,8 @@ from client.signer import Signer
 from ledger import canonical as c
 from ledger import signatures
 from ledger.book import Book
-from ledger.checkpoint import LogKey
 from ledger.commands import Command
+from ledger.verifier import LogKey
 from policy.evaluate import gate
 from policy.reading import format_time
 

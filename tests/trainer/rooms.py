@@ -21,10 +21,10 @@ from client.data_at_rest import encrypt
 from client.service import Service
 from client.signer import Signer, load_private
 from ledger.book import Book
-from ledger.checkpoint import LogKey
 from ledger.entries import Entry
 from ledger.plan import Plan
 from ledger.registry import Charge
+from ledger.verifier import LogKey
 from policy.evaluate import gate
 from trainer_adapter.clean_room import CleanRoom, Report
 from trainer_adapter.job import Job

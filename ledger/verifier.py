@@ -1,0 +1,753 @@
+r"""The auditor's verifier: every proof, signature and tile of a log, checked without trusting whoever serves it.
+
+This file runs alone, with the standard library and ``cryptography``: copy it anywhere. The rest of the project
+checks with it too. It holds the tree of RFC 9162 (section 2.1) and C2SP's signed-note, tlog-checkpoint,
+tlog-cosignature, tlog-proof, tlog-policy and tlog-tiles.
+
+    python verifier.py receipt RECEIPT ENTRY --log LOG.VKEY
+    python verifier.py checkpoint CHECKPOINT --policy POLICY
+    python verifier.py consistency KEPT CHECKPOINT PROOF --log LOG.VKEY
+    python verifier.py tiles FOLDER --log LOG.VKEY --kept KEPT --json
+
+Every input is a file of limited size. It ends with 0 if all of it holds, with 7 if anything does not or cannot be
+read, and with 2 if the arguments are wrong.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Final, Self
+
+if TYPE_CHECKING:
+    import argparse
+
+HASH_BYTES: Final = 32
+EMPTY_ROOT: Final = hashlib.sha256(b"").digest()
+ENTRY_BYTES_MAX: Final = 65_535
+SIGNATURES_MAX: Final = 32
+NOTE_BYTES_MAX: Final = 262_144
+"""Signatures of post-quantum witnesses have nearly 5 kB each."""
+PROOF_HASHES_MAX: Final = 63
+RECEIPT_BYTES_MAX: Final = NOTE_BYTES_MAX + 65_536
+POLICY_BYTES_MAX: Final = 262_144
+POLICY_NAMES_MAX: Final = 256
+TILE_WIDTH: Final = 256
+TILE_BYTES_MAX: Final = TILE_WIDTH * HASH_BYTES
+BUNDLE_BYTES_MAX: Final = TILE_WIDTH * (2 + ENTRY_BYTES_MAX)
+RECEIPT_MARK: Final = "c2sp.org/tlog-proof@v1"
+FAILED: Final = 7
+_KEY_BYTES: Final = 32
+_SIZE: Final = re.compile(r"(0|[1-9][0-9]{0,15})\Z")
+_NAME: Final = re.compile(r"[^\s+\x00-\x1f]+\Z")
+
+
+class Malformed(ValueError):  # noqa: N818 - the word for what is refused, not a kind of error
+    """Input that breaks a rule of its format, or that does not prove what it claims.
+
+    Attributes:
+        field: where in the input, as a dotted path (``plan.sampler.probability``); empty for the whole.
+        rule: the rule it breaks, one plain sentence without a full stop.
+    """
+
+    def __init__(self, field: str, rule: str) -> None:
+        """Name the field and the rule."""
+        super().__init__(f"{field}: {rule}" if field else rule)
+        self.field = field
+        self.rule = rule
+
+    def under(self, prefix: str) -> Malformed:
+        """The same fault seen from the enclosing object."""
+        return Malformed(f"{prefix}.{self.field}" if self.field else prefix, self.rule)
+
+
+# --- The tree: RFC 9162, section 2.1
+
+
+def leaf_hash(entry: bytes) -> bytes:
+    """SHA-256(0x00 || entry)."""
+    return hashlib.sha256(b"\x00" + entry).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """SHA-256(0x01 || left || right)."""
+    return hashlib.sha256(b"\x01" + left + right).digest()
+
+
+def verify_inclusion(leaf: bytes, index: int, size: int, proof: Sequence[bytes], expected: bytes) -> bool:
+    """Whether the proof leads from the leaf hash to the root (section 2.1.3.2)."""
+    if not 0 <= index < size or not _hashes(leaf, *proof):
+        return False
+    fn, sn, at = index, size - 1, leaf
+    for sibling in proof:
+        if sn == 0:
+            return False
+        if fn & 1 or fn == sn:
+            at = node_hash(sibling, at)
+            while not fn & 1 and fn:
+                fn, sn = fn >> 1, sn >> 1
+        else:
+            at = node_hash(at, sibling)
+        fn, sn = fn >> 1, sn >> 1
+    return sn == 0 and at == expected
+
+
+def verify_consistency(old: int, size: int, proof: Sequence[bytes], old_root: bytes, new_root: bytes) -> bool:
+    """Whether the proof leads from the old root to the new one (section 2.1.4.2)."""
+    if not 0 < old <= size or not _hashes(*proof):
+        return False
+    if old == size:
+        return not proof and old_root == new_root
+    steps = [old_root, *proof] if old & (old - 1) == 0 else proof
+    if not steps:
+        return False
+    fn, sn = old - 1, size - 1
+    while fn & 1:
+        fn, sn = fn >> 1, sn >> 1
+    first = second = steps[0]
+    for sibling in steps[1:]:
+        if sn == 0:
+            return False
+        if fn & 1 or fn == sn:
+            first, second = node_hash(sibling, first), node_hash(sibling, second)
+            while not fn & 1 and fn:
+                fn, sn = fn >> 1, sn >> 1
+        else:
+            second = node_hash(second, sibling)
+        fn, sn = fn >> 1, sn >> 1
+    return sn == 0 and first == old_root and second == new_root
+
+
+def _hashes(*values: bytes) -> bool:
+    return all(len(value) == HASH_BYTES for value in values)
+
+
+# --- Keys and signed notes: C2SP signed-note and tlog-cosignature
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A public key under its name, as the ``vkey`` that a verifier is given."""
+
+    TYPE: ClassVar[bytes]
+    WHAT: ClassVar[str]
+    name: str
+    public: bytes
+
+    @classmethod
+    def parse(cls, vkey: str) -> Self:
+        """Read a ``vkey``; the exact inverse of :attr:`vkey`. Raises: Malformed."""
+        name, _, rest = vkey.partition("+")
+        if not _NAME.match(name) or rest[8:9] != "+" or not _encodable(vkey):
+            raise Malformed("vkey", "must be 'name+id+key'")
+        raw = from_base64(rest[9:], "vkey")
+        key = cls(name, raw[1:])
+        if raw[:1] != cls.TYPE or len(key.public) != _KEY_BYTES or key.vkey != vkey:
+            raise Malformed("vkey", f"is not {cls.WHAT} under its own id")
+        return key
+
+    @property
+    def id(self) -> bytes:
+        """The four bytes that a signature line starts with: of SHA-256(name || LF || type || public key)."""
+        return hashlib.sha256(self.name.encode() + b"\n" + self.TYPE + self.public).digest()[:4]
+
+    @property
+    def vkey(self) -> str:
+        """``name+hex id+base64(type || key)``."""
+        return f"{self.name}+{self.id.hex()}+{to_base64(self.TYPE + self.public)}"
+
+    def verifies(self, text: str, signature: bytes) -> bool:
+        """Whether this is the key's signature over a note's text."""
+        raise NotImplementedError
+
+    def _verifies(self, message: str, signature: bytes) -> bool:
+        # Loaded here, so that whoever only wants to name a fault does not wait for it.
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        try:
+            Ed25519PublicKey.from_public_bytes(self.public).verify(signature, message.encode())
+        except InvalidSignature:
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class LogKey(Key):
+    """The key of a log, whose name is the log's origin; it signs checkpoints (type 0x01, Ed25519)."""
+
+    TYPE = b"\x01"
+    WHAT = "an Ed25519 key"
+
+    @property
+    def origin(self) -> str:
+        """The log's name."""
+        return self.name
+
+    def verifies(self, text: str, signature: bytes) -> bool:
+        """Whether this is the key's signature over a note's text."""
+        return self._verifies(text, signature)
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessKey(Key):
+    """The key of a witness; its cosignature is a time and a signature over both (type 0x04, cosignature/v1)."""
+
+    TYPE = b"\x04"
+    WHAT = "an Ed25519 cosigner's key"
+
+    def verifies(self, text: str, signature: bytes) -> bool:
+        """Whether this is the witness's cosignature over a checkpoint's text."""
+        time = int.from_bytes(signature[:8], "big")
+        return 0 < time < 1 << 63 and self._verifies(f"cosignature/v1\ntime {time}\n{text}", signature[8:])
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A text and its signature lines: each a key's name, and its id with the signature."""
+
+    text: str
+    lines: tuple[tuple[str, bytes], ...]
+
+    @classmethod
+    def parse(cls, note: str) -> Note:
+        """Read a signed note, whose signatures are not yet checked. Raises: Malformed."""
+        if not _encodable(note):
+            raise Malformed("checkpoint", "is not UTF-8")
+        if len(note.encode()) > NOTE_BYTES_MAX:
+            raise Malformed("checkpoint", f"is too long: it may have {NOTE_BYTES_MAX} bytes")
+        text, blank, signatures = note.rpartition("\n\n")
+        if not blank or not text or not signatures.endswith("\n"):
+            raise Malformed("checkpoint", "is not a signed note")
+        if any(character < " " and character != "\n" for character in note):
+            raise Malformed("checkpoint", "holds a control character")
+        return cls(text + "\n", signature_lines(signatures))
+
+    def signature_of(self, key: Key) -> bytes | None:
+        """The key's signature, None if it has none here. Raises: Malformed, if there is one that does not verify."""
+        found = None
+        for name, raw in self.lines:
+            if name == key.name and raw[:4] == key.id:
+                if not key.verifies(self.text, raw[4:]):
+                    raise Malformed("checkpoint", f"bears a signature of {key.name} that does not verify")
+                found = raw[4:]
+        return found
+
+
+def signature_lines(text: str) -> tuple[tuple[str, bytes], ...]:
+    """Signature lines, each ``— name base64(id || signature)`` and a newline. Raises: Malformed."""
+    lines = text.removesuffix("\n").split("\n")
+    if len(lines) > SIGNATURES_MAX:
+        raise Malformed("checkpoint", f"has too many signatures: {SIGNATURES_MAX} are read")
+    return tuple(_signature_line(line) for line in lines)
+
+
+def _signature_line(line: str) -> tuple[str, bytes]:
+    mark, _, rest = line.partition(" ")
+    name, _, value = rest.partition(" ")
+    if mark != "—":
+        raise Malformed("checkpoint", "has a signature line that does not start with a dash")
+    raw = from_base64(value, "checkpoint")
+    if not _NAME.match(name) or len(raw) <= 4:
+        raise Malformed("checkpoint", "has a signature line without a name, a key id and a signature")
+    return name, raw
+
+
+# --- Whom to trust: C2SP tlog-policy
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Which logs are known, which witnesses, and whose cosignatures a checkpoint must bear.
+
+    Attributes:
+        logs: any one of these signs.
+        witnesses: keys under the names that the policy gives them.
+        groups: how many of which members, each a witness or a group named before.
+        quorum: a witness or a group; None if no cosignature is asked for.
+    """
+
+    logs: tuple[LogKey, ...]
+    witnesses: Mapping[str, WitnessKey] = field(default_factory=dict)
+    groups: Mapping[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+    quorum: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Policy:
+        """Read a policy file. Raises: Malformed, naming the line."""
+        if len(text.encode(errors="surrogateescape")) > POLICY_BYTES_MAX:
+            raise Malformed("policy", f"is too long: it may have {POLICY_BYTES_MAX} bytes")
+        reader = _PolicyReader()
+        for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+            if re.search(r"[\x00-\x08\x0b-\x1f\x7f]", line):
+                raise Malformed(f"policy.line {number}", "holds a control character")
+            words = re.findall(r"[^ \t]+", line)
+            if words and not words[0].startswith("#"):
+                try:
+                    reader.take(words)
+                except Malformed as fault:
+                    raise Malformed(f"policy.line {number}", str(fault)) from None
+        return reader.policy()
+
+    def cosigners(self, note: Note) -> tuple[str, ...]:
+        """The witnesses, by the policy's names, that cosigned. Raises: Malformed, if a cosignature is wrong."""
+        return tuple(name for name, key in self.witnesses.items() if note.signature_of(key) is not None)
+
+    def suffices(self, cosigners: Sequence[str]) -> bool:
+        """Whether these witnesses are a quorum."""
+        return self.quorum is None or self._witnessed(self.quorum, frozenset(cosigners))
+
+    def _witnessed(self, name: str, cosigners: frozenset[str]) -> bool:
+        if name in self.witnesses:
+            return name in cosigners
+        threshold, members = self.groups[name]
+        return sum(self._witnessed(member, cosigners) for member in members) >= threshold
+
+
+class _PolicyReader:
+    """The lines of a policy file, each of which may refer to those before it."""
+
+    def __init__(self) -> None:
+        self._logs: list[LogKey] = []
+        self._witnesses: dict[str, WitnessKey] = {}
+        self._groups: dict[str, tuple[int, tuple[str, ...]]] = {}
+        self._members: set[str] = set()
+        self._quorum: list[str] = []
+
+    def take(self, words: list[str]) -> None:
+        """One line. Raises: Malformed."""
+        match words:
+            case ["log", vkey] | ["log", vkey, _]:
+                key = LogKey.parse(vkey)
+                if key.public in {one.public for one in self._logs}:
+                    raise Malformed("", "names a log's key twice")
+                self._logs.append(key)
+            case ["witness", name, vkey] | ["witness", name, vkey, _]:
+                self._name(name)
+                witness = WitnessKey.parse(vkey)
+                if witness.public in {one.public for one in self._witnesses.values()}:
+                    raise Malformed("", "names a witness's key twice")
+                self._witnesses[name] = witness
+            case ["group", name, threshold, *members] if members:
+                self._name(name)
+                self._groups[name] = self._threshold(threshold, members), tuple(members)
+            case ["quorum", name] if name == "none" or name in self._witnesses or name in self._groups:
+                self._quorum.append(name)
+            case _:
+                raise Malformed("", "is none of: log, witness, group, quorum, each with what was named before it")
+
+    def policy(self) -> Policy:
+        """What was read. Raises: Malformed."""
+        if len(self._quorum) != 1:
+            raise Malformed("policy", "must have exactly one quorum line")
+        quorum = None if self._quorum[0] == "none" else self._quorum[0]
+        return Policy(tuple(self._logs), self._witnesses, self._groups, quorum)
+
+    def _name(self, name: str) -> None:
+        if name == "none" or name in self._witnesses or name in self._groups:
+            raise Malformed("", "gives a name that is taken")
+        if len(self._witnesses) + len(self._groups) >= POLICY_NAMES_MAX:
+            raise Malformed("", f"is beyond the {POLICY_NAMES_MAX} witnesses and groups allowed")
+
+    def _threshold(self, threshold: str, members: list[str]) -> int:
+        for member in members:
+            if member in self._members or (member not in self._witnesses and member not in self._groups):
+                raise Malformed("", "has a member that was not named before, or is a member already")
+            self._members.add(member)
+        if threshold in {"any", "all"}:
+            return 1 if threshold == "any" else len(members)
+        if not re.fullmatch(r"[1-9][0-9]{0,3}", threshold) or int(threshold) > len(members):
+            raise Malformed("", "asks for fewer than one or more than all of the group's members")
+        return int(threshold)
+
+
+# --- Checkpoints and receipts: C2SP tlog-checkpoint and tlog-proof
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The log's claim: at this size the tree has this root."""
+
+    origin: str
+    size: int
+    root: bytes
+
+    @property
+    def text(self) -> str:
+        """The three lines that are signed."""
+        return f"{self.origin}\n{self.size}\n{to_base64(self.root)}\n"
+
+    @classmethod
+    def open(cls, note: str, trust: LogKey | Policy) -> Checkpoint:
+        """Read a signed note; unknown keys are passed over, a wrong signature of a known one is not.
+
+        Raises:
+            Malformed: if the note is not a checkpoint, names another origin, lacks the log's signature or a
+                quorum of cosignatures, or bears a signature of a known key that does not verify.
+        """
+        policy = trust if isinstance(trust, Policy) else Policy((trust,))
+        signed = Note.parse(note)
+        checkpoint = cls._read(signed.text)
+        keys = [key for key in policy.logs if key.origin == checkpoint.origin]
+        if not keys:
+            known = ", ".join(repr(key.origin) for key in policy.logs) or "any that the policy names"
+            raise Malformed("checkpoint", f"is of the log {checkpoint.origin[:80]!r}, not {known}")
+        if not [key for key in keys if signed.signature_of(key) is not None]:
+            raise Malformed("checkpoint", "is not signed by the log's key")
+        if not policy.suffices(policy.cosigners(signed)):
+            raise Malformed("checkpoint", f"lacks the cosignatures that the quorum {policy.quorum} asks for")
+        return checkpoint
+
+    @classmethod
+    def _read(cls, text: str) -> Checkpoint:
+        lines = text.removesuffix("\n").split("\n")
+        if len(lines) < 3 or not all(lines):
+            raise Malformed("checkpoint", "is not three lines or more: origin, tree size, root hash")
+        if not _SIZE.match(lines[1]):
+            raise Malformed("checkpoint", "has no tree size on its second line")
+        root = from_base64(lines[2], "checkpoint")
+        if len(root) != HASH_BYTES:
+            raise Malformed("checkpoint", "has no root hash on its third line")
+        return cls(lines[0], int(lines[1]), root)
+
+
+def verify_receipt(text: str, entry: bytes, trust: LogKey | Policy) -> tuple[int, Checkpoint]:
+    """The entry's index and the checkpoint it is under. Raises: Malformed, if the receipt does not prove it."""
+    if len(text) > RECEIPT_BYTES_MAX:
+        raise Malformed("receipt", f"is too long: it may have {RECEIPT_BYTES_MAX} bytes")
+    head, blank, note = text.partition("\n\n")
+    mark, *lines = head.split("\n")
+    if not blank or mark != RECEIPT_MARK:
+        raise Malformed("receipt", f"is not a {RECEIPT_MARK}")
+    if lines and lines[0].startswith("extra "):
+        from_base64(lines.pop(0).removeprefix("extra "), "receipt")
+    word, _, number = lines[0].partition(" ") if lines else ("", "", "")
+    if word != "index" or not _SIZE.match(number):
+        raise Malformed("receipt", "has no index on its second line")
+    proof = read_proof(lines[1:], "receipt")
+    checkpoint = Checkpoint.open(note, trust)
+    if not verify_inclusion(leaf_hash(entry), int(number), checkpoint.size, proof, checkpoint.root):
+        raise Malformed("receipt", f"does not prove the entry at index {number}")
+    return int(number), checkpoint
+
+
+def check_extends(kept: Checkpoint, now: Checkpoint, proof: Sequence[bytes]) -> None:
+    """Check that the log of today is the one that was kept, grown. Raises: Malformed, telling what it is instead."""
+    _check_heads(kept, now)
+    proven = not proof if kept.size == 0 else verify_consistency(kept.size, now.size, proof, kept.root, now.root)
+    if not proven:
+        raise Malformed("proof", f"does not lead from the {kept.size} entries kept to the {now.size} signed now")
+
+
+def _check_heads(kept: Checkpoint, now: Checkpoint) -> None:
+    if kept.origin != now.origin:
+        raise Malformed("checkpoint", f"is of the log {now.origin[:80]!r}, the one kept of {kept.origin[:80]!r}")
+    if kept.size > now.size:
+        raise Malformed("checkpoint", f"is of {now.size} entries, and {kept.size} were signed before: some are gone")
+    if kept.size == now.size and kept.root != now.root:
+        raise Malformed("checkpoint", f"is a fork: the log signed two roots for {now.size} entries")
+
+
+def read_proof(lines: Sequence[str], where: str) -> list[bytes]:
+    """The hashes of a proof, one a line in base64. Raises: Malformed."""
+    if len(lines) > PROOF_HASHES_MAX:
+        raise Malformed(where, f"has more than {PROOF_HASHES_MAX} hashes")
+    proof = [from_base64(line, where) for line in lines]
+    if not _hashes(*proof):
+        raise Malformed(where, "has a hash that is not one of 32 bytes")
+    return proof
+
+
+# --- Tiles: C2SP tlog-tiles
+
+Fetch = Callable[[str, int], bytes | None]
+"""The bytes at a path, None if there are none; no more than one above the limit need be read."""
+
+
+def tile_path(level: int | None, index: int, width: int) -> str:
+    """Where a tile of hashes lies, or, without a level, a bundle of entries: ``tile/0/x001/x234/067.p/17``."""
+    digits = f"{index:03}"
+    digits = digits.zfill(-(-len(digits) // 3) * 3)
+    groups = [digits[place : place + 3] for place in range(0, len(digits), 3)]
+    where = "/".join([*(f"x{group}" for group in groups[:-1]), groups[-1]])
+    part = "" if width == TILE_WIDTH else f".p/{width}"
+    return f"tile/{'entries' if level is None else level}/{where}{part}"
+
+
+def read_bundle(data: bytes, where: str) -> list[bytes]:
+    """The entries of a bundle, each after its length in two bytes, big-endian. Raises: Malformed."""
+    entries: list[bytes] = []
+    at = 0
+    while at < len(data):
+        start = at + 2
+        at = start + int.from_bytes(data[at:start], "big")
+        if at > len(data) or len(entries) == TILE_WIDTH:
+            raise Malformed(where, "is not a bundle of whole entries")
+        entries.append(data[start:at])
+    return entries
+
+
+def verify_tiles(fetch: Fetch, trust: LogKey | Policy, kept: Checkpoint | None = None) -> Checkpoint:
+    """Recompute a published log from its entry bundles, and compare every hash tile, the root and a kept root.
+
+    Args:
+        fetch: reads what is published, by its path below the log's prefix.
+        trust: the log's key, or a policy.
+        kept: an older checkpoint of this log, that its first entries must still make.
+
+    Raises:
+        Malformed: naming the first file that is wrong.
+    """
+    note = fetch("checkpoint", NOTE_BYTES_MAX)
+    if note is None:
+        raise Malformed("checkpoint", "is missing")
+    checkpoint = Checkpoint.open(to_text(note, "checkpoint"), trust)
+    if kept is not None:
+        _check_heads(kept, checkpoint)
+    tiles = _Tiles(fetch)
+    for start in range(0, checkpoint.size, TILE_WIDTH):
+        width = min(TILE_WIDTH, checkpoint.size - start)
+        for index, entry in enumerate(_bundle(fetch, start // TILE_WIDTH, width), start):
+            if kept is not None and kept.size == index and tiles.root() != kept.root:
+                raise Malformed("checkpoint", f"is a fork: its first {index} entries are not those of the one kept")
+            tiles.add(0, leaf_hash(entry))
+    tiles.finish()
+    if tiles.root() != checkpoint.root:
+        raise Malformed("checkpoint", f"has another root than the {checkpoint.size} entries have")
+    return checkpoint
+
+
+def _bundle(fetch: Fetch, index: int, width: int) -> list[bytes]:
+    where, data = _partial_or_full(fetch, None, index, width, BUNDLE_BYTES_MAX)
+    entries = read_bundle(data, where)
+    if len(entries) < width or (len(entries) > width and where.endswith(f".p/{width}")):
+        raise Malformed(where, f"has {len(entries)} entries, not {width}")
+    return entries[:width]
+
+
+def _partial_or_full(fetch: Fetch, level: int | None, index: int, width: int, limit: int) -> tuple[str, bytes]:
+    """A partial tile may be gone once the full one is there."""
+    for where in dict.fromkeys((tile_path(level, index, width), tile_path(level, index, TILE_WIDTH))):
+        data = fetch(where, limit)
+        if data is not None:
+            if len(data) > limit:
+                raise Malformed(where, f"has more than {limit} bytes")
+            return where, data
+    raise Malformed(tile_path(level, index, width), "is missing")
+
+
+class _Tiles:
+    """The rightmost tile of each level as the leaves make it; a full one is compared, and passes its root up."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+        self._rows: list[list[bytes]] = []
+        self._full: list[int] = []
+
+    def add(self, level: int, value: bytes) -> None:
+        """One more hash at a level."""
+        if level == len(self._rows):
+            self._rows.append([])
+            self._full.append(0)
+        row = self._rows[level]
+        row.append(value)
+        if len(row) == TILE_WIDTH:
+            self._compare(level)
+            whole = _fold(row, None)
+            assert whole is not None
+            self._full[level] += 1
+            row.clear()
+            self.add(level + 1, whole)
+
+    def finish(self) -> None:
+        """Compare the partial tiles."""
+        for level, row in enumerate(self._rows):
+            if row:
+                self._compare(level)
+
+    def root(self) -> bytes:
+        """The root of all leaves so far."""
+        root = None
+        for row in self._rows:
+            root = _fold(row, root)
+        return root or EMPTY_ROOT
+
+    def _compare(self, level: int) -> None:
+        row, index = self._rows[level], self._full[level]
+        where, data = _partial_or_full(self._fetch, level, index, len(row), TILE_BYTES_MAX)
+        width = len(row) if where.endswith(f".p/{len(row)}") else TILE_WIDTH
+        if len(data) != width * HASH_BYTES:
+            raise Malformed(where, f"has {len(data)} bytes, not {width * HASH_BYTES}")
+        for place, value in enumerate(row):
+            if data[place * HASH_BYTES : (place + 1) * HASH_BYTES] != value:
+                first = (index * TILE_WIDTH + place) * TILE_WIDTH**level
+                what = f"entry {first}" if level == 0 else f"entries {first} to {first + TILE_WIDTH**level - 1}"
+                raise Malformed(where, f"has another hash than {what} as published")
+
+
+def _fold(row: list[bytes], right: bytes | None) -> bytes | None:
+    """The complete subtrees over a row of hashes, joined with what stands to the right of them."""
+    while row:
+        if len(row) & 1:
+            right = row[-1] if right is None else node_hash(row[-1], right)
+        row = [node_hash(*pair) for pair in zip(row[::2], row[1::2], strict=False)]
+    return right
+
+
+# --- Strict spellings
+
+
+def to_base64(raw: bytes) -> str:
+    """RFC 4648, section 4."""
+    return base64.b64encode(raw).decode("ascii")
+
+
+def from_base64(text: str, where: str) -> bytes:
+    """The exact inverse of :func:`to_base64`. Raises: Malformed."""
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except ValueError:
+        raise Malformed(where, "holds something that is not base64") from None
+    if to_base64(raw) != text:
+        raise Malformed(where, "holds base64 that is not in its one spelling")
+    return raw
+
+
+def to_text(data: bytes, where: str) -> str:
+    """Strict UTF-8. Raises: Malformed."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise Malformed(where, "is not UTF-8") from None
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# --- The command
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check what the arguments name, and tell; 0 if it holds, :data:`FAILED` if not."""
+    import json
+    import sys
+
+    asked = _parser().parse_args(arguments)
+    told: dict[str, object]
+    try:
+        told = asked.check(asked)
+    except (Malformed, OSError) as fault:
+        said = str(fault) if isinstance(fault, Malformed) else f"{fault.filename}: {fault.strerror}"
+        told = {"fault": said, "ok": False}
+        (sys.stdout if asked.json else sys.stderr).write(f"{json.dumps(told) if asked.json else said}\n")
+        return FAILED
+    sys.stdout.write(f"{json.dumps(told, sort_keys=True) if asked.json else _in_words(told)}\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="verifier", description="Check a log without trusting whoever serves it.")
+    commands = parser.add_subparsers(required=True, metavar="WHAT")
+    for name, check, files, what in (
+        ("receipt", _check_receipt, ("receipt", "entry"), "an entry stands in the log (tlog-proof)"),
+        ("checkpoint", _check_checkpoint, ("checkpoint",), "a checkpoint is signed, and cosigned by a quorum"),
+        ("consistency", _check_consistency, ("kept", "checkpoint", "proof"), "a log grew out of the one kept"),
+        ("tiles", _check_tiles, ("folder",), "a published log is whole: every entry, every hash, the root"),
+    ):
+        command = commands.add_parser(name, help=what, description=f"Check that {what}.")
+        for file in files:
+            command.add_argument(file, metavar=file.upper())
+        trust = command.add_mutually_exclusive_group(required=True)
+        trust.add_argument("--log", metavar="FILE", help="the log's verifier key, as you kept it")
+        trust.add_argument("--policy", metavar="FILE", help="logs, witnesses and quorum (tlog-policy)")
+        if name == "tiles":
+            command.add_argument("--kept", metavar="FILE", help="an older checkpoint that you kept")
+        command.add_argument("--json", action="store_true", help="tell programs")
+        command.set_defaults(check=check)
+    return parser
+
+
+def _check_receipt(asked: argparse.Namespace) -> dict[str, object]:
+    text = to_text(_read(asked.receipt, RECEIPT_BYTES_MAX), "receipt")
+    index, checkpoint = verify_receipt(text, _read(asked.entry, ENTRY_BYTES_MAX), _trust(asked))
+    return {**_of(checkpoint), "index": index}
+
+
+def _check_checkpoint(asked: argparse.Namespace) -> dict[str, object]:
+    text, trust = to_text(_read(asked.checkpoint, NOTE_BYTES_MAX), "checkpoint"), _trust(asked)
+    return {**_of(Checkpoint.open(text, trust)), "witnesses": [*trust.cosigners(Note.parse(text))]}
+
+
+def _check_consistency(asked: argparse.Namespace) -> dict[str, object]:
+    trust = _trust(asked)
+    now = Checkpoint.open(to_text(_read(asked.checkpoint, NOTE_BYTES_MAX), "checkpoint"), trust)
+    kept = _kept(asked.kept, trust)
+    lines = to_text(_read(asked.proof, PROOF_HASHES_MAX * 64), "proof").split()
+    check_extends(kept, now, read_proof(lines, "proof"))
+    return {**_of(now), "kept": kept.size}
+
+
+def _check_tiles(asked: argparse.Namespace) -> dict[str, object]:
+    def fetch(path: str, limit: int) -> bytes | None:
+        try:
+            return _read(f"{asked.folder}/{path}", limit)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    trust = _trust(asked)
+    kept = _kept(asked.kept, trust) if asked.kept else None
+    found = verify_tiles(fetch, trust, kept)
+    return {**_of(found), "entries": found.size, **({"kept": kept.size} if kept else {})}
+
+
+def _of(checkpoint: Checkpoint) -> dict[str, object]:
+    return {"log": checkpoint.origin, "ok": True, "root": checkpoint.root.hex(), "size": checkpoint.size}
+
+
+def _in_words(told: Mapping[str, object]) -> str:
+    said = f"holds: {told['log']} signed the root {told['root']} of {told['size']} entries"
+    more = {
+        "index": "; the entry is at index {}",
+        "kept": "; they begin with the {} kept",
+        "entries": "; all {} are published",
+        "witnesses": "; cosigned by {}",
+    }
+    for name, words in more.items():
+        value = told.get(name)
+        if value not in (None, []):
+            said += words.format(", ".join(map(str, value)) if isinstance(value, list) else value)
+    return said
+
+
+def _trust(asked: argparse.Namespace) -> Policy:
+    if asked.policy:
+        return Policy.parse(_read(asked.policy, POLICY_BYTES_MAX).decode(errors="surrogateescape"))
+    return Policy((LogKey.parse(to_text(_read(asked.log, 1_024), "vkey").strip()),))
+
+
+def _kept(path: str, trust: Policy) -> Checkpoint:
+    """A checkpoint that someone kept may be from before the witnesses came."""
+    return Checkpoint.open(to_text(_read(path, NOTE_BYTES_MAX), "checkpoint"), replace(trust, quorum=None))
+
+
+def _read(path: str, limit: int) -> bytes:
+    # The checks above know no file; this command, in the same file so that it can be copied alone, does.
+    with open(path, "rb") as file:  # noqa: PTH123 - pathlib is not for the project's pure core
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise Malformed(path, f"has more than the {limit} bytes allowed")
+    return data
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
