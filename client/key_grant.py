@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final
 
 from client.envelope import DATA_KEY_BYTES, ENVELOPE_VERSION, SUITE, seal
 from ledger import canonical as c
-from ledger.checkpoint import LogKey, verify_receipt
 from ledger.commands import MakeCharge, ReleaseKey, parse_ref, read_body
 from ledger.entries import Entry
 from ledger.malformed import Malformed
 from ledger.outcomes import Code
+from ledger.verifier import LogKey, verify_receipt
 
 if TYPE_CHECKING:
     from client.service import Service

@@ -17,8 +17,8 @@ from client.key_grant import Grant, Proven, check, fetch
 from client.service import Answer
 from client.signer import Signer
 from ledger.canonical import Object
-from ledger.checkpoint import LogKey
 from ledger.malformed import Malformed
+from ledger.verifier import LogKey
 from tests.http.world import BANK, HOSPITAL, NOW, PARTITION, CleanRoom, World, open_world
 
 DATA_KEY = bytes(range(32))
