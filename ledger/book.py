@@ -10,8 +10,6 @@ again only when it was opened anew; then the same command, sent again with its i
 
 from __future__ import annotations
 
-import fcntl
-import os
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -22,22 +20,23 @@ from typing import Final, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Engine
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DatabaseError
 
 from ledger import canonical as c
 from ledger.commands import MakeCharge, OpenPartition
 from ledger.decide import authentic
 from ledger.decision import Asked, Refusal
+from ledger.engines import engine_of, lock_log
 from ledger.gate import Gate
 from ledger.malformed import Malformed
+from ledger.opening import BookUnusable, check_unchanged, check_usable, drop_lock, take_lock
 from ledger.outcomes import Code
 from ledger.plan import AnyPlan
+from ledger.rows import append_once
 from ledger.snapshot import Snapshot
-from ledger.storage import append_rows, engine_of
-from ledger.tables import SCHEMA_REVISION, DocumentRow
-from ledger.triggers import sqlite_triggers
+from ledger.tables import DocumentRow
 from ledger.writing import LAPSE_ID, Answer, Batch, Recorder
+
+__all__ = ["Book", "BookStopped", "BookUnusable", "Outcome", "Submission"]
 
 BATCH_MAX: Final = 512
 PRICED_MAX: Final = 16_384
@@ -47,10 +46,6 @@ DOCUMENT_BYTES_MAX: Final = 1 << 20
 
 class BookStopped(RuntimeError):  # noqa: N818 - what is the case
     """The book takes no commands: it was closed, or a commit failed and its outcome is unknown."""
-
-
-class BookUnusable(RuntimeError):  # noqa: N818 - what is the case
-    """The book cannot be opened; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,30 +94,40 @@ class Book:
         self._writer.start()
 
     @classmethod
-    def open(cls, url: str, *, gate: Gate, log_key: Ed25519PrivateKey, origin: str, clock: Callable[[], int]) -> Self:
+    def open(  # noqa: PLR0913 - where it is, who decides and signs, and what is asked of its server
+        cls,
+        url: str,
+        *,
+        gate: Gate,
+        log_key: Ed25519PrivateKey,
+        origin: str,
+        clock: Callable[[], int],
+        volatile: bool = False,
+    ) -> Self:
         """Open a book whose schema is in place.
 
         Args:
-            url: a SQLAlchemy URL, as ``sqlite:///book.sqlite``.
+            url: of the database, as ``sqlite:///book.sqlite`` or ``postgresql://writer@host/book``.
             gate: decides inside the transaction.
             log_key: signs checkpoints.
             origin: the log's name, as checkpoints state it.
             clock: Unix milliseconds; an entry's time never goes back even if the clock does.
+            volatile: accept a PostgreSQL server that may lose what it committed, as one for tests.
 
         Raises:
-            BookUnusable: if there is no book, its schema is not this program's, a trigger is missing, it
-                belongs to another log key, or another process writes it.
+            BookUnusable: if there is no book, its schema is not this program's, a trigger is missing, the role
+                could change what is recorded, it belongs to another log key, or another process writes the file.
         """
-        lock = _take_lock(url)
+        lock = take_lock(url)
         engines = engine_of(url, writes=True), engine_of(url, writes=False)
         try:
             recorder = Recorder(gate, log_key, origin, clock)
-            _check(engines[1], recorder)
+            check_usable(engines[1], recorder, volatile=volatile)
             return cls(engines, recorder, lock)
         except BaseException:
             for engine in engines:
                 engine.dispose()
-            _drop_lock(lock)
+            drop_lock(lock)
             raise
 
     def submit(self, submissions: Sequence[Submission]) -> list[Outcome]:
@@ -181,7 +186,7 @@ class Book:
                 if name in facts.documents:
                     return name
             with self._writes.begin() as connection:
-                append_rows(connection, DocumentRow, [{"digest": name, "data": data}])
+                append_once(connection, DocumentRow, {"digest": name, "data": data})
         return name
 
     @contextmanager
@@ -200,7 +205,7 @@ class Book:
         self._refuse_waiting()
         self._writes.dispose()
         self._reads.dispose()
-        _drop_lock(self._lock)
+        drop_lock(self._lock)
         self._lock = None
 
     def _prepare(self, submissions: Sequence[Submission]) -> list[Asked | Outcome]:
@@ -273,6 +278,8 @@ class Book:
 
     def _commit(self, batch: list[Asked]) -> list[Outcome]:
         with self._writes.begin() as connection:
+            lock_log(connection)
+            check_unchanged(connection)
             written = Batch(connection, self._recorder)
             answered = [written.record(asked) for asked in batch]
             written.finish()
@@ -325,47 +332,3 @@ def _id_of(raw: bytes) -> str:
         if isinstance(value, dict) and isinstance(value.get("id"), str):
             return str(value["id"])[:128]
     return ""
-
-
-def _check(engine: Engine, recorder: Recorder) -> None:
-    """Raises: BookUnusable, unless the book has this program's schema, its triggers and this log's checkpoint."""
-    try:
-        with engine.begin() as connection:
-            revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-            if revision != SCHEMA_REVISION:
-                raise BookUnusable(f"the book's schema is {revision}, not {SCHEMA_REVISION}: run 'epsilon db upgrade'")
-            if engine.dialect.name == "sqlite":
-                found = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
-                have = {str(name): str(statement) for name, statement in found}
-                for name, statement in sqlite_triggers().items():
-                    if have.get(name) != statement:
-                        raise BookUnusable(f"the book lacks its trigger {name}: what it holds may have been changed")
-            snapshot = Snapshot(connection)
-            if snapshot.size:
-                try:
-                    recorder.check(snapshot)
-                except (Malformed, KeyError) as fault:
-                    raise BookUnusable(f"the book is not this log's, or was changed: {fault}") from None
-    except DatabaseError as fault:
-        raise BookUnusable(f"there is no book here ({fault.orig}): run 'epsilon db upgrade' to make one") from None
-
-
-def _take_lock(url: str) -> int | None:
-    """One process writes a SQLite book; the kernel lets go of the lock when the process ends, however it ends."""
-    path = make_url(url).database
-    if not url.startswith("sqlite") or not path or path == ":memory:":
-        return None
-    if not os.path.exists(path):  # noqa: PTH110 - the URL's own spelling
-        raise BookUnusable(f"there is no book at {path}: run 'epsilon db upgrade' to make one")
-    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise BookUnusable(f"another process has the book at {path} open for writing") from None
-    return lock
-
-
-def _drop_lock(lock: int | None) -> None:
-    if lock is not None:
-        os.close(lock)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from ledger.engines import engine_of
 from ledger.entries import Entry
 from ledger.snapshot import Snapshot
-from ledger.storage import engine_of
 
 
 def entries_of(url: str) -> Iterator[tuple[int, Entry]]:

@@ -16,6 +16,7 @@ from ledger import canonical as c
 from ledger import merkle
 from ledger.apply import apply
 from ledger.decision import Refusal
+from ledger.engines import engine_of
 from ledger.entries import Entry
 from ledger.lineage import known
 from ledger.loss import Loss
@@ -24,7 +25,6 @@ from ledger.memory import MemoryState
 from ledger.recheck import check_before, check_fits
 from ledger.registry import GLOBAL, Span, holder_of
 from ledger.snapshot import Snapshot
-from ledger.storage import engine_of
 from ledger.tables import CheckpointRow, EntryRow, TreeNodeRow, table_of
 from ledger.verifier import Checkpoint, LogKey, leaf_hash, verify_receipt
 

@@ -32,12 +32,16 @@ _INTEGER: Final = BigInteger().with_variant(Integer, "sqlite")
 """64 bits on both engines; a strict table of SQLite knows INTEGER alone."""
 
 
+_TEXT: Final = Text().with_variant(Text(collation="C"), "postgresql")
+"""Ordered by code points on both engines, as Python orders."""
+
+
 def _number(*, key: bool = False, null: bool = False, index: bool = False) -> Any:  # noqa: ANN401 - SQLModel's type
     return Field(sa_column=Column(_INTEGER, primary_key=key, autoincrement=False, nullable=null, index=index))
 
 
 def _text(*, key: bool = False, null: bool = False, unique: bool = False) -> Any:  # noqa: ANN401 - SQLModel's type
-    return Field(sa_column=Column(Text, primary_key=key, nullable=null, unique=unique))
+    return Field(sa_column=Column(_TEXT, primary_key=key, nullable=null, unique=unique))
 
 
 def _bytes() -> Any:  # noqa: ANN401 - SQLModel's type

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, func, select
 
 from ledger import merkle
-from ledger.storage import append_rows
+from ledger.rows import append_rows
 from ledger.tables import CheckpointRow, EntryRow, TreeNodeRow, table_of
 from ledger.verifier import leaf_hash
 
@@ -18,11 +18,11 @@ class Tree:
     """The tree as one transaction sees it."""
 
     def __init__(self, connection: Connection) -> None:
-        """Its size is that of the newest checkpoint: every commit ends with one."""
+        """Its size is one more than the last position: entries follow one another without a gap."""
         self._connection = connection
         self._nodes: dict[tuple[int, int], bytes] = {}
         self._new: list[tuple[int, int, bytes]] = []
-        self.size = int(connection.execute(select(func.count()).select_from(_entry)).scalar_one())
+        self.size = log_size(connection)
 
     def append(self, entry: bytes) -> None:
         """Add a leaf."""
@@ -56,6 +56,12 @@ class Tree:
         rows = [{"level": level, "position": place, "hash": value} for level, place, value in self._new]
         append_rows(self._connection, TreeNodeRow, rows)
         self._new.clear()
+
+
+def log_size(connection: Connection) -> int:
+    """How many entries there are, in one step of the index."""
+    last = connection.execute(select(func.max(_entry.c.position))).scalar()
+    return 0 if last is None else int(last) + 1
 
 
 def latest_checkpoint(connection: Connection) -> str | None:

@@ -1,15 +1,22 @@
-"""Append-only, enforced by the database: what was written cannot be updated, deleted or replaced.
+"""Append-only, enforced by the database: what was written cannot be updated, deleted, truncated or replaced.
 
 SQLite deletes without firing DELETE triggers under ``INSERT OR REPLACE`` unless recursive triggers are on, so a
-trigger before each insert refuses a row whose key, or whose other unique column, is there already. Entries
-must also follow one another without a gap.
+trigger before each insert refuses a row whose key, or whose other unique column, is there already. PostgreSQL knows
+no such replacement, but TRUNCATE, and sessions in which ordinary triggers are silent: its triggers fire ALWAYS. On
+both, entries must follow one another without a gap, which also stops a writer that lost its lock and does not know.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from sqlalchemy import Connection, text
+
+from ledger.engines import is_postgres
 from ledger.tables import APPEND_ONLY
+
+GUARD: Final = "epsilon_guard"
+"""The schema of the triggers' functions on PostgreSQL, and the role that owns it where there is one to make it."""
 
 _KEYS: Final = {
     "entry": "position = NEW.position OR id = NEW.id",
@@ -40,3 +47,85 @@ def sqlite_triggers() -> dict[str, str]:
         "BEGIN SELECT RAISE(ABORT, 'entries follow one another without a gap'); END"
     )
     return made
+
+
+# Positions are unique and not negative, so an entry whose predecessor is there is the next one.
+_BODIES: Final = {
+    "refuse_change": """
+BEGIN
+  RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = 'integrity_constraint_violation';
+END
+""",
+    "refuse_gap": """
+BEGIN
+  IF NEW.position <> 0 AND NOT EXISTS (SELECT FROM public.entry WHERE position = NEW.position - 1) THEN
+    RAISE EXCEPTION 'entries follow one another without a gap' USING ERRCODE = 'integrity_constraint_violation';
+  END IF;
+  RETURN NEW;
+END
+""",
+}
+# pg_trigger.tgtype: row 1, before 2, insert 4, delete 8, update 16, truncate 32.
+_CHANGED: Final = ("BEFORE UPDATE OR DELETE", "FOR EACH ROW", 1 | 2 | 8 | 16, "refuse_change")
+_TRUNCATED: Final = ("BEFORE TRUNCATE", "FOR EACH STATEMENT", 2 | 32, "refuse_change")
+_INSERTED: Final = ("BEFORE INSERT", "FOR EACH ROW", 1 | 2 | 4, "refuse_gap")
+
+
+def _postgres_triggers() -> dict[str, tuple[str, tuple[str, str, int, str]]]:
+    """Each trigger's name, its table, and when it fires."""
+    made = {}
+    for table in APPEND_ONLY:
+        made[f"{table}_no_change"] = table, _CHANGED
+        made[f"{table}_no_truncate"] = table, _TRUNCATED
+    made["entry_no_gap"] = "entry", _INSERTED
+    return made
+
+
+def postgres_statements() -> list[str]:
+    """What makes the functions and the triggers, in order."""
+    made = [f"CREATE SCHEMA {GUARD}"]
+    made += [
+        f"CREATE FUNCTION {GUARD}.{name}() RETURNS trigger LANGUAGE plpgsql AS $${body}$$"
+        for name, body in _BODIES.items()
+    ]
+    for name, (table, (moment, each, _, function)) in _postgres_triggers().items():
+        made += [
+            f"CREATE TRIGGER {name} {moment} ON {table} {each} EXECUTE FUNCTION {GUARD}.{function}()",
+            f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}",
+        ]
+    return made
+
+
+def install_triggers(connection: Connection) -> None:
+    """Make every trigger of a book whose tables are there."""
+    made = postgres_statements() if is_postgres(connection) else list(sqlite_triggers().values())
+    for statement in made:
+        connection.execute(text(statement))
+
+
+def lacking(connection: Connection) -> str | None:
+    """The name of the first trigger that is missing, silent, or not as this program makes it; None if all stand."""
+    return _lacking_in_postgres(connection) if is_postgres(connection) else _lacking_in_sqlite(connection)
+
+
+def _lacking_in_sqlite(connection: Connection) -> str | None:
+    found = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+    have = {str(name): str(statement) for name, statement in found}
+    return next((name for name, statement in sqlite_triggers().items() if have.get(name) != statement), None)
+
+
+_TRIGGERS: Final = text(
+    "SELECT t.tgname, r.relname, t.tgtype, p.proname, p.prosrc FROM pg_catalog.pg_trigger t "
+    "JOIN pg_catalog.pg_class r ON r.oid = t.tgrelid JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid "
+    "JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace "
+    "WHERE NOT t.tgisinternal AND r.relnamespace = 'public'::regnamespace AND n.nspname = :guard "
+    "AND t.tgenabled = 'A' AND t.tgqual IS NULL AND t.tgattr = ''"
+)
+
+
+def _lacking_in_postgres(connection: Connection) -> str | None:
+    have = {str(name): tuple(rest) for name, *rest in connection.execute(_TRIGGERS, {"guard": GUARD})}
+    for name, (table, (_, _, kind, function)) in _postgres_triggers().items():
+        if have.get(name) != (table, kind, function, _BODIES[function]):
+            return name
+    return None

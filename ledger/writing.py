@@ -21,8 +21,9 @@ from ledger.gate import Gate
 from ledger.malformed import Malformed
 from ledger.outcomes import Code
 from ledger.registry import Facts
+from ledger.rows import append_rows
 from ledger.snapshot import Snapshot
-from ledger.storage import DatabaseState, append_rows
+from ledger.storage import DatabaseState
 from ledger.tables import CheckpointRow, EntryRow
 from ledger.tree import Tree, entry_bytes, entry_index, latest_checkpoint
 from ledger.verifier import Checkpoint, LogKey

@@ -19,14 +19,14 @@ class SchemaUnknown(RuntimeError):  # noqa: N818 - said to people as it is
 def _of(url: str, *, writes: bool) -> Iterator[Connection]:
     from sqlalchemy.exc import DatabaseError
 
-    from ledger.storage import engine_of
+    from ledger.engines import engine_of, name_of
 
     engine = engine_of(url, writes=writes)
     try:
         with engine.begin() as connection:
             yield connection
     except DatabaseError as fault:
-        raise SchemaUnknown(f"there is no book at {engine.url.database}: {fault.orig}") from None
+        raise SchemaUnknown(f"there is no book at {name_of(url)}: {fault.orig}") from None
     finally:
         engine.dispose()
 
@@ -43,7 +43,7 @@ def upgrade(url: str) -> None:
     from alembic.runtime.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
-    from ledger.triggers import sqlite_triggers
+    from ledger.triggers import lacking
 
     with _of(url, writes=True) as connection:
         config = Config()
@@ -55,11 +55,9 @@ def upgrade(url: str) -> None:
         if found is not None and found not in known:
             raise SchemaUnknown(f"the book's schema {found} is newer than this program")
         command.upgrade(config, "head")
-        if connection.dialect.name == "sqlite":
-            present = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'")
-            missing = set(sqlite_triggers()) - {str(row[0]) for row in present}
-            if missing:
-                raise SchemaUnknown(f"the book lacks the trigger {min(missing)}")
+        missing = lacking(connection)
+        if missing is not None:
+            raise SchemaUnknown(f"the book lacks the trigger {missing}")
 
 
 def current(url: str) -> str | None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from alembic import op
 
+from ledger.roles import grant
 from ledger.tables import metadata
-from ledger.triggers import sqlite_triggers
+from ledger.triggers import install_triggers
 
 revision = "0001"
 down_revision = None
 
 
 def upgrade() -> None:
-    """Create every table, then the triggers."""
+    """Create every table, then the triggers, then the roles and their rights."""
     bind = op.get_bind()
     metadata.create_all(bind)
-    if bind.dialect.name == "sqlite":
-        for statement in sqlite_triggers().values():
-            op.execute(statement)
+    install_triggers(bind)
+    grant(bind)
 
 
 def downgrade() -> None:

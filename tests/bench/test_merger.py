@@ -16,9 +16,10 @@ import migrations
 from ledger.apply import apply
 from ledger.decide import decide
 from ledger.decision import Asked
+from ledger.engines import engine_of
 from ledger.memory import MemoryState
 from ledger.registry import GLOBAL, State, holder_of
-from ledger.storage import DatabaseState, engine_of
+from ledger.storage import DatabaseState
 from tests.bench.compare import Side, compare, nothing
 from tests.bench.history import HUB, History, Sent, banks, entry_of, opened
 from tests.core.world import LOG, SRO, ref_of, snapshot

@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.book.world import World, open_world
+from tests.book.world import ENGINES, World, open_world
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    """What the book lies in: every test that asks for it, or for a world, runs once on each."""
+    return str(request.param)
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path, engine: str) -> Iterator[World]:
     """A world with everything that a charge needs."""
-    with open_world(tmp_path) as found:
+    with open_world(tmp_path, engine) as found:
         yield found

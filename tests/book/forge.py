@@ -13,9 +13,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import migrations
 from ledger.apply import apply
 from ledger.checkpoint import sign
+from ledger.engines import engine_of
 from ledger.entries import Entry
 from ledger.replay import Broken, verify_book
-from ledger.storage import DatabaseState, append_rows, engine_of
+from ledger.rows import append_rows
+from ledger.storage import DatabaseState
 from ledger.tables import CheckpointRow, DocumentRow, EntryRow
 from ledger.tree import Tree
 from ledger.triggers import sqlite_triggers

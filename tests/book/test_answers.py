@@ -109,16 +109,16 @@ def test_a_refusal_is_final_for_its_id(world: World) -> None:
     assert fresh.code.word == "pending"
 
 
-def test_a_batch_uses_what_it_registers(tmp_path: Path) -> None:
+def test_a_batch_uses_what_it_registers(tmp_path: Path, engine: str) -> None:
     """Organisations, documents, partition, contracts and charges in one call, each with its own outcome in order."""
-    with open_world(tmp_path, founded=False) as world:
+    with open_world(tmp_path, engine, founded=False) as world:
         sent = world.founding()
         bad = world.command(BANK_A, "post", {"charge": "run-7", "steps": 1}, "post-7")
         sent += [world.charge("run-1"), Submission(b"{", ""), world.charge("run-2", BANK_B), bad]
         outcomes = world.submit(*sent)
-    assert _words(outcomes[-4:]) == ["pending", "malformed", "pending", "not_found"]
-    assert [one.index for one in outcomes if one.index is not None] == list(range(len(sent) - 2))
-    assert verify_book(world.url, LOG, no_step).entries == len(sent) - 2
+        assert _words(outcomes[-4:]) == ["pending", "malformed", "pending", "not_found"]
+        assert [one.index for one in outcomes if one.index is not None] == list(range(len(sent) - 2))
+        assert verify_book(world.url, LOG, no_step).entries == len(sent) - 2
 
 
 def test_sixteen_threads_race_for_the_last_of_a_budget(world: World) -> None:
@@ -267,7 +267,7 @@ def test_a_closed_book_takes_nothing(world: World) -> None:
     """Neither commands nor readers nor documents; closing again changes nothing."""
     sent = world.charge("run-1")
     world.book.close()
-    before = rows(world.path)
+    before = rows(world.url)
     with pytest.raises(BookStopped, match="closed"):
         world.submit(sent)
     with pytest.raises(BookStopped, match="closed"), world.book.read():
@@ -275,18 +275,18 @@ def test_a_closed_book_takes_nothing(world: World) -> None:
     with pytest.raises(BookStopped, match="closed"):
         world.book.put_document(b"{}")
     world.book.close()
-    assert rows(world.path) == before
+    assert rows(world.url) == before
 
 
 def test_a_quote_records_nothing(world: World) -> None:
     """It tells what a charge would get, and says no to a stranger's signature."""
     world.submit(*(world.charge(f"run-{n}") for n in range(9)))
-    before = rows(world.path)
+    before = rows(world.url)
     sent = world.charge("asked")
     assert world.book.quote(sent).code.word == "budget_exhausted"
     assert world.book.quote(world.charge("small", run=plan(1))).code.word == "pending"
     assert world.book.quote(replace(sent, signature=world.charge("x").signature)).code.word == "signature_invalid"
-    assert rows(world.path) == before
+    assert rows(world.url) == before
 
 
 def test_a_loss_beyond_all_bounds_is_infinite_and_stops_nobody(world: World) -> None:

@@ -119,12 +119,12 @@ def test_it_is_refused_by_name_and_leaves_nothing(world: World, case: str) -> No
     """The outcome's code, what it names, and every table as before."""
     make, word, named = UNRECORDED[case]
     sent = make(world)
-    before = rows(world.path)
+    before = rows(world.url)
     (outcome,) = world.submit(sent)
     assert (outcome.code.word, outcome.index, outcome.receipt) == (word, None, None), outcome.detail
     assert named in outcome.detail
     assert "\n" not in outcome.detail
-    assert rows(world.path) == before
+    assert rows(world.url) == before
 
 
 RECORDED: Final[dict[str, tuple[Make, str, str]]] = {
@@ -141,12 +141,12 @@ def test_a_denial_is_an_entry_and_nothing_else(world: World, case: str) -> None:
     """The log grows by the refusal with its reasons; no account and no registry row changes."""
     make, word, named = RECORDED[case]
     sent = make(world)
-    before, size = rows(world.path), world.size
+    before, size = rows(world.url), world.size
     (outcome,) = world.submit(sent)
     assert (outcome.code.word, outcome.index) == (word, size), outcome.detail
     assert named in outcome.detail
     assert outcome.body["checks"]
-    after = rows(world.path)
+    after = rows(world.url)
     assert [name for name in before if after[name] != before[name]] == ["entry", "tree_node", "checkpoint"]
     assert verify_book(world.url, LOG, no_step).entries == size + 1
 
@@ -155,11 +155,11 @@ def test_a_retired_partition_takes_nothing_new(world: World) -> None:
     """A charge is refused by name and recorded; what was pending still settles."""
     retire = world.command(HOSPITAL, "retirement", {"partition": PARTITION}, "retire")
     assert [one.code.word for one in world.submit(world.charge("run-1"), retire)] == ["pending", "permitted"]
-    before = rows(world.path)
+    before = rows(world.url)
     (outcome,) = world.submit(world.charge("run-2"))
     assert (outcome.code.word, outcome.index) == ("policy_denied", 12)
     assert PARTITION in outcome.detail
-    after = rows(world.path)
+    after = rows(world.url)
     assert [name for name in before if after[name] != before[name]] == ["entry", "tree_node", "checkpoint"]
     assert [one.code.word for one in world.submit(world.settle("run-1", 40))] == ["posted"]
 

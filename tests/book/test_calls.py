@@ -2,59 +2,41 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from ledger.tables import CheckpointRow, table_of
-from tests.book.world import BANK_B, HOSPITAL, SMALL, World, open_world, plan, rows
+from tests.book.world import BANK_B, HOSPITAL, SMALL, World, plan, rows
 
 OTHER = f"{HOSPITAL}/digits/other"
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    """A founded book."""
-    with open_world(tmp_path):
-        pass
-    return World(tmp_path)
-
-
 def commits(world: World) -> int:
     """How often the writer committed entries."""
-    return len(rows(world.path)[table_of(CheckpointRow).name])
+    return len(rows(world.url)[table_of(CheckpointRow).name])
 
 
 def test_each_command_of_a_call_has_its_own_outcome_in_order(world: World) -> None:
     """What one opens, the next charges; what is refused stops none after it; what is malformed is answered too."""
-    try:
-        world.book.submit([])
-        before = commits(world)
-        outcomes = world.submit(
-            world.charge("early", run=SMALL, partitions=(OTHER,)),
-            world.partition("other"),
-            world.charge("first", run=SMALL, partitions=(OTHER,)),
-            world.charge("second", BANK_B, run=SMALL, partitions=(OTHER,)),
-            world.charge("much", run=plan(100_000), partitions=(OTHER,)),
-            world.void("first"),
-            world.charge("early", run=SMALL, partitions=(OTHER,)),
-        )
-        words = [one.code.word for one in outcomes]
-        assert words == ["not_found", "permitted", "pending", "pending", "policy_denied", "voided", "pending"]
-        indices = [one.index for one in outcomes if one.index is not None]
-        assert indices == sorted(indices)
-        # A charge waits for the commit that opens its partition, so that it is priced before the writer has it.
-        assert commits(world) - before == 2
-    finally:
-        world.book.close()
+    world.book.submit([])
+    before = commits(world)
+    outcomes = world.submit(
+        world.charge("early", run=SMALL, partitions=(OTHER,)),
+        world.partition("other"),
+        world.charge("first", run=SMALL, partitions=(OTHER,)),
+        world.charge("second", BANK_B, run=SMALL, partitions=(OTHER,)),
+        world.charge("much", run=plan(100_000), partitions=(OTHER,)),
+        world.void("first"),
+        world.charge("early", run=SMALL, partitions=(OTHER,)),
+    )
+    words = [one.code.word for one in outcomes]
+    assert words == ["not_found", "permitted", "pending", "pending", "policy_denied", "voided", "pending"]
+    indices = [one.index for one in outcomes if one.index is not None]
+    assert indices == sorted(indices)
+    # A charge waits for the commit that opens its partition, so that it is priced before the writer has it.
+    assert commits(world) - before == 2
 
 
 def test_charges_that_nothing_before_them_changes_share_a_commit(world: World) -> None:
     """Sixteen in one call: one commit."""
-    try:
-        before = commits(world)
-        outcomes = world.submit(*(world.charge(f"run-{number}", run=SMALL) for number in range(16)))
-        assert {one.code.word for one in outcomes} == {"pending"}
-        assert commits(world) - before == 1
-    finally:
-        world.book.close()
+    before = commits(world)
+    outcomes = world.submit(*(world.charge(f"run-{number}", run=SMALL) for number in range(16)))
+    assert {one.code.word for one in outcomes} == {"pending"}
+    assert commits(world) - before == 1

@@ -41,9 +41,9 @@ RUNS: list[tuple[str, c.Object, int]] = [
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path, engine: str) -> Iterator[World]:
     """A book whose policy permits every rule and mechanism, with a partition of each kind."""
-    with open_world(tmp_path) as made:
+    with open_world(tmp_path, engine) as made:
         wider = {
             **policy(),
             "effective": format_time(NOW),

@@ -186,15 +186,14 @@ def test_a_proposed_merger_asks_coalitions_too(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_events_in_a_database_are_what_replay_makes_of_them(tmp_path: Path, seed: int) -> None:
+def test_random_events_in_a_database_are_what_replay_makes_of_them(tmp_path: Path, engine: str, seed: int) -> None:
     """Several to a batch, so that each sees what those before it did and nobody has stored."""
     dice = Random(seed)  # noqa: S311 - which event comes next
-    with open_world(tmp_path) as world:
+    with open_world(tmp_path, engine) as world:
         for place in range(10):
             world.clock.now += 1
             world.submit(*(_any_event(world, dice, f"{place}-{part}") for part in range(4)))
-        url = world.url
-    assert verify_book(url, LOG, no_step).entries > 10
+        assert verify_book(world.url, LOG, no_step).entries > 10
 
 
 def _any_event(world: World, dice: Random, name: str) -> Any:  # noqa: ANN401 - a submission

@@ -13,11 +13,17 @@ from typer.testing import CliRunner
 
 import migrations
 from ledger.book import BookUnusable
-from ledger.storage import engine_of
+from ledger.engines import engine_of
 from ledger.tables import SCHEMA_REVISION, metadata
 from ledger.triggers import sqlite_triggers
 from migrations.cli import app
 from tests.book.world import World
+
+
+@pytest.fixture
+def engine() -> str:
+    """The tests of this module look into an SQLite file."""
+    return "sqlite"
 
 
 @pytest.fixture

@@ -13,14 +13,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection, Engine, event
 
-from ledger.book import Book, BookStopped, BookUnusable
+from ledger.book import BookStopped, BookUnusable
 from ledger.replay import verify_book
-from policy.evaluate import gate
 from tests.book.world import LOG, LOG_KEY, ORIGIN, SMALL, World, no_step, private, rows
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+only_sqlite: Final = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+"""PostgreSQL has no file to lock or to limit; test_postgres.py has what it has instead."""
 
 
+@only_sqlite
 def test_a_second_opening_is_refused(world: World) -> None:
     """In the same process; after closing it is not."""
     with pytest.raises(BookUnusable, match=r"another process has the book at .* open for writing"):
@@ -29,6 +31,7 @@ def test_a_second_opening_is_refused(world: World) -> None:
     world.reopen()
 
 
+@only_sqlite
 def test_a_second_process_is_refused(world: World) -> None:
     """And may open the book once the first has let go."""
     script = (
@@ -49,7 +52,7 @@ def test_another_logs_book_is_refused(world: World, key: Ed25519PrivateKey, orig
     """A book under another key or another origin would grow checkpoints that nobody can check."""
     world.book.close()
     with pytest.raises(BookUnusable, match="checkpoint"):
-        Book.open(world.url, gate=gate, log_key=key, origin=origin, clock=world.clock)
+        world.open(log_key=key, origin=origin)
     world.book = world.open()
 
 
@@ -67,15 +70,16 @@ def _full() -> Iterator[None]:
         event.remove(Engine, "begin", limit)
 
 
+@only_sqlite
 def test_a_full_disk_stops_the_book(world: World) -> None:
     """The caller is told that the outcome is unknown, so is everyone later; reading goes on; reopening answers."""
     world.submit(world.charge("before", run=SMALL))
-    sent, before = [world.charge(f"run-{n}", run=SMALL) for n in range(80)], rows(world.path)
+    sent, before = [world.charge(f"run-{n}", run=SMALL) for n in range(80)], rows(world.url)
     with _full(), pytest.raises(BookStopped, match=r"(?s)full.* is unknown: open the book again and send them again"):
         world.submit(*sent)
     with pytest.raises(BookStopped, match="unknown"):
         world.submit(world.charge("after", run=SMALL))
-    assert rows(world.path) == before
+    assert rows(world.url) == before
     assert world.size == 11
     world.reopen()
     assert world.submit(world.charge("before", run=SMALL))[0].repeated

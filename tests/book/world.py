@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from joserfc import jws
 from joserfc.jwk import OKPKey
+from sqlalchemy import select
 
 import migrations
 from client.signer import Signer
@@ -20,10 +21,12 @@ from ledger import canonical as c
 from ledger import signatures
 from ledger.book import Book, Outcome, Submission
 from ledger.commands import Command
+from ledger.engines import engine_of, url_of
 from ledger.tables import metadata
 from ledger.verifier import LogKey
 from policy.evaluate import gate
 from policy.reading import format_time
+from tests.postgres import new_book
 
 ORIGIN: Final = "epsilon.example/ledger"
 SRO: Final = "did:web:sro.example"
@@ -91,19 +94,20 @@ class Room:
 
 
 class World:
-    """A book and those who use it."""
+    """A book and those who use it; in SQLite in this folder, unless ``url`` says where."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, url: str = "") -> None:
         self.path = folder / "book.sqlite"
-        self.url = f"sqlite:///{self.path}"
+        self.url = url or url_of(self.path)
         self.clock = Clock()
         self.signers = {did: Signer(private(did)) for did in (SRO, HOSPITAL, BANK_A, BANK_B, MERGED)}
         self.contracts = {bank: c.digest(c.dump(contract(bank))) for bank in (BANK_A, BANK_B)}
         self.book = self.open()
 
-    def open(self) -> Book:
+    def open(self, **changes: Any) -> Book:  # noqa: ANN401 - any argument of Book.open
         """Another opening of the same book."""
-        return Book.open(self.url, gate=gate, log_key=LOG_KEY, origin=ORIGIN, clock=self.clock)
+        usual = {"clock": self.clock, "gate": gate, "log_key": LOG_KEY, "origin": ORIGIN, "volatile": True}
+        return Book.open(self.url, **{**usual, **changes})
 
     def reopen(self) -> None:
         """Close the book and open it anew."""
@@ -289,28 +293,47 @@ def contract(bank: str) -> dict[str, Any]:
     }
 
 
+ENGINES: Final = ("sqlite", "postgresql")
+
+
 @contextmanager
-def open_world(folder: Path, *, founded: bool = True) -> Iterator[World]:
+def fresh_book(folder: Path, engine: str = "sqlite") -> Iterator[str]:
+    """The URL of a book without an entry, while the block runs."""
+    if engine == "sqlite":
+        url = url_of(folder / "book.sqlite")
+        migrations.upgrade(url)
+        yield url
+    else:
+        with new_book() as database:
+            yield database.url
+
+
+@contextmanager
+def open_world(folder: Path, engine: str = "sqlite", *, founded: bool = True) -> Iterator[World]:
     """A world whose book is open while the block runs."""
-    migrations.upgrade(f"sqlite:///{folder / 'book.sqlite'}")
-    world = World(folder)
-    try:
-        if founded:
-            outcomes = world.submit(*world.founding())
-            assert [one.code.word for one in outcomes] == ["permitted"] * len(outcomes), outcomes
-        yield world
-    finally:
-        world.book.close()
+    with fresh_book(folder, engine) as url:
+        world = World(folder, url)
+        try:
+            if founded:
+                outcomes = world.submit(*world.founding())
+                assert [one.code.word for one in outcomes] == ["permitted"] * len(outcomes), outcomes
+            yield world
+        finally:
+            world.book.close()
 
 
-def rows(path: Path) -> dict[str, list[tuple[Any, ...]]]:
+def rows(book: str | Path) -> dict[str, list[tuple[Any, ...]]]:
     """Every row of every table but the documents, which anyone may store."""
-    with closing(sqlite3.connect(path)) as connection:
-        return {
-            name: connection.execute(f"SELECT * FROM {name} ORDER BY 1, 2").fetchall()  # noqa: S608 - our own tables
-            for name in metadata.tables
-            if name != "document"
-        }
+    engine = engine_of(url_of(book), writes=False)
+    try:
+        with engine.begin() as connection:
+            return {
+                name: [tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key.columns))]
+                for name, table in metadata.tables.items()
+                if name != "document"
+            }
+    finally:
+        engine.dispose()
 
 
 def copy(source: Path, target: Path) -> Path:

@@ -18,13 +18,13 @@ import pytest
 from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, SelfComposedDpEvent
 from dp_accounting.pld import PLDAccountant
 
+from ledger.engines import engine_of
 from ledger.entries import Entry
 from ledger.outcomes import ChargeState
 from ledger.plan import Plan
 from ledger.reading import entries_of
 from ledger.registry import GLOBAL, Account, Charge, holder_of
 from ledger.snapshot import Snapshot
-from ledger.storage import engine_of
 
 OUTSIDE = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
 """The environment of somebody's pipe: a test runner's idea of a screen is not theirs."""

@@ -1,0 +1,104 @@
+"""One table seen as a mapping: read when asked for, written back when flushed; and rows that are only appended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import Connection, insert, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlmodel import SQLModel
+
+from ledger.engines import is_postgres
+from ledger.tables import table_of
+
+K = TypeVar("K")
+V = TypeVar("V")
+Fields = dict[str, Any]
+
+
+class Rows(MutableMapping[K, V], Generic[K, V]):
+    """One table seen as a mapping. A value has one row, or several that share the first columns of the key."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        row: type[SQLModel],
+        columns: tuple[str, ...],
+        read: Callable[[list[Fields]], V],
+        write: Callable[[K, V], list[Fields]],
+    ) -> None:
+        """``columns`` make the key; ``read`` and ``write`` turn rows into a value and back."""
+        self._connection = connection
+        self._table = table_of(row)
+        self._columns = [self._table.c[name] for name in columns]
+        self._read, self._write = read, write
+        self._known: dict[K, V | None] = {}
+        self._changed: dict[K, None] = {}
+
+    def __getitem__(self, key: K) -> V:
+        if key not in self._known:
+            parts = key if isinstance(key, tuple) else (key,)
+            found = self._select(*(column == part for column, part in zip(self._columns, parts, strict=True)))
+            self._known[key] = self._read(found) if found else None
+        value = self._known[key]
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._known[key] = value
+        self._changed[key] = None
+
+    def __delitem__(self, key: K) -> None:
+        raise TypeError("nothing recorded is ever deleted")
+
+    def __iter__(self) -> Iterator[K]:
+        found = self._connection.execute(select(*self._columns).distinct().order_by(*self._columns)).all()
+        stored: list[Any] = [tuple(one) if len(self._columns) > 1 else one[0] for one in found]
+        yield from stored
+        have = set(stored)
+        yield from (key for key in self._changed if key not in have)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def where(self, *conditions: Any) -> list[V]:  # noqa: ANN401 - SQLAlchemy's own types
+        """The values of one-row tables that meet conditions, as stored and not yet changed."""
+        return [self._read([one]) for one in self._select(*conditions)]
+
+    def _select(self, *conditions: Any) -> list[Fields]:  # noqa: ANN401
+        order = list(self._table.primary_key.columns)
+        chosen = select(self._table).where(*conditions).order_by(*order)
+        return [dict(one) for one in self._connection.execute(chosen).mappings()]
+
+    def flush(self) -> None:
+        """Write every changed value back."""
+        rows = [one for key in self._changed for one in self._write(key, self[key])]
+        self._changed.clear()
+        if not rows:
+            return
+        keys = [column.name for column in self._table.primary_key.columns]
+        into = (postgresql if is_postgres(self._connection) else sqlite).insert(self._table)
+        rest = {name: into.excluded[name] for name in rows[0] if name not in keys}
+        self._connection.execute(into.on_conflict_do_update(index_elements=keys, set_=rest), rows)
+
+
+def append_rows(connection: Connection, row: type[SQLModel], rows: list[Fields]) -> None:
+    """Append to a table; nothing there is ever replaced."""
+    if rows:
+        table = table_of(row)
+        connection.execute(insert(table), rows)
+
+
+def append_once(connection: Connection, row: type[SQLModel], fields: Fields) -> None:
+    """Append one row that any process may append, to the same effect; on SQLite one process alone does."""
+    into = insert(table_of(row))
+    if is_postgres(connection):
+        into = postgresql.insert(table_of(row)).on_conflict_do_nothing()
+    connection.execute(into, fields)
+
+
+def read_only(key: object, value: object) -> list[Fields]:
+    """How a mapping of an append-only table writes: not at all. Raises: TypeError."""
+    raise TypeError(f"{key} of {type(value).__name__} is append-only")
