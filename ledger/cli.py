@@ -10,6 +10,8 @@ from typing import Annotated, Final
 
 import typer
 
+from ledger import proofs_cli
+
 app = typer.Typer(pretty_exceptions_show_locals=False)
 
 _EXAMPLES: Final = """
@@ -99,6 +101,9 @@ def log(
             table.add_row(*(Text(one) for one in told), *why)
     if not as_json:
         Console().print(table)
+
+
+app.registered_commands.extend(proofs_cli.app.registered_commands)
 
 
 @contextmanager

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sqlalchemy import Connection
 
 from ledger.checkpoint import receipt
 from ledger.storage import DatabaseState
-from ledger.tree import Tree, entry_bytes, entry_index, latest_checkpoint
+from ledger.tiles import Tile, tile_bytes
+from ledger.tree import Tree, entries_between, entry_bytes, entry_index, hashes_between, latest_checkpoint
 
 
 class Snapshot(DatabaseState):
@@ -42,6 +45,15 @@ class Snapshot(DatabaseState):
     def entry_index(self, command_id: str) -> int | None:
         """Where the entry of a command stands, None if there is none."""
         return entry_index(self.connection, command_id)
+
+    def tile(self, tile: Tile) -> bytes:
+        """What C2SP tlog-tiles serves at the tile's path. Raises: KeyError, if the log has not so many entries."""
+        hashes, entries = partial(hashes_between, self.connection), partial(entries_between, self.connection)
+        return tile_bytes(tile, self.size, hashes, entries)
+
+    def node(self, level: int, position: int) -> bytes:
+        """The hash of a complete subtree, for proofs at any size. Raises: KeyError."""
+        return self._tree.read(level, position)
 
     def receipt(self, index: int) -> str:
         """The entry's inclusion proof under the newest checkpoint. Raises: KeyError."""

@@ -1,7 +1,7 @@
 """The tables of a book. Rows are dumb: values are validated in the core and re-checked when read back.
 
-``entry``, ``tree_node``, ``document`` and ``checkpoint`` are append-only, which triggers enforce; the others are
-projections of the entries and are rebuilt from them at will.
+``entry``, ``tree_node``, ``document``, ``checkpoint`` and ``cosignature`` are append-only, which triggers enforce; the
+others are projections of the entries and are rebuilt from them at will.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sqlmodel import Field, SQLModel
 
 SCHEMA_REVISION: Final = "0001"
 """The newest migration; a book at another revision is not opened."""
-APPEND_ONLY: Final = ("entry", "tree_node", "document", "checkpoint")
+APPEND_ONLY: Final = ("entry", "tree_node", "document", "checkpoint", "cosignature")
 STRICT: Final = {"sqlite_strict": True}
 KEYED: Final = {"sqlite_strict": True, "sqlite_with_rowid": False}
 """For append-only tables whose key is no integer: a hidden rowid would be a second key to replace a row by."""
@@ -101,6 +101,16 @@ class CheckpointRow(Row, table=True):
     __table_args__ = (CheckConstraint("tree_size > 0", name="tree_size"), STRICT)
     tree_size: int = _number(key=True)
     note: str = _text()
+
+
+class CosignatureRow(Row, table=True):
+    """A witness's signature line over the checkpoint of one size; its ``vkey`` says who it is, and checks it."""
+
+    __tablename__ = "cosignature"
+    __table_args__ = (CheckConstraint("tree_size > 0", name="tree_size"), KEYED)
+    tree_size: int = _number(key=True)
+    vkey: str = _text(key=True)
+    line: str = _text()
 
 
 class OrganisationRow(Row, table=True):

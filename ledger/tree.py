@@ -64,6 +64,18 @@ def log_size(connection: Connection) -> int:
     return 0 if last is None else int(last) + 1
 
 
+def hashes_between(connection: Connection, level: int, start: int, stop: int) -> list[bytes]:
+    """The hashes of the complete subtrees of a level, from one position up to another; fewer, if there are fewer."""
+    chosen = select(_node.c.hash).where(_node.c.level == level, _node.c.position >= start, _node.c.position < stop)
+    return [bytes(value) for value in connection.execute(chosen.order_by(_node.c.position)).scalars()]
+
+
+def entries_between(connection: Connection, start: int, stop: int) -> list[bytes]:
+    """The exact bytes of the entries from one index up to another; fewer, if there are fewer."""
+    chosen = select(_entry.c.data).where(_entry.c.position >= start, _entry.c.position < stop)
+    return [bytes(data) for data in connection.execute(chosen.order_by(_entry.c.position)).scalars()]
+
+
 def latest_checkpoint(connection: Connection) -> str | None:
     """The newest signed checkpoint, None for an empty book."""
     chosen = select(_checkpoint.c.note).order_by(_checkpoint.c.tree_size.desc()).limit(1)

@@ -23,6 +23,7 @@ _KEYS: Final = {
     "tree_node": "level = NEW.level AND position = NEW.position",
     "document": "digest = NEW.digest",
     "checkpoint": "tree_size = NEW.tree_size",
+    "cosignature": "tree_size = NEW.tree_size AND vkey = NEW.vkey",
 }
 
 

@@ -18,12 +18,14 @@ KEYS: Final = {
     "tree_node": "level, position",
     "document": "digest",
     "checkpoint": "tree_size",
+    "cosignature": "tree_size, vkey",
 }
 SPOILED: Final = {
     "entry": "position, id, kind, time, x'7b7d'",
     "tree_node": "level, position, zeroblob(32)",
     "document": "digest, x'7b7d'",
     "checkpoint": "tree_size, 'note'",
+    "cosignature": "tree_size, vkey, 'line'",
 }
 
 
@@ -31,7 +33,10 @@ SPOILED: Final = {
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A closed book with a few entries."""
     with open_world(tmp_path_factory.mktemp("book")) as world:
-        return world.path
+        path = world.path
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT INTO cosignature VALUES (1, 'vkey', 'a line')")
+    return path
 
 
 @pytest.fixture
@@ -65,7 +70,9 @@ def test_nothing_is_replaced(database: sqlite3.Connection, table: str, verb: str
 def test_an_upsert_changes_nothing(database: sqlite3.Connection, table: str) -> None:
     """ON CONFLICT DO UPDATE is an update too."""
     key = KEYS[table].removesuffix(", id")
-    column = {"entry": "data", "tree_node": "hash", "document": "data", "checkpoint": "note"}[table]
+    column = {"entry": "data", "tree_node": "hash", "document": "data", "checkpoint": "note", "cosignature": "line"}[
+        table
+    ]
     with pytest.raises(sqlite3.IntegrityError, match=f"{table} is append-only|without a gap"):
         database.execute(
             f"INSERT INTO {table} SELECT {SPOILED[table]} FROM {table} WHERE true LIMIT 1 "  # noqa: S608 - our own names
