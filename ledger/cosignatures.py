@@ -9,8 +9,8 @@ from sqlalchemy import Connection, func, select
 from ledger import merkle
 from ledger.checkpoint import receipt
 from ledger.malformed import Malformed
-from ledger.snapshot import Snapshot
 from ledger.rows import append_rows
+from ledger.snapshot import Snapshot
 from ledger.tables import CheckpointRow, CosignatureRow, table_of
 from ledger.verifier import WitnessKey
 from ledger.witness import cosigned, read_cosignature

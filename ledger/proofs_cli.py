@@ -160,8 +160,8 @@ def _opened(book: Path, *, writes: bool) -> Iterator[Engine]:
     """A book's engine, its faults told in a sentence."""
     from sqlalchemy.exc import DatabaseError
 
-    from ledger.malformed import Malformed
     from ledger.engines import engine_of
+    from ledger.malformed import Malformed
 
     if not book.is_file():
         typer.echo(f"there is no book at {book}", err=True)
