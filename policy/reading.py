@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 from ledger import canonical as c
 from ledger.malformed import Malformed
@@ -23,16 +23,6 @@ _TIME = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-
 
 class Inconsistent(Malformed):
     """A document whose fields can each be read but contradict one another."""
-
-
-def tagged(data: bytes, kind: str, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The fields of a document of one kind, version 1 of its form. Raises: Malformed."""
-    value = c.parse(data, DOCUMENT_BYTES_MAX)
-    if isinstance(value, dict) and value.get("kind") != kind:
-        raise Malformed("kind", f"must be '{kind}'")
-    known = c.fields(value, "", ("kind", "v", *required), optional)
-    c.integer(known["v"], "v", 1, 1)
-    return known
 
 
 def parse_time(value: object, field: str) -> int:
@@ -68,16 +58,6 @@ def parse_delta(value: object, field: str) -> Fraction:
     if delta >= 1:
         raise Malformed(field, "must be less than 1")
     return delta
-
-
-def epsilon_cap(value: object, field: str) -> Fraction:
-    """The ε of ``{"epsilon_max": ...}``. Raises: Malformed."""
-    return parse_epsilon(c.fields(value, field, ("epsilon_max",))["epsilon_max"], f"{field}.epsilon_max")
-
-
-def version_number(value: object, field: str) -> int:
-    """A document's version. Raises: Malformed."""
-    return c.integer(value, field, 1, VERSION_MAX)
 
 
 def subset(value: object, field: str, choices: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ledger import canonical as c
+from ledger.commands import RULES
 from ledger.replay import verify_book
-from policy.documents import MECHANISMS, RULES
+from policy.documents import MECHANISMS
 from policy.reading import format_time
 from tests.book.world import HOSPITAL, LOG, NOW, SRO, World, no_step, open_world, plan, policy
 

@@ -1,0 +1,22 @@
+"""The documents people sign, read strictly and held against themselves.
+
+Signatures are over the bytes as given, JSON or YAML. An unknown field is an error that tells its place, numbers are
+exact strings, and what contradicts itself is :class:`~policy.reading.Inconsistent`. ``schemas`` holds the JSON Schema
+of each kind, which says the same as its reader.
+"""
+
+from policy.documents.contract import ContractDocument
+from policy.documents.dataset import DatasetDescription, Recommendation
+from policy.documents.policy import LEVEL_SEALED, Coalition, Policy
+from policy.documents.run_bounds import MECHANISMS, RunBounds
+
+__all__ = [
+    "LEVEL_SEALED",
+    "MECHANISMS",
+    "Coalition",
+    "ContractDocument",
+    "DatasetDescription",
+    "Policy",
+    "Recommendation",
+    "RunBounds",
+]

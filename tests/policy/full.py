@@ -1,0 +1,53 @@
+"""One document of each kind with every field it can have."""
+
+from typing import Any, Final
+
+from tests.policy.scene import CONTRACT, DATASET, OTHER_TDC, PLAN, POLICY, TDC, TDP
+
+FULL: Final[dict[str, dict[str, Any]]] = {
+    "policy": {
+        **POLICY,
+        "alerts": ["0.5", "0.9"],
+        "coalitions": [{"epsilon_max": "6.5", "members": [TDC, OTHER_TDC], "name": "banks"}],
+        "commitments": True,
+        "levels": [{"dataset": "letters", "level": 2, "provider": TDP}],
+        "lineage": {"delta_max": "0.00001", "epsilon_max": "6"},
+        "load": PLAN,
+        "notice_hours": 24,
+        "quota": {"share_max": "0.5"},
+        "run": {
+            "delta_max": "0.00001",
+            "epsilon_max": "2.5",
+            "noise_multiplier_min": "1",
+            "probability_max": "0.125",
+            "steps_max": 1_000,
+        },
+        "sealed": {"everyone": "caps", "inference": "attested"},
+        "tuning": "charged",
+        "watermark": True,
+    },
+    "dataset": {**DATASET, "membership": "by the quarter of the first visit", "records_min": 10_000},
+    "contract": {
+        **CONTRACT,
+        "lineage": {"epsilon_max": "5"},
+        "run": {
+            "delta_max": "0.00001",
+            "epsilon_max": "2.4",
+            "mechanisms": ["poisson_gaussian"],
+            "noise_multiplier_min": "2",
+            "probability_max": "0.1",
+            "steps_max": 500,
+        },
+        "share_max": "1/3",
+    },
+    "recommendation": {
+        "budget": {"delta_max": "0.00001", "epsilon_max": "5"},
+        "dataset": "digits",
+        "id": "digits-2026",
+        "issuer": "did:web:tso.example",
+        "kind": "recommendation",
+        "provider": TDP,
+        "v": 1,
+        "version": 1,
+    },
+}
