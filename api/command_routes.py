@@ -18,7 +18,6 @@ from ledger.book import Submission
 from ledger.commands import COMMAND_BYTES_MAX, Command
 from ledger.malformed import Malformed
 from ledger.outcomes import ChargeState, Code
-from ledger.public_key import PublicKey
 
 if TYPE_CHECKING:
     from api.challenges import Challenges
@@ -185,7 +184,7 @@ def _check_signature(book: Book, jws: str, payload: bytes) -> None:
         with book.read() as facts:
             key = facts.keys.get(key_id)
         if key is not None:
-            signatures.verify(jws, payload, PublicKey("Ed25519", key.x))
+            signatures.verify(jws, payload, key.public)
             return
         detail = f"no organisation and no clean room has registered the key {key_id}"
     except Malformed as fault:

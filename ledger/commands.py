@@ -16,6 +16,7 @@ from ledger import lineage_commands
 from ledger.lineage_commands import LineageBody
 from ledger.malformed import Malformed
 from ledger.mechanism import GROUP_MAX, RELATIONS, STEPS_MAX
+from ledger.organisation_key import SignerKey, parse_organisation_key
 from ledger.plan import AnyPlan, parse_plan
 from ledger.public_key import PublicKey
 from ledger.units import format_number, parse_number
@@ -94,7 +95,7 @@ class RegisterOrganisation:
     organisation: str
     name: str
     roles: tuple[str, ...]
-    key: PublicKey
+    key: SignerKey
     possession: str
 
     def claim(self) -> bytes:
@@ -248,7 +249,7 @@ def _organisation(body: c.Object) -> RegisterOrganisation:
         organisation=c.did(known["organisation"], "organisation"),
         name=c.string(known["name"], "name", 200),
         roles=roles,
-        key=PublicKey.parse(known["key"], "key", "Ed25519"),
+        key=parse_organisation_key(known["key"], "key"),
         possession=c.string(known["possession"], "possession", 1000),
     )
 

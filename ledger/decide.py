@@ -14,6 +14,7 @@ from ledger.commands import RegisterOrganisation
 from ledger.decision import Asked, Decided, Refusal
 from ledger.gate import Gate
 from ledger.malformed import Malformed
+from ledger.organisation_key import SignerKey
 from ledger.outcomes import Code
 from ledger.public_key import PublicKey
 from ledger.registry import Facts
@@ -62,7 +63,7 @@ def decide(  # noqa: PLR0913, PLR0917 - what stands, what is asked, when and whe
         return Decided(Code.MALFORMED, str(fault), fault.field)
 
 
-def authentic(facts: Facts, asked: Asked, log_x: str) -> PublicKey:
+def authentic(facts: Facts, asked: Asked, log_x: str) -> SignerKey:
     """The key that a command verifies with. Raises: Refusal, if there is none."""
     key = _key_of(facts, asked, log_x)
     if asked.verified_by == key.x:
@@ -76,7 +77,7 @@ def authentic(facts: Facts, asked: Asked, log_x: str) -> PublicKey:
     return key
 
 
-def _key_of(facts: Facts, asked: Asked, log_x: str) -> PublicKey:
+def _key_of(facts: Facts, asked: Asked, log_x: str) -> SignerKey:
     command = asked.command
     if command.kind == "lapse":
         return PublicKey("Ed25519", log_x)
@@ -88,4 +89,4 @@ def _key_of(facts: Facts, asked: Asked, log_x: str) -> PublicKey:
         raise Refusal(Code.SIGNATURE_INVALID, detail, "key_id")
     if key.owner != command.actor:
         raise Refusal(Code.NOT_AUTHORISED, f"the key {key.key_id} is not {command.actor}'s", "actor")
-    return PublicKey("Ed25519", key.x)
+    return key.public

@@ -11,7 +11,6 @@ from ledger.malformed import Malformed
 from ledger.outcomes import Code
 from ledger.pieces import grouped
 from ledger.priced import NotPriced
-from ledger.public_key import PublicKey
 from ledger.registry import Facts
 from ledger.rules import NoRoom, Rule, open_rule
 from ledger.units import DELTA_MIN, DELTA_ONE, EPSILON_MAX, parse_number
@@ -75,7 +74,7 @@ def _signer(facts: Facts, data: bytes, signature: str) -> str:
     key = facts.keys.get(signatures.key_id_of(signature))
     if key is None or key.charge is not None:
         raise Malformed("signature", "was made with a key that no organisation has registered")
-    signatures.verify(signature, data, PublicKey("Ed25519", key.x))
+    signatures.verify(signature, data, key.public)
     return key.owner
 
 

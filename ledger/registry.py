@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from ledger.graph import Node
 from ledger.loss import Loss, Segment
+from ledger.organisation_key import SignerKey, key_of
 from ledger.outcomes import ChargeState
 
 GLOBAL: Final = "global"
@@ -44,13 +45,22 @@ class Organisation:
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A public Ed25519 key and whose it is; a clean room's key is bound to its one charge."""
+    """A public key and whose it is; a clean room's key is bound to its one charge.
+
+    Attributes:
+        x: of an Ed25519 key; of another, the whole JWK.
+    """
 
     key_id: str
     owner: str
     x: str
     charge: str | None
     index: int
+
+    @property
+    def public(self) -> SignerKey:
+        """The key itself."""
+        return key_of(self.x)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
-"""Signatures over exact bytes: detached JWS (RFC 7515, appendix F; RFC 7797, ``b64`` false) with Ed25519.
+"""Signatures over exact bytes: detached JWS (RFC 7515, appendix F; RFC 7797, ``b64`` false).
 
     eyJhbGciOiJFZDI1NTE5IiwiYjY0IjpmYWxzZSwiY3JpdCI6WyJiNjQiXSwia2lkIjoi...In0..yN2x...
 
-The protected header is ``{"alg":"Ed25519","b64":false,"crit":["b64"],"kid":<thumbprint>}`` and nothing else:
-the algorithm is pinned (RFC 9864) and a key is only ever looked up by its thumbprint, never fetched.
+The protected header is ``{"alg":"Ed25519","b64":false,"crit":["b64"],"kid":<thumbprint>}`` and nothing else. The
+algorithm is the key's own (RFC 9864; ES256 and RS256 for organisations that have such keys), so that no header picks
+one, and a key is only ever looked up by its thumbprint, never fetched.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from ledger import canonical as c
 from ledger.malformed import Malformed
+from ledger.organisation_key import SignerKey
 from ledger.public_key import PublicKey
 
 SIGNATURE_BYTES_MAX: Final = 1_000
+ALGORITHMS: Final = ("Ed25519", "ES256", "RS256")
 
 
 def public_key(private: Ed25519PrivateKey) -> PublicKey:
@@ -34,6 +37,10 @@ def sign(private: Ed25519PrivateKey, payload: bytes) -> str:
 
 def key_id_of(signature: str) -> str:
     """The thumbprint that a detached JWS names. Raises: Malformed, for any header but the one above."""
+    return _header(signature)[1]
+
+
+def _header(signature: str) -> tuple[str, str]:
     parts = signature.split(".") if len(signature) <= SIGNATURE_BYTES_MAX else []
     if len(parts) != 3 or parts[1]:
         raise Malformed("signature", "must be a detached JWS: header, two dots, signature")
@@ -42,21 +49,32 @@ def key_id_of(signature: str) -> str:
         "signature.header",
         ("alg", "b64", "crit", "kid"),
     )
-    if header["alg"] != "Ed25519" or header["b64"] is not False or header["crit"] != ["b64"]:
+    if header["alg"] not in ALGORITHMS or header["b64"] is not False or header["crit"] != ["b64"]:
         raise Malformed("signature.header", 'must be {"alg":"Ed25519","b64":false,"crit":["b64"],"kid":...}')
-    return c.name_of_key(header["kid"], "signature.header.kid")
+    return str(header["alg"]), c.name_of_key(header["kid"], "signature.header.kid")
 
 
-def verify(signature: str, payload: bytes, key: PublicKey) -> None:
+def verify(signature: str, payload: bytes, key: SignerKey) -> None:
     """Check a detached JWS over exactly these bytes. Raises: Malformed, if it is not that key's."""
-    if key_id_of(signature) != key.thumbprint:
+    algorithm, key_id = _header(signature)
+    if key_id != key.thumbprint:
         raise Malformed("signature", "was made with another key")
+    own = "Ed25519" if isinstance(key, PublicKey) else key.algorithm
+    if algorithm != own:
+        raise Malformed("signature.header.alg", f"must be {own}, the algorithm of this key")
     protected, _, value = signature.split(".")
-    public = Ed25519PublicKey.from_public_bytes(c.unbase64url(key.x, "key.x"))
+    if not _verifies(key, c.unbase64url(value, "signature"), _signing_input(protected, payload)):
+        raise Malformed("signature", "does not verify over these bytes")
+
+
+def _verifies(key: SignerKey, signature: bytes, message: bytes) -> bool:
+    if not isinstance(key, PublicKey):
+        return key.verifies(signature, message)
     try:
-        public.verify(c.unbase64url(value, "signature"), _signing_input(protected, payload))
+        Ed25519PublicKey.from_public_bytes(c.unbase64url(key.x, "key.x")).verify(signature, message)
     except InvalidSignature:
-        raise Malformed("signature", "does not verify over these bytes") from None
+        return False
+    return True
 
 
 def _signing_input(protected: str, payload: bytes) -> bytes:
