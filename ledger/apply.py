@@ -18,6 +18,7 @@ from ledger.commands import (
 )
 from ledger.drawing import Drawing, registered
 from ledger.entries import Entry
+from ledger.governing_changes import GOVERNING_CHANGES
 from ledger.graph import knowers
 from ledger.lineage_changes import LINEAGE_CHANGES, redraw
 from ledger.loss import Loss, Segment, loss_of
@@ -74,6 +75,14 @@ def _dataset(state: State, entry: Entry, index: int) -> None:
     state.datasets[found.provider, found.dataset] = found
 
 
+def _recommendation(state: State, entry: Entry, index: int) -> None:
+    del index
+    header = _header(entry)
+    (provider,) = header["providers"]
+    found = state.datasets[provider, header["id"]]
+    state.datasets[provider, header["id"]] = replace(found, recommendation=_text(entry.request, "document"))
+
+
 def _partition(state: State, entry: Entry, index: int) -> None:
     body = read_body(entry.command)
     assert isinstance(body, OpenPartition)
@@ -92,6 +101,7 @@ def _partition(state: State, entry: Entry, index: int) -> None:
         opened=entry.time,
         retired=False,
         index=index,
+        commitments=body.commitments,
     )
 
 
@@ -218,6 +228,8 @@ _CHANGES: Final[dict[str, Callable[[State, Entry, int], None]]] = {
     "void": _close,
     "lapse": _close,
     "key_release": _key_release,
+    "recommendation": _recommendation,
+    **GOVERNING_CHANGES,
     **LINEAGE_CHANGES,
 }
 

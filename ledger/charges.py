@@ -14,8 +14,10 @@ from typing import Final
 
 from ledger import canonical as c
 from ledger.accounting import told_epsilon
+from ledger.alerts import crossed
 from ledger.commands import MakeCharge, Post, ReleaseKey, ReleaseModel, Settle
 from ledger.decision import Asked, Decided, Refusal, acting, permitted
+from ledger.decrees import standing
 from ledger.gate import Caps, Check, Gate, Request
 from ledger.graph import coalitions_of
 from ledger.lineage_events import check_named
@@ -26,22 +28,24 @@ from ledger.plan import AnyPlan
 from ledger.priced import NotPriced
 from ledger.registry import GLOBAL, Charge, Facts, Organisation, Partition, holder_of
 from ledger.rules import Cap, NoRoom, Rule, read_rule
-from ledger.units import ceil_decimal
+from ledger.units import ceil_decimal, format_number
 
 DEADLINE_MS_MAX: Final = 30 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A cap on one account, as it binds one charge."""
+    """A cap on one account, as it binds one charge; ``share`` where it is a quota, so much of the capacity."""
 
     partition: str
     holder: str
     cap: Cap
+    share: Fraction | None = None
 
     def to_json(self) -> c.Object:
         """As the charge's entry records it, for replay to check."""
-        return {"cap": self.cap.to_json(), "holder": self.holder, "partition": self.partition}
+        quota: c.Object = {} if self.share is None else {"share": format_number(self.share)}
+        return {"cap": self.cap.to_json(), "holder": self.holder, "partition": self.partition, **quota}
 
 
 def charge(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
@@ -70,6 +74,9 @@ def charge(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Deci
         "plan": body.plan.digest,
         "prices": {ref: [one.to_json() for one in segments] for ref, segments in prices},
     }
+    alerts = crossed(facts, partitions, dict(verdict.caps), dict(prices), body.plan.steps, author.node)
+    if alerts:
+        derived["alerts"] = [*alerts]
     return Decided(Code.PENDING, derived=derived)
 
 
@@ -117,6 +124,9 @@ def _limits(partitions: tuple[Partition, ...], caps: dict[str, Caps], author: Or
             if bound.everyone is not None:
                 yield Limit(partition.ref, GLOBAL, rule.cap(bound.everyone))
             yield Limit(partition.ref, holder_of(author.node), rule.cap(bound.lineage))
+            if bound.share is not None:
+                part = rule.cap(partition.epsilon).part(bound.share)
+                yield Limit(partition.ref, holder_of(author.node), part, bound.share)
         except NoRoom as closed:
             check = Check("cap_closed", passed=False, text=f"{partition.ref}: {closed}")
             raise Refusal(Code.POLICY_DENIED, check.text, "", {"checks": [check.to_json()]}) from None
@@ -152,7 +162,7 @@ def _room(facts: Facts, limits: list[Limit], prices: dict[str, tuple[Segment, ..
     for limit in limits:
         rule, segments = read_rule(facts.partitions[limit.partition].terms), prices[limit.partition]
         account = facts.accounts.get((limit.partition, limit.holder))
-        before = account.loss if account else Loss.zero(len(rule.coordinates))
+        before = standing(facts, account) if account else Loss.zero(len(rule.coordinates))
         after = before + loss_of(segments, steps)
         if rule.admits(after, limit.cap):
             continue
@@ -162,6 +172,7 @@ def _room(facts: Facts, limits: list[Limit], prices: dict[str, tuple[Segment, ..
         fit = steps_that_fit(rule, before, limit.cap, segments, steps)
         used, wanted = (ceil_decimal(100 * rule.share(one, limit.cap), 1) for one in (before, after))
         whose = "the global account" if limit.holder == GLOBAL else "the account of this lineage"
+        whose = whose if limit.share is None else f"the quota of this lineage, {format_number(limit.share)} of all,"
         text = (
             f"{whose} of {limit.partition} is {used} % used and would be {wanted} %; "
             f"{fit} of the run's {steps} steps would fit"

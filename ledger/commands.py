@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ledger import canonical as c
-from ledger import lineage_commands
+from ledger import governing_commands, lineage_commands
+from ledger.governing_commands import REASON_MAX, GoverningBody
 from ledger.lineage_commands import LineageBody
 from ledger.malformed import Malformed
 from ledger.mechanism import GROUP_MAX, RELATIONS, STEPS_MAX
@@ -27,6 +28,8 @@ TIME_MAX: Final = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 RUNS_MAX: Final = 16
 """Recipients that a charge names, and runs that it starts from."""
+COMMITMENTS_MAX: Final = 32
+"""Documents of record commitments that one partition names, each of up to 32,766 records."""
 ROLES: Final = ("SRO", "TSO", "TDP", "TDC", "AUDITOR")
 UNITS: Final = ("record", "user")
 RULES: Final = ("renyi", "reference", "gaussian")
@@ -43,6 +46,8 @@ KINDS: Final = (
     "void",
     "lapse",
     "model_release",
+    "recommendation",
+    *governing_commands.READERS,
     *lineage_commands.READERS,
 )
 
@@ -112,7 +117,7 @@ class RegisterOrganisation:
 
 @dataclass(frozen=True, slots=True)
 class EnterDocument:
-    """A policy, dataset or contract: the document's digest and the digests of the signatures over it."""
+    """A policy, recommendation, dataset or contract: its digest and the digests of the signatures over it."""
 
     document: str
     signatures: tuple[str, ...]
@@ -127,6 +132,8 @@ class OpenPartition:
         unit_records_max: how many records one privacy unit holds at most; 1 where the unit is the record.
         slack: the part of δ kept for black boxes.
         load: the plan that the partition is expected to be charged with.
+        commitments: digests of the stored commitments to its records.
+        reason: why the budget is above the recommended one.
     """
 
     provider: str
@@ -142,6 +149,8 @@ class OpenPartition:
     unit_records_max: int
     slack: str
     load: AnyPlan | None
+    commitments: tuple[str, ...] = ()
+    reason: str = ""
 
     @property
     def ref(self) -> str:
@@ -201,10 +210,11 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseModel:
-    """Let the trained model, known by its digest, leave the clean room."""
+    """Let the trained model, known by its digest, leave the clean room; ``watermark`` is its record's digest."""
 
     charge: str
     model: str
+    watermark: str | None = None
 
 
 Body = (
@@ -217,6 +227,7 @@ Body = (
     | Post
     | Settle
     | ReleaseModel
+    | GoverningBody
     | LineageBody
 )
 
@@ -276,7 +287,7 @@ def _partition(body: c.Object) -> OpenPartition:
         "rule",
         "unit",
     )
-    known = c.fields(body, "", names, optional=("load", "slack", "unit_records_max"))
+    known = c.fields(body, "", names, optional=("commitments", "load", "reason", "slack", "unit_records_max"))
     parse_number(known["epsilon"], "epsilon")
     parse_number(known["delta"], "delta")
     try:
@@ -297,6 +308,8 @@ def _partition(body: c.Object) -> OpenPartition:
         unit_records_max=_unit_records(known),
         slack=format_number(parse_number(known.get("slack", "0"), "slack")),
         load=load,
+        commitments=_listed(known, "commitments", c.sha256, COMMITMENTS_MAX),
+        reason=c.string(known["reason"], "reason", REASON_MAX) if "reason" in known else "",
     )
 
 
@@ -337,9 +350,9 @@ def _charge(body: c.Object) -> MakeCharge:
     )
 
 
-def _listed(known: c.Object, field: str, read: Callable[[object, str], str]) -> tuple[str, ...]:
+def _listed(known: c.Object, field: str, read: Callable[[object, str], str], most: int = RUNS_MAX) -> tuple[str, ...]:
     """An optional list; present, it is not empty."""
-    items = c.strings(known[field], field, RUNS_MAX) if field in known else ()
+    items = c.strings(known[field], field, most) if field in known else ()
     return tuple(read(item, f"{field}[{place}]") for place, item in enumerate(items))
 
 
@@ -362,8 +375,9 @@ def _settle(body: c.Object) -> Settle:
 
 
 def _model_release(body: c.Object) -> ReleaseModel:
-    known = c.fields(body, "", ("charge", "model"))
-    return ReleaseModel(c.name(known["charge"], "charge"), c.sha256(known["model"], "model"))
+    known = c.fields(body, "", ("charge", "model"), optional=("watermark",))
+    mark = c.sha256(known["watermark"], "watermark") if "watermark" in known else None
+    return ReleaseModel(c.name(known["charge"], "charge"), c.sha256(known["model"], "model"), mark)
 
 
 _READERS: Final[dict[str, Callable[[c.Object], Body]]] = {
@@ -379,5 +393,7 @@ _READERS: Final[dict[str, Callable[[c.Object], Body]]] = {
     "void": _settle,
     "lapse": _settle,
     "model_release": _model_release,
+    "recommendation": _document,
+    **governing_commands.READERS,
     **lineage_commands.READERS,
 }

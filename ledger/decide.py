@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ledger import charges, entering, lineage_events
+from ledger import charges, entering, governing, lineage_events
 from ledger.commands import RegisterOrganisation
 from ledger.decision import Asked, Decided, Refusal
 from ledger.gate import Gate
@@ -36,6 +36,11 @@ _LADDERS: Final[dict[str, Callable[[Facts, Asked, int, int, Gate], Decided]]] = 
     "void": charges.void,
     "lapse": charges.lapse,
     "model_release": charges.model_release,
+    "recommendation": entering.document,
+    "revocation": governing.revocation,
+    "decree": governing.decree,
+    "release_notice": governing.release_notice,
+    "model_opening": governing.model_opening,
     "merger": lineage_events.merger,
     "acquisition": lineage_events.merger,
     "collusion": lineage_events.collusion,

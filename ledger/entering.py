@@ -37,7 +37,7 @@ def organisation(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -
 
 
 def document(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
-    """A policy, dataset or contract enters with the signatures it needs; the gate reads inside it."""
+    """A policy, recommendation, dataset or contract enters with the signatures it needs; the gate reads inside it."""
     del index
     body = asked.body
     assert isinstance(body, EnterDocument)
@@ -49,7 +49,7 @@ def document(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> De
     return Decided(Code.PERMITTED, derived={"header": verdict.header.to_json()})
 
 
-_DOCUMENT_ROLES = {"policy": ("SRO",), "dataset": ("TDP",), "contract": ("TDP", "TDC")}
+_DOCUMENT_ROLES = {"policy": ("SRO",), "recommendation": ("TSO",), "dataset": ("TDP",), "contract": ("TDP", "TDC")}
 
 
 def signers(facts: Facts, body: EnterDocument) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from ledger.decrees import standing
 from ledger.registry import Account, Facts
 from ledger.rules import Cap, read_rule
 
@@ -38,8 +39,8 @@ def over(facts: Facts, accounts: Iterable[Account], caps: Mapping[str, Cap]) -> 
     for account in accounts:
         cap = caps.get(account.partition)
         rule = read_rule(facts.partitions[account.partition].terms)
-        if cap is None or rule.admits(account.loss, cap):
+        if cap is None or rule.admits(standing(facts, account), cap):
             continue
-        excess = rule.share(account.loss, cap) - 1
+        excess = rule.share(standing(facts, account), cap) - 1
         found.append(Frozen(account.partition, account.holder, excess if excess > 0 else None))
     return found

@@ -58,10 +58,17 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Bounds in ε at a partition's δ, None where only watched: on everyone together, and on each lineage."""
+    """Bounds in ε at a partition's δ, None where only watched: on everyone together, and on each lineage.
+
+    Attributes:
+        share: the most of the partition's capacity that one lineage may use.
+        alerts: shares of a capacity whose crossing the charge's entry tells.
+    """
 
     everyone: Fraction | None
     lineage: Fraction
+    share: Fraction | None = None
+    alerts: tuple[Fraction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ order is voided, the order opens again with exactly the finite sum of the others
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ledger.canonical import Object
 from ledger.units import LOSS_MAX
@@ -44,6 +45,15 @@ class Loss:
             message = f"a loss of {self} cannot hold {other}"
             raise AssertionError(message)
         return rest
+
+    @classmethod
+    def parse(cls, value: Any) -> Loss:  # noqa: ANN401 - JSON as recorded
+        """Read the recorded form; the exact inverse of :meth:`to_json`."""
+        return cls(tuple(value["finite"]), tuple(value["infinite"]))
+
+    def to_json(self) -> Object:
+        """As a decree's entry records it."""
+        return {"finite": list(self.finite), "infinite": list(self.infinite)}
 
     @property
     def empty(self) -> bool:

@@ -37,6 +37,7 @@ class MemoryState:
     contract_heads: dict[str, str] = field(default_factory=dict)
     charges: dict[str, Charge] = field(default_factory=dict)
     accounts: dict[tuple[str, str], Account] = field(default_factory=dict)
+    forgiven: dict[tuple[str, str], Loss] = field(default_factory=dict)
     nodes: dict[int, Node] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

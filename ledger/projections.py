@@ -68,7 +68,8 @@ def policy_rows(key: str, value: tuple[PolicyVersion, ...]) -> list[Fields]:
 def dataset_of(rows: list[Fields]) -> Dataset:
     """A dataset, as its row has it."""
     (row,) = rows
-    return Dataset(row["provider"], row["dataset"], row["domain"], row["document"], row["entered"])
+    kept = ("provider", "dataset", "domain", "document", "recommendation")
+    return Dataset(**{name: row[name] for name in kept}, index=row["entered"])
 
 
 def dataset_rows(key: tuple[str, str], value: Dataset) -> list[Fields]:
@@ -80,6 +81,7 @@ def dataset_rows(key: tuple[str, str], value: Dataset) -> list[Fields]:
             "domain": value.domain,
             "document": value.document,
             "entered": value.index,
+            "recommendation": value.recommendation,
         }
     ]
 
@@ -104,6 +106,7 @@ def partition_of(rows: list[Fields]) -> Partition:
         epsilon=parse_number(row["epsilon"], "epsilon"),
         delta=parse_number(row["delta"], "delta"),
         retired=bool(row["retired"]),
+        commitments=tuple(json.loads(row["commitments"])),
         index=row["entered"],
     )
 
@@ -118,6 +121,7 @@ def partition_rows(key: str, value: Partition) -> list[Fields]:
             "epsilon": format_number(value.epsilon),
             "delta": format_number(value.delta),
             "retired": int(value.retired),
+            "commitments": json.dumps(value.commitments),
             "entered": value.index,
         }
     ]
@@ -134,6 +138,7 @@ def contract_of(rows: list[Fields]) -> Contract:
         **{name: row[name] for name in _CONTRACT},
         providers=tuple(json.loads(row["providers"])),
         index=row["entered"],
+        revoked=bool(row["revoked"]),
     )
 
 
@@ -144,6 +149,7 @@ def contract_rows(key: str, value: Contract) -> list[Fields]:
             "document": key,
             **{name: getattr(value, name) for name in _CONTRACT},
             "providers": json.dumps(value.providers),
+            "revoked": int(value.revoked),
             "entered": value.index,
         }
     ]
@@ -177,6 +183,7 @@ def charge_of(rows: list[Fields]) -> Charge:
         recipients=tuple(json.loads(row["recipients"])),
         base=tuple(json.loads(row["base"])),
         index=row["entered"],
+        notices=tuple((model, time) for model, time in json.loads(row["notices"])),
     )
 
 
@@ -191,6 +198,7 @@ def charge_rows(key: str, value: Charge) -> list[Fields]:
             "prices": json.dumps({ref: [one.to_json() for one in segments] for ref, segments in value.prices}),
             "recipients": json.dumps(value.recipients),
             "base": json.dumps(value.base),
+            "notices": json.dumps(value.notices),
             "entered": value.index,
         }
     ]
@@ -217,3 +225,13 @@ def account_rows(key: tuple[str, str], value: Account) -> list[Fields]:
         }
         for place in range(len(value.posted.finite))
     ]
+
+
+def forgiven_of(rows: list[Fields]) -> Loss:
+    """What the last decree on an account let go, as its row has it."""
+    return Loss.parse(json.loads(rows[0]["loss"]))
+
+
+def forgiven_rows(key: tuple[str, str], value: Loss) -> list[Fields]:
+    """The row of a decree on an account."""
+    return [{"partition": key[0], "holder": key[1], "loss": json.dumps(value.to_json())}]

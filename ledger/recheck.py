@@ -15,6 +15,7 @@ from ledger.apply import read_prices
 from ledger.commands import EnterDocument, MakeCharge, OpenPartition, parse_ref, read_body
 from ledger.decide import authentic, decide
 from ledger.decision import Asked
+from ledger.decrees import standing
 from ledger.entering import signers
 from ledger.entries import Entry
 from ledger.gate import Caps, Header, Request, Verdict
@@ -64,14 +65,20 @@ def _caps(entry: Entry, facts: Facts) -> tuple[tuple[str, Caps], ...]:
         epsilons = [parse_number(cap["epsilon"], "body.caps.epsilon") for cap in named]
         return ((body.ref, Caps(epsilons[0], epsilons[-1])),)
     caps: dict[str, dict[str, Fraction]] = {}
+    told: Any = entry.body.get("alerts", [])
+    alerts = tuple(sorted({parse_number(one["share"], "body.alerts.share") for one in told}))
     limits: Any = entry.body.get("limits", [])
     # The caps of coalitions are the book's own, and are decided again.
     asked = {GLOBAL, holder_of(facts.organisations[entry.actor].node)} if limits else set()
     for limit in (one for one in limits if one["holder"] in asked):
         epsilon = parse_number(limit["cap"]["epsilon"], "body.limits.cap.epsilon")
         kind = GLOBAL if limit["holder"] == GLOBAL else "lineage"
+        if "share" in limit:
+            kind, epsilon = "share", parse_number(limit["share"], "body.limits.share")
         caps.setdefault(limit["partition"], {})[kind] = epsilon
-    return tuple((ref, Caps(found.get(GLOBAL), found["lineage"])) for ref, found in caps.items())
+    return tuple(
+        (ref, Caps(found.get(GLOBAL), found["lineage"], found.get("share"), alerts)) for ref, found in caps.items()
+    )
 
 
 def _compare(derived: c.Object, entry: Entry) -> None:
@@ -103,7 +110,7 @@ def _check_limits(ours: Any, recorded: Any) -> None:  # noqa: ANN401 - JSON
     for mine, theirs in zip(ours, recorded, strict=True):
         if (mine["partition"], mine["holder"]) != (theirs["partition"], theirs["holder"]):
             raise Malformed("body.limits", "name other accounts than the charge touches")
-        if mine["cap"]["epsilon"] != theirs["cap"]["epsilon"]:
+        if mine["cap"]["epsilon"] != theirs["cap"]["epsilon"] or mine.get("share") != theirs.get("share"):
             raise Malformed("body.limits.cap.epsilon", "is not what follows from the entries before")
         _check_cap(theirs["cap"], mine["cap"])
 
@@ -146,7 +153,7 @@ def check_fits(state: State, entry: Entry) -> None:
             raise Malformed("body.limits.cap.epsilon", f"is above the budget of {partition.ref}")
         rule: Rule = read_rule(partition.terms)
         account = state.accounts[limit["partition"], limit["holder"]]
-        if not rule.admits(account.loss, _cap(limit["cap"])):
+        if not rule.admits(standing(state, account), _cap(limit["cap"])):
             raise Malformed("body.outcome", f"is pending, but {limit['holder']} of {limit['partition']} had no room")
 
 

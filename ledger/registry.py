@@ -84,6 +84,8 @@ class Dataset:
     domain: str
     document: str
     index: int
+    recommendation: str | None = None
+    """The digest of the newest recommendation of a budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ class Partition:
     opened: int
     retired: bool
     index: int
+    commitments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,7 @@ class Contract:
     ends: int
     runs: int
     index: int
+    revoked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,7 @@ class Charge:
         author: the node at which the run was asked for.
         recipients: to whom the model goes, fixed before anything ran.
         base: the charges of the models that the run starts from.
+        notices: each model that was announced to the providers, and when (ms).
     """
 
     id: str
@@ -149,6 +154,7 @@ class Charge:
     recipients: tuple[str, ...]
     base: tuple[str, ...]
     index: int
+    notices: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +234,11 @@ class Facts(Protocol):
         ...
 
     @property
+    def forgiven(self) -> Mapping[tuple[str, str], Loss]:
+        """By partition and holder: what was settled when the last decree on the account was entered."""
+        ...
+
+    @property
     def nodes(self) -> Mapping[int, Node]:
         """By index in the log."""
         ...
@@ -295,6 +306,11 @@ class State(Facts, Protocol):
 
     @property
     def accounts(self) -> MutableMapping[tuple[str, str], Account]:
+        """By partition and holder."""
+        ...
+
+    @property
+    def forgiven(self) -> MutableMapping[tuple[str, str], Loss]:
         """By partition and holder."""
         ...
 

@@ -207,6 +207,7 @@ _PROJECTIONS = (
     "contract_heads",
     "charges",
     "accounts",
+    "forgiven",
     "nodes",
 )
 

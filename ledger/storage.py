@@ -64,6 +64,13 @@ class DatabaseState:
         self.accounts: Rows[tuple[str, str], Account] = Rows(
             connection, t.AccountRow, ("partition", "holder"), p.account_of, p.account_rows
         )
+        self.forgiven: Rows[tuple[str, str], Loss] = Rows(
+            connection,
+            t.ForgivenRow,
+            ("partition", "holder"),
+            p.forgiven_of,
+            p.forgiven_rows,
+        )
         self.nodes: Rows[int, Node] = Rows(connection, t.NodeRow, ("position",), node_of, rows_of)
 
     @property
@@ -120,6 +127,7 @@ class DatabaseState:
             self.contract_heads,
             self.charges,
             self.accounts,
+            self.forgiven,
             self.nodes,
         )
 

@@ -161,6 +161,7 @@ class DatasetRow(Row, table=True):
     domain: str = _text()
     document: str = _text()
     entered: int = _number()
+    recommendation: str | None = _text(null=True)
 
 
 class PartitionRow(Row, table=True):
@@ -187,13 +188,14 @@ class PartitionRow(Row, table=True):
     opened: int = _number()
     retired: int = _number()
     entered: int = _number()
+    commitments: str = _text()
 
 
 class ContractRow(Row, table=True):
     """See :class:`ledger.registry.Contract`."""
 
     __tablename__ = "contract"
-    __table_args__ = (CheckConstraint("runs >= 0", name="runs"), STRICT)
+    __table_args__ = (CheckConstraint("runs >= 0 AND revoked IN (0, 1)", name="runs"), STRICT)
     document: str = _text(key=True)
     id: str = _text()
     version: int = _number()
@@ -204,6 +206,7 @@ class ContractRow(Row, table=True):
     ends: int = _number()
     runs: int = _number()
     entered: int = _number()
+    revoked: int = _number()
 
 
 class ContractHeadRow(Row, table=True):
@@ -244,6 +247,7 @@ class ChargeRow(Row, table=True):
     recipients: str = _text()
     base: str = _text()
     entered: int = _number()
+    notices: str = _text()
 
 
 class AccountRow(Row, table=True):
@@ -262,6 +266,16 @@ class AccountRow(Row, table=True):
     posted_infinite: int = _number()
     pending: int = _number()
     pending_infinite: int = _number()
+
+
+class ForgivenRow(Row, table=True):
+    """What was settled on an account when the last decree on it was entered."""
+
+    __tablename__ = "forgiven"
+    __table_args__ = (STRICT,)
+    partition: str = _text(key=True)
+    holder: str = _text(key=True)
+    loss: str = _text()
 
 
 class NodeRow(Row, table=True):

@@ -1,70 +1,20 @@
-"""Partitions opened and retired, and what is charged to them, with the caps that bind."""
+"""What is charged to partitions, and the caps that bind."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from fractions import Fraction
 
-from ledger.commands import MakeCharge, OpenPartition, Retire
-from ledger.gate import Caps, Request, Verdict
-from ledger.graph import NodeKind, ancestors
-from ledger.pieces import kinds_of
+from ledger.commands import MakeCharge
+from ledger.gate import Request, Verdict
+from ledger.graph import NodeKind, ancestors, coalitions_of
 from ledger.registry import Contract, Facts, Organisation, Partition
-from ledger.units import parse_number
+from ledger.units import format_number
 from policy.documents import ContractDocument, Policy
 from policy.findings import Findings
-from policy.in_force import Binding, binding, policy_in_force, read_contract, read_dataset, read_policy
+from policy.in_force import Binding, binding, caps_of, read_contract
 from policy.inputs import body_of
 from policy.reading import DAY_MS
-
-
-def partition(request: Request, facts: Facts) -> Verdict:
-    """A partition opened by its provider, with a budget within the policy of its dataset's domain."""
-    body, findings = body_of(request, OpenPartition), Findings()
-    findings.equal("actor_not_provider", "actor", request.command.actor, body.provider)
-    dataset = facts.datasets.get((body.provider, body.dataset))
-    findings.says("dataset_unknown", dataset is not None, f"{body.provider}/{body.dataset}", "registered")
-    if dataset is None:
-        return findings.verdict()
-    document = read_dataset(facts.documents[dataset.document])
-    findings.equal("unit_not_described", "unit", body.unit, document.unit, document.source)
-    version = policy_in_force(facts, dataset.domain, request.now)
-    findings.says("policy_missing", version is not None, f"domain {dataset.domain}", "under a policy in force")
-    if version is None:
-        return findings.verdict()
-    policy = read_policy(facts.documents[version.document])
-    epsilon = _budget(findings, body, policy)
-    _terms(findings, body, policy)
-    everyone = None if policy.level == 0 else epsilon
-    caps = Caps(everyone, lineage=min(policy.lineage_epsilon_max, epsilon))
-    return findings.verdict(caps=((body.ref, caps),))
-
-
-def _budget(findings: Findings, body: OpenPartition, policy: Policy) -> Fraction:
-    epsilon, delta = parse_number(body.epsilon, "epsilon"), parse_number(body.delta, "delta")
-    findings.says("epsilon_not_positive", epsilon > 0, f"epsilon {body.epsilon}", "greater than 0")
-    findings.at_most("epsilon_above_budget", "epsilon", epsilon, policy.epsilon_max, policy.source)
-    findings.at_most("delta_above_budget", "delta", delta, policy.delta_max, policy.source)
-    return epsilon
-
-
-def _terms(findings: Findings, body: OpenPartition, policy: Policy) -> None:
-    findings.equal("relation_not_permitted", "relation", body.relation, policy.relation, policy.source)
-    findings.equal("unit_not_permitted", "unit", body.unit, policy.unit, policy.source)
-    _one_of(findings, "rule_not_permitted", body.rule, policy.rules, policy.source)
-    enough = body.records >= policy.records_min
-    told = f"records: {body.records} {'>=' if enough else '<'} {policy.records_min}"
-    findings.that("records_too_few", enough, told, policy.source)
-
-
-def retirement(request: Request, facts: Facts) -> Verdict:
-    """A partition retired by its provider."""
-    ref, findings = body_of(request, Retire).partition, Findings()
-    found = facts.partitions.get(ref)
-    findings.says("partition_unknown", found is not None, ref, "on record")
-    if found is not None:
-        findings.equal("actor_not_provider", "actor", request.command.actor, found.provider)
-    return findings.verdict()
+from policy.running import within_bounds
 
 
 def charge(request: Request, facts: Facts) -> Verdict:
@@ -85,11 +35,8 @@ def charge(request: Request, facts: Facts) -> Verdict:
         findings.says("partition_unknown", found is not None, ref, "on record")
         if found is not None and (binds := _charged(findings, request, found, document, facts)):
             bound[ref] = binds
-    kinds = kinds_of(body.plan.mechanism(body.plan.steps))
-    for policy in dict.fromkeys(binds.policy for binds in bound.values()):
-        for kind in kinds:
-            _one_of(findings, "mechanism_not_permitted", kind, policy.mechanisms, policy.source)
-    caps = ((ref, _caps(facts.partitions[ref], binds, document)) for ref, binds in bound.items())
+    within_bounds(findings, body.plan, document, tuple(dict.fromkeys(binds.policy for binds in bound.values())))
+    caps = ((ref, caps_of(facts.partitions[ref].epsilon, binds, document)) for ref, binds in bound.items())
     return findings.verdict(caps=caps)
 
 
@@ -100,6 +47,8 @@ def contract_in_force(
     newest = facts.contract_heads.get(contract.id) == contract.document
     told = f"the newest version of {contract.id}"
     findings.says("contract_superseded", newest, f"version {contract.version}", told, document.source)
+    standing = not contract.revoked
+    findings.that("contract_revoked", standing, f"{'not ' if standing else ''}revoked by a TDP", document.source)
     findings.not_after("contract_not_begun", ("starts", document.starts), ("now", now), document.source)
     findings.before("contract_ended", ("now", now), ("ends", document.ends), document.source)
 
@@ -133,6 +82,7 @@ def _charged(
     if epsilon is not None:
         most = document.run_epsilon_max
         findings.at_most("run_above_contract", subject, epsilon, most, document.source)
+    _delta(findings, "run_delta_above_contract", found, document.run.delta_max, document.source)
     binds = binding(facts, found, request.now)
     findings.says("policy_missing", binds is not None, ref, "under a policy in force")
     if binds is None:
@@ -140,18 +90,34 @@ def _charged(
     if epsilon is not None:
         most = binds.policy.run_epsilon_max
         findings.at_most("run_above_policy", subject, epsilon, most, binds.policy.source)
+    _delta(findings, "run_delta_above_policy", found, binds.policy.run.delta_max, binds.policy.source)
+    _delta(findings, "lineage_delta_above_policy", found, binds.policy.lineage_delta_max, binds.policy.source)
+    _coalitions(findings, request, binds.policy, facts)
     if binds.age_days_max is not None:
         limit = (f"last charge to {ref}", found.opened + binds.age_days_max * DAY_MS)
         findings.not_after("partition_too_old", ("now", request.now), limit, binds.age_source)
     return binds
 
 
-def _caps(found: Partition, binds: Binding, document: ContractDocument) -> Caps:
-    limits = [binds.policy.lineage_epsilon_max, found.epsilon]
-    if document.lineage_epsilon_max is not None:
-        limits.append(document.lineage_epsilon_max)
-    return Caps(None if binds.level == 0 else found.epsilon, lineage=min(limits))
+def _delta(findings: Findings, code: str, found: Partition, most: Fraction | None, source: str) -> None:
+    """Every ε of a partition is told at its own δ; a smaller δ than that nobody can be promised there."""
+    if most is not None:
+        findings.at_most(code, f"delta of {found.ref}", found.delta, most, source)
 
 
-def _one_of(findings: Findings, code: str, word: str, permitted: Iterable[str], source: str) -> None:
-    findings.says(code, word in permitted, word, f"one of {', '.join(permitted)}", source)
+def _coalitions(findings: Findings, request: Request, policy: Policy, facts: Facts) -> None:
+    """A coalition that a policy names binds its members once it is declared; until then they charge nothing."""
+    author = facts.organisations.get(request.command.actor)
+    if author is None:
+        return
+    declared = [facts.nodes[one] for one in coalitions_of(facts.nodes, author.node)]
+    for named in policy.coalitions:
+        stand = {facts.organisations[did].node for did in named.members if did in facts.organisations}
+        if author.node not in stand:
+            continue
+        bound = any(
+            set(named.members) <= set(one.members) and one.epsilon is not None and one.epsilon <= named.epsilon_max
+            for one in declared
+        )
+        told = f"declared with a cap of at most {format_number(named.epsilon_max)}"
+        findings.says("coalition_not_declared", bound, f"coalition {named.name}", told, policy.source)

@@ -1,4 +1,4 @@
-"""Documents as they are entered: a policy, a dataset description, a contract."""
+"""Documents as they are entered: a policy, a recommendation, a dataset description, a contract."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ledger.gate import Header, Request, Verdict
 from ledger.registry import Facts
 from policy.documents import ContractDocument, Policy
 from policy.findings import Findings
-from policy.in_force import policy_in_force, read_contract, read_dataset, read_policy
+from policy.in_force import policy_in_force, read_contract, read_dataset, read_policy, read_recommendation
 from policy.inputs import body_of, document_of, signed_by
 from policy.reading import DAY_MS
 
@@ -22,6 +22,9 @@ def policy(request: Request, facts: Facts) -> Verdict:
     findings.equal("actor_not_issuer", "actor", request.command.actor, document.issuer, source)
     signed_by(findings, request, (document.issuer,), source)
     _after_earlier(findings, document, facts)
+    for one in document.coalitions:
+        for did in one.members:
+            findings.says("member_unknown", did in facts.organisations, f"{did} of {one.name}", "registered", source)
     oldest = ("now less a day", request.now - DAY_MS)
     findings.not_after("effective_past", oldest, ("effective", document.effective), source)
     return findings.verdict(
@@ -56,6 +59,27 @@ def dataset(request: Request, facts: Facts) -> Verdict:
     findings.says("policy_missing", governed, f"domain {document.domain}", "under a policy in force")
     providers = (document.provider,)
     return findings.verdict(Header("dataset", document.id, 1, domain=document.domain, providers=providers))
+
+
+def recommendation(request: Request, facts: Facts) -> Verdict:
+    """A version of a TSO's recommendation for a dataset on record."""
+    findings = Findings()
+    document = document_of(findings, facts, body_of(request, EnterDocument).document, read_recommendation)
+    if document is None:
+        return findings.verdict()
+    source = document.source
+    findings.equal("actor_not_issuer", "actor", request.command.actor, document.issuer, source)
+    signed_by(findings, request, (document.issuer,), source)
+    found = facts.datasets.get((document.provider, document.dataset))
+    findings.says("dataset_unknown", found is not None, f"{document.provider}/{document.dataset}", "registered", source)
+    digest = found.recommendation if found else None
+    last = read_recommendation(facts.documents[digest]) if digest else None
+    wanted = last.version + 1 if last else 1
+    findings.equal("version_not_next", f"version for {document.dataset}", document.version, wanted, source)
+    if last:
+        findings.equal("issuer_changed", "issuer", document.issuer, last.issuer, source)
+    providers = (document.provider,)
+    return findings.verdict(Header("recommendation", document.dataset, document.version, providers=providers))
 
 
 def contract(request: Request, facts: Facts) -> Verdict:

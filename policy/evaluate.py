@@ -12,11 +12,13 @@ from ledger.commands import Post, RegisterOrganisation, Settle
 from ledger.gate import Request, Verdict
 from ledger.registry import Facts
 from policy import lineage
-from policy.charging import charge, partition, retirement
-from policy.entering import contract, dataset, policy
+from policy.charging import charge
+from policy.entering import contract, dataset, policy, recommendation
 from policy.findings import Findings
+from policy.governing import decree, revocation
 from policy.inputs import body_of
-from policy.releasing import key_release, model_release
+from policy.opening import partition, retirement
+from policy.releasing import key_release, model_opening, model_release, release_notice
 
 
 def gate(request: Request, facts: Facts) -> Verdict:
@@ -71,6 +73,11 @@ _DECIDES: Final[Mapping[str, Callable[[Request, Facts], Verdict]]] = {
     "void": _settle,
     "lapse": _settle,
     "model_release": model_release,
+    "recommendation": recommendation,
+    "revocation": revocation,
+    "decree": decree,
+    "release_notice": release_notice,
+    "model_opening": model_opening,
     "merger": lineage.merger,
     "acquisition": lineage.merger,
     "collusion": lineage.collusion,

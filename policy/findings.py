@@ -50,6 +50,16 @@ class Findings:
         told = _cost(value, most)
         self.that(code, within, f"{subject}: {told} {'<=' if within else '>'} {format_number(most)}", source)
 
+    def at_least(self, code: str, subject: str, value: Fraction, least: Fraction, source: str) -> None:
+        """A number, told exactly, that must reach another; equal reaches it."""
+        reached = value >= least
+        told = f"{subject}: {format_number(value)} {'>=' if reached else '<'} {format_number(least)}"
+        self.that(code, reached, told, source)
+
+    def one_of(self, code: str, word: str, permitted: Iterable[str], source: str) -> None:
+        """A word of a list."""
+        self.says(code, word in permitted, word, f"one of {', '.join(permitted)}", source)
+
     def count_at_most(self, code: str, subject: str, value: int, most: int, source: str) -> None:
         """A count within its cap; equal is within."""
         within = value <= most

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
+from ledger.gate import Caps
 from ledger.registry import Dataset, Facts, Partition, PolicyVersion
-from policy.documents import ContractDocument, DatasetDescription, Policy
+from policy.documents import LEVEL_SEALED, ContractDocument, DatasetDescription, Policy, Recommendation
 
 # The gate runs inside the book's writer, where each document is read again for every command.
 _KEPT: Final = 256
 read_policy = lru_cache(maxsize=_KEPT)(Policy.parse)
 read_dataset = lru_cache(maxsize=_KEPT)(DatasetDescription.parse)
+read_recommendation = lru_cache(maxsize=_KEPT)(Recommendation.parse)
 read_contract = lru_cache(maxsize=_KEPT)(ContractDocument.parse)
 
 
@@ -31,6 +34,25 @@ class Binding:
     level_source: str
     age_days_max: int | None
     age_source: str
+
+    @property
+    def caps_everyone(self) -> bool:
+        """Whether the global account is capped, or only watched: by the Level, at Level 2 by the policy."""
+        return caps_everyone(self.policy, self.level)
+
+
+def caps_of(epsilon: Fraction, binds: Binding, contract: ContractDocument) -> Caps:
+    """The caps on a charge under a contract, to a partition with a budget of ``epsilon``."""
+    policy = binds.policy
+    lineage = [one for one in (policy.lineage_epsilon_max, epsilon, contract.lineage_epsilon_max) if one is not None]
+    shares = [one for one in (policy.share_max, contract.share_max) if one is not None]
+    everyone = epsilon if binds.caps_everyone else None
+    return Caps(everyone, min(lineage), min(shares, default=None), policy.alerts)
+
+
+def caps_everyone(policy: Policy, level: int) -> bool:
+    """Whether the global account of a partition at this Level is capped under a policy."""
+    return policy.sealed_everyone if level == LEVEL_SEALED else level > 0
 
 
 def policy_in_force(facts: Facts, domain: str, now: int, before: int | None = None) -> PolicyVersion | None:
@@ -56,12 +78,13 @@ def binding(facts: Facts, partition: Partition, now: int) -> Binding | None:
     if current is None:
         return None
     policy = read_policy(facts.documents[current.document])
+    of_dataset = partition.provider, partition.dataset
     since = [read_policy(facts.documents[one.document]) for one in _since(facts, domain, partition, now)]
-    highest = max(since, key=lambda one: (one.level, one.version))
+    highest = max(since, key=lambda one: (one.level_of(*of_dataset), one.version))
     stated = [(one.partition_age_days_max, one.source) for one in (policy, highest)]
     ages = [(age, source) for age, source in stated if age is not None]
     age, source = min(ages, key=lambda one: one[0]) if ages else (None, "")
-    return Binding(policy, highest.level, highest.source, age, source)
+    return Binding(policy, highest.level_of(*of_dataset), highest.source, age, source)
 
 
 def _since(facts: Facts, domain: str, partition: Partition, now: int) -> list[PolicyVersion]:

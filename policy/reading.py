@@ -15,7 +15,8 @@ from ledger.malformed import Malformed
 from ledger.units import EPSILON_MAX, parse_positive
 
 DOCUMENT_BYTES_MAX: Final = 262_144
-DAY_MS: Final = 86_400_000
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
 VERSION_MAX: Final = 1_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})Z\Z")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ledger.commands import ReleaseKey, ReleaseModel
 from ledger.gate import Request, Verdict
+from ledger.governing_commands import Announce, OpenModel
 from ledger.outcomes import ChargeState
 from ledger.registry import Charge, Facts
 from policy.attestation import Expected, verify
@@ -12,6 +13,7 @@ from policy.documents import LEVEL_SEALED
 from policy.findings import Findings
 from policy.in_force import Binding, binding, read_contract
 from policy.inputs import body_of
+from policy.reading import HOUR_MS
 
 
 def key_release(request: Request, facts: Facts) -> Verdict:
@@ -27,10 +29,37 @@ def key_release(request: Request, facts: Facts) -> Verdict:
     findings.equal("key_not_clean_room", "key_id", request.command.key_id, charge.key_id)
     bound = _bindings(findings, charge, facts, request.now)
     expected = Expected(body.nonce, charge.id, charge.plan, charge.key_id, charge.sealing)
+    _attested(findings, bound, facts.documents.get(body.evidence), expected, request.now)
+    return findings.verdict()
+
+
+def model_opening(request: Request, facts: Facts) -> Verdict:
+    """A sealed model opened in a clean room attested under every partition's policy, while its contract is in force."""
+    body, findings = body_of(request, OpenModel), Findings()
+    charge = _charge(findings, body.charge, facts)
+    if charge is None:
+        return findings.verdict()
+    newest = facts.contracts[facts.contract_heads[facts.contracts[charge.contract].id]]
+    contract_in_force(findings, newest, read_contract(facts.documents[newest.document]), facts, request.now)
+    findings.equal("charge_not_posted", "state", charge.state.value, ChargeState.POSTED.value)
+    bound = _bindings(findings, charge, facts, request.now)
+    expected = Expected(body.nonce, charge.id, charge.plan, body.signing.thumbprint, body.sealing.x)
+    _attested(findings, bound, facts.documents.get(body.evidence), expected, request.now)
+    return findings.verdict()
+
+
+def _attested(findings: Findings, bound: dict[str, Binding], token: bytes | None, expected: Expected, now: int) -> None:
     # Once for each policy, not for each partition: an entry has room for 65,535 bytes.
     for policy in dict.fromkeys(binds.policy for binds in bound.values()):
-        token = facts.documents.get(body.evidence)
-        findings.checks += verify(token, policy.attestation, expected, request.now, policy.source)
+        findings.checks += verify(token, policy.attestation, expected, now, policy.source)
+
+
+def release_notice(request: Request, facts: Facts) -> Verdict:
+    """Which model is to leave, told by its clean room before it asks."""
+    body, findings = body_of(request, Announce), Findings()
+    charge = _charge(findings, body.charge, facts)
+    if charge is not None:
+        findings.equal("key_not_clean_room", "key_id", request.command.key_id, charge.key_id)
     return findings.verdict()
 
 
@@ -41,9 +70,23 @@ def model_release(request: Request, facts: Facts) -> Verdict:
     if charge is None:
         return findings.verdict()
     findings.equal("key_not_clean_room", "key_id", request.command.key_id, charge.key_id)
-    for ref, binds in _bindings(findings, charge, facts, request.now).items():
+    bound = _bindings(findings, charge, facts, request.now)
+    for ref, binds in bound.items():
         _may_leave(findings, ref, binds)
+    _told_before(findings, body, charge, bound, request.now)
     return findings.verdict()
+
+
+def _told_before(findings: Findings, body: ReleaseModel, charge: Charge, bound: dict[str, Binding], now: int) -> None:
+    """The providers were told, long enough before; and the model is marked where a policy asks for it."""
+    told = dict(charge.notices).get(body.model)
+    findings.says("release_not_announced", told is not None, f"model {body.model[:16]}", "announced")
+    for policy in dict.fromkeys(binds.policy for binds in bound.values()):
+        if told is not None:
+            earliest = "announced, and the notice", told + policy.notice_hours * HOUR_MS
+            findings.not_after("release_too_soon", earliest, ("now", now), policy.source)
+        if policy.watermark:
+            findings.says("watermark_missing", body.watermark is not None, "its watermark", "named", policy.source)
 
 
 def transfer_allowed(findings: Findings, charge: Charge, facts: Facts, now: int) -> None:

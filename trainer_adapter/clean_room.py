@@ -211,13 +211,15 @@ class CleanRoom:
         self._say(f"{steps} of {job.plan.steps} steps posted, entry {answer.index}")
 
     def _release_model(self, model: nn.Module) -> str:
-        """Ask for the model's release, and write it only when it is permitted."""
+        """Tell the providers, ask for the model's release, and write it only when it is permitted."""
         job = self._job
         tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
         data = save(tensors, {"charge": job.id, "contract": job.contract, "plan": job.plan.digest})
         name = c.digest(data)
+        body: c.Object = {"charge": job.id, "model": name}
         try:
-            answer = self._service.submit(self._signer, job.actor, "model_release", {"charge": job.id, "model": name})
+            self._service.submit(self._signer, job.actor, "release_notice", body)
+            answer = self._service.submit(self._signer, job.actor, "model_release", body)
         except Refused as refused:
             self._say(f"the model stays in the clean room: {refused.detail}")
             return ""

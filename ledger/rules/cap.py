@@ -30,6 +30,11 @@ class Cap:
     epsilon: Fraction
     capacity: tuple[int | None, ...]
 
+    def part(self, share: Fraction) -> Cap:
+        """A share of it, rounded down at every coordinate."""
+        held = (None if bound is None else bound * share.numerator // share.denominator for bound in self.capacity)
+        return Cap(self.epsilon, tuple(held))
+
     def to_json(self) -> c.Object:
         """As it is recorded with each charge it bound."""
         return {

@@ -52,6 +52,7 @@ def _live(world: World) -> None:
     model: c.Object = {"charge": "run-1", "model": "0" * 64}
     world.submit(
         world.settle("run-1", 40),
+        world.command(BANK_A, "release_notice", model, "notice-1", Room("run-1").signer),
         world.command(BANK_A, "model_release", model, "model-1", Room("run-1").signer),
         world.void("run-2"),
         world.charge("denied", run=plan(400)),
@@ -76,6 +77,7 @@ def test_a_healthy_book_verifies(healthy: Path) -> None:
         "void",
         "lapse",
         "key_release",
+        "release_notice",
         "model_release",
         "merger",
     }

@@ -6,8 +6,9 @@ decide("charge", {"policies|0|run|epsilon_max": "1.9"})    # everything else as 
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final
 
@@ -34,12 +35,15 @@ from ledger.registry import (
     Span,
 )
 from ledger.signatures import public_key
+from policy.commitments import MAGIC
 from policy.evaluate import gate
 from policy.reading import parse_time
 
 GONE: Final = object()
 """As a value in a change: take the field away."""
 SRO, TDP, OTHER_TDP = "did:web:sro.example", "did:web:hospital.example", "did:web:clinic.example"
+TSO = "did:web:tso.example"
+MODEL: Final = "ab" * 32
 TDC, OTHER_TDC, MERGED = "did:web:bank-a.example", "did:web:bank-b.example", "did:web:bank-ab.example"
 ATTESTER = "did:web:attester.example"
 NOW = "2026-06-01T00:00:00Z"
@@ -117,6 +121,16 @@ CONTRACT: Final[dict[str, Any]] = {
     "run": {"epsilon_max": "2.4"},
     "runs_max": 3,
 }
+RECOMMENDATION: Final[dict[str, Any]] = {
+    "kind": "recommendation",
+    "v": 1,
+    "id": "digits-2026",
+    "version": 1,
+    "issuer": TSO,
+    "provider": TDP,
+    "dataset": "digits",
+    "budget": {"epsilon_max": "5", "delta_max": "0.00001"},
+}
 PARTITION: Final[dict[str, Any]] = {
     "name": "2026-q1",
     "provider": TDP,
@@ -136,14 +150,19 @@ SCENE: Final[dict[str, Any]] = {
         TDC: ["TDC"],
         OTHER_TDC: ["TDC"],
         MERGED: ["TDC"],
+        TSO: ["TSO"],
     },
     "policies": [POLICY],
     "policy_indexes": [10, 30, 40, 50],
     "dataset": DATASET,
+    "recommendation": None,
+    "commitments": {},
+    "coalitions": [],
     "contracts": [CONTRACT],
     "runs": 2,
+    "revoked": False,
     "partitions": [PARTITION],
-    "charge": {"state": "pending", "deadline": "2026-06-01T01:00:00Z"},
+    "charge": {"state": "pending", "deadline": "2026-06-01T01:00:00Z", "notices": {MODEL: "2026-05-31T00:00:00Z"}},
     "header": {"alg": "Ed25519", "typ": "eat+jwt"},
     "claims": {
         "iss": ATTESTER,
@@ -194,7 +213,16 @@ ASKED: Final[dict[str, dict[str, Any]]] = {
     "post": {"actor": TDC, "body": {"charge": "run-1", "steps": 3}},
     "void": {"actor": TDC, "body": {"charge": "run-1"}},
     "lapse": {"actor": TDC, "body": {"charge": "run-1"}},
-    "model_release": {"actor": TDC, "body": {"charge": "run-1", "model": _DIGEST}},
+    "model_release": {"actor": TDC, "body": {"charge": "run-1", "model": MODEL}},
+    "recommendation": {"actor": TSO, "signers": [TSO], "entered": RECOMMENDATION},
+    "revocation": {"actor": TDP, "body": {"contract": ""}},
+    "decree": {"actor": SRO, "body": {"holder": "global", "partition": REF, "reason": "an error"}},
+    "release_notice": {"actor": TDC, "body": {"charge": "run-1", "model": MODEL}},
+    "model_opening": {
+        "actor": TDC,
+        "charge": {"state": "posted", "deadline": "2026-05-01T01:00:00Z", "notices": {}},
+        "body": {"charge": "run-1", "clean_room": ROOM_BODY, "evidence": "", "model": MODEL, "nonce": NONCE},
+    },
     "merger": {"actor": SRO, "body": {"organisation": MERGED, "parents": [TDC, OTHER_TDC]}},
     "acquisition": {"actor": SRO, "body": {"organisation": TDC, "acquired": [OTHER_TDC]}},
     "collusion": {"actor": SRO, "body": {"organisations": [TDC, OTHER_TDC], "effective": 0}},
@@ -212,6 +240,7 @@ class World:
     organisations: dict[str, Organisation] = field(default_factory=dict)
     keys: dict[str, SigningKey] = field(default_factory=dict)
     documents: dict[str, bytes] = field(default_factory=dict)
+    committed: dict[str, str] = field(default_factory=dict)
     policies: dict[str, tuple[PolicyVersion, ...]] = field(default_factory=dict)
     datasets: dict[tuple[str, str], Dataset] = field(default_factory=dict)
     partitions: dict[str, Partition] = field(default_factory=dict)
@@ -219,6 +248,7 @@ class World:
     contract_heads: dict[str, str] = field(default_factory=dict)
     charges: dict[str, Charge] = field(default_factory=dict)
     accounts: dict[tuple[str, str], Account] = field(default_factory=dict)
+    forgiven: dict[tuple[str, str], Loss] = field(default_factory=dict)
     nodes: dict[int, Node] = field(default_factory=dict)
 
     publication: int | None = None
@@ -285,6 +315,8 @@ def build(kind: str, scene: dict[str, Any]) -> tuple[Request, World]:
         body = {"document": world.store(c.dump(scene["entered"])), "signatures": [_DIGEST]}
     defaults = {"contract": next(iter(world.contracts), _DIGEST), "evidence": _evidence(world, scene)}
     body = {name: defaults.get(name, value) if value == "" else value for name, value in body.items()}
+    if "commitments" in body:
+        body["commitments"] = [world.committed.get(name, name) for name in body["commitments"]]
     command = Command(kind, "client-made", scene["actor"], scene.get("key_id", ROOM.thumbprint), body)
     asked = body.get("partitions", [])
     told = zip(asked, [item["run"] for item in scene["partitions"]], strict=False)
@@ -294,6 +326,22 @@ def build(kind: str, scene: dict[str, Any]) -> tuple[Request, World]:
 
 def _evidence(world: World, scene: dict[str, Any]) -> str:
     return world.store(token(scene["header"], scene["claims"], ATTESTER_KEY.sign))
+
+
+def commitments(key: str, *records: str) -> bytes:
+    """Commitments to records by a key; both are words here, hashed as a provider would not."""
+    named = hashlib.sha256(key.encode()).digest()
+    made = (hashlib.sha256(f"{key}/{one}".encode()).digest() for one in records)
+    return MAGIC + named + b"".join(sorted(made))
+
+
+def _declared(world: World, index: int, members: list[str], epsilon: str) -> None:
+    arrows = tuple(Arrow(node) for node in sorted({world.organisations[did].node for did in members}))
+    cap = Fraction(epsilon)
+    world.nodes[index] = Node(index, 0, NodeKind.COALITION, SRO, arrows, members=tuple(members), epsilon=cap)
+    for arrow in arrows:
+        node = world.nodes[arrow.node]
+        world.nodes[arrow.node] = replace(node, children=(*node.children, Arrow(index)))
 
 
 def _people(world: World, scene: dict[str, Any]) -> None:
@@ -315,18 +363,34 @@ def _documents(world: World, scene: dict[str, Any]) -> None:
     dataset = scene["dataset"]
     provider, name, domain = dataset["provider"], dataset["id"], dataset["domain"]
     digest = world.store(c.dump(dataset))
-    world.datasets[provider, name] = Dataset(provider, name, domain, digest, 11)
+    advised = scene["recommendation"]
+    advice = world.store(c.dump(advised)) if advised else None
+    world.datasets[provider, name] = Dataset(provider, name, domain, digest, 11, advice)
     for document in scene["contracts"]:
         digest = world.store(c.dump(document))
         dates = parse_time(document["starts"], "starts"), parse_time(document["ends"], "ends")
         consumer, parties = document["tdc"], tuple(document["tdps"])
         node = world.organisations[consumer].node
-        entered = (document["id"], document["version"], consumer, node, parties, *dates, scene["runs"], 12)
+        entered = (
+            document["id"],
+            document["version"],
+            consumer,
+            node,
+            parties,
+            *dates,
+            scene["runs"],
+            12,
+            scene["revoked"],
+        )
         world.contracts[digest] = Contract(digest, *entered)
         world.contract_heads[document["id"]] = digest
 
 
 def _money(world: World, scene: dict[str, Any]) -> None:
+    for name, records in scene["commitments"].items():
+        world.committed[name] = world.store(commitments(*records))
+    for place, one in enumerate(scene["coalitions"], start=200):
+        _declared(world, place, one["members"], one["epsilon"])
     for item in scene["partitions"]:
         ref = f"{item['provider']}/{item['dataset']}/{item['name']}"
         world.partitions[ref] = Partition(
@@ -344,6 +408,7 @@ def _money(world: World, scene: dict[str, Any]) -> None:
             opened=parse_time(item["opened"], "opened"),
             retired=item["retired"],
             index=item["index"],
+            commitments=tuple(world.committed[name] for name in item.get("commitments", ())),
         )
     world.charges["run-1"] = Charge(
         id="run-1",
@@ -363,4 +428,5 @@ def _money(world: World, scene: dict[str, Any]) -> None:
         recipients=(),
         base=(),
         index=60,
+        notices=tuple((model, parse_time(at, "at")) for model, at in scene["charge"]["notices"].items()),
     )

@@ -38,10 +38,11 @@ def _steps_begun(place: Place, name: str) -> int:
 def test_a_whole_run(place: Place) -> None:
     """Charge, key, data, steps, post, model: in this order, and the model's file has the digest released."""
     report = place.run(place.job("run-1"))
-    assert place.kinds()[-4:] == [
+    assert place.kinds()[-5:] == [
         ("charge", "pending"),
         ("key_release", "permitted"),
         ("post", "posted"),
+        ("release_notice", "permitted"),
         ("model_release", "permitted"),
     ]
     charge = place.charge("run-1")
