@@ -58,6 +58,7 @@ def test_no_room_hides_another_s_command() -> None:
         "client",
         "ledger",
         "migrations",
+        "policy-depa",
         "trainer",
     }
     assert isinstance(command, typer.core.TyperGroup)

@@ -1,0 +1,149 @@
+"""What a pipeline's run really is for a number of records: its noise, its steps, its ε and δ, and how often it fits.
+
+DEPA's trainer derives the noise from the ε asked for (Opacus, ``make_private_with_epsilon``): sampling probability
+one over the number of batches, as many steps an epoch, δ lowered to one over the number of records. The same noise is
+found here with the ledger's own accountant, and then the run is priced like any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from ledger.accounting import Report, calibrate_noise, report
+from ledger.canonical import Object
+from ledger.loss import Loss, loss_of
+from ledger.malformed import Malformed
+from ledger.mechanism import Composed, Mechanism, Pure
+from ledger.pieces import grouped
+from ledger.plan import AnyPlan, MechanismPlan, Plan
+from ledger.priced import NotPriced
+from ledger.rules import NoRoom, open_rule
+from ledger.units import format_number
+from policy.depa.contract import Contract
+from policy.depa.evaluating import compared, group_of
+from policy.depa.pipeline import Pipeline
+from policy.depa.reasons import Reasons
+from policy.depa.terms import RELATION, Terms
+from policy.depa.training import Training
+
+RULES: Final = ("reference", "renyi", "gaussian", "pure")
+"""The last is what a budget without δ has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A run as it would be charged.
+
+    Attributes:
+        plans: of each training stage; ``whole`` is all of them as one plan.
+        rows: of one data principal at most, which it is charged for; None if a join has no bound.
+        told: the ε of one run at δ, for groups of ``rows``; of one row where no bound is known.
+        budget: the ε that runs are counted against, at the same δ; None if nobody says one.
+        runs: for each rule, how many such runs and no other an empty partition holds, or why none can be counted.
+    """
+
+    plans: tuple[AnyPlan, ...]
+    whole: AnyPlan
+    rows: int | None
+    told: Report
+    budget: Fraction | None
+    runs: tuple[tuple[str, int | str], ...]
+
+    def to_json(self) -> Object:
+        """As it is shown to programs."""
+        held: Object = {
+            rule: {"runs": found} if isinstance(found, int) else {"why": found} for rule, found in self.runs
+        }
+        return {
+            "budget": None if self.budget is None else format_number(self.budget),
+            "noise_multipliers": [_noise(plan) for plan in self.plans],
+            "plan": self.whole.to_json(),
+            "report": self.told.to_json(),
+            "rows_per_principal_max": self.rows,
+            "runs_held": held,
+            "steps": self.whole.steps,
+        }
+
+
+def price(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reasons) -> Priced | None:
+    """A pipeline's run with its price; None, and noted, where it cannot be known."""
+    plans = [_plan(stage, contract, terms, reasons) for stage in pipeline.trainings if stage.private]
+    known = tuple(plan for plan in plans if plan is not None)
+    if not known or len(known) < len(plans):
+        return None
+    delta = _delta(pipeline.trainings, contract, terms)
+    if delta is None:
+        return None
+    whole, rows = _together(known), group_of(pipeline, terms)
+    run = grouped(rows or 1, whole.mechanism(whole.steps))
+    try:
+        told = report(run, delta, RELATION)
+    except (Malformed, NotPriced, ArithmeticError) as fault:
+        reasons.refuse("not_priced", "pipeline.pipeline", None, str(fault))
+        return None
+    most = contract.epsilon_max()
+    if most is not None and told.epsilon > most and ((rows or 1) > 1 or len(known) > 1):
+        of = f"groups of {rows or 1}, {len(known)} stage(s): {compared(told.epsilon, most)}"
+        reasons.refuse("run_above_contract", "pipeline.pipeline", None, of)
+    budget = terms.budget or most
+    counted = RULES if budget is not None else ()
+    runs = tuple((rule, _runs(rule, run, Fraction(0) if rule == "pure" else delta, budget)) for rule in counted)
+    return Priced(known, whole, rows, told, budget, runs)
+
+
+def _plan(stage: Training, contract: Contract, terms: Terms, reasons: Reasons) -> AnyPlan | None:
+    if stage.trees:
+        return None if stage.epsilon is None else MechanismPlan(Pure(stage.epsilon, RELATION))
+    if terms.records is None:
+        reasons.warn("noise_unknown", stage.path)
+        return None
+    delta = _delta((stage,), contract, terms)
+    if stage.epsilon is None or stage.clipping is None or stage.batch is None or stage.epochs is None or delta is None:
+        return None
+    if stage.delta is not None and stage.delta > Fraction(1, terms.records):
+        told = compared(stage.delta, Fraction(1, terms.records))
+        reasons.warn("delta_lowered", stage.delta_path, stage.delta, told)
+    batches = -(-terms.records // stage.batch)
+    steps = stage.epochs * batches
+    try:
+        noise = calibrate_noise(Fraction(1, batches), steps, stage.epsilon, delta, RELATION)
+        plan = Plan(Fraction(1, batches), noise, stage.clipping, steps, min(stage.batch, terms.records))
+    except (Malformed, ArithmeticError) as fault:
+        reasons.refuse("not_priced", stage.path, None, str(fault))
+        return None
+    for bound in contract.bounds:
+        if bound.noise is not None and noise < bound.noise:
+            told = f"{format_number(noise)} < {format_number(bound.noise)}"
+            reasons.refuse("noise_below_contract", f"{bound.path}.noise_multiplier", bound.noise, told)
+    return plan
+
+
+def _delta(stages: tuple[Training, ...], contract: Contract, terms: Terms) -> Fraction | None:
+    """The least δ that anybody says, and at most one over the number of records; None if nobody says one."""
+    said = [stage.delta for stage in stages if stage.delta is not None]
+    agreed = contract.delta_max()
+    said += [agreed] if agreed is not None else []
+    return min([*said, Fraction(1, max(2, terms.records))] if terms.records else said, default=None)
+
+
+def _together(plans: tuple[AnyPlan, ...]) -> AnyPlan:
+    if len(plans) == 1:
+        return plans[0]
+    return MechanismPlan(Composed(tuple(plan.mechanism(plan.steps) for plan in plans)))
+
+
+def _runs(kind: str, run: Mechanism, delta: Fraction, budget: Fraction | None) -> int | str:
+    assert budget is not None
+    try:
+        rule = open_rule("renyi" if kind == "pure" else kind, delta, (budget,), run, RELATION)
+        segments = rule.segments(run, RELATION)
+        loss = loss_of(segments, sum(segment.steps for segment in segments))
+        return rule.runs(Loss.zero(len(rule.coordinates)), rule.cap(budget), loss)
+    except (Malformed, NoRoom, NotPriced, ArithmeticError) as fault:
+        return str(fault)
+
+
+def _noise(plan: AnyPlan) -> str | None:
+    return format_number(plan.noise_multiplier) if isinstance(plan, Plan) else None

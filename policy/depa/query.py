@@ -1,0 +1,162 @@
+"""A join's query, admitted only where each row of its result comes from the rows of one data principal.
+
+    SELECT * FROM icmr_tests AS icmr JOIN index_records AS idx ON idx.phone_hashed = icmr.phone_hashed
+    select * from icmr, cowin where icmr.phone_hashed == cowin.phone_hashed
+
+That is so for a plain list of columns over tables joined by equality on the joining key, and then a bound on the
+rows of one principal bounds what the principal can change. A window, an aggregate, a limit, a union, a subquery or a
+condition on other columns would carry one principal's rows into another's: whatever is not in the grammar is refused.
+
+    query     = "SELECT" columns "FROM" table (joins | tables)
+    columns   = "*" | column {"," column}           column = name ["." (name | "*")] ["AS" name]
+    table     = name [["AS"] name]
+    joins     = {["INNER" | "LEFT" ["OUTER"]] "JOIN" table "ON" equalities}
+    tables    = {"," table} ["WHERE" equalities]
+    equalities = equality {"AND" equality}          equality = name "." key ("=" | "==") name "." key
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+QUERY_MAX: Final = 20_000
+_TOKEN: Final = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|==?|[.,*]|\S|\Z)", re.ASCII)
+_RESERVED: Final = re.compile(
+    r"(ALL|AND|ANTI|AS|BY|CROSS|DISTINCT|EXCEPT|FROM|FULL|GROUP|HAVING|INNER|INTERSECT|JOIN|LATERAL|LEFT|LIMIT|MINUS"
+    r"|NATURAL|OFFSET|ON|OR|ORDER|OUTER|OVER|PIVOT|RIGHT|SELECT|SEMI|TABLESAMPLE|UNION|USING|WHERE|WINDOW|WITH)\Z"
+)
+
+
+class NotPlain(ValueError):  # noqa: N818 - what is the case, not an error of the program
+    """A query that is not of the grammar above; says where it leaves it."""
+
+
+def check_query(query: str, key: str) -> tuple[str, ...]:
+    """The tables that a plain join on ``key`` reads, in order.
+
+    Raises:
+        NotPlain: naming the first word that is not of the grammar, or the table that no equality ties to the others.
+    """
+    if len(query) > QUERY_MAX:
+        raise NotPlain(f"it has more than {QUERY_MAX} characters")
+    return _Parser(query, key).query()
+
+
+class _Parser:
+    def __init__(self, query: str, key: str) -> None:
+        self._tokens = _TOKEN.findall(query)
+        self._place = 0
+        self._key = key.upper()
+        self._aliases: dict[str, str] = {}
+        self._tied: list[set[str]] = []
+
+    def query(self) -> tuple[str, ...]:
+        self._expect("SELECT")
+        self._columns()
+        self._expect("FROM")
+        self._table()
+        if self._take(","):
+            self._table()
+            while self._take(","):
+                self._table()
+            if self._take("WHERE"):
+                self._equalities()
+        else:
+            while self._join():
+                self._table()
+                self._expect("ON")
+                self._equalities()
+        if self._peek():
+            raise NotPlain(f"{self._peek()[:40]!r} stands where the query must end")
+        self._check_tied()
+        return tuple(self._aliases.values())
+
+    def _peek(self) -> str:
+        return self._tokens[self._place] if self._place < len(self._tokens) else ""
+
+    def _next(self) -> str:
+        token = self._peek()
+        self._place += 1
+        return token
+
+    def _take(self, word: str) -> bool:
+        taken = self._peek().upper() == word
+        self._place += taken
+        return taken
+
+    def _expect(self, word: str) -> None:
+        if not self._take(word):
+            raise NotPlain(f"{self._peek()[:40]!r} stands where {word} must")
+
+    def _name(self) -> str:
+        token = self._next()
+        if not token.isidentifier() or _RESERVED.match(token.upper()):
+            raise NotPlain(f"{token[:40]!r} stands where a name must")
+        return token.upper()
+
+    def _columns(self) -> None:
+        if self._take("*"):
+            return
+        self._column()
+        while self._take(","):
+            self._column()
+
+    def _column(self) -> None:
+        self._name()
+        if self._take(".") and not self._take("*"):
+            self._name()
+        if self._take("AS"):
+            self._name()
+
+    def _table(self) -> None:
+        table = self._name()
+        named = self._take("AS")
+        alias = (
+            self._name()
+            if named or (self._peek().isidentifier() and not _RESERVED.match(self._peek().upper()))
+            else table
+        )
+        if alias in self._aliases:
+            raise NotPlain(f"{alias!r} names two tables")
+        self._aliases[alias] = table
+        self._tied.append({alias})
+
+    def _join(self) -> bool:
+        if self._take("JOIN"):
+            return True
+        if self._take("INNER"):
+            self._expect("JOIN")
+            return True
+        if self._take("LEFT"):
+            self._take("OUTER")
+            self._expect("JOIN")
+            return True
+        return False
+
+    def _equalities(self) -> None:
+        self._equality()
+        while self._take("AND"):
+            self._equality()
+
+    def _equality(self) -> None:
+        left = self._side()
+        if not (self._take("=") or self._take("==")):
+            raise NotPlain(f"{self._peek()[:40]!r} stands where = must")
+        right = self._side()
+        joined = [group for group in self._tied if group & {left, right}]
+        self._tied = [group for group in self._tied if group not in joined] + [set().union(*joined)]
+
+    def _side(self) -> str:
+        alias = self._name()
+        self._expect(".")
+        column = self._name()
+        if column != self._key:
+            raise NotPlain(f"{column[:40]!r} is not the joining key")
+        if alias not in self._aliases:
+            raise NotPlain(f"{alias[:40]!r} is no table of the query")
+        return alias
+
+    def _check_tied(self) -> None:
+        if len(self._tied) > 1:
+            raise NotPlain(f"no equality ties {min(self._tied[-1])!r} to the other tables")
