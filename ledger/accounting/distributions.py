@@ -63,7 +63,13 @@ def repeated(step: Mechanism, relation: str, count: int, interval: float) -> Dis
         down = math.nextafter(float_down(noise / k) / math.sqrt(count), 0.0)
         return Distribution.of(_gaussian(down, relation, interval))
     answers = k if isinstance(inner, RandomisedResponse) else 1
-    return Distribution.of(_one(inner, k, relation, interval)).times(count * answers)
+    return _single(inner, k, relation, interval).times(count * answers)
+
+
+@lru_cache(maxsize=6)
+def _single(inner: Mechanism, k: int, relation: str, interval: float) -> Distribution:
+    """One step: the same for every number of steps, and most of the work for any. Three grids of two plans are kept."""
+    return Distribution.of(_one(inner, k, relation, interval))
 
 
 def _plain_noise(inner: Mechanism) -> Fraction | None:

@@ -124,7 +124,7 @@ def _(one: PoissonGaussian, relation: str, order: int, k: int) -> Fraction | Non
     if one.probability == 1:
         return one.steps * exact.gaussian(one.noise_multiplier, k, order)
     if k == 1:
-        return _times(one.steps, _sampled(one, order))
+        return _times(one.steps, _sampled(replace(one, steps=1), order))
     mixed = exact.sampled_group(one.noise_multiplier, one.probability, k, order)
     doubled = _of_group(replace(one, steps=1), relation, order, k)
     return one.steps * (mixed if doubled is None else min(mixed, doubled))
@@ -177,6 +177,7 @@ def _times(count: int, rho: Fraction | None) -> Fraction | None:
     return None if rho is None else count * rho
 
 
+@lru_cache(maxsize=65_536)
 def _sampled(step: PoissonGaussian, order: int) -> Fraction | None:
     """The library's divergence of one sampled step (Mironov, Talwar, Zhang 2019, Section 3.3), and its slack.
 

@@ -91,6 +91,29 @@ def told_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Fracti
     return report(mechanism, delta, relation).epsilon
 
 
+@lru_cache(maxsize=4_096)
+def rough_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Fraction | None:
+    """An upper bound near what :func:`report` tells, at a tenth of the work: where to look first, and for no decision.
+
+    Of δ = 0 exactly what is told. None if it is infinite.
+
+    Raises:
+        NotPriced: if there is no proof for this mechanism under this relation.
+    """
+    if delta == 0:
+        return pure_epsilon(mechanism, relation)
+    require_priced(mechanism, relation, "renyi")
+    renyi = _renyi(mechanism, delta, relation)
+    if renyi is not None and renyi > _PLD_EPSILON_MAX:
+        return renyi
+    try:
+        coarse = distributions.compose(mechanism, relation, distributions.INTERVALS[0]).epsilon(float_down(delta))
+    except (NotPriced, Unwieldy):
+        return renyi
+    known = [*([] if renyi is None else [renyi]), *([] if math.isinf(coarse) else [Fraction(coarse)])]
+    return min(known, default=None)
+
+
 def slack(mechanism: Mechanism) -> Fraction:
     """The δ of the black boxes in a mechanism, added up: what its curve leaves out."""
     match mechanism:
