@@ -14,7 +14,7 @@ from typing import Final
 from ledger.mechanism import NOISE_MAX
 from ledger.units import EPSILON_MAX
 from policy.depa.fields import Fields
-from policy.documents import DATASETS_MAX
+from policy.documents.contract import DATASETS_MAX
 
 LEAST: Final = Fraction(1, 10**12)
 """Numbers must be positive, and a positive number below this one would mean nothing."""

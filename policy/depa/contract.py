@@ -20,7 +20,7 @@ from policy.depa.bounds import Bound, read_bounds
 from policy.depa.fields import Fields, read_did
 from policy.depa.reading import strings_in
 from policy.depa.reasons import Reasons
-from policy.documents import DATASETS_MAX, PARTIES_MAX
+from policy.documents.contract import DATASETS_MAX, PARTIES_MAX
 
 PATH: Final = "contract"
 SCHEMAS: Final = ("0.1",)

@@ -34,7 +34,7 @@ def evaluate(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reas
 
 
 def group_of(pipeline: Pipeline, terms: Terms) -> int | None:
-    """The rows of one data principal that a run is charged for: the greatest bound declared; None if a join has none."""
+    """The rows of one data principal charged for: the greatest bound declared, None if a join has none."""
     declared = [join.rows or terms.rows for join in pipeline.joins]
     known = [rows for rows in (*declared, terms.rows or 1) if rows is not None]
     return None if None in declared else max(known)

@@ -17,7 +17,7 @@ from ledger.mechanism import GROUP_MAX
 from policy.depa.contract import Contract, Dataset
 from policy.depa.fields import Fields
 from policy.depa.query import NotPlain, check_query
-from policy.documents import DATASETS_MAX
+from policy.documents.contract import DATASETS_MAX
 
 BOUND: Final = "rows_per_principal_max"
 SPARK: Final = ("SparkJoin", "Join")

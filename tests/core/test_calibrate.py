@@ -29,7 +29,7 @@ def test_an_edge_is_where_the_test_turns(  # noqa: PLR0913, PLR0917 - what a sea
     guess: int,
     power: float,
     slope: float,
-    rising: bool,
+    rising: bool,  # noqa: FBT001 - drawn by name
     told: bool,  # noqa: FBT001 - drawn by name
 ) -> None:
     """From either side, whatever is guessed of place and steepness, told how far it is or only on which side."""
