@@ -65,6 +65,7 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, listener: socket.sock
     from api.key_store import AuthoriseOnly, FileKeyStore
     from api.server import serve as run
     from ledger.book import Book, BookUnusable
+    from ledger.engines import name_of
     from ledger.outcomes import Code
     from ledger.verifier import LogKey
     from policy.evaluate import gate
@@ -73,14 +74,16 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, listener: socket.sock
     if settings.keys:
         typer.echo(f"Data keys lie unencrypted in {settings.keys}: for demonstrations only.", err=True)
     try:
-        book = Book.open(settings.book_url, gate=gate, log_key=log_key, origin=settings.origin, clock=unix_ms)
+        book = Book.open(
+            settings.book, gate=gate, log_key=log_key, origin=settings.origin, clock=unix_ms, kept=settings.kept
+        )
     except BookUnusable as fault:
         typer.echo(str(fault), err=True)
         raise typer.Exit(Code.CONFLICT.exit_code) from None
     try:
         log = LogKey(settings.origin, log_key.public_key().public_bytes_raw())
         host, port = listener.getsockname()[:2]
-        typer.echo(f"Serving {settings.book} at http://{host}:{port} until interrupted.", err=True)
+        typer.echo(f"Serving {name_of(settings.book)} at http://{host}:{port} until interrupted.", err=True)
         run(create_app(book, store, log=log, clock=unix_ms), listener)
     finally:
         book.close()

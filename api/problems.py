@@ -21,6 +21,7 @@ from starlette.exceptions import HTTPException
 
 from client.paths import PROBLEM_TYPE, SIGNATURE_HEADER
 from ledger import canonical as c
+from ledger.answers import BookBusy, BookStopped
 from ledger.malformed import Malformed
 from ledger.outcomes import Code
 
@@ -47,6 +48,7 @@ class Fault(Enum):
     MEDIA_TYPE_UNSUPPORTED = _Meaning("media_type_unsupported", 415, "The body has a type that is not read here")
     INTERNAL = _Meaning("internal", 500, "The service failed; the same request may be sent again")
     BUSY = _Meaning("busy", 503, "The service has no room for this now; the same request may be sent again")
+    STOPPED = _Meaning("stopped", 503, "The book stopped; send a command again, as it is, once it was opened anew")
     KEY_WITHHELD = _Meaning("key_withheld", 503, "The key release is recorded, but the key was not handed over")
 
     @property
@@ -128,11 +130,11 @@ SCHEMA: Final[dict[str, Any]] = {
 
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The OpenAPI responses for the problems a route may answer with; 405 and 500 belong to every route."""
+    """The OpenAPI responses for the problems a route may answer with; 405, 500 and 503 belong to every route."""
     content = {PROBLEM_TYPE: {"schema": SCHEMA}}
     titles = {
         status: sorted({item.title for group in (Code, Fault) for item in group if item.http_status == status})
-        for status in (*statuses, 405, 500)
+        for status in (*statuses, 405, 500, 503)
     }
     return {status: {"description": "; ".join(lines), "content": content} for status, lines in titles.items()}
 
@@ -143,6 +145,16 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(Problem)
     def _problem(_request: Request, fault: Problem) -> Response:
         return fault.response()
+
+    @app.exception_handler(BookStopped)
+    def _stopped(request: Request, fault: BookStopped) -> Response:
+        # What stopped it is for the operator, who finds it in the log.
+        _LOG.error("%s %s: %s", request.method, request.url.path, fault)
+        return Problem(Fault.STOPPED, "").response()
+
+    @app.exception_handler(BookBusy)
+    def _busy(_request: Request, fault: BookBusy) -> Response:
+        return Problem(Fault.BUSY, str(fault)).response()
 
     @app.exception_handler(Malformed)
     def _malformed(_request: Request, fault: Malformed) -> Response:

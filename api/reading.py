@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from fastapi import Request
 
 from api.problems import Fault, Problem
 from client.paths import JSON_TYPE, SIGNATURE_HEADER
 from ledger.commands import COMMAND_BYTES_MAX
+from ledger.gate import DOCUMENT_BYTES_MAX
 from ledger.outcomes import Code
-
-DOCUMENT_BYTES_MAX: Final = 2**20
 
 
 async def json_bytes(request: Request) -> bytes:

@@ -43,6 +43,7 @@ def verify(
     from rich.console import Console
     from rich.progress import Progress
 
+    from ledger.engines import url_of
     from ledger.replay import Broken, verify_book
     from ledger.verifier import LogKey
 
@@ -53,7 +54,7 @@ def verify(
             task = progress.add_task("replaying", total=None)
             try:
                 finding = verify_book(
-                    f"sqlite:///{book}",
+                    url_of(book),
                     key,
                     lambda done, total: progress.update(task, completed=done, total=total),
                 )
@@ -84,13 +85,14 @@ def log(
     from rich.table import Table
     from rich.text import Text
 
+    from ledger.engines import url_of
     from ledger.reading import entries_of, reasons, time_in_words
 
     table = Table()
     for name in ("entry", "time (UTC)", "what", "id", "asked by", "outcome", *(["reasons"] if refused else [])):
         table.add_column(name, overflow="fold")
     with _faults_told(book):
-        for index, entry in entries_of(f"sqlite:///{book}"):
+        for index, entry in entries_of(url_of(book)):
             if refused and not entry.code.refused:
                 continue
             if as_json:

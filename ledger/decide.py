@@ -86,7 +86,7 @@ def _key_of(facts: Facts, asked: Asked, log_x: str) -> SignerKey:
     command = asked.command
     if command.kind == "lapse":
         return PublicKey("Ed25519", log_x)
-    if not facts.organisations and isinstance(asked.body, RegisterOrganisation):
+    if isinstance(asked.body, RegisterOrganisation) and not facts.organisations:
         return asked.body.key
     key = facts.keys.get(command.key_id)
     if key is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 from ledger.canonical import Object
 from ledger.commands import Body, Command
@@ -101,5 +102,8 @@ class Verdict:
     header: Header | None = None
     caps: tuple[tuple[str, Caps], ...] = ()
 
+
+DOCUMENT_BYTES_MAX: Final = 1 << 18
+"""The longest document that is stored, and so the longest that is read."""
 
 Gate = Callable[[Request, Facts], Verdict]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -27,7 +27,7 @@ from ledger.registry import (
 class MemoryState:
     """Plain dictionaries. See :class:`ledger.registry.State`."""
 
-    documents: dict[str, bytes] = field(default_factory=dict)
+    documents: MutableMapping[str, bytes] = field(default_factory=dict)
     organisations: dict[str, Organisation] = field(default_factory=dict)
     keys: dict[str, SigningKey] = field(default_factory=dict)
     policies: dict[str, tuple[PolicyVersion, ...]] = field(default_factory=dict)

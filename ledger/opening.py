@@ -17,6 +17,7 @@ from ledger.tables import SCHEMA_REVISION
 from ledger.triggers import lacking
 
 if TYPE_CHECKING:
+    from ledger.kept import Kept
     from ledger.writing import Recorder
 
 
@@ -24,15 +25,16 @@ class BookUnusable(RuntimeError):  # noqa: N818 - what is the case
     """The book cannot be opened; the message says why and what to do."""
 
 
-def check_usable(engine: Engine, recorder: Recorder, *, volatile: bool) -> None:
+def check_usable(engine: Engine, recorder: Recorder, kept: Kept | None, *, volatile: bool) -> None:
     """See that a book is whole, guarded, durable and this log's.
 
     Args:
+        kept: the checkpoint that the book must have grown from.
         volatile: a server whose commits do not wait for the disk is accepted.
 
     Raises:
         BookUnusable: unless the book has this program's schema, its triggers, rights that cannot change what is
-            recorded, a server that keeps what it commits, and this log's checkpoint.
+            recorded, a server that keeps what it commits, this log's checkpoint, and all that was kept.
     """
     try:
         with engine.begin() as connection:
@@ -42,11 +44,13 @@ def check_usable(engine: Engine, recorder: Recorder, *, volatile: bool) -> None:
             if setting is not None:
                 raise BookUnusable(f"the server has {setting} off, and may lose what it committed: turn it on")
             snapshot = Snapshot(connection)
-            if snapshot.size:
-                try:
+            try:
+                if snapshot.size:
                     recorder.check(snapshot)
-                except (Malformed, KeyError) as fault:
-                    raise BookUnusable(f"the book is not this log's, or was changed: {fault}") from None
+                if kept is not None:
+                    kept.check(snapshot)
+            except (Malformed, KeyError) as fault:
+                raise BookUnusable(f"the book is not this log's, or was changed: {fault}") from None
     except OperationalError as fault:
         if engine.dialect.name == "sqlite":
             raise _no_book(fault) from None

@@ -63,6 +63,12 @@ class Rows(MutableMapping[K, V], Generic[K, V]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def __bool__(self) -> bool:
+        """Whether there is any row, without counting them."""
+        if self._changed:
+            return True
+        return self._connection.execute(select(self._columns[0]).limit(1)).first() is not None
+
     def where(self, *conditions: Any) -> list[V]:  # noqa: ANN401 - SQLAlchemy's own types
         """The values of one-row tables that meet conditions, as stored and not yet changed."""
         return [self._read([one]) for one in self._select(*conditions)]

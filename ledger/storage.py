@@ -110,6 +110,13 @@ class DatabaseState:
         )
         return [str(one[0]) for one in self.connection.execute(chosen)]
 
+    def next_deadline(self) -> int | None:
+        """The earliest deadline (ms) of a pending charge; None if none is pending."""
+        table = t.table_of(t.ChargeRow)
+        chosen = select(func.min(table.c.deadline)).where(table.c.state == ChargeState.PENDING.value)
+        found = self.connection.execute(chosen).scalar()
+        return None if found is None else int(found)
+
     def flush(self) -> None:
         """Write every changed value back."""
         for rows in self.projections():

@@ -11,6 +11,8 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, LargeBinary, MetaData, Table, Text
 from sqlmodel import Field, SQLModel
 
+from ledger.gate import DOCUMENT_BYTES_MAX
+
 SCHEMA_REVISION: Final = "0001"
 """The newest migration; a book at another revision is not opened."""
 APPEND_ONLY: Final = ("entry", "tree_node", "document", "checkpoint", "cosignature")
@@ -89,7 +91,7 @@ class DocumentRow(Row, table=True):
     """Bytes beside the log, under their SHA-256."""
 
     __tablename__ = "document"
-    __table_args__ = (CheckConstraint("length(data) <= 1048576", name="size"), KEYED)
+    __table_args__ = (CheckConstraint(f"length(data) <= {DOCUMENT_BYTES_MAX}", name="size"), KEYED)
     digest: str = _text(key=True)
     data: bytes = _bytes()
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from sqlalchemy import Connection, func, select
 
 from ledger import merkle
@@ -9,6 +12,7 @@ from ledger.rows import append_rows
 from ledger.tables import CheckpointRow, EntryRow, TreeNodeRow, table_of
 from ledger.verifier import leaf_hash
 
+_PAGE: Final = 1_000
 _node = table_of(TreeNodeRow)
 _entry = table_of(EntryRow)
 _checkpoint = table_of(CheckpointRow)
@@ -17,12 +21,12 @@ _checkpoint = table_of(CheckpointRow)
 class Tree:
     """The tree as one transaction sees it."""
 
-    def __init__(self, connection: Connection) -> None:
-        """Its size is one more than the last position: entries follow one another without a gap."""
+    def __init__(self, connection: Connection, size: int | None = None) -> None:
+        """Its size is one more than the last position, since entries leave no gap; or ``size``, for an earlier one."""
         self._connection = connection
         self._nodes: dict[tuple[int, int], bytes] = {}
         self._new: list[tuple[int, int, bytes]] = []
-        self.size = log_size(connection)
+        self.size = log_size(connection) if size is None else size
 
     def append(self, entry: bytes) -> None:
         """Add a leaf."""
@@ -46,6 +50,16 @@ class Tree:
     def root(self) -> bytes:
         """The root at the present size."""
         return merkle.root(self.size, self.read)
+
+    def root_at(self, size: int) -> bytes:
+        """The root at an earlier size. Raises: KeyError, if the tree has not grown so far."""
+        if not 0 <= size <= self.size:
+            raise KeyError(size)
+        return merkle.root(size, self.read)
+
+    def consistency(self, old: int) -> list[bytes]:
+        """The proof that this tree extends an earlier one. Raises: ValueError, unless 0 < old <= size."""
+        return merkle.consistency_proof(old, self.size, self.read)
 
     def proof(self, index: int) -> list[bytes]:
         """The inclusion proof of an entry at the present size."""
@@ -89,6 +103,16 @@ def entry_bytes(connection: Connection, index: int) -> bytes:
     if found is None:
         raise KeyError(index)
     return bytes(found)
+
+
+def entries_in_order(connection: Connection, before: int) -> Iterator[bytes]:
+    """The exact bytes of the first entries, read a thousand at a time. Raises: KeyError, where one is missing."""
+    for start in range(0, before, _PAGE):
+        stop = min(start + _PAGE, before)
+        found = entries_between(connection, start, stop)
+        if len(found) != stop - start:
+            raise KeyError(start)
+        yield from found
 
 
 def entry_index(connection: Connection, command_id: str) -> int | None:

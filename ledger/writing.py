@@ -20,9 +20,8 @@ from ledger.entries import Entry
 from ledger.gate import Gate
 from ledger.malformed import Malformed
 from ledger.outcomes import Code
-from ledger.registry import Facts
 from ledger.rows import append_rows
-from ledger.snapshot import Snapshot
+from ledger.snapshot import Log, Snapshot
 from ledger.storage import DatabaseState
 from ledger.tables import CheckpointRow, EntryRow
 from ledger.tree import Tree, entry_bytes, entry_index, latest_checkpoint
@@ -54,12 +53,17 @@ class Recorder:
         self.gate, self.clock = gate, clock
         self._private = log_key
         self._origin = origin
+        self.log = LogKey(origin, log_key.public_key().public_bytes_raw())
         self.public = signatures.public_key(log_key)
         self.log_x = self.public.x
 
-    def decide(self, facts: Facts, asked: Asked, index: int) -> Decided:
-        """Decide at the clock's time; for a quote."""
-        return decide(facts, asked, self.clock(), index, self.gate, self.log_x)
+    def now(self, log: Log) -> int:
+        """What time it is for a log: the clock's, and never before the last entry's."""
+        return max(self.clock(), log.time)
+
+    def decide(self, facts: Snapshot, asked: Asked) -> Decided:
+        """Decide as the next entry would be decided; for a quote, and for what is kept of it."""
+        return decide(facts, asked, self.now(facts), facts.size, self.gate, self.log_x)
 
     def sign(self, tree: Tree) -> str:
         """The checkpoint of a tree."""
@@ -67,8 +71,7 @@ class Recorder:
 
     def check(self, snapshot: Snapshot) -> None:
         """The newest checkpoint is this log's and is of the book's own tree. Raises: BookUnusable's cause."""
-        key = LogKey(self._origin, self._private.public_key().public_bytes_raw())
-        checkpoint = Checkpoint.open(snapshot.checkpoint, key)
+        checkpoint = Checkpoint.open(snapshot.checkpoint, self.log)
         if (checkpoint.size, checkpoint.root) != (snapshot.size, snapshot.root):
             raise Malformed("checkpoint", f"is of {checkpoint.size} entries, the book has {snapshot.size} others")
 
@@ -88,18 +91,14 @@ class Batch:
         self._connection = connection
         self._recorder = recorder
         self._state = DatabaseState(connection)
-        self._tree = Tree(connection)
+        log = Log(connection)
+        self._tree = log.tree
         self._entries: dict[str, tuple[int, Entry]] = {}
         self._rows: list[dict[str, object]] = []
-        self._note = latest_checkpoint(connection)
-        self._now = max(recorder.clock(), self._last_time())
+        self.note = latest_checkpoint(connection)
+        self._now = recorder.now(log)
         for charge in self._state.due(self._now, LAPSES_MAX):
             self.record(recorder.lapse(charge))
-
-    def _last_time(self) -> int:
-        if not self._tree.size:
-            return 0
-        return Entry.parse(entry_bytes(self._connection, self._tree.size - 1)).time
 
     def record(self, asked: Asked) -> Answer:
         """Decide a command, and append it if what was decided is recorded."""
@@ -155,11 +154,11 @@ class Batch:
         self._state.flush()
         append_rows(self._connection, EntryRow, self._rows)
         self._tree.flush()
-        self._note = self._recorder.sign(self._tree)
-        append_rows(self._connection, CheckpointRow, [{"tree_size": self._tree.size, "note": self._note}])
+        self.note = self._recorder.sign(self._tree)
+        append_rows(self._connection, CheckpointRow, [{"tree_size": self._tree.size, "note": self.note}])
 
     def receipt(self, index: int) -> str:
         """The receipt of an entry under the newest checkpoint."""
-        if self._note is None:
+        if self.note is None:
             raise AssertionError("an entry stands under a checkpoint")
-        return receipt(index, self._tree.proof(index), self._note)
+        return receipt(index, self._tree.proof(index), self.note)

@@ -14,7 +14,6 @@ from ledger import canonical as c
 from ledger.malformed import Malformed
 from ledger.units import EPSILON_MAX, parse_positive
 
-DOCUMENT_BYTES_MAX: Final = 262_144
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 VERSION_MAX: Final = 1_000_000

@@ -18,6 +18,7 @@ from api.key_store import FileKeyStore
 from api.server import serving
 from client.service import Service
 from client.signer import Signer, load_private
+from ledger.engines import url_of
 from ledger.book import Book
 from ledger.verifier import LogKey
 from policy.evaluate import gate
@@ -40,7 +41,7 @@ def perform(folder: Path, console: Console) -> None:
     subprocess.run(_epsilon("db", "upgrade", str(book_path)), check=True, capture_output=True)
     keys = FileKeyStore(folder / "data-keys")
     console.print(f"[dim]Data keys lie unencrypted in {folder / 'data-keys'}: for demonstrations only.[/dim]")
-    book = Book.open(f"sqlite:///{book_path}", gate=gate, log_key=log_key, origin=ORIGIN, clock=unix_ms)
+    book = Book.open(url_of(book_path), gate=gate, log_key=log_key, origin=ORIGIN, clock=unix_ms)
     now = unix_ms() // 1000 * 1000
     try:
         with serving(create_app(book, keys, log=log, clock=unix_ms)) as url, Service(url) as service:

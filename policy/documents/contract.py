@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Self
 
+from ledger.gate import DOCUMENT_BYTES_MAX
 from policy import reading as r
 from policy.documents import shapes as s
 from policy.documents.run_bounds import CONTRACT_RUN, UNBOUNDED, RunBounds, bounds_of
@@ -73,7 +74,7 @@ class ContractDocument:
     @classmethod
     def parse(cls, data: bytes) -> Self:
         """Read JSON or YAML and validate. Raises: Malformed; Inconsistent, if it contradicts itself."""
-        return read_document(data, r.DOCUMENT_BYTES_MAX, cls.of)
+        return read_document(data, DOCUMENT_BYTES_MAX, cls.of)
 
     @classmethod
     def of(cls, value: object) -> Self:

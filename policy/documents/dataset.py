@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Final, Self
 
 from ledger.commands import UNITS
-from policy import reading as r
+from ledger.gate import DOCUMENT_BYTES_MAX
 from policy.documents import shapes as s
 from policy.documents.text import read_document
 
@@ -69,7 +69,7 @@ class DatasetDescription:
     @classmethod
     def parse(cls, data: bytes) -> Self:
         """Read JSON or YAML. Raises: Malformed."""
-        return read_document(data, r.DOCUMENT_BYTES_MAX, cls.of)
+        return read_document(data, DOCUMENT_BYTES_MAX, cls.of)
 
     @classmethod
     def of(cls, value: object) -> Self:
@@ -97,7 +97,7 @@ class Recommendation:
     @classmethod
     def parse(cls, data: bytes) -> Self:
         """Read JSON or YAML. Raises: Malformed."""
-        return read_document(data, r.DOCUMENT_BYTES_MAX, cls.of)
+        return read_document(data, DOCUMENT_BYTES_MAX, cls.of)
 
     @classmethod
     def of(cls, value: object) -> Self:

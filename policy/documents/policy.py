@@ -10,11 +10,12 @@ from fractions import Fraction
 from typing import Any, Final, Self
 
 from ledger.commands import RULES, UNITS
+from ledger.gate import DOCUMENT_BYTES_MAX
 from ledger.mechanism import RELATIONS
 from ledger.plan import AnyPlan
 from policy import reading as r
-from policy.documents import shapes as s
 from policy.attesters import Attestation
+from policy.documents import shapes as s
 from policy.documents.attesting import ATTESTATION
 from policy.documents.run_bounds import MECHANISMS, POLICY_RUN, TUNING, UNBOUNDED, RunBounds, bounds_of
 from policy.documents.text import read_document
@@ -149,7 +150,7 @@ class Policy:
     @classmethod
     def parse(cls, data: bytes) -> Self:
         """Read JSON or YAML and validate. Raises: Malformed; Inconsistent, if it contradicts itself."""
-        return read_document(data, r.DOCUMENT_BYTES_MAX, cls.of)
+        return read_document(data, DOCUMENT_BYTES_MAX, cls.of)
 
     @classmethod
     def of(cls, value: object) -> Self:

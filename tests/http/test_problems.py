@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ def _unread(world: World, name: str) -> httpx.Response:
         "wrong_type": lambda: http.post("/v1/charges", content=b"{}", headers={"content-type": "text/plain"}),
         "too_large": lambda: http.post("/v1/charges", content=b" " * (COMMAND_BYTES_MAX + 1), headers=_JSON),
         "too_large_in_chunks": lambda: http.post("/v1/charges", content=_chunks(), headers=_JSON),
-        "document_too_large": lambda: http.put(f"/v1/documents/{'0' * 64}", content=b" " * (2**20 + 1), headers=_JSON),
+        "document_too_large": lambda: http.put(f"/v1/documents/{'0' * 64}", content=b" " * (2**18 + 1), headers=_JSON),
         "document_digest": lambda: http.put(f"/v1/documents/{'0' * 64}", content=b"data", headers=_JSON),
         "document_unsigned": lambda: http.put(f"/v1/documents/{'0' * 64}", content=b"data"),
         "no_signature": lambda: world.post("/v1/charges", b"{}", None),
@@ -75,24 +77,37 @@ def test_a_401_names_how_to_authenticate_and_a_405_what_is_allowed(quiet: World)
     assert _unread(quiet, "unknown_method").headers["allow"] == "GET"
 
 
-def test_a_failure_inside_tells_nothing_and_is_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """With its book closed the service answers 500 without detail, and says so in its log."""
-    world.book.close()
+def _told(world: World, caplog: pytest.LogCaptureFixture) -> tuple[dict[str, object], list[str]]:
+    """What the service answers to a read, and what it logs meanwhile."""
     with caplog.at_level(logging.ERROR):
         response = world.http.get("/v1/checkpoint")
-    assert response.json() == {
-        "code": "internal",
-        "detail": "",
-        "field": "",
-        "id": "",
-        "index": None,
-        "reasons": [],
-        "status": 500,
-        "title": "The service failed; the same request may be sent again",
-        "type": "urn:epsilon:problem:internal",
-    }
-    lines = [record.getMessage() for record in caplog.records if record.name == "api.problems"]
+    assert response.status_code == response.json()["status"]
+    return response.json(), [record.getMessage() for record in caplog.records if record.name == "api.problems"]
+
+
+def _problem(code: str, status: int, title: str) -> dict[str, object]:
+    empty: dict[str, object] = {"detail": "", "field": "", "id": "", "index": None, "reasons": []}
+    return {**empty, "code": code, "status": status, "title": title, "type": f"urn:epsilon:problem:{code}"}
+
+
+def test_a_failure_inside_tells_nothing_and_is_logged(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With a table gone the service answers 500 without detail, and says so in its log."""
+    with closing(sqlite3.connect(tmp_path / "book.sqlite")) as database:
+        database.execute("DROP TABLE checkpoint")
+    body, lines = _told(world, caplog)
+    assert body == _problem("internal", 500, "The service failed; the same request may be sent again")
     assert [line.partition(" failed")[0] for line in lines] == ["GET /v1/checkpoint"]
+
+
+def test_a_stopped_book_is_503_and_its_reason_is_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """The caller is told what to do, the operator why."""
+    world.book.close()
+    body, lines = _told(world, caplog)
+    title = "The book stopped; send a command again, as it is, once it was opened anew"
+    assert body == _problem("stopped", 503, title)
+    assert lines == ["GET /v1/checkpoint: the book is closed"]
 
 
 @pytest.mark.parametrize("kind", sorted(set(PATHS) - {"post"}))

@@ -8,6 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from sqlalchemy import make_url
 
 from api.server import check_loopback
 from api.settings import Settings
@@ -85,7 +86,19 @@ def test_a_profile_s_paths_are_relative_to_it(tmp_path: Path) -> None:
     path = _profile(tmp_path, serve=_SERVE)
     assert Profile.load(path).key == tmp_path / "bank.pem"
     settings = Settings.load(path)
-    assert (settings.book, settings.keys) == (tmp_path / "book.sqlite", None)
+    assert (settings.book, settings.keys, settings.kept) == (f"sqlite:///{tmp_path}/book.sqlite", None, None)
+
+
+def test_a_book_is_a_path_or_a_url(tmp_path: Path) -> None:
+    """Any character a file name can have; a PostgreSQL URL with the one driver; and where its checkpoint is kept."""
+    odd = _SERVE.replace("book.sqlite", "a?b#c%41.sqlite") + 'kept = "kept/checkpoint"\n'
+    settings = Settings.load(_profile(tmp_path, serve=odd))
+    assert make_url(settings.book).database == f"{tmp_path}/a?b#c%41.sqlite"
+    assert settings.kept == tmp_path / "kept" / "checkpoint"
+    away = _SERVE.replace("book.sqlite", "postgresql://writer@db.example/book")
+    assert Settings.load(_profile(tmp_path, serve=away)).book == "postgresql+psycopg://writer@db.example/book"
+    with pytest.raises(Malformed, match="must be an SQLite file or a PostgreSQL database, not mysql"):
+        Settings.load(_profile(tmp_path, serve=_SERVE.replace("book.sqlite", "mysql://db.example/book")))
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.canonical import dump
+from ledger.gate import DOCUMENT_BYTES_MAX
 from ledger.malformed import Malformed
 from ledger.public_key import PublicKey
 from policy.documents import ContractDocument, DatasetDescription, Policy
-from policy.reading import DOCUMENT_BYTES_MAX, Inconsistent, format_time, parse_time
+from policy.reading import Inconsistent, format_time, parse_time
 from tests.policy.scene import ATTESTER, CONTRACT, DATASET, GONE, OTHER_TDP, POLICY, SRO, TDC, TDP, changed
 
 Document = type[Policy] | type[DatasetDescription] | type[ContractDocument]

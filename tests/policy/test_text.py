@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.canonical import dump
+from ledger.gate import DOCUMENT_BYTES_MAX
 from ledger.malformed import Malformed
 from policy.documents import ContractDocument, DatasetDescription, Policy, text
-from policy.reading import DOCUMENT_BYTES_MAX
 from tests.policy.scene import CONTRACT, DATASET, POLICY
 
 READERS: dict[str, tuple[Any, dict[str, Any]]] = {
