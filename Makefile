@@ -2,7 +2,8 @@
 # dev.lock pins all that the project, its tests and its build need; train.lock what PyTorch needs beside
 # it. PyTorch itself is in neither, so that everybody can bring the build that fits their machine:
 #   make demo TORCH='any argument of pip install'
-# bench.lock pins the libraries that only `make bench` needs, to measure ours against.
+# bench.lock pins the libraries that only `make bench` needs, to measure ours against; witness.lock the
+# witness and the verifiers that the tests hold our proofs against.
 PYTHON ?= python3
 TORCH  ?= torch==2.13.0
 BIN    := .venv/bin
@@ -20,7 +21,7 @@ help: ## show this list
 demo: .venv/.ready ## set everything up and run the main job, from policy to model
 	@$(BIN)/epsilon demo
 
-test: .venv/.ready ## set everything up and run the tests
+test: .venv/.ready .venv/.witness ## set everything up and run the tests
 	@$(BIN)/python -m pytest
 
 check: .venv/.ready ## format, lint, strict types, import contracts
@@ -40,7 +41,7 @@ bench: .venv/.ready .venv/.peers ## measure (pytest-benchmark)
 utility: .venv/.ready ## how many runs each admission rule lets through
 	@$(BIN)/python -m tests.bench.utility
 
-soak: .venv/.ready ## the long tests
+soak: .venv/.ready .venv/.witness ## the long tests
 	@$(BIN)/python -m pytest -n 0 -m soak
 
 lock: ## write the locks anew (needs uv)
@@ -53,6 +54,9 @@ lock: ## write the locks anew (needs uv)
 	resolve --extra train -c "$$t/torch.in" -o "$$t/all" && \
 	resolve -c "$$t/all" -o "$$t/dev" && \
 	resolve --group bench -c "$$t/all" -o "$$t/peers" && \
+	uv pip compile --quiet --upgrade --universal --python-version 3.12 --prerelease disallow --no-deps \
+	  --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+	  --group witness -o "$$t/others" > /dev/null && \
 	{ echo "# Everything but PyTorch and what only it needs. Made by 'make lock'; do not edit."; \
 	  cat "$$t/dev"; } > "$$t/dev.lock" && \
 	{ echo "# What PyTorch needs beside dev.lock; install with --no-deps. PyTorch, triton and the CUDA"; \
@@ -64,9 +68,11 @@ lock: ## write the locks anew (needs uv)
 	  echo "# Made by 'make lock'; do not edit."; \
 	  awk 'NR == FNR { if (/^[a-z]/) have[$$1] = 1; next } /^[a-z]/ { keep = !($$1 in have) } keep' \
 	    "$$t/all" "$$t/peers"; } > "$$t/bench.lock" && \
+	{ echo "# The witness and the verifiers that are not ours; install with --no-deps into a folder of its own."; \
+	  echo "# Made by 'make lock'; do not edit."; cat "$$t/others"; } > "$$t/witness.lock" && \
 	if grep -nE '://|^-' "$$t"/*.lock; then \
 	  echo "lock: the lines above name a place; nothing written"; exit 1; fi && \
-	cp "$$t"/*.lock . && echo "lock: dev.lock, train.lock and bench.lock written"
+	cp "$$t"/*.lock . && echo "lock: dev.lock, train.lock, bench.lock and witness.lock written"
 
 clean: ## remove what make and the tools have made, .venv and demo/ included
 	@rm -rf .venv demo dist build .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks \
@@ -129,4 +135,12 @@ INSTALL = if command -v uv > /dev/null; then \
 	@$(INSTALL) && \
 	echo "setup: what we are measured against" && \
 	install --no-deps --require-hashes --target .venv/peers -r bench.lock
+	@touch $@
+
+# With pip: the witness asks for Python 3.12 and runs with 3.11. What it needs beside itself, dev.lock brings.
+.venv/.witness: witness.lock .venv/.ready
+	@rm -rf $@ .venv/witness
+	@echo "setup: a witness and verifiers that are not ours"
+	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --no-deps \
+	  --ignore-requires-python --require-hashes --target .venv/witness -r witness.lock
 	@touch $@

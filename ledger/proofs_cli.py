@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
 
-BookPath = Annotated[Path, typer.Argument(metavar="BOOK", help="The book: an SQLite file.")]
+BookName = Annotated[str, typer.Argument(metavar="BOOK", help="The book: an SQLite file, or a PostgreSQL URL.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs instead of words.")]
 _ALARM: Final = 7
 _RETRY: Final = 75
@@ -46,10 +46,10 @@ Examples:
 
 @app.command(epilog=_PUBLISH_EXAMPLES)
 def publish(
-    book: BookPath,
+    book: BookName,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the log is published, by any web server.")],
     log: Annotated[
-        Path | None, typer.Option(help="The log's verifier key; log.vkey beside the book if not given.")
+        Path | None, typer.Option(help="The log's verifier key; log.vkey beside the SQLite file if not given.")
     ] = None,
     *,
     as_json: AsJson = False,
@@ -63,7 +63,7 @@ def publish(
     from ledger.verifier import LogKey
 
     with _opened(book, writes=False) as engine, engine.begin() as connection:
-        key = LogKey.parse((log or book.parent / "log.vkey").read_text(encoding="utf-8").strip())
+        key = LogKey.parse((log or _beside(book)).read_text(encoding="utf-8").strip())
         console = Console(stderr=True)
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task("publishing", total=None)
@@ -80,7 +80,7 @@ def publish(
 
 @app.command(epilog=_WITNESS_EXAMPLES)
 def witness(
-    book: BookPath,
+    book: BookName,
     witnesses: Annotated[
         list[str], typer.Option("--witness", metavar="VKEY=URL", help="A witness's pinned key and URL; several.")
     ],
@@ -110,7 +110,7 @@ def witness(
 
 @app.command(epilog=_RECEIPT_EXAMPLES)
 def receipt(
-    book: BookPath,
+    book: BookName,
     name: Annotated[str, typer.Argument(metavar="ID", help="The id of the command whose entry it is.")],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the entry and its receipt are written.")],
     *,
@@ -124,7 +124,7 @@ def receipt(
         facts = Snapshot(connection)
         index = facts.entry_index(name)
         if index is None:
-            typer.echo(f"no entry of {book} has the id {name}", err=True)
+            typer.echo(f"no entry has the id {name}", err=True)
             raise typer.Exit(4)
         folder.mkdir(parents=True, exist_ok=True)
         entry, proof = folder / f"{index}.entry", folder / f"{index}.tlog-proof"
@@ -155,28 +155,39 @@ def _cosigned(engine: Engine, witness: Witness) -> tuple[int, str]:
     return 0, f"{witness.key.name} cosigned{before} the checkpoint of {done.size} entries"
 
 
+def _beside(book: str) -> Path:
+    from ledger.malformed import Malformed
+
+    if "://" in book:
+        raise Malformed("log", "must be given where the book is no SQLite file")
+    return Path(book).parent / "log.vkey"
+
+
 @contextmanager
-def _opened(book: Path, *, writes: bool) -> Iterator[Engine]:
+def _opened(book: str, *, writes: bool) -> Iterator[Engine]:
     """A book's engine, its faults told in a sentence."""
     from sqlalchemy.exc import DatabaseError
 
-    from ledger.engines import engine_of
+    from ledger.engines import engine_of, name_of, url_of
     from ledger.malformed import Malformed
 
-    if not book.is_file():
+    if "://" not in book and not Path(book).is_file():
         typer.echo(f"there is no book at {book}", err=True)
         raise typer.Exit(4)
-    engine = engine_of(f"sqlite:///{book}", writes=writes)
+    engine, name = None, "the book"
     try:
+        url = url_of(book)
+        engine, name = engine_of(url, writes=writes), name_of(url)
         yield engine
     except DatabaseError as fault:
-        typer.echo(f"{book} is not a book: {fault.orig}", err=True)
+        typer.echo(f"{name} is not a book: {str(fault.orig).splitlines()[0]}", err=True)
         raise typer.Exit(2) from None
     except KeyError:
-        typer.echo(f"{book} is empty or incomplete: 'epsilon verify' names what is wrong", err=True)
+        typer.echo(f"{name} is empty or incomplete: 'epsilon verify' names what is wrong", err=True)
         raise typer.Exit(4) from None
     except (Malformed, OSError, ValueError) as fault:
         typer.echo(str(fault), err=True)
         raise typer.Exit(2) from None
     finally:
-        engine.dispose()
+        if engine is not None:
+            engine.dispose()
