@@ -20,7 +20,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self, TextIO
 
 if TYPE_CHECKING:
     import argparse
@@ -145,7 +145,8 @@ class Key:
             raise Malformed("vkey", "must be 'name+id+key'")
         raw = from_base64(rest[9:], "vkey")
         key = cls(name, raw[1:])
-        if raw[:1] != cls.TYPE or len(key.public) != _KEY_BYTES or key.vkey != vkey:
+        # Written back it has its type and its id: both are compared so.
+        if len(key.public) != _KEY_BYTES or key.vkey != vkey:
             raise Malformed("vkey", f"is not {cls.WHAT} under its own id")
         return key
 
@@ -647,10 +648,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (Malformed, OSError) as fault:
         said = str(fault) if isinstance(fault, Malformed) else f"{fault.filename}: {fault.strerror}"
         told = {"fault": said, "ok": False}
-        (sys.stdout if asked.json else sys.stderr).write(f"{json.dumps(told) if asked.json else said}\n")
+        _say(sys.stdout if asked.json else sys.stderr, json.dumps(told) if asked.json else said)
         return FAILED
-    sys.stdout.write(f"{json.dumps(told, sort_keys=True) if asked.json else _in_words(told)}\n")
+    _say(sys.stdout, json.dumps(told, sort_keys=True) if asked.json else _in_words(told))
     return 0
+
+
+def _say(stream: TextIO, line: str) -> None:
+    """A line; names in other letters than the terminal has are escaped."""
+    encoding = stream.encoding or "ascii"
+    stream.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -138,6 +138,8 @@ BAD_NOTES: dict[str, str] = {
     "size with a space": noted(f"{ORIGIN}\n18 \n{ROOT_LINE}\n"),
     "size in other digits": noted(f"{ORIGIN}\n١\n{ROOT_LINE}\n"),
     "size of 17 digits": noted(f"{ORIGIN}\n{10**16}\n{ROOT_LINE}\n"),
+    "control character": noted(f"{ORIGIN}\n18\n{ROOT_LINE}\nmore\tof it\n"),
+    "empty line": noted(f"{ORIGIN}\n18\n{ROOT_LINE}\n\nmore\n"),
     "root short": noted(f"{ORIGIN}\n18\n{base64.b64encode(bytes(31)).decode()}\n"),
     "root loose": noted(f"{ORIGIN}\n18\n{ROOT_LINE[:-2]}9=\n"),
     "two lines": noted(f"{ORIGIN}\n18\n"),

@@ -128,6 +128,9 @@ def test_what_a_log_has_not() -> None:
     for tile in (Tile(0, 1), Tile(0, 1, 2), Tile(0, 2, 1), Tile(1, 0), Tile(2, 0, 1), Tile(None, 1, 2), Tile(63, 0)):
         with pytest.raises(KeyError):
             asked(tile)
+    for tile in (Tile(0, 0), Tile(None, 0), Tile(0, 0, 101), Tile(1, 0, 1)):
+        with pytest.raises(KeyError):
+            tile_bytes(tile, 100, hashes, lambda start, stop: log.entries[start:stop])
     assert asked(Tile(0, 0, 17)) == asked(Tile(0, 0))[: 17 * 32]
     assert len(asked(Tile(None, 1, 1))) == 2 + len(log.entries[256])
 
@@ -212,6 +215,22 @@ def test_the_fault_names_the_entry() -> None:
         with pytest.raises(Malformed) as fault:
             verify_tiles(fetch_of({**files, path: bytes(data)}), KEY)
         assert str(fault.value) == said
+
+
+def test_a_bundle_has_as_many_entries_as_its_path_says() -> None:
+    """One more, of no tile, is one too many: in a partial bundle, and in a full one."""
+    for size, path in ((600, "tile/entries/002.p/88"), (256, "tile/entries/000"), (600, "tile/entries/000")):
+        files = published(LOGS[size])
+        with pytest.raises(Malformed, match=path):
+            verify_tiles(fetch_of({**files, path: files[path] + b"\x00\x04more"}), KEY)
+
+
+def test_what_is_published_is_what_was_signed() -> None:
+    """Entries and tiles that fit one another, under a checkpoint of other ones."""
+    log = LOGS[257]
+    forged = Log([b"another", *log.entries[1:]])
+    with pytest.raises(Malformed, match="has another root than the 257 entries have"):
+        verify_tiles(fetch_of({**published(forged), "checkpoint": log.note(257).encode()}), KEY)
 
 
 def test_a_rewritten_history_is_a_fork() -> None:

@@ -21,6 +21,9 @@ from ledger.verifier import (
     Policy,
     WitnessKey,
     check_extends,
+    leaf_hash,
+    verify_consistency,
+    verify_inclusion,
     verify_receipt,
 )
 from tests.core.logs import KEY, ORIGIN, Cosigner, Log, log_of
@@ -244,6 +247,34 @@ def test_a_log_that_grew_and_one_that_did_not() -> None:
         check_extends(LOG.checkpoint(11), forged.checkpoint(11), [])
     with pytest.raises(Malformed, match="is of the log"):
         check_extends(Checkpoint("elsewhere.example", 1, bytes(32)), LOG.checkpoint(11), [])
+
+
+def test_a_log_grown_from_nothing_needs_no_proof() -> None:
+    """And has none: hashes that prove nothing are not passed over."""
+    check_extends(LOG.checkpoint(0), LOG.checkpoint(11), [])
+    with pytest.raises(Malformed, match="does not lead"):
+        check_extends(LOG.checkpoint(0), LOG.checkpoint(11), [bytes(32)])
+
+
+def test_a_hash_has_32_bytes() -> None:
+    """Bytes moved from one hash into its neighbour hash to the same node, and are refused all the same."""
+    leaf, proof, root = leaf_hash(LOG.entries[0]), LOG.consistency(1, 2), LOG.checkpoint(2).root
+    (sibling,) = proof
+    assert verify_inclusion(leaf, 0, 2, [sibling], root)
+    assert not verify_inclusion(leaf + sibling[:1], 0, 2, [sibling[1:]], root)
+    first, second, *rest = LOG.consistency(3, 11)
+    roots = LOG.checkpoint(3).root, LOG.checkpoint(11).root
+    assert verify_consistency(3, 11, [first, second, *rest], *roots)
+    for moved in ([first + second[:1], second[1:]], [first[:-1], first[-1:] + second]):
+        assert not verify_consistency(3, 11, [*moved, *rest], *roots)
+
+
+def test_a_proof_is_of_limited_length() -> None:
+    """No log that there can be needs more hashes than the formats allow."""
+    mark, index, rest = LOG.receipt(5, 11).split("\n", 2)
+    line = rest.partition("\n")[0]
+    with pytest.raises(Malformed, match="more than 63 hashes"):
+        verify_receipt("\n".join([mark, index, *[line] * 64, "", NOTE]), LOG.entries[5], KEY)
 
 
 def test_random_bytes_are_no_receipt() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from ledger import verifier
 from tests.core.logs import KEY, Cosigner, log_of
+from tests.core.test_tiles import published
 
 SOURCE = Path(verifier.__file__)
 LOG = log_of(300)
@@ -80,8 +81,38 @@ def test_what_holds(folder: Path) -> None:
     assert told(folder, "checkpoint", "now", "--log", "log.vkey") == {**head, "witnesses": []}
     assert told(folder, "checkpoint", "cosigned", "--policy", "policy") == {**head, "witnesses": ["W"]}
     assert told(folder, "consistency", "kept", "now", "proof", "--log", "log.vkey") == {**head, "kept": 201}
+    assert told(folder, "consistency", "kept", "cosigned", "proof", "--policy", "policy") == {**head, "kept": 201}
     done = run(folder, "receipt", "receipt", "entry", "--log", "log.vkey")
     assert (done.returncode, done.stdout.count("\n"), root in done.stdout) == (0, 1, True)
+
+
+def test_a_published_log(folder: Path) -> None:
+    """From a folder as it is published; an older checkpoint, kept from before the witness came, is held against it."""
+    for path, data in published(LOG).items():
+        (folder / "public" / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "public" / path).write_bytes(data)
+    (folder / "public" / "checkpoint").write_text((folder / "cosigned").read_text())
+    found = told(folder, "tiles", "public", "--policy", "policy", "--kept", "kept")
+    assert (found["ok"], found["size"], found["entries"], found["kept"]) == (True, 300, 300, 201)
+    words = run(folder, "tiles", "public", "--policy", "policy", "--kept", "kept").stdout
+    assert words.endswith("; they begin with the 201 kept; all 300 are published\n")
+    (folder / "public" / "tile" / "0" / "001.p" / "44").unlink()
+    fault = told(folder, "tiles", "public", "--log", "log.vkey")["fault"]
+    assert fault == "tile/0/001.p/44: is missing"
+
+
+def test_names_in_any_letters(folder: Path) -> None:
+    """Are told, escaped where the terminal has no such letters; never a crash."""
+    (folder / "wider").write_bytes((folder / "policy").read_bytes().replace(b" W", b" \xc3\x89\xff"))
+    for encoding in ("ascii", "utf-8"):
+        done = subprocess.run(
+            [sys.executable, "verifier.py", "checkpoint", "cosigned", "--policy", "wider"],
+            capture_output=True,
+            check=True,
+            cwd=folder,
+            env={"PYTHONIOENCODING": encoding},
+        )
+        assert done.stdout.endswith((b"; cosigned by \\xc9\\udcff\n", b"; cosigned by \xc3\x89\\udcff\n"))
 
 
 @pytest.mark.parametrize(
@@ -90,6 +121,7 @@ def test_what_holds(folder: Path) -> None:
         ("receipt receipt other --log log.vkey", "receipt: does not prove the entry at index 41"),
         ("receipt now entry --log log.vkey", "receipt: is not a c2sp.org/tlog-proof@v1"),
         ("checkpoint now --policy policy", "checkpoint: lacks the cosignatures that the quorum W asks for"),
+        ("consistency cosigned now proof --policy policy", "checkpoint: lacks the cosignatures that the quorum W"),
         ("checkpoint entry --log log.vkey", "checkpoint: is not a signed note"),
         ("checkpoint now --log entry", "vkey: must be 'name+id+key'"),
         ("checkpoint missing --log log.vkey", "missing: No such file or directory"),
