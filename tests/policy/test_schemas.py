@@ -61,6 +61,8 @@ def test_each_field_is_missed_or_may_be_missing_alike(kind: str) -> None:
 
 def values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one a type
     """Values that a schema of ours describes, now and then just outside of it."""
+    if "anyOf" in schema:
+        return st.one_of([values(one) for one in schema["anyOf"]])
     if "const" in schema:
         return st.just(schema["const"])
     if "enum" in schema:
@@ -78,7 +80,7 @@ def values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:  # noqa: PLR0911 -
         case "string":
             return st.text(min_size=1, max_size=min(schema["maxLength"], 30))
         case "array":
-            return st.lists(values(schema["items"]), min_size=schema["minItems"], max_size=3)
+            return st.lists(values(schema.get("items", {})), min_size=schema["minItems"], max_size=3)
         case "object" if "properties" in schema:
             fields = {name: values(inner) for name, inner in schema["properties"].items()}
             required = schema["required"]
