@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final
@@ -19,7 +19,8 @@ from ledger import canonical as c
 from ledger.commands import Command, read_body
 from ledger.gate import Request, Verdict
 from ledger.graph import Arrow, Node, NodeKind
-from ledger.loss import Loss
+from ledger.loss import Loss, Segment, loss_of
+from ledger.memory import MemoryState
 from ledger.outcomes import ChargeState
 from ledger.plan import Plan
 from ledger.public_key import PublicKey
@@ -31,8 +32,7 @@ from ledger.registry import (
     Organisation,
     Partition,
     PolicyVersion,
-    SigningKey,
-    Span,
+    holder_of,
 )
 from ledger.signatures import public_key
 from policy.commitments import MAGIC
@@ -234,38 +234,10 @@ ASKED: Final[dict[str, dict[str, Any]]] = {
 
 
 @dataclass
-class World:
-    """Facts held in dictionaries."""
+class World(MemoryState):
+    """Facts held in dictionaries, with commitments to records by name."""
 
-    organisations: dict[str, Organisation] = field(default_factory=dict)
-    keys: dict[str, SigningKey] = field(default_factory=dict)
-    documents: dict[str, bytes] = field(default_factory=dict)
     committed: dict[str, str] = field(default_factory=dict)
-    policies: dict[str, tuple[PolicyVersion, ...]] = field(default_factory=dict)
-    datasets: dict[tuple[str, str], Dataset] = field(default_factory=dict)
-    partitions: dict[str, Partition] = field(default_factory=dict)
-    contracts: dict[str, Contract] = field(default_factory=dict)
-    contract_heads: dict[str, str] = field(default_factory=dict)
-    charges: dict[str, Charge] = field(default_factory=dict)
-    accounts: dict[tuple[str, str], Account] = field(default_factory=dict)
-    forgiven: dict[tuple[str, str], Loss] = field(default_factory=dict)
-    nodes: dict[int, Node] = field(default_factory=dict)
-
-    publication: int | None = None
-
-    def accounts_of(self, holder: str) -> list[Account]:
-        """Every account of one holder, by partition."""
-        return [one for (_, whose), one in sorted(self.accounts.items()) if whose == holder]
-
-    def runs(self, spans: Iterable[Span]) -> int:
-        """None: losses are the rule's."""
-        del spans
-        return 0
-
-    def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
-        """None: losses are the rule's."""
-        del spans
-        return iter(())
 
     def store(self, data: bytes) -> str:
         """Keep bytes under their digest."""
@@ -317,11 +289,13 @@ def build(kind: str, scene: dict[str, Any]) -> tuple[Request, World]:
     body = {name: defaults.get(name, value) if value == "" else value for name, value in body.items()}
     if "commitments" in body:
         body["commitments"] = [world.committed.get(name, name) for name in body["commitments"]]
-    command = Command(kind, "client-made", scene["actor"], scene.get("key_id", ROOM.thumbprint), body)
+    signer = scene["actor"], scene.get("key_id", ROOM.thumbprint)
+    body_read = read_body(Command(kind, "client-made", *signer, body))
+    command = Command(scene.get("as", kind), "client-made", *signer, body)
     asked = body.get("partitions", [])
     told = zip(asked, [item["run"] for item in scene["partitions"]], strict=False)
     runs = tuple((ref, Fraction(run)) for ref, run in told if run is not None)
-    return Request(command, read_body(command), now, tuple(scene["signers"]), runs), world
+    return Request(command, body_read, now, tuple(scene["signers"]), runs), world
 
 
 def _evidence(world: World, scene: dict[str, Any]) -> str:
@@ -398,18 +372,21 @@ def _money(world: World, scene: dict[str, Any]) -> None:
             provider=item["provider"],
             dataset=item["dataset"],
             epsilon=Fraction(item["epsilon"]),
-            delta=Fraction(1, 100_000),
+            delta=Fraction(item.get("delta", "0.00001")),
             relation="REPLACE_SPECIAL",
             unit="record",
             unit_records_max=1,
             records=800,
             data_key="k1",
-            terms="{}",
+            terms=item.get("terms", "{}"),
             opened=parse_time(item["opened"], "opened"),
             retired=item["retired"],
             index=item["index"],
             commitments=tuple(world.committed[name] for name in item.get("commitments", ())),
         )
+    for ref, price in scene["charge"].get("prices", {}).items():
+        pending = loss_of((Segment(120, (price,)),), 120)
+        world.accounts[ref, holder_of(3)] = Account(ref, holder_of(3), Loss.zero(1), pending)
     world.charges["run-1"] = Charge(
         id="run-1",
         contract=next(iter(world.contracts)),
@@ -424,7 +401,7 @@ def _money(world: World, scene: dict[str, Any]) -> None:
         sealing=ROOM_SEALING.x,
         key_release=None,
         deadline=parse_time(scene["charge"]["deadline"], "deadline"),
-        prices=(),
+        prices=tuple((ref, (Segment(120, (price,)),)) for ref, price in scene["charge"].get("prices", {}).items()),
         recipients=(),
         base=(),
         index=60,

@@ -1,228 +1,58 @@
 """Each check on both sides of its edge: what is changed in a scene that permits, and the faults then found.
 
-An empty set of faults is a permit on the near side of an edge.
+The cases are data, in ``cases``. An empty list of faults is a permit on the near side of an edge.
 """
 
-from typing import Any
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from ledger.gate import Verdict
-from tests.policy.scene import (
-    CONTRACT,
-    GONE,
-    MERGED,
-    NOW,
-    OTHER_TDC,
-    OTHER_TDP,
-    PARTITION,
-    POLICY,
-    SRO,
-    TDC,
-    TDP,
-    decide,
-)
+from policy.findings import Findings
+from tests.policy.scene import GONE, SRO, TDC, TDP, decide
 
-SECOND = {**POLICY, "version": 2, "effective": "2026-05-15T00:00:00Z"}
-NEXT = {**CONTRACT, "version": 2}
-BOTH = {**CONTRACT, "id": "new", "tdps": [TDP, OTHER_TDP]}
-CONTRACTS: dict[str, Any] = {"contracts|1": NEXT}
-DIGEST = "f" * 64
+HERE: Final = Path(__file__).parent
 C1, P1 = "contract digits-bank-a version 1", "policy health-images version 1"
 JUST_ABOVE_2, JUST_BELOW_2_4 = "2.00000000000000000000001", "2.39999999999999999999999"
+ONLY_FOUND: Final = {"document_malformed", "document_inconsistent", "evaluation_error", "kind_unknown"}
+"""Faults that are told where they are found, and whose absence nobody notes."""
 
 Change = dict[str, Any]
 Case = tuple[str, Change, set[str]]
 
-ENTERED: list[Case] = [
-    ("policy", {"entered|version": 1}, {"version_not_next"}),
-    ("policy", {"entered|version": 3}, {"version_not_next"}),
-    ("policy", {"entered|domain": "other"}, {"version_not_next"}),
-    ("policy", {"entered|domain": "other", "entered|version": 1}, set()),
-    ("policy", {"actor": TDP}, {"actor_not_issuer"}),
-    ("policy", {"signers": []}, {"signature_missing"}),
-    ("policy", {"signers": [TDP]}, {"signature_missing"}),
-    ("policy", {"entered|issuer": TDP, "actor": TDP, "signers": [TDP]}, {"issuer_changed"}),
-    ("policy", {"entered|effective": "2026-05-31T00:00:00Z"}, set()),
-    ("policy", {"entered|effective": "2026-05-30T23:59:59Z"}, {"effective_past"}),
-    ("policy", {"policies|0|effective": NOW}, set()),
-    ("policy", {"policies|0|effective": "2026-06-01T00:00:01Z"}, {"effective_unordered"}),
-    ("policy", {"entered|level": "1"}, {"document_malformed"}),
-    ("policy", {"entered|partition_age_days_max": GONE}, {"document_inconsistent"}),
-    ("policy", {"entered": GONE, "body": {"document": DIGEST, "signatures": [DIGEST]}}, {"document_unknown"}),
-    ("dataset", {"actor": OTHER_TDP}, {"actor_not_provider"}),
-    ("dataset", {"signers": []}, {"signature_missing"}),
-    ("dataset", {"entered|id": "digits"}, {"dataset_known"}),
-    ("dataset", {"entered|domain": "other"}, {"policy_missing"}),
-    ("dataset", {"policies|0|effective": NOW}, set()),
-    ("dataset", {"policies|0|effective": "2026-06-01T00:00:01Z"}, {"policy_missing"}),
-    ("dataset", {"entered|unit": "row"}, {"document_malformed"}),
-    ("contract", {"actor": TDP}, set()),
-    ("contract", {"actor": SRO}, {"actor_not_party"}),
-    ("contract", {"signers": [TDP]}, {"signature_missing"}),
-    ("contract", {"signers": [TDC]}, {"signature_missing"}),
-    ("contract", {"entered": BOTH}, {"signature_missing"}),
-    ("contract", {"entered": BOTH, "signers": [TDP, OTHER_TDP, TDC]}, set()),
-    ("contract", {f"organisations|{TDP}": ["TDC"]}, {"party_role_missing"}),
-    ("contract", {f"organisations|{TDC}": ["TDP"]}, {"party_role_missing"}),
-    (
-        "contract",
-        {"entered": BOTH, f"organisations|{OTHER_TDP}": GONE, "signers": [TDP, OTHER_TDP, TDC]},
-        {"party_role_missing"},
-    ),
-    ("contract", {"entered|datasets|0|dataset": "letters"}, {"dataset_unknown"}),
-    ("contract", {"entered|version": 2}, {"version_not_next"}),
-    ("contract", {"entered": NEXT}, set()),
-    ("contract", {"entered": CONTRACT}, {"version_not_next"}),
-    (
-        "contract",
-        {"entered": {**NEXT, "tdc": OTHER_TDC}, "signers": [TDP, OTHER_TDC], "actor": TDP},
-        {"signature_missing"},
-    ),
-    (
-        "contract",
-        {"entered": {**NEXT, "tdc": OTHER_TDC}, "signers": [TDP, TDC, OTHER_TDC], "actor": TDP},
-        set(),
-    ),
-    ("contract", {"entered|ends": "2026-06-01T00:00:01Z"}, set()),
-    ("contract", {"entered|ends": NOW}, {"contract_ended"}),
-]
-OPENED: list[Case] = [
-    ("partition", {"body|epsilon": "8"}, set()),
-    ("partition", {"body|epsilon": "8.0001"}, {"epsilon_above_budget"}),
-    ("partition", {"body|epsilon": "0"}, {"epsilon_not_positive"}),
-    ("partition", {"body|delta": "0.000010000001"}, {"delta_above_budget"}),
-    ("partition", {"body|delta": "0"}, set()),
-    ("partition", {"body|records": 500}, set()),
-    ("partition", {"body|records": 499}, {"records_too_few"}),
-    ("partition", {"body|relation": "ADD_OR_REMOVE_ONE"}, {"relation_not_permitted"}),
-    ("partition", {"policies|0|unit": "user"}, {"unit_not_permitted"}),
-    ("partition", {"dataset|unit": "user"}, {"unit_not_described"}),
-    ("partition", {"policies|0|rules": ["reference", "renyi"]}, set()),
-    ("partition", {"policies|0|rules": ["reference"]}, {"rule_not_permitted"}),
-    ("partition", {"actor": OTHER_TDP}, {"actor_not_provider"}),
-    ("partition", {"body|dataset": "letters"}, {"dataset_unknown"}),
-    ("partition", {"policies|0|effective": "2026-06-01T00:00:01Z"}, {"policy_missing"}),
-    ("partition", {"policies|1": {**SECOND, "records_min": 801}}, {"records_too_few"}),
-    ("retirement", {"actor": OTHER_TDP}, {"actor_not_provider"}),
-    ("retirement", {"partitions": []}, {"partition_unknown"}),
-]
-CHARGED: list[Case] = [
-    ("charge", {"body|contract": DIGEST}, {"contract_unknown"}),
-    ("charge", CONTRACTS, {"contract_superseded"}),
-    ("charge", {"contracts|0|starts": NOW}, set()),
-    ("charge", {"contracts|0|starts": "2026-06-01T00:00:01Z"}, {"contract_not_begun"}),
-    ("charge", {"contracts|0|ends": "2026-06-01T00:00:01Z"}, set()),
-    ("charge", {"contracts|0|ends": NOW}, {"contract_ended"}),
-    ("charge", {"actor": MERGED}, set()),
-    ("charge", {"actor": OTHER_TDC}, {"actor_not_consumer"}),
-    ("charge", {"actor": "did:web:nobody.example"}, {"actor_not_consumer"}),
-    ("charge", {"actor": TDC, "contracts|0|tdc": MERGED}, {"actor_not_consumer"}),
-    ("charge", {"runs": 3}, {"runs_exhausted"}),
-    ("charge", {"partitions|0|retired": True}, {"partition_retired"}),
-    ("charge", {"body|partitions": [f"{TDP}/digits/other"]}, {"partition_unknown"}),
-    ("charge", {"contracts|0|datasets|0|dataset": "letters"}, {"dataset_not_in_contract"}),
-    ("charge", {"partitions|0|run": None}, {"run_not_told"}),
-    ("charge", {"partitions|0|run": "2.4"}, set()),
-    ("charge", {"partitions|0|run": "2.40000000000000000000001"}, {"run_above_contract"}),
-    ("charge", {"partitions|0|run": "2.5", "contracts|0|run|epsilon_max": "3"}, set()),
-    ("charge", {"partitions|0|run": "2.5001", "contracts|0|run|epsilon_max": "3"}, {"run_above_policy"}),
-    ("charge", {"partitions|0|run": "9"}, {"run_above_contract", "run_above_policy"}),
-    ("charge", {"policies|0|mechanisms": ["laplace", "poisson_gaussian"]}, set()),
-    ("charge", {"policies|0|mechanisms": ["laplace"]}, {"mechanism_not_permitted"}),
-    ("charge", {"policies|0|effective": "2026-06-01T00:00:01Z"}, {"policy_missing"}),
-    ("charge", {"partitions|0|opened": "2026-03-03T00:00:00Z"}, set()),
-    ("charge", {"partitions|0|opened": "2026-03-02T23:59:59Z"}, {"partition_too_old"}),
-    (
-        "charge",
-        {
-            "partitions|1": {**PARTITION, "name": "2026-q2", "retired": True},
-            "body|partitions|1": f"{TDP}/digits/2026-q2",
-        },
-        {"partition_retired"},
-    ),
-    (
-        "charge",
-        {
-            "partitions|1": {**PARTITION, "name": "2026-q2", "run": "2.45"},
-            "body|partitions|1": f"{TDP}/digits/2026-q2",
-        },
-        {"run_above_contract"},
-    ),
-]
-RELEASED: list[Case] = [
-    ("key_release", {"body|charge": "run-2"}, {"charge_unknown"}),
-    ("key_release", CONTRACTS, {"contract_superseded"}),
-    ("key_release", {"contracts|0|starts": "2026-06-01T00:00:01Z"}, {"contract_not_begun"}),
-    ("key_release", {"contracts|0|ends": NOW}, {"contract_ended"}),
-    ("key_release", {"charge|state": "posted"}, {"charge_not_pending"}),
-    ("key_release", {"charge|state": "voided"}, {"charge_not_pending"}),
-    ("key_release", {"charge|deadline": NOW}, set()),
-    ("key_release", {"charge|deadline": "2026-05-31T23:59:59Z"}, {"deadline_passed"}),
-    ("key_release", {"key_id": "A" * 43}, {"key_not_clean_room"}),
-    ("key_release", {"policies|0|effective": "2026-06-01T00:00:01Z"}, {"policy_missing"}),
-    ("key_release", {"body|evidence": DIGEST}, {"attestation_malformed"}),
-    (
-        "key_release",
-        {"policies|1": {**SECOND, "attestation": {**POLICY["attestation"], "claims": {"swname": "newer"}}}},
-        {"attestation_claim"},
-    ),
-    ("model_release", {"body|charge": "run-2"}, {"charge_unknown"}),
-    ("model_release", {"key_id": "A" * 43}, {"key_not_clean_room"}),
-    ("model_release", {"policies|0|model_release": False}, {"model_not_released"}),
-    ("model_release", {"policies|0|level": 0}, set()),
-    (
-        "model_release",
-        {"policies|0|level": 2, "policies|0|model_release": False},
-        {"model_not_released", "level_seals_model"},
-    ),
-    (
-        "model_release",
-        {"policies|0|level": 2, "policies|0|model_release": False, "policies|1": SECOND},
-        {"level_seals_model"},
-    ),
-    ("model_release", {"policies|0|effective": "2026-06-01T00:00:01Z"}, {"policy_missing"}),
-]
-REST: list[Case] = [
-    ("organisation", {"actor": "did:web:nobody.example"}, {"actor_unknown"}),
-    ("organisation", {"actor": "did:web:new.example"}, set()),
-    ("post", {"body|charge": "run-2"}, {"charge_unknown"}),
-    ("void", {"body|charge": "run-2"}, {"charge_unknown"}),
-    ("lapse", {"body|charge": "run-2"}, {"charge_unknown"}),
-    ("merger", {"actor": TDC}, {"actor_not_sro"}),
-    ("merger", {"actor": "did:web:nobody.example"}, {"actor_not_sro"}),
-    ("merger", {"body|parents": [TDC, "did:web:nobody.example"]}, {"parent_unknown"}),
-    ("merger", {"body|proposed": True}, set()),
-    ("acquisition", {"actor": TDC}, {"actor_not_sro"}),
-    ("acquisition", {"body|acquired|0": "did:web:nobody.example"}, {"parent_unknown"}),
-    ("collusion", {"actor": TDC}, {"actor_not_sro"}),
-    ("collusion", {"body|organisations|0": "did:web:nobody.example"}, {"organisation_unknown"}),
-    ("split", {"actor": TDC}, {"actor_not_sro"}),
-    ("split", {"body|child": "did:web:nobody.example"}, {"organisation_unknown"}),
-    ("publication", {"actor": TDC}, {"actor_not_sro"}),
-    ("publication", {"body|charge": "run-2"}, {"charge_unknown"}),
-    ("publication", {"body|giver": "did:web:nobody.example"}, {"organisation_unknown"}),
-    ("coalition", {"actor": TDC}, {"actor_not_sro"}),
-    ("coalition", {"body|members|0": "did:web:nobody.example"}, {"organisation_unknown"}),
-    ("transfer", {"policies|0|level": 2, "policies|0|model_release": False}, set()),
-    ("transfer", {"actor": TDP}, {"actor_unknown", "charge_not_posted"}),
-    ("transfer", {"actor": TDC}, {"charge_not_posted"}),
-    ("transfer", {"actor": TDC, "charge|state": "posted"}, set()),
-    ("transfer", {"body|charge": "run-2"}, {"charge_unknown"}),
-    ("transfer", {"body|recipient": "did:web:nobody.example"}, {"recipient_unknown"}),
-    (
-        "transfer",
-        {
-            "actor": TDC,
-            "charge|state": "posted",
-            "policies|0|level": 2,
-            "policies|0|model_release": False,
-            "policies|1": SECOND,
-        },
-        {"level_seals_model"},
-    ),
-    ("transfer", {"actor": TDC, "charge|state": "posted", "policies|0|model_release": False}, {"model_not_released"}),
-]
+
+def read(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """A value of a case; ``"<gone>"`` takes its field away."""
+    if isinstance(value, dict):
+        return {name: read(inner) for name, inner in value.items()}
+    return [read(inner) for inner in value] if isinstance(value, list) else GONE if value == "<gone>" else value
+
+
+def cases() -> list[Case]:
+    """Every case of every file."""
+    return [
+        (path.stem, read(one["change"]), set(one["faults"]))
+        for path in sorted((HERE / "cases").glob("*.json"))
+        for one in json.loads(path.read_text("utf-8"))
+    ]
+
+
+CASES: Final = cases()
+
+
+def codes_listed() -> set[str]:
+    """Every code in the README's table of checks."""
+    listed: set[str] = set()
+    table = (HERE.parents[1] / "policy" / "README.md").read_text("utf-8").partition("## The checks")[2]
+    for line in table.splitlines():
+        if line.startswith("| `"):
+            first, *more = re.findall(r"`(\w+)`", line.split("|")[1])
+            stem = first.partition("_")[0]
+            listed |= {first, *(f"{stem}{code}" if code.startswith("_") else code for code in more)}
+    return listed
 
 
 def faults(verdict: Verdict) -> set[str]:
@@ -230,12 +60,34 @@ def faults(verdict: Verdict) -> set[str]:
     return {check.code for check in verdict.checks if not check.passed}
 
 
-@pytest.mark.parametrize(("kind", "change", "found"), ENTERED + OPENED + CHARGED + RELEASED + REST)
-def test_each_edge(kind: str, change: Change, found: set[str]) -> None:
+def test_each_edge() -> None:
     """Exactly the listed faults are found, and one fault is enough to deny."""
-    verdict = decide(kind, change)
-    assert faults(verdict) == found
-    assert verdict.permit is not bool(found)
+    for kind, change, found in CASES:
+        verdict = decide(kind, change)
+        assert faults(verdict) == found, (kind, change)
+        assert verdict.permit is not bool(found)
+
+
+def test_every_code_has_a_case_on_each_side_of_its_edge() -> None:
+    """What the README lists is what is ever checked, found and not found."""
+    checks = [check for kind, change, _ in CASES for check in decide(kind, change).checks]
+    found, absent = ({check.code for check in checks if check.passed is passed} for passed in (False, True))
+    assert found == codes_listed()
+    assert absent == codes_listed() - ONLY_FOUND
+
+
+@pytest.mark.parametrize("code", sorted(codes_listed()))
+def test_without_any_one_check_a_case_fails(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine with this check always passed gives a verdict that is not the listed one."""
+    those = [(kind, change, found) for kind, change, found in CASES if code in found]
+    whole = Findings.that
+
+    def without(self: Findings, name: str, passed: bool, text: str, source: str = "") -> None:  # noqa: FBT001 - its own
+        whole(self, name, passed or name == code, text, source)
+
+    monkeypatch.setattr(Findings, "that", without)
+    assert those
+    assert all(faults(decide(kind, change)) != found for kind, change, found in those)
 
 
 @pytest.mark.parametrize(
