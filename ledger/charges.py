@@ -7,7 +7,6 @@ one that has no room refuses the whole, and the refusal names every such account
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final
@@ -17,35 +16,19 @@ from ledger.accounting import told_epsilon
 from ledger.alerts import crossed
 from ledger.commands import MakeCharge, Post, ReleaseKey, ReleaseModel, Settle
 from ledger.decision import Asked, Decided, Refusal, acting, permitted
-from ledger.decrees import standing
-from ledger.gate import Caps, Check, Gate, Request
+from ledger.gate import Caps, Check, Gate, Request, Verdict
 from ledger.graph import coalitions_of
+from ledger.headroom import CODE, Limit, Room, silent
 from ledger.lineage_events import check_named
-from ledger.loss import Loss, Segment, loss_of
+from ledger.loss import Segment
 from ledger.outcomes import ChargeState, Code
 from ledger.pieces import grouped
 from ledger.plan import AnyPlan
 from ledger.priced import NotPriced
 from ledger.registry import GLOBAL, Charge, Facts, Organisation, Partition, holder_of
-from ledger.rules import Cap, NoRoom, Rule, read_rule
-from ledger.units import ceil_decimal, format_number
+from ledger.rules import NoRoom, read_rule
 
 DEADLINE_MS_MAX: Final = 30 * 86_400_000
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A cap on one account, as it binds one charge; ``share`` where it is a quota, so much of the capacity."""
-
-    partition: str
-    holder: str
-    cap: Cap
-    share: Fraction | None = None
-
-    def to_json(self) -> c.Object:
-        """As the charge's entry records it, for replay to check."""
-        quota: c.Object = {} if self.share is None else {"share": format_number(self.share)}
-        return {"cap": self.cap.to_json(), "holder": self.holder, "partition": self.partition, **quota}
 
 
 def charge(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
@@ -63,11 +46,12 @@ def charge(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Deci
     prices = tuple((one.ref, price(one, body)) for one in partitions)
     told = tuple((one.ref, epsilon_of(one, body)) for one in partitions)
     verdict = permitted(gate, Request(asked.command, body, now, epsilon=told), facts)
-    limits = [
-        *_limits(partitions, dict(verdict.caps), author),
-        *coalition_limits(facts, partitions, author.node),
-    ]
-    _room(facts, limits, dict(prices), body.plan.steps, holder_of(author.node))
+    limits = limits_on(facts, partitions, verdict, author)
+    own, by_partition = holder_of(author.node), dict(prices)
+    rooms = (Room.of(facts, limit, by_partition[limit.partition], body.plan.steps) for limit in limits)
+    # Every account says yes, or nothing is charged: the refusal names all that have no room.
+    if full := [room.check(own) for room in rooms if not room.enough]:
+        raise _no_room(full)
     derived: c.Object = {
         "author": author.node,
         "limits": [limit.to_json() for limit in limits],
@@ -117,6 +101,14 @@ def _fresh_clean_room(facts: Facts, body: MakeCharge) -> None:
         raise Refusal(Code.CONFLICT, detail, "body.clean_room.signing")
 
 
+def limits_on(
+    facts: Facts, partitions: tuple[Partition, ...], verdict: Verdict, author: Organisation
+) -> list[Limit]:
+    """Every cap that binds a charge by this author. Raises: Refusal, if one has no room for anything."""
+    own = _limits(partitions, dict(verdict.caps), author)
+    return [*own, *coalition_limits(facts, partitions, author.node)]
+
+
 def _limits(partitions: tuple[Partition, ...], caps: dict[str, Caps], author: Organisation) -> Iterator[Limit]:
     for partition in partitions:
         rule, bound = read_rule(partition.terms), caps[partition.ref]
@@ -141,57 +133,14 @@ def coalition_limits(facts: Facts, partitions: tuple[Partition, ...], author: in
             try:
                 cap = read_rule(partition.terms).cap(min(epsilon, partition.epsilon))
             except NoRoom:
-                raise _no_room([_silent(partition.ref, holder_of(coalition))]) from None
+                full = Check(CODE, passed=False, text=silent(partition.ref, enough=False), source=holder_of(coalition))
+                raise _no_room([full]) from None
             yield Limit(partition.ref, holder_of(coalition), cap)
-
-
-def _silent(partition: str, holder: str) -> Check:
-    """That there is no room, and no more: the amounts would tell one member what the others did."""
-    text = f"an account of a coalition has no room on {partition}"
-    return Check("no_room", passed=False, text=text, source=holder)
 
 
 def _no_room(full: list[Check]) -> Refusal:
     detail = "; ".join(check.text for check in full)
     return Refusal(Code.BUDGET_EXHAUSTED, detail, "", {"checks": [check.to_json() for check in full]})
-
-
-def _room(facts: Facts, limits: list[Limit], prices: dict[str, tuple[Segment, ...]], steps: int, own: str) -> None:
-    """Every account says yes, or nothing is charged. Raises: Refusal, naming every account without room."""
-    full = []
-    for limit in limits:
-        rule, segments = read_rule(facts.partitions[limit.partition].terms), prices[limit.partition]
-        account = facts.accounts.get((limit.partition, limit.holder))
-        before = standing(facts, account) if account else Loss.zero(len(rule.coordinates))
-        after = before + loss_of(segments, steps)
-        if rule.admits(after, limit.cap):
-            continue
-        if limit.holder not in {GLOBAL, own}:
-            full.append(_silent(limit.partition, limit.holder))
-            continue
-        fit = steps_that_fit(rule, before, limit.cap, segments, steps)
-        used, wanted = (ceil_decimal(100 * rule.share(one, limit.cap), 1) for one in (before, after))
-        whose = "the global account" if limit.holder == GLOBAL else "the account of this lineage"
-        whose = whose if limit.share is None else f"the quota of this lineage, {format_number(limit.share)} of all,"
-        text = (
-            f"{whose} of {limit.partition} is {used} % used and would be {wanted} %; "
-            f"{fit} of the run's {steps} steps would fit"
-        )
-        full.append(Check("no_room", passed=False, text=text, source=limit.holder))
-    if full:
-        raise _no_room(full)
-
-
-def steps_that_fit(rule: Rule, before: Loss, cap: Cap, segments: tuple[Segment, ...], steps: int) -> int:
-    """The most first steps of a run that an account has room for."""
-    low, high = 0, steps
-    while low < high:
-        middle = (low + high + 1) // 2
-        if rule.admits(before + loss_of(segments, middle), cap):
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def key_release(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:

@@ -61,6 +61,14 @@ def decide(  # noqa: PLR0913, PLR0917 - what stands, what is asked, when and whe
     """
     try:
         authentic(facts, asked, log_x)
+    except Refusal as refusal:
+        return refusal.decided
+    return weigh(facts, asked, now, index, gate)
+
+
+def weigh(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+    """What a command would get whose signature is not asked for: one that stands already, or that nobody has sent."""
+    try:
         return _LADDERS[asked.command.kind](facts, asked, now, index, gate)
     except Refusal as refusal:
         return refusal.decided

@@ -53,6 +53,10 @@ class Rule(Protocol):
         """The share of capacity used: 0 when empty, 1 when full, more when over."""
         ...
 
+    def decisive(self, loss: Loss, cap: Cap) -> int | None:
+        """The coordinate that decides whether a loss is admitted; None where an infinite charge does."""
+        ...
+
     def runs(self, loss: Loss, cap: Cap, run: Loss) -> int:
         """How many more runs that cost ``run`` each still fit, if nobody else charges."""
         ...

@@ -56,6 +56,12 @@ class Additive:
         shares = [used(loss.at(place), bound) for place, bound in enumerate(cap.capacity)]
         return max(shares, default=Fraction(0))
 
+    def decisive(self, loss: Loss, cap: Cap) -> int | None:
+        """The coordinate with the greatest share used; None if one holds an infinite charge."""
+        if any(loss.infinite):
+            return None
+        return max(range(len(cap.capacity)), key=lambda place: used(loss.finite[place], cap.capacity[place]))
+
     def runs(self, loss: Loss, cap: Cap, run: Loss) -> int:
         """The fewest runs that fit at one coordinate."""
         if any(run.infinite) or not self.admits(loss, cap):

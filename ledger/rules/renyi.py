@@ -174,6 +174,17 @@ class Renyi:
         orders = min((Fraction(at, bound) for at, bound in self._open(loss, cap)), default=Fraction(1))
         return max(orders, used(loss.at(len(self.orders)), cap.capacity[-1]))
 
+    def decisive(self, loss: Loss, cap: Cap) -> int | None:
+        """The slack where it does not hold, else the open order with the least share used; None if none is finite."""
+        if not self._slack_holds(loss, cap):
+            return None if loss.infinite[-1] else len(self.orders)
+        shares = {
+            place: Fraction(loss.finite[place], bound)
+            for place, bound in enumerate(cap.capacity[:-1])
+            if bound is not None and not loss.infinite[place]
+        }
+        return min(shares, key=lambda place: shares[place], default=None)
+
     def runs(self, loss: Loss, cap: Cap, run: Loss) -> int:
         """The most runs that fit at one order, and in the slack."""
         fit = [
