@@ -4,7 +4,16 @@ A float leaves it as an integer rounded up (a price), rounded down (a capacity) 
 ε told to people). dp_accounting and scipy take seconds to import, so they are imported when first needed.
 """
 
-from ledger.accounting.calibrate import calibrate_noise, calibrate_steps
+from ledger.accounting.calibrate import (
+    NOISE_PLACES,
+    Edge,
+    beyond,
+    calibrate_noise,
+    calibrate_steps,
+    edge,
+    least_noise,
+    most_steps,
+)
 from ledger.accounting.certificates import certificate, exact_square, gaussian_capacity, gaussian_epsilon
 from ledger.accounting.closed_forms import conversion
 from ledger.accounting.counting import count_capacity, count_epsilon
@@ -13,16 +22,22 @@ from ledger.accounting.renyi import price
 from ledger.accounting.report import Report, report, slack, told_epsilon
 
 __all__ = [
+    "NOISE_PLACES",
+    "Edge",
     "Report",
+    "beyond",
     "calibrate_noise",
     "calibrate_steps",
     "certificate",
     "conversion",
     "count_capacity",
     "count_epsilon",
+    "edge",
     "exact_square",
     "gaussian_capacity",
     "gaussian_epsilon",
+    "least_noise",
+    "most_steps",
     "price",
     "pure_epsilon",
     "report",

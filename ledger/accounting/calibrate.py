@@ -94,24 +94,29 @@ def _excesses(
 
     def told(place: int) -> float:
         try:
-            return _beyond(told_epsilon(of(place), delta, relation), epsilon)
+            return beyond(told_epsilon(of(place), delta, relation), epsilon)
         except Malformed:
             return _FAR
 
     def rough(place: int) -> float:
-        return _beyond(rough_epsilon(of(place), delta, relation), epsilon)
+        return beyond(rough_epsilon(of(place), delta, relation), epsilon)
 
     return told, rough
 
 
-def _beyond(told: Fraction | None, epsilon: Fraction) -> float:
-    if told is None:
-        return _FAR
-    if told == 0 or epsilon == 0:
-        return -_FAR if told <= epsilon else _FAR
-    ratio = math.log(told / epsilon)
+def beyond(value: Fraction | None, most: Fraction, *, holds: bool | None = None) -> float:
+    """How far a value lies beyond what it may be, as a logarithm: at most 0 within it, for :func:`edge`.
+
+    Args:
+        value: None if it is infinite or unknown.
+        holds: whether it is within, where another test than ``value <= most`` decides.
+    """
+    within = holds if holds is not None else value is not None and value <= most
+    far = math.log(value / most) if value and most else None
     # The sign is decided exactly.
-    return min(ratio, 0.0) if told <= epsilon else max(ratio, _TINY)
+    if within:
+        return -_FAR if far is None else min(far, 0.0)
+    return _FAR if far is None else max(far, _TINY)
 
 
 @dataclass(frozen=True, slots=True)
