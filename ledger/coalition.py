@@ -9,9 +9,10 @@ how far from the least a greedy answer can be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import islice
 from typing import Final
 
 from ledger.graph import END
@@ -20,8 +21,14 @@ from ledger.loss import Loss
 from ledger.registry import Facts, Span
 from ledger.rules import Cap, Rule, read_rule
 
+WORK_MAX: Final = 100_000
+"""Coalitions that a listing looks at, beginnings of larger ones included, before it says how far it came."""
+LISTED_MAX: Final = 100
 EXACT_MAX: Final = 20
 """Lineages among which the least coalition is searched for: at most 2^20 coalitions are looked at."""
+
+
+_Atoms = tuple[tuple[int, Loss], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +153,39 @@ class _Question:
             found = better
         return found
 
+    def members(self, coalition: int) -> tuple[str, ...]:
+        """The organisations that stand for its lineages."""
+        return tuple(name for place, name in enumerate(self.names) if coalition >> place & 1)
+
+    def every(self, size: int, work: _Work) -> Iterator[int]:
+        """Every coalition of a size that is over, until ``work`` runs out; those of most use first."""
+        bits = [1 << place for place in range(len(self.names))]
+        knowing = [bit for bit in bits if any(mask & bit for mask in self.atoms)]
+        ordered = tuple(sorted(knowing, key=lambda bit: (-self.share(bit), bit)))
+        zero = Loss.zero(len(self.rule.coordinates))
+        yield from self._every(ordered, (0, zero), tuple(self.atoms.items()), size, work)
+
+    def _every(
+        self, left: tuple[int, ...], so_far: tuple[int, Loss], rest: _Atoms, more: int, work: _Work
+    ) -> Iterator[int]:
+        """Those of the members so far, who know so much, and ``more`` of the lineages left."""
+        members, has = so_far
+        if not more:
+            if self.is_over(has):
+                yield members
+            return
+        zero = Loss.zero(len(has.finite))
+        rest = tuple(one for one in rest if one[0] & sum(left))
+        gains = [sum((loss for mask, loss in rest if mask & bit), zero) for bit in left]
+        most = _lesser(_greatest(gains, more), sum((loss for _, loss in rest), zero))
+        if len(left) < more or not self.is_over(has + most):
+            return
+        for place, bit in enumerate(left[: len(left) - more + 1]):
+            if not work.take():
+                return
+            still = tuple(one for one in rest if not one[0] & bit)
+            yield from self._every(left[place + 1 :], (members | bit, has + gains[place]), still, more - 1, work)
+
     def _extended(self, members: int, has: Loss, rest: tuple[tuple[int, Loss], ...], start: int, more: int) -> int:
         """A coalition that is over, of these members and ``more`` of the lineages from ``start`` on; 0 if none.
 
@@ -167,6 +207,61 @@ class _Question:
             if better:
                 return better
         return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The smallest coalitions that are over a cap together.
+
+    Attributes:
+        coalitions: the members of each (one organisation for each lineage) and the share of capacity they use.
+        searched: every coalition of at most so many lineages was looked at or ruled out; beyond it none was searched.
+        complete: whether all of the smallest size are listed, or none is over.
+    """
+
+    coalitions: tuple[tuple[tuple[str, ...], Fraction], ...]
+    searched: int
+    complete: bool
+
+
+def smallest_coalitions(  # noqa: PLR0913, PLR0917 - the question, and how much work it may be
+    facts: Facts, partition: str, cap: Cap, organisations: Iterable[str], work: int = WORK_MAX, most: int = LISTED_MAX
+) -> Listing:
+    """The coalitions of the least size that is over a cap, among any number of organisations.
+
+    One size after the other, from the least that is possible. ``work`` is how many coalitions may be looked at, and
+    ``most`` how many are listed; a search that ran out says how far it came.
+    """
+    question = _Question.ask(facts, partition, cap, organisations)
+    everyone = (1 << len(question.names)) - 1
+    if not question.is_over(question.union(everyone)):
+        return Listing((), len(question.names), complete=True)
+    left = _Work(work)
+    for size in range(question.bound(), len(question.names) + 1):
+        found = list(islice(question.every(size, left), most + 1))
+        complete = left.some and len(found) <= most
+        if found or not complete:
+            listed = sorted((question.members(one), question.share(one)) for one in found[:most])
+            return Listing(tuple(listed), size if complete else size - 1, complete)
+    raise AssertionError("all together are over, and so some coalition is")
+
+
+@dataclass(slots=True)
+class _Work:
+    """How many coalitions may yet be looked at."""
+
+    left: int
+
+    @property
+    def some(self) -> bool:
+        """Whether any may."""
+        return self.left > 0
+
+    def take(self) -> bool:
+        """Look at one, if it may be."""
+        if self.left > 0:
+            self.left -= 1
+        return self.left > 0
 
 
 def _spans_by_knowers(facts: Facts, nodes: Sequence[int]) -> dict[int, list[Span]]:

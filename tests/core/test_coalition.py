@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.coalition import Answer, exposure_of, smallest_over
+from ledger.coalition import Answer, Listing, exposure_of, smallest_coalitions, smallest_over
 from ledger.graph import Arrow, Node, NodeKind
 from ledger.loss import Loss, Segment
 from ledger.memory import MemoryState
@@ -148,6 +148,47 @@ def test_a_question_records_nothing_and_counts_one_lineage_once() -> None:
     assert (answer.members, answer.exact, answer.bound) == ((), True, 3)
     assert answer.share * ROOM == 900
     assert (state.accounts, state.nodes) == before
+
+
+def listed(state: MemoryState, work: int = 100_000, most: int = 100) -> Listing:
+    """All of the smallest, of everybody."""
+    return smallest_coalitions(
+        state, REF, Cap(parse_number("8", ""), (ROOM, ROOM, 0)), list(state.organisations), work, most
+    )
+
+
+@settings(deadline=None, max_examples=200)
+@given(KNOWS, WEIGHTS, st.integers(0, 60))
+def test_every_smallest_coalition_is_listed_or_the_listing_says_how_far_it_came(
+    knows: list[set[int]], weights: list[tuple[int, int]], work: int
+) -> None:
+    """Those of brute force, each with its share; and with too little work only such as are, none below the bound."""
+    state, size = market(knows, weights), least(knows, weights)
+    dids = list(state.organisations)
+    wanted = {
+        tuple(dids[place] for place in members)
+        for members in combinations(range(len(knows)), size or 0)
+        if size and over(knows, weights, members)
+    }
+    full, short = listed(state), listed(state, work)
+    assert {members for members, _ in full.coalitions} == wanted
+    assert (full.complete, full.searched) == (True, size or len(knows))
+    for members, share in full.coalitions:
+        assert share == RULE.share(exposure_of(state, REF, members), Cap(parse_number("8", ""), (ROOM, ROOM, 0)))
+    assert {members for members, _ in short.coalitions} <= wanted
+    assert size is None or short.searched <= size
+    assert short.complete == (short.coalitions == full.coalitions and short.searched == full.searched)
+    if len(wanted) > 1:
+        few = listed(state, most=1)
+        assert (len(few.coalitions), few.complete, few.searched) == (1, False, (size or 0) - 1)
+
+
+def test_a_listing_among_hundreds_looks_at_no_more_than_it_may() -> None:
+    """Three hundred bodies with a run each, of which any eleven are over: what was not searched is said."""
+    many = [{run} for run in range(300)]
+    found = listed(market(many, [(100, 100)] * 300), work=500)
+    assert (found.searched, found.complete) == (10, False)
+    assert all(len(members) == 11 for members, _ in found.coalitions)
 
 
 @settings(deadline=None, max_examples=20)

@@ -1,0 +1,125 @@
+"""What binds a partition at a time, and where an account stands under it: as numbers to compare and to show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ledger import canonical as c
+from ledger.graph import NodeKind
+from ledger.loss import Loss
+from ledger.registry import GLOBAL, Account, Facts, Partition
+from ledger.rules import NoRoom, read_rule
+from ledger.units import ceil_decimal, format_number
+from policy.in_force import binding
+from policy.reading import DAY_MS, format_time
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the policies say of one partition.
+
+    Attributes:
+        everyone: the ε of all together; None where it is only watched.
+        lineage: the ε of each lineage; a contract may say less. ``run`` likewise, of one run.
+        closes: the last moment (ms) of a charge, by the partition's age; None if it has none.
+        source: the policy in force.
+    """
+
+    level: int
+    everyone: Fraction | None
+    lineage: Fraction
+    run: Fraction
+    closes: int | None
+    source: str
+
+    def to_json(self) -> c.Object:
+        """As it is shown."""
+        return {
+            "closes": None if self.closes is None else format_time(self.closes),
+            "epsilon_max": None if self.everyone is None else format_number(self.everyone),
+            "level": self.level,
+            "lineage_epsilon_max": format_number(self.lineage),
+            "run_epsilon_max": format_number(self.run),
+            "source": self.source,
+        }
+
+
+def bounds_of(facts: Facts, partition: Partition, now: int) -> Bounds | None:
+    """What binds a partition at a time (ms), None without a policy in force."""
+    binds = binding(facts, partition, now)
+    if binds is None:
+        return None
+    days = binds.age_days_max
+    return Bounds(
+        level=binds.level,
+        everyone=None if binds.level == 0 else partition.epsilon,
+        lineage=min(binds.policy.lineage_epsilon_max, partition.epsilon),
+        run=binds.policy.run_epsilon_max,
+        closes=None if days is None else partition.opened + days * DAY_MS,
+        source=binds.policy.source,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One account under its cap, pending counted in full.
+
+    Attributes:
+        epsilon: the cap; None where the account is only watched, and the share is of the partition's ε.
+        share: of capacity used, exactly; None where a cap leaves no room at any coordinate.
+        over: whether it is frozen: over its cap, or under one that leaves no room.
+    """
+
+    partition: str
+    holder: str
+    epsilon: Fraction | None
+    share: Fraction | None
+    over: bool
+
+    @property
+    def percent(self) -> str:
+        """The share for people, rounded up."""
+        return "no room at all" if self.share is None else f"{ceil_decimal(100 * self.share, 1)} %"
+
+    def to_json(self) -> c.Object:
+        """As it is shown."""
+        return {
+            "epsilon_max": None if self.epsilon is None else format_number(self.epsilon),
+            "holder": self.holder,
+            "over": self.over,
+            "partition": self.partition,
+            "used": self.percent,
+        }
+
+
+def cap_of(facts: Facts, partition: Partition, holder: str, bounds: Bounds) -> Fraction | None:
+    """The ε that binds an account; None where it is only watched. Contracts may say less to their own runs."""
+    if holder == GLOBAL:
+        return bounds.everyone
+    node = facts.nodes.get(int(holder.partition(":")[2]))
+    own = node.epsilon if node and node.kind is NodeKind.COALITION else None
+    return min(own or bounds.lineage, partition.epsilon)
+
+
+def standing(facts: Facts, account: Account, epsilon: Fraction | None) -> Standing:
+    """Where an account stands, or would stand."""
+    partition = facts.partitions[account.partition]
+    share, admitted = used(partition, account.loss, partition.epsilon if epsilon is None else epsilon)
+    return Standing(account.partition, account.holder, epsilon, share, over=epsilon is not None and not admitted)
+
+
+def used(partition: Partition, loss: Loss, epsilon: Fraction) -> tuple[Fraction | None, bool]:
+    """The share of a cap's capacity, None if it has none; and whether the rule admits the loss."""
+    rule = read_rule(partition.terms)
+    try:
+        cap = rule.cap(epsilon)
+    except NoRoom:
+        return None, loss.empty
+    return rule.share(loss, cap), rule.admits(loss, cap)
+
+
+def empty(partition: Partition, holder: str) -> Account:
+    """The account of a holder who has charged nothing."""
+    zero = Loss.zero(len(read_rule(partition.terms).coordinates))
+    return Account(partition.ref, holder, zero, zero)
