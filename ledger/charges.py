@@ -101,9 +101,7 @@ def _fresh_clean_room(facts: Facts, body: MakeCharge) -> None:
         raise Refusal(Code.CONFLICT, detail, "body.clean_room.signing")
 
 
-def limits_on(
-    facts: Facts, partitions: tuple[Partition, ...], verdict: Verdict, author: Organisation
-) -> list[Limit]:
+def limits_on(facts: Facts, partitions: tuple[Partition, ...], verdict: Verdict, author: Organisation) -> list[Limit]:
     """Every cap that binds a charge by this author. Raises: Refusal, if one has no room for anything."""
     own = _limits(partitions, dict(verdict.caps), author)
     return [*own, *coalition_limits(facts, partitions, author.node)]

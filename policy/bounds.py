@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ledger import canonical as c
+from ledger import decrees
 from ledger.graph import NodeKind
 from ledger.loss import Loss
 from ledger.registry import GLOBAL, Account, Facts, Partition
@@ -53,7 +54,7 @@ def bounds_of(facts: Facts, partition: Partition, now: int) -> Bounds | None:
     days = binds.age_days_max
     return Bounds(
         level=binds.level,
-        everyone=None if binds.level == 0 else partition.epsilon,
+        everyone=partition.epsilon if binds.caps_everyone else None,
         lineage=min(binds.policy.lineage_epsilon_max, partition.epsilon),
         run=binds.policy.run_epsilon_max,
         closes=None if days is None else partition.opened + days * DAY_MS,
@@ -105,7 +106,9 @@ def cap_of(facts: Facts, partition: Partition, holder: str, bounds: Bounds) -> F
 def standing(facts: Facts, account: Account, epsilon: Fraction | None) -> Standing:
     """Where an account stands, or would stand."""
     partition = facts.partitions[account.partition]
-    share, admitted = used(partition, account.loss, partition.epsilon if epsilon is None else epsilon)
+    share, admitted = used(
+        partition, decrees.standing(facts, account), partition.epsilon if epsilon is None else epsilon
+    )
     return Standing(account.partition, account.holder, epsilon, share, over=epsilon is not None and not admitted)
 
 

@@ -67,7 +67,9 @@ def epochs_of(plan: AnyPlan) -> Fraction | None:
 
 def blocked(question: Question) -> tuple[Check, ...]:
     """The checks that fail whatever the noise and the steps are; none if a run small enough might pass."""
-    return tuple(check for check in question.free.checks if not check.passed)
+    least = with_steps(question.run.plan, 1)
+    mild = question.instead(with_noise(least, NOISE_MAX) or least)
+    return tuple(check for check in mild.free.checks if not check.passed)
 
 
 def steps_that_pass(question: Question, most: int | None = None) -> int:
@@ -81,14 +83,15 @@ def steps_that_pass(question: Question, most: int | None = None) -> int:
     def of(steps: int) -> AnyPlan:
         return with_steps(plan, steps)
 
-    found = limit
-    if not _closed(question):
-        found = edge(_fullness(question, of), 0, found + 1, Edge(plan.steps, 1.0)).place
-        for one, cap in _run_caps(question):
-            if found:
-                found = most_steps(_mechanism_of(of, one), cap, one.delta, one.relation, found)
-        return _settled(lambda steps: question.instead(of(steps)).passes, found, 0, limit)
-    return 0
+    mild = question.instead(of(1))
+    if _closed(mild):
+        return 0
+    found = edge(_denied(question, of), 0, limit + 1, Edge(plan.steps, 1.0)).place
+    found = edge(_fullness(mild, of), 0, found + 1, Edge(plan.steps, 1.0)).place
+    for one, cap in _run_caps(mild):
+        if found:
+            found = most_steps(_mechanism_of(of, one), cap, one.delta, one.relation, found)
+    return _settled(lambda steps: question.instead(of(steps)).passes, found, 0, limit)
 
 
 def noise_that_passes(question: Question) -> Fraction | None:
@@ -98,7 +101,8 @@ def noise_that_passes(question: Question) -> Fraction | None:
     run has no single noise.
     """
     plan = question.run.plan
-    if _closed(question) or with_noise(plan, Fraction(1)) is None:
+    mildest = with_noise(plan, NOISE_MAX)
+    if mildest is None or _closed(mild := question.instead(mildest)):
         return None
 
     def of(noise: int) -> AnyPlan:
@@ -106,9 +110,9 @@ def noise_that_passes(question: Question) -> Fraction | None:
         assert changed is not None
         return changed
 
-    full = _fullness(question, of)
-    found = edge(full, _NOISE_MOST, _NOISE_LEAST - 1, Edge(NOISE_PLACES, -2.0)).place
-    for one, cap in _run_caps(question):
+    start, ends = Edge(NOISE_PLACES, -2.0), (_NOISE_MOST, _NOISE_LEAST - 1)
+    found = max(edge(test, *ends, start).place for test in (_denied(question, of), _fullness(mild, of)))
+    for one, cap in _run_caps(mild):
         least = least_noise(_mechanism_of(of, one), cap, one.delta, one.relation)
         if least is None:
             return None
@@ -117,11 +121,17 @@ def noise_that_passes(question: Question) -> Fraction | None:
     return Fraction(found, NOISE_PLACES) if found <= _NOISE_MOST else None
 
 
-def _closed(question: Question) -> bool:
+def _closed(mild: Question) -> bool:
+    """Whether even the mildest plan is denied, whatever its ε; or an account is closed to everything."""
     try:
-        return bool(blocked(question)) or not question.limits
+        return not mild.free.permit or not mild.limits
     except (Refusal, KeyError):
         return True
+
+
+def _denied(question: Question, of: Callable[[int], AnyPlan]) -> Callable[[int], float]:
+    """On which side of the gate's bounds on a plan itself, its ε left aside."""
+    return lambda place: beyond(None, Fraction(1), holds=question.instead(of(place)).free.permit)
 
 
 def _run_caps(question: Question) -> list[tuple[Partition, Fraction]]:

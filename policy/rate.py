@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Final
 
 from ledger import canonical as c
+from ledger.decrees import standing
 from ledger.graph import END
 from ledger.lineage import known
 from ledger.loss import Loss
@@ -73,14 +74,14 @@ def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch
     partition = facts.partitions[ref]
     rule = read_rule(partition.terms)
     account = facts.accounts.get((ref, holder)) or empty(partition, holder)
-    lately = recent(facts, ref, holder, first)
+    stands, lately = standing(facts, account), recent(facts, ref, holder, first)
     try:
         cap = rule.cap(epsilon)
     except NoRoom:
         return Projection(ref, holder, since, None, full=True)
 
     def admits(hours: int) -> bool:
-        return rule.admits(account.loss + _times(lately, Fraction(hours * HOUR_MS, max(1, now - since))), cap)
+        return rule.admits(stands + _times(lately, Fraction(hours * HOUR_MS, max(1, now - since))), cap)
 
     if not admits(0):
         return Projection(ref, holder, since, None, full=True)

@@ -9,7 +9,7 @@ import pytest
 from ledger import canonical as c
 from ledger.outcomes import Code
 from ledger.plan import Plan, parse_plan
-from policy.planning import RUNS_MAX, epochs_of, for_epochs, noise_that_passes, runs_that_fit, steps_that_pass
+from policy.planning import RUNS_MAX, blocked, epochs_of, for_epochs, noise_that_passes, runs_that_fit, steps_that_pass
 from tests.core.world import BANKS, plan_of
 from tests.policy.market import PLAN, Market, opened
 
@@ -126,3 +126,12 @@ def test_epochs_are_expected_passes() -> None:
     assert epochs_of(plan) == 4
     assert for_epochs(plan, Fraction(5)).steps == 50
     assert for_epochs(plan, Fraction(101, 20)).steps == 51
+
+
+def test_bounds_on_the_plan_itself_are_found_too() -> None:
+    """The policy says how many steps and how little noise a run may have, whatever its ε is."""
+    market = opened(run={"epsilon_max": "2.5", "noise_multiplier_min": "3.5", "steps_max": 25})
+    assert noise_that_passes(market.ask(plan_of(20))) == Fraction(7, 2)
+    assert steps_that_pass(market.ask(plan_of(400, "4"))) == 25
+    assert (steps_that_pass(market.ask(plan_of(20))), noise_that_passes(market.ask(plan_of(30)))) == (0, None)
+    assert not blocked(market.ask(plan_of(400))), "with fewer steps and more noise it would pass"
