@@ -59,6 +59,7 @@ def test_no_room_hides_another_s_command() -> None:
         "ledger",
         "migrations",
         "policy-depa",
+        "policy-planning",
         "trainer",
     }
     assert isinstance(command, typer.core.TyperGroup)
