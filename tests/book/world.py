@@ -185,7 +185,13 @@ class World:
 
     def release(self, charge: str, run: c.Object | None = None, bank: str = BANK_A) -> Submission:
         """The clean room asks for the data keys, with its attester's token stored as evidence."""
-        room, attester = Room(charge), private("attester")
+        room = Room(charge)
+        body: c.Object = {"charge": charge, "evidence": self.evidence(charge, room, run), "nonce": NONCE}
+        return self.command(bank, "key_release", body, f"release-{charge}", room.signer)
+
+    def evidence(self, charge: str, room: Room, run: c.Object | None = None) -> str:
+        """An attester's token for a clean room and a charge's plan, stored."""
+        attester = private("attester")
         claims: c.Object = {
             "charge": charge,
             "cnf": room.to_json(),
@@ -202,8 +208,7 @@ class World:
         key = OKPKey.import_key({"crv": "Ed25519", "d": secret, "kty": "OKP", "x": str(jwk["x"])})
         header = {"alg": "Ed25519", "typ": "eat+jwt"}
         token = jws.serialize_compact(header, c.dump(claims), key, algorithms=["Ed25519"])
-        body: c.Object = {"charge": charge, "evidence": self.book.put_document(token.encode()), "nonce": NONCE}
-        return self.command(bank, "key_release", body, f"release-{charge}", room.signer)
+        return self.book.put_document(token.encode())
 
     def merger(self) -> Submission:
         """The two banks become a third body, registered before."""

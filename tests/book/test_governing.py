@@ -1,0 +1,134 @@
+"""What ends, lifts or narrows what was agreed: revocations, decrees, quotas, recommendations; on both engines."""
+
+from __future__ import annotations
+
+from client.signer import Signer
+from ledger import canonical as c
+from ledger.decrees import decreed, standing
+from ledger.frozen import frozen
+from ledger.registry import GLOBAL, holder_of
+from ledger.replay import verify_book
+from ledger.rules import read_rule
+from tests.book.governed import admitted, amended, decree, faults, opening, publish, revoke, run, words
+from tests.book.world import BANK_A, BANK_B, HOSPITAL, LOG, PARTITION, SRO, World, no_step, private
+
+
+def verified(world: World) -> None:
+    """Replay agrees with every row."""
+    assert verify_book(world.url, LOG, no_step).entries == world.size
+
+
+def test_a_revoked_contract_admits_and_releases_nothing(world: World) -> None:
+    """By any TDP, and from that entry on: what is pending settles, a version signed by all begins anew."""
+    run(world, "first", PARTITION)
+    world.submit(world.charge("waiting"), world.charge("released"))
+    world.submit(world.release("released"))
+    assert revoke(world, BANK_A).code.word == "not_authorised"
+    assert revoke(world).code.word == "permitted"
+    assert revoke(world).code.word == "conflict"
+    (key,), (new,) = world.submit(world.release("waiting")), world.submit(world.charge("new"))
+    assert faults(key) == faults(new) == faults(opening(world, "first", "inside")) == {"contract_revoked"}
+    assert words(world.submit(world.void("waiting"), world.settle("released", 40))) == ["voided", "posted"]
+    assert words(world.submit(world.charge("other", BANK_B))) == ["pending"]
+    again = world.document("contract", amended(), "amended", BANK_A, BANK_A, HOSPITAL)
+    assert words(world.submit(again)) == ["permitted"]
+    (back,) = world.submit(world.charge("back", contract=c.digest(c.dump(amended()))))
+    assert back.code.word == "pending"
+    verified(world)
+
+
+def test_a_decree_lifts_a_freeze_and_forgets_nothing(world: World) -> None:
+    """A Level raised freezes an account; only the domain's SRO resets it, and the lifetime goes on counting."""
+    publish(world, 2, level=0, partition_age_days_max=None)
+    world.submit(world.partition("open"))
+    ref = f"{HOSPITAL}/digits/open"
+    _run_over(world, ref)
+    publish(world, 3)
+    with world.book.read() as facts:
+        cap = read_rule(facts.partitions[ref].terms).cap(facts.partitions[ref].epsilon)
+        before = facts.accounts[ref, GLOBAL]
+        (over,) = frozen(facts, GLOBAL, {ref: cap})
+        assert over.excess is not None
+        assert over.excess > 0
+    assert admitted(world, BANK_B, 1, ref) == 0
+    assert decree(world, GLOBAL, ref, HOSPITAL).code.word == "not_authorised"
+    assert decree(world, "lineage:99", ref).code.word == "conflict"
+    done = decree(world, GLOBAL, ref)
+    assert done.code.word == "permitted"
+    assert done.body["forgiven"] == before.posted.to_json()
+    with world.book.read() as facts:
+        assert facts.accounts[ref, GLOBAL] == before
+        assert standing(facts, before) == before.pending
+        assert frozen(facts, GLOBAL, {ref: cap}) == []
+        assert decreed(facts, ref, GLOBAL)
+        assert not decreed(facts, PARTITION, GLOBAL)
+    assert admitted(world, BANK_B, 1, ref) == 1
+    verified(world)
+
+
+def _run_over(world: World, ref: str) -> None:
+    """Runs of both banks, all but one posted, that together pass the budget."""
+    names = []
+    for bank, prefix in ((BANK_A, "a"), (BANK_B, "b")):
+        asked = [f"{prefix}-{n}" for n in range(7)]
+        done = world.submit(*(world.charge(name, bank, partitions=(ref,)) for name in asked))
+        assert words(done) == ["pending"] * 7
+        names += [(name, bank) for name in asked]
+    world.submit(*(world.release(name, bank=bank) for name, bank in names[:-1]))
+    assert words(world.submit(*(world.settle(name, 100, bank) for name, bank in names[:-1]))) == ["posted"] * 13
+
+
+def test_a_quota_keeps_one_lineage_from_draining_a_partition(world: World) -> None:
+    """A third of twelve runs is four; merged, two lineages share one quota; the other lineage still has its own."""
+    publish(world, 2, quota={"share_max": "1/3"})
+    assert [admitted(world, bank, 6, PARTITION) for bank in (BANK_A, BANK_B)] == [4, 4]
+    (full,) = world.submit(world.charge("more"))
+    assert "the quota of this lineage, 1/3 of all," in full.detail
+    verified(world)
+
+
+def test_a_contracts_share_binds_where_it_is_smaller(world: World) -> None:
+    """A sixth of twelve runs is two, whatever the policy leaves."""
+    publish(world, 2, quota={"share_max": "1/3"})
+    narrow = amended(share_max="1/6")
+    world.submit(world.document("contract", narrow, "narrow", BANK_A, BANK_A, HOSPITAL))
+    world.contracts[BANK_A] = c.digest(c.dump(narrow))
+    assert [admitted(world, bank, 6, PARTITION) for bank in (BANK_A, BANK_B)] == [2, 4]
+    verified(world)
+
+
+def test_a_budget_above_the_recommended_one_needs_a_reason(world: World) -> None:
+    """A TSO recommends; the partition's entry keeps the reason."""
+    tso = "did:web:tso.example"
+    world.signers[tso] = Signer(private(tso))
+    advice = {
+        "budget": {"delta_max": "0.00001", "epsilon_max": "5"},
+        "dataset": "digits",
+        "id": "digits-2026",
+        "issuer": tso,
+        "kind": "recommendation",
+        "provider": HOSPITAL,
+        "v": 1,
+        "version": 1,
+    }
+    world.submit(world.registration(tso, "TSO"))
+    assert words(world.submit(world.document("recommendation", advice, "advice", tso, tso))) == ["permitted"]
+    later = world.document("recommendation", {**advice, "version": 3}, "later", tso, tso)
+    assert [faults(one) for one in world.submit(later)] == [{"version_not_next"}]
+    bare, told = world.submit(world.partition("bare"), world.partition("told", reason="few such records exist"))
+    assert (faults(bare), told.code.word) == ({"reason_missing"}, "permitted")
+    assert words(world.submit(world.partition("small", epsilon="5"))) == ["permitted"]
+    verified(world)
+
+
+def test_the_domains_own_sro_decrees(world: World) -> None:
+    """Another SRO of the book governs other domains."""
+    other = "did:web:other-sro.example"
+    world.signers[other] = Signer(private(other))
+    world.submit(world.registration(other, "SRO"))
+    run(world, "first", PARTITION)
+    with world.book.read() as facts:
+        holder = holder_of(facts.organisations[BANK_A].node)
+    assert faults(decree(world, holder, PARTITION, other)) == {"actor_not_issuer"}
+    assert decree(world, holder, PARTITION, SRO).code.word == "permitted"
+    verified(world)
