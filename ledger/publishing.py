@@ -6,9 +6,11 @@ interrupted publication is begun again where the folder's own checkpoint says th
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -43,11 +45,17 @@ def publish(book: Snapshot, folder: Path, key: LogKey, step: Step) -> Publicatio
         step: told how many files are done, and of how many.
 
     Raises:
-        Malformed: if the folder holds another log, or more of this one than the book has, or another history.
+        Malformed: if the folder holds another log, or more of this one than the book has, or another history, or
+            is being published already.
         OSError: if something cannot be written; then the folder still publishes what it published before.
     """
-    note = book.checkpoint
-    Checkpoint.open(note, key)
+    Checkpoint.open(book.checkpoint, key)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(folder):
+        return _publish(book, folder, key, step)
+
+
+def _publish(book: Snapshot, folder: Path, key: LogKey, step: Step) -> Publication:
     before = _published(book, folder, key)
     due = [tile for tile in tiles_of(book.size) if not _is_there(folder, tile, before)]
     for done, tile in enumerate(due, 1):
@@ -58,6 +66,20 @@ def publish(book: Snapshot, folder: Path, key: LogKey, step: Step) -> Publicatio
     _write(folder / "checkpoint", cosigned_checkpoint(book.connection, book.size).encode())
     _remove_superseded(folder, before, book.size)
     return Publication(book.size, len(due))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One publication at a time: a slower one would put an older checkpoint over a newer. Ends with the process."""
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Malformed("folder", "is being written by another publication") from None
+        yield
+    finally:
+        os.close(lock)
 
 
 def _published(book: Snapshot, folder: Path, key: LogKey) -> int:

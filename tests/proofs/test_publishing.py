@@ -90,6 +90,22 @@ def test_an_interrupted_publication_is_taken_up(world: World, tmp_path: Path) ->
     assert whole(folder).size == world.size
 
 
+def test_one_publication_at_a_time(tmp_path: Path) -> None:
+    """In the midst of one, another is refused; when it has ended, however it ended, the next one is not."""
+    folder = tmp_path / "public"
+    with open_world(tmp_path) as world:
+
+        def meanwhile(_: int, __: int) -> None:
+            with pytest.raises(Malformed, match="being written by another publication"):
+                publish(world.book, folder)
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt), world.book.read() as facts:
+            publishing.publish(facts, folder, LOG, meanwhile)
+        publish(world.book, folder)
+        assert whole(folder).size == world.size
+
+
 @pytest.mark.parametrize("broken", ["checkpoint", "tile/entries/000.p/10"])
 def test_what_was_left_half_written_is_written_again(tmp_path: Path, broken: str) -> None:
     """A file cut short by a crash, and the leavings beside it."""
