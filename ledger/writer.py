@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Final
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy.exc import SQLAlchemyError
 
 from ledger.answers import BookStopped, Outcome
 from ledger.decision import Asked
@@ -72,8 +72,9 @@ class Writer:
 
     def _run(self) -> None:
         while not self._ending:
-            calls = self._take()
+            calls: list[_Call] | None = None
             try:
+                calls = self._take()
                 if calls is None:
                     self._idle()
                 elif calls:
@@ -110,8 +111,8 @@ class Writer:
     def _rest_s(self) -> float:
         """How long until something is due."""
         rest = REST_S if self._kept is None else min(REST_S, self._kept.due_s())
-        # Nothing hangs on a database that cannot be asked just now.
-        with suppress(DatabaseError), self._reads.begin() as connection:
+        # Nothing hangs on it if the database cannot be asked just now, or has no connection left.
+        with suppress(SQLAlchemyError), self._reads.begin() as connection:
             deadline = Snapshot(connection).next_deadline()
             if deadline is not None:
                 rest = min(rest, (deadline + 1 - self._recorder.clock()) / 1000)
@@ -119,7 +120,7 @@ class Writer:
 
     def _idle(self) -> None:
         due: list[str] = []
-        with suppress(DatabaseError), self._reads.begin() as connection:
+        with suppress(SQLAlchemyError), self._reads.begin() as connection:
             snapshot = Snapshot(connection)
             due = snapshot.due(self._recorder.now(snapshot), 1)
         if due:

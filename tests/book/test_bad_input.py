@@ -84,7 +84,7 @@ UNRECORDED: Final[dict[str, tuple[Make, str, str]]] = {
         "epsilon_max",
     ),
     "policy of a Level there is not": (_policy("p", SRO, level=3), "malformed", "level"),
-    "policy that is not JSON": (_bytes_as_policy, "malformed", "not JSON"),
+    "policy that is not JSON": (_bytes_as_policy, "malformed", "must be an object"),
     "policy without signatures": (_without_signatures, "malformed", "signatures"),
     "policy signed by another": (_policy("p", HOSPITAL), "signature_missing", SRO),
     "partition with a negative epsilon": (_partition(epsilon="-1"), "malformed", "epsilon"),

@@ -102,7 +102,7 @@ class Watch:
 
         def leave(connection: object) -> None:
             del connection
-            self.inside.depth -= 1
+            self.inside.depth = getattr(self.inside, "depth", 1) - 1
 
         happening = (("begin", enter), ("commit", leave), ("rollback", leave))
         for name, listener in happening:
