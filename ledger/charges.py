@@ -113,10 +113,10 @@ def _limits(partitions: tuple[Partition, ...], caps: dict[str, Caps], author: Or
         try:
             if bound.everyone is not None:
                 yield Limit(partition.ref, GLOBAL, rule.cap(bound.everyone))
-            yield Limit(partition.ref, holder_of(author.node), rule.cap(bound.lineage))
+            yield Limit(partition.ref, holder_of(author.node), rule.cap(bound.lineage), source=bound.lineage_source)
             if bound.share is not None:
                 part = rule.cap(partition.epsilon).part(bound.share)
-                yield Limit(partition.ref, holder_of(author.node), part, bound.share)
+                yield Limit(partition.ref, holder_of(author.node), part, bound.share, bound.share_source)
         except NoRoom as closed:
             check = Check("cap_closed", passed=False, text=f"{partition.ref}: {closed}")
             raise Refusal(Code.POLICY_DENIED, check.text, "", {"checks": [check.to_json()]}) from None

@@ -7,7 +7,7 @@ made and the limits that bind. An error inside a gate denies.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
@@ -64,12 +64,15 @@ class Caps:
     Attributes:
         share: the most of the partition's capacity that one lineage may use.
         alerts: shares of a capacity whose crossing the charge's entry tells.
+        lineage_source: the document and version that says so, for people; ``share_source`` likewise.
     """
 
     everyone: Fraction | None
     lineage: Fraction
     share: Fraction | None = None
     alerts: tuple[Fraction, ...] = ()
+    lineage_source: str = field(default="", compare=False)
+    share_source: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

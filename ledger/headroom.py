@@ -26,12 +26,17 @@ _PLACES: Final = (4, 6, 8, 10, 12)
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A cap on one account, as it binds one charge; ``share`` where it is a quota, so much of the capacity."""
+    """A cap on one account, as it binds one charge; ``share`` where it is a quota, so much of the capacity.
+
+    Attributes:
+        source: the document and version that says so; empty where the partition's own budget does.
+    """
 
     partition: str
     holder: str
     cap: Cap
     share: Fraction | None = None
+    source: str = ""
 
     def to_json(self) -> c.Object:
         """As the charge's entry records it, for replay to check."""
@@ -89,7 +94,13 @@ class Room:
             fit = steps_that_fit(self.rule, self.before, cap, self.segments, self.steps)
             text = f"{text}; {fit} of the run's {self.steps} steps would fit"
         compared = self.compared()
-        return Check(CODE, self.enough, f"{text} ({compared})" if compared else text, limit.holder)
+        by = f"; the cap of ε {format_number(cap.epsilon)} is {self._says()}"
+        return Check(CODE, self.enough, f"{text}{by} ({compared})" if compared else f"{text}{by}", limit.holder)
+
+    def _says(self) -> str:
+        if self.limit.share is not None:
+            return f"the partition's, the share that of {self.limit.source or 'a document'}"
+        return f"that of {self.limit.source}" if self.limit.source else "the partition's"
 
     def compared(self) -> str:
         """The numbers at the coordinate that decides; empty where each holds an infinite charge or is closed."""

@@ -44,10 +44,18 @@ class Binding:
 def caps_of(epsilon: Fraction, binds: Binding, contract: ContractDocument) -> Caps:
     """The caps on a charge under a contract, to a partition with a budget of ``epsilon``."""
     policy = binds.policy
-    lineage = [one for one in (policy.lineage_epsilon_max, epsilon, contract.lineage_epsilon_max) if one is not None]
-    shares = [one for one in (policy.share_max, contract.share_max) if one is not None]
+    least, source = _least((policy.lineage_epsilon_max, policy), (contract.lineage_epsilon_max, contract))
+    share, share_source = _least((policy.share_max, policy), (contract.share_max, contract))
+    if least is None or least > epsilon:
+        least, source = epsilon, ""
     everyone = epsilon if binds.caps_everyone else None
-    return Caps(everyone, min(lineage), min(shares, default=None), policy.alerts)
+    return Caps(everyone, least, share, policy.alerts, source, share_source)
+
+
+def _least(*stated: tuple[Fraction | None, Policy | ContractDocument]) -> tuple[Fraction | None, str]:
+    """The least of what documents state, and the document that does."""
+    known = [(number, document.source) for number, document in stated if number is not None]
+    return min(known, key=lambda one: one[0], default=(None, ""))
 
 
 def caps_everyone(policy: Policy, level: int) -> bool:

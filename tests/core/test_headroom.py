@@ -68,14 +68,16 @@ def test_the_numbers_told_say_what_the_rule_says(
 def test_what_is_compared_is_told_in_its_unit() -> None:
     """Decimals while they keep the sides; whole units where only those do; steps as steps."""
     few = room("renyi", [NAT // 2, NAT, 0], [NAT // 4, NAT, 0], [NAT, NAT, 0])
-    assert few.check(OWN).text.endswith("is 50.0 % used and would be 75.0 % (order 4: 0.5000 + 0.2500 <= 1.0000 nat)")
+    assert few.check(OWN).text.endswith(
+        "is 50.0 % used and would be 75.0 %; the cap of ε 3 is the partition's (order 4: 0.5000 + 0.2500 <= 1.0000 nat)"
+    )
     over = room("pure", [NAT // 3], [1], [NAT // 3])
     assert over.check(OWN).text.endswith("(order infinity: 0.3334 + 0.0001 > 0.3333 nat)")
     full = room("pure", [NAT // 3 - 1], [1], [NAT // 3])
     assert full.check(OWN).text.endswith(f"(order infinity: {NAT // 3 - 1} + 1 <= {NAT // 3} times 1/{NAT} nat)")
     steps = room("reference", [2_400], [186], [2_434])
     assert steps.check(OWN).text.endswith(
-        "0 of the run's 1 steps would fit (reference steps: 2400 + 186 > 2434)",
+        "0 of the run's 1 steps would fit; the cap of ε 3 is the partition's (reference steps: 2400 + 186 > 2434)",
     )
     slack = room("renyi", [0, 0, 1_000], [0, 0, 1], [NAT, NAT, 1_000])
     assert slack.check(OWN).text.endswith(f"(delta slack: 1000 + 1 > 1000 times 1/{DELTA_ONE} of δ)")
@@ -88,7 +90,7 @@ def test_where_every_order_is_infinite_nothing_is_compared() -> None:
     asked = Room(limit, rule, Loss.zero(3), (Segment(1, (None, None, 0)),), 1)
     check = asked.check(OWN)
     assert not check.passed
-    assert check.text.endswith("0 of the run's 1 steps would fit")
+    assert check.text.endswith("0 of the run's 1 steps would fit; the cap of ε 3 is the partition's")
 
 
 def test_a_coalition_is_told_as_full_and_no_more() -> None:

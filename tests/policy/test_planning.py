@@ -116,6 +116,8 @@ def test_a_decision_lists_every_check_and_the_one_that_binds() -> None:
     rooms = [check for check in decision.checks if check.code == "no_room"]
     assert [check.source for check in rooms] == ["global", f"lineage:{market.state.organisations[BANKS[0]].node}"]
     assert decision.binding == rooms[1], "the lineage's cap is the tighter one"
+    assert "the cap of ε 6 is the partition's" in rooms[0].text
+    assert "the cap of ε 5 is that of policy health-images version 1" in rooms[1].text
     assert " <= " in rooms[0].text
 
 
