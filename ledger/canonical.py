@@ -38,7 +38,7 @@ def digest(data: bytes) -> str:
 
 
 def parse(data: bytes, size_max: int, what: str = "") -> Json:
-    """Read JSON that may hold no float, no repeated name, no lone surrogate and no depth beyond 16.
+    """Read JSON that may hold no float, no repeated name, no lone surrogate, no U+0000 and no depth beyond 16.
 
     Raises:
         Malformed: naming the rule; after work bounded by ``size_max`` bytes.
@@ -108,8 +108,12 @@ def _walk(value: Json, path: str, depth: int) -> None:
     elif isinstance(value, list):
         for place, inner in enumerate(value):
             _walk(inner, f"{path}[{place}]", depth + 1)
-    elif isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):
-        raise Malformed(path[:80].encode("ascii", "replace").decode(), "holds a lone surrogate")
+    elif isinstance(value, str):
+        if any("\ud800" <= c <= "\udfff" for c in value):
+            raise Malformed(path[:80].encode("ascii", "replace").decode(), "holds a lone surrogate")
+        if "\0" in value:
+            # PostgreSQL keeps any character but this one in a text, and would fail in the midst of a batch.
+            raise Malformed(path[:80].replace("\0", "?"), "holds the character U+0000")
 
 
 def fields(value: object, where: str, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:

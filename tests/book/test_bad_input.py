@@ -62,6 +62,12 @@ def _charge_due(deadline: int) -> Make:
     return lambda world: world.charge("run-1", deadline=deadline)
 
 
+def _named_nul(world: World) -> Submission:
+    """PostgreSQL keeps no such text."""
+    sent = world.registration(BANK_A, "TDC")
+    return Submission(sent.raw.replace(b'"name":"', b'"name":"\\u0000'), sent.signature)
+
+
 def _without_contract(world: World) -> Submission:
     return world.charge("run-1", contract="0" * 64)
 
@@ -85,6 +91,7 @@ UNRECORDED: Final[dict[str, tuple[Make, str, str]]] = {
     ),
     "policy of a Level there is not": (_policy("p", SRO, level=3), "malformed", "level"),
     "policy that is not JSON": (_bytes_as_policy, "malformed", "must be an object"),
+    "policy with a NUL": (_policy("p", SRO, domain="a\0b"), "malformed", "U+0000"),
     "policy without signatures": (_without_signatures, "malformed", "signatures"),
     "policy signed by another": (_policy("p", HOSPITAL), "signature_missing", SRO),
     "partition with a negative epsilon": (_partition(epsilon="-1"), "malformed", "epsilon"),
@@ -103,6 +110,7 @@ UNRECORDED: Final[dict[str, tuple[Make, str, str]]] = {
     "contract signed by one side": (_contract(BANK_A), "signature_missing", HOSPITAL),
     "contract signed by the other side": (_contract(HOSPITAL), "signature_missing", BANK_A),
     "charge signed by another": (_of_a_stranger, "signature_invalid", "another key"),
+    "organisation with a NUL": (_named_nul, "malformed", "U+0000"),
     "charge under no contract": (_without_contract, "not_found", "contract"),
     "charge after its deadline": (_charge_due(1), "malformed", "deadline"),
     "dataset of another provider's name": (

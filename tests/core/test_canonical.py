@@ -87,6 +87,8 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "name twice, spelled otherwise": (b'{"a":1,"\\u0061":1}', "given twice"),
     "lone surrogate": (b'{"a":"\\ud800"}', "lone surrogate"),
     "lone surrogate in a name": (b'{"\\udfff":1}', "lone surrogate"),
+    "NUL": (b'{"a":"b\\u0000c"}', "U+0000"),
+    "NUL in a name": (b'{"a\\u0000":1}', "U+0000"),
     "surrogate as bytes": (b'{"a":"\xed\xa0\x80"}', "not UTF-8"),
     "Latin-1": (b'{"a":"\xf6"}', "not UTF-8"),
     "byte order mark": (b"\xef\xbb\xbf{}", "not JSON"),
