@@ -17,6 +17,9 @@ from policy.documents import ContractDocument, DatasetDescription, Policy, Recom
 from policy.documents.published import SHAPES, schema_of
 from tests.policy.full import FULL
 
+# What the ledger keeps: any text without a NUL.
+KEPT = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+WORDS = st.text(KEPT, max_size=8)
 READERS: dict[str, Callable[[bytes], object]] = {
     "contract": ContractDocument.parse,
     "dataset": DatasetDescription.parse,
@@ -78,7 +81,7 @@ def values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:  # noqa: PLR0911 -
                 ["1", "0.5", "1/2"]
             )
         case "string":
-            return st.text(min_size=1, max_size=min(schema["maxLength"], 30))
+            return st.text(KEPT, min_size=1, max_size=min(schema["maxLength"], 30))
         case "array":
             return st.lists(values(schema.get("items", {})), min_size=schema["minItems"], max_size=3)
         case "object" if "properties" in schema:
@@ -87,7 +90,7 @@ def values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:  # noqa: PLR0911 -
             optional = {name: one for name, one in fields.items() if name not in required}
             return st.fixed_dictionaries({name: fields[name] for name in required}, optional=optional)
         case _:
-            return st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=8) | st.booleans(), max_size=3)
+            return st.dictionaries(WORDS, st.integers() | WORDS | st.booleans(), max_size=3)
 
 
 @pytest.mark.parametrize("kind", SHAPES)
