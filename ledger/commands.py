@@ -29,7 +29,7 @@ TIME_MAX: Final = 253_402_300_799_999
 RUNS_MAX: Final = 16
 """Recipients that a charge names, and runs that it starts from."""
 COMMITMENTS_MAX: Final = 32
-"""Documents of record commitments that one partition names, each of up to 32,766 records."""
+"""Documents of record commitments that one partition names, each of up to 8,190 records."""
 ROLES: Final = ("SRO", "TSO", "TDP", "TDC", "AUDITOR")
 UNITS: Final = ("record", "user")
 RULES: Final = ("renyi", "reference", "gaussian")

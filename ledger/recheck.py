@@ -65,8 +65,7 @@ def _caps(entry: Entry, facts: Facts) -> tuple[tuple[str, Caps], ...]:
         epsilons = [parse_number(cap["epsilon"], "body.caps.epsilon") for cap in named]
         return ((body.ref, Caps(epsilons[0], epsilons[-1])),)
     caps: dict[str, dict[str, Fraction]] = {}
-    told: Any = entry.body.get("alerts", [])
-    alerts = tuple(sorted({parse_number(one["share"], "body.alerts.share") for one in told}))
+    alerts = _alerts(entry)
     limits: Any = entry.body.get("limits", [])
     # The caps of coalitions are the book's own, and are decided again.
     asked = {GLOBAL, holder_of(facts.organisations[entry.actor].node)} if limits else set()
@@ -77,8 +76,18 @@ def _caps(entry: Entry, facts: Facts) -> tuple[tuple[str, Caps], ...]:
             kind, epsilon = "share", parse_number(limit["share"], "body.limits.share")
         caps.setdefault(limit["partition"], {})[kind] = epsilon
     return tuple(
-        (ref, Caps(found.get(GLOBAL), found["lineage"], found.get("share"), alerts)) for ref, found in caps.items()
+        (ref, Caps(found.get(GLOBAL), found["lineage"], found.get("share"), alerts.get(ref, ())))
+        for ref, found in caps.items()
     )
+
+
+def _alerts(entry: Entry) -> dict[str, tuple[Fraction, ...]]:
+    """Per partition the shares that were told: each must have been crossed, by whom it was told of and no other."""
+    told: Any = entry.body.get("alerts", [])
+    shares: dict[str, set[Fraction]] = {}
+    for one in told:
+        shares.setdefault(one["partition"], set()).add(parse_number(one["share"], "body.alerts.share"))
+    return {ref: tuple(sorted(found)) for ref, found in shares.items()}
 
 
 def _compare(derived: c.Object, entry: Entry) -> None:

@@ -26,7 +26,7 @@ def charge(request: Request, facts: Facts) -> Verdict:
         return findings.verdict()
     document = read_contract(facts.documents[contract.document])
     contract_in_force(findings, contract, document, facts, request.now)
-    _lineage(findings, request.command.actor, contract, document, facts)
+    of_consumer(findings, request.command.actor, contract, document, facts)
     runs, source = contract.runs + 1, document.source
     findings.count_at_most("runs_exhausted", "runs with this one", runs, document.runs_max, source)
     bound: dict[str, Binding] = {}
@@ -53,7 +53,8 @@ def contract_in_force(
     findings.before("contract_ended", ("now", now), ("ends", document.ends), document.source)
 
 
-def _lineage(findings: Findings, actor: str, contract: Contract, document: ContractDocument, facts: Facts) -> None:
+def of_consumer(findings: Findings, actor: str, contract: Contract, document: ContractDocument, facts: Facts) -> None:
+    """By the consumer that signed, or whoever goes on with it."""
     organisation = facts.organisations.get(actor)
     descends = organisation is not None and _goes_on(organisation, contract, facts)
     told = f"{contract.consumer}, as it was when it signed, or a descendant of it"

@@ -54,10 +54,21 @@ def read_commitments(stored: Stored) -> Commitments:
 
 
 @lru_cache(maxsize=65_536)
-def overlap(one: Stored, other: Stored) -> int:
-    """How many commitments two documents share; both in rising order, and kept once counted."""
-    mine = frozenset(_each(one.fetch()))
+def overlap(own: tuple[Stored, ...], other: Stored) -> int:
+    """How many commitments of a document are among those of others; kept once counted."""
+    mine = _union(own)
     return sum(1 for commitment in _each(other.fetch()) if commitment in mine)
+
+
+def repeated(own: tuple[Stored, ...]) -> int:
+    """How many commitments stand in more than one of these documents, counted as often as too many."""
+    return sum(read_commitments(one).count for one in own) - len(_union(own))
+
+
+@lru_cache(maxsize=4)
+def _union(own: tuple[Stored, ...]) -> frozenset[bytes]:
+    # At most a quarter of a million of 32 bytes each: a command names few documents, and a document is small.
+    return frozenset(commitment for one in own for commitment in _each(one.fetch()))
 
 
 def _each(data: bytes) -> Iterator[bytes]:

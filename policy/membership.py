@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 
 from ledger.commands import OpenPartition
 from ledger.malformed import Malformed
 from ledger.registry import Facts
-from policy.commitments import Stored, overlap, read_commitments
+from policy.commitments import Stored, overlap, read_commitments, repeated
 from policy.documents import DatasetDescription, Policy
 from policy.findings import Findings
 
@@ -35,26 +34,25 @@ def fresh_records(
     _held_against(findings, body, own, facts)
 
 
-def _read(findings: Findings, body: OpenPartition, facts: Facts) -> list[Stored]:
-    found = [_stored(digest, facts) for digest in body.commitments]
+def _read(findings: Findings, body: OpenPartition, facts: Facts) -> tuple[Stored, ...]:
+    found = tuple(_stored(digest, facts) for digest in body.commitments)
     for one in found:
         try:
             read_commitments(one)
         except KeyError:
             findings.failed("commitments_malformed", f"commitments {one.digest} are not stored")
-            return []
+            return ()
         except Malformed as fault:
             findings.failed("commitments_malformed", str(fault))
-            return []
+            return ()
     if found:
         findings.passed("commitments_malformed", f"{len(found)} document(s) of commitments can be read")
     return found
 
 
-def _held_against(findings: Findings, body: OpenPartition, own: list[Stored], facts: Facts) -> None:
+def _held_against(findings: Findings, body: OpenPartition, own: tuple[Stored, ...], facts: Facts) -> None:
     keys = {read_commitments(one).key for one in own}
-    pairs = [(one, other) for place, one in enumerate(own) for other in own[:place]]
-    twice = sum(overlap(*pair) for pair in pairs)
+    twice = repeated(own)
     findings.that("records_overlap", not twice, f"{twice} records are committed to twice in {body.ref}")
     for earlier in facts.partitions.values():
         if earlier.provider != body.provider or not earlier.commitments:
@@ -63,12 +61,8 @@ def _held_against(findings: Findings, body: OpenPartition, own: list[Stored], fa
         same = {read_commitments(one).key for one in theirs} == keys and len(keys) == 1
         told = f"the key of the commitments is {'' if same else 'not '}that of {earlier.ref}"
         findings.that("commitments_key_changed", same, told)
-        shared = _shared(own, theirs)
+        shared = sum(overlap(own, one) for one in theirs)
         findings.that("records_overlap", not shared, f"{shared} records of {body.ref} are those of {earlier.ref}")
-
-
-def _shared(own: Iterable[Stored], theirs: list[Stored]) -> int:
-    return sum(overlap(one, other) for one in own for other in theirs)
 
 
 def _stored(digest: str, facts: Facts) -> Stored:

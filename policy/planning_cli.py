@@ -69,6 +69,29 @@ def impact(
     _tell(found.to_json(), impact_lines(found), as_json=as_json)
 
 
+@policy.command(
+    epilog="""
+Examples:
+
+  epsilon policy breaches demo/book.sqlite
+
+  epsilon policy breaches demo/book.sqlite --json
+
+Exits with 3 if any account is over its cap.
+"""
+)
+def breaches(book: _Book, at: _At = "", *, as_json: _AsJson = False) -> None:
+    """Say which accounts are over the cap that binds them, and by how much: they take nothing until that is mended."""
+    from policy.breaches import breaches as found_in
+    from policy.telling import breach_lines
+
+    with _opened(book) as facts:
+        found = list(found_in(facts, _moment(at)))
+    _tell({"breaches": [one.to_json() for one in found]}, breach_lines(found), as_json=as_json)
+    if found:
+        raise typer.Exit(REFUSED)
+
+
 @plan.command(
     epilog="""
 Examples:

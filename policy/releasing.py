@@ -8,7 +8,7 @@ from ledger.governing_commands import Announce, OpenModel
 from ledger.outcomes import ChargeState
 from ledger.registry import Charge, Facts
 from policy.attestation import Expected, verify
-from policy.charging import contract_in_force
+from policy.charging import contract_in_force, of_consumer
 from policy.documents import LEVEL_SEALED
 from policy.findings import Findings
 from policy.in_force import Binding, binding, read_contract
@@ -40,7 +40,9 @@ def model_opening(request: Request, facts: Facts) -> Verdict:
     if charge is None:
         return findings.verdict()
     newest = facts.contracts[facts.contract_heads[facts.contracts[charge.contract].id]]
-    contract_in_force(findings, newest, read_contract(facts.documents[newest.document]), facts, request.now)
+    document = read_contract(facts.documents[newest.document])
+    contract_in_force(findings, newest, document, facts, request.now)
+    of_consumer(findings, request.command.actor, newest, document, facts)
     findings.equal("charge_not_posted", "state", charge.state.value, ChargeState.POSTED.value)
     bound = _bindings(findings, charge, facts, request.now)
     expected = Expected(body.nonce, charge.id, charge.plan, body.signing.thumbprint, body.sealing.x)

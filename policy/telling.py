@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from policy.bounds import Standing
@@ -10,6 +10,13 @@ from policy.coalitions import Coalitions
 from policy.impact import Impact
 from policy.joining import Joined
 from policy.reading import format_time
+
+
+def breach_lines(found: Sequence[Standing]) -> Iterator[str]:
+    """Accounts over their cap."""
+    for one in found:
+        yield f"account {one.holder} of {one.partition} is over its cap: {_used(one)}"
+    yield f"{len(found)} accounts are over their cap."
 
 
 def impact_lines(found: Impact) -> Iterator[str]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
+from ledger import canonical as c
+from ledger.gate import DOCUMENT_BYTES_MAX
 from policy.documents import contract, dataset, policy
 from policy.documents.shapes import Record, Schema
+from policy.documents.text import read_document
+
+_Described = dataset.DatasetDescription | dataset.Recommendation
 
 SHAPES: Final[dict[str, tuple[str, Record]]] = {
     "contract": ("A contract of TDPs and one TDC", contract.SHAPE),
@@ -13,6 +19,25 @@ SHAPES: Final[dict[str, tuple[str, Record]]] = {
     "policy": ("An SRO's policy for a domain", policy.SHAPE),
     "recommendation": ("A TSO's recommended budget for a dataset", dataset.RECOMMENDATION),
 }
+
+
+READERS: Final[dict[str, Callable[[bytes], contract.ContractDocument | _Described | policy.Policy]]] = {
+    "contract": contract.ContractDocument.parse,
+    "dataset": dataset.DatasetDescription.parse,
+    "policy": policy.Policy.parse,
+    "recommendation": dataset.Recommendation.parse,
+}
+
+
+def read_any(data: bytes) -> tuple[str, str]:
+    """The kind of a document, and how decisions name it. Raises: Malformed; Inconsistent, if it contradicts itself."""
+
+    def kind_of(value: object) -> str:
+        kind = value.get("kind") if isinstance(value, dict) else None
+        return c.one_of(kind, "kind", tuple(SHAPES))
+
+    kind = read_document(data, DOCUMENT_BYTES_MAX, kind_of)
+    return kind, READERS[kind](data).source
 
 
 def schema_of(kind: str) -> Schema:

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Final
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+
 from client.signer import Signer
 from ledger import canonical as c
 from ledger.decrees import decreed, standing
 from ledger.frozen import frozen
+from ledger.organisation_key import parse_organisation_key
 from ledger.registry import GLOBAL, holder_of
 from ledger.replay import verify_book
 from ledger.rules import read_rule
+from policy.breaches import breaches
+from policy.reading import format_time
 from tests.book.governed import admitted, amended, decree, faults, opening, publish, revoke, run, words
-from tests.book.world import BANK_A, BANK_B, HOSPITAL, LOG, PARTITION, SRO, World, no_step, private
+from tests.book.world import (
+    BANK_A,
+    BANK_B,
+    DATASET,
+    HOSPITAL,
+    LOG,
+    PARTITION,
+    SRO,
+    World,
+    no_step,
+    policy,
+    private,
+)
 
 
 def verified(world: World) -> None:
@@ -87,6 +109,30 @@ def test_a_quota_keeps_one_lineage_from_draining_a_partition(world: World) -> No
     verified(world)
 
 
+def test_alerts_are_each_partitions_own_and_replay_finds_them_again(world: World) -> None:
+    """One run over two domains with different thresholds: what is told is what its own policy asks for."""
+    publish(world, 2, alerts=["0.05"])
+    other = {**policy(), "domain": "other", "id": "other-policy", "alerts": ["0.9"]}
+    letters = {**DATASET, "domain": "other", "id": "letters"}
+    both = amended(datasets=[{"dataset": name, "provider": HOSPITAL} for name in ("digits", "letters")])
+    done = world.submit(
+        world.document("policy", {**other, "effective": format_time(world.clock.now)}, "other", SRO, SRO),
+        world.document("dataset", letters, "letters", HOSPITAL, HOSPITAL),
+        world.partition("letters", dataset="letters"),
+        world.document("contract", both, "both", BANK_A, BANK_A, HOSPITAL),
+    )
+    assert words(done) == ["permitted"] * 4
+    refs = (PARTITION, f"{HOSPITAL}/letters/letters")
+    world.contracts[BANK_A] = c.digest(c.dump(both))
+    (first,) = world.submit(world.charge("first", partitions=refs))
+    told = first.body["alerts"]
+    assert isinstance(told, list)
+    assert [(one["partition"], one["share"]) for one in told if isinstance(one, dict)] == [(PARTITION, "0.05")] * 2
+    (second,) = world.submit(world.charge("second", partitions=refs))
+    assert "alerts" not in second.body
+    verified(world)
+
+
 def test_a_contracts_share_binds_where_it_is_smaller(world: World) -> None:
     """A sixth of twelve runs is two, whatever the policy leaves."""
     publish(world, 2, quota={"share_max": "1/3"})
@@ -119,6 +165,65 @@ def test_a_budget_above_the_recommended_one_needs_a_reason(world: World) -> None
     assert (faults(bare), told.code.word) == ({"reason_missing"}, "permitted")
     assert words(world.submit(world.partition("small", epsilon="5"))) == ["permitted"]
     verified(world)
+
+
+def test_collusion_found_late_is_a_breach_with_its_excess(world: World) -> None:
+    """Each was within its cap; together they are over, from that entry on, and the past is as it was."""
+    assert [admitted(world, bank, 6, PARTITION) for bank in (BANK_A, BANK_B)] == [6, 6]
+    with world.book.read() as facts:
+        assert list(breaches(facts, world.clock.now)) == []
+    body: c.Object = {"effective": 0, "organisations": [BANK_A, BANK_B]}
+    assert world.send(SRO, "collusion", body, "collusion").code.word == "permitted"
+    with world.book.read() as facts:
+        (found,) = breaches(facts, world.clock.now)
+        assert found.holder == holder_of(facts.organisations[BANK_A].node)
+        assert found.share is not None
+        assert found.share > 1
+    assert admitted(world, BANK_A, 1, PARTITION) == 0
+    verified(world)
+
+
+def test_an_organisation_signs_with_the_keys_it_has(world: World) -> None:
+    """RS256 and ES256 sign documents and commands as Ed25519 does, and replay verifies them."""
+    for name, key in (("rsa", RSA_KEY), ("ec", EC_KEY)):
+        did = f"did:web:{name}.example"
+        signer = world.signers[did] = Foreign(key)  # type: ignore[assignment] # signs like ours
+        described = {**DATASET, "id": name, "provider": did}
+        done = world.submit(world.registration(did, "TDP"), world.document("dataset", described, name, did, did))
+        assert words(done) == ["permitted", "permitted"], done
+        forged = world.command(did, "retirement", {"partition": PARTITION}, f"forged-{name}")
+        (wrong,) = world.submit(replace(forged, raw=forged.raw.replace(b"2026-q4", b"2026-q5")))
+        assert wrong.code.word == "signature_invalid"
+        assert signer.key_id == parse_organisation_key(signer.jwk, "key").thumbprint
+    verified(world)
+
+
+RSA_KEY: Final = rsa.generate_private_key(65537, 2048)
+EC_KEY: Final = ec.derive_private_key(7, ec.SECP256R1())
+
+
+class Foreign:
+    """A signer with a key that is not Ed25519."""
+
+    def __init__(self, key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> None:
+        self.key = key
+        if isinstance(key, rsa.RSAPrivateKey):
+            self.algorithm, modulus = "RS256", key.public_key().public_numbers().n
+            self.jwk: c.Object = {"e": "AQAB", "kty": "RSA", "n": c.base64url(modulus.to_bytes(256, "big"))}
+        else:
+            self.algorithm, point = "ES256", key.public_key().public_numbers()
+            x, y = (c.base64url(one.to_bytes(32, "big")) for one in (point.x, point.y))
+            self.jwk = {"crv": "P-256", "kty": "EC", "x": x, "y": y}
+        self.key_id = c.thumbprint(self.jwk)
+
+    def sign(self, payload: bytes) -> str:
+        """A detached JWS."""
+        header = c.base64url(c.dump({"alg": self.algorithm, "b64": False, "crit": ["b64"], "kid": self.key_id}))
+        message = header.encode() + b"." + payload
+        if isinstance(self.key, rsa.RSAPrivateKey):
+            return f"{header}..{c.base64url(self.key.sign(message, padding.PKCS1v15(), hashes.SHA256()))}"
+        pair = decode_dss_signature(self.key.sign(message, ec.ECDSA(hashes.SHA256())))
+        return f"{header}..{c.base64url(b''.join(one.to_bytes(32, 'big') for one in pair))}"
 
 
 def test_the_domains_own_sro_decrees(world: World) -> None:
