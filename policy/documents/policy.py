@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 from ledger.commands import RULES, UNITS
 from ledger.gate import DOCUMENT_BYTES_MAX
 from ledger.mechanism import RELATIONS
+from ledger.pieces import kinds_of
 from ledger.plan import AnyPlan
 from policy import reading as r
 from policy.attesters import Attestation
@@ -187,6 +188,9 @@ class Policy:
             raise r.Inconsistent("lineage.epsilon_max", "must be at most budget.epsilon_max")
         if self.tuning_public and TUNING in self.mechanisms:
             raise r.Inconsistent("mechanisms", f"must not name {TUNING}: tuning is on public data")
+        permitted = set(self.mechanisms)
+        if self.load is not None and not permitted.issuperset(kinds_of(self.load.mechanism(self.load.steps))):
+            raise r.Inconsistent("load", "must be of permitted mechanisms")
         if any(low >= high for low, high in zip(self.alerts, self.alerts[1:], strict=False)):
             raise r.Inconsistent("alerts", "must rise")
         self._validate_names()

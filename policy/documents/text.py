@@ -40,16 +40,17 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A document's value, and where its names and items stand."""
+    """A document's value, and what finds where its names and items stand: asked only where a fault is told."""
 
     value: c.Json
-    places: dict[str, Place]
+    find: Callable[[], dict[str, Place]]
 
     def place(self, path: str) -> Place:
         """Where a field stands, or, if it is missing, what would hold it."""
-        while path and path not in self.places:
+        places = self.find()
+        while path and path not in places:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
-        return self.places.get(path, (1, 1))
+        return places.get(path, (1, 1))
 
 
 def read_document(data: bytes, size_max: int, read: Callable[[c.Json], D]) -> D:
@@ -85,7 +86,7 @@ def _json(data: bytes, size_max: int) -> Text:
         found = _located(data.decode("utf-8", "replace"))
         path, place = found.stumble or (fault.field, found.places.get(fault.field, (0, 0)))
         raise Malformed(path or fault.field, _at(fault.rule, place) if place[0] else fault.rule) from None
-    return Text(value, _located(data.decode()).places)
+    return Text(value, lambda: _located(data.decode()).places)
 
 
 @dataclass(slots=True)
@@ -197,7 +198,7 @@ class _Composer:
         value = self._value(next(self._events), "", 1)
         self._next(yaml.DocumentEndEvent)
         self._next(yaml.StreamEndEvent)
-        return Text(value, self._places)
+        return Text(value, lambda: self._places)
 
     def _next(self, kind: type[yaml.Event]) -> Any:  # noqa: ANN401 - an event of that kind
         found = next(self._events)

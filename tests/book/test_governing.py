@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Final
 
+import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from sqlalchemy import text
 
 from client.signer import Signer
 from ledger import canonical as c
 from ledger.decrees import decreed, standing
+from ledger.engines import engine_of
 from ledger.frozen import frozen
+from ledger.governing import NOTICES_MAX
+from ledger.loss import Loss
 from ledger.organisation_key import parse_organisation_key
 from ledger.registry import GLOBAL, holder_of
-from ledger.replay import verify_book
+from ledger.replay import Broken, verify_book
 from ledger.rules import read_rule
 from policy.breaches import breaches
 from policy.reading import format_time
-from tests.book.governed import admitted, amended, decree, faults, opening, publish, revoke, run, words
+from tests.book.governed import MODEL, admitted, amended, announce, decree, faults, opening, publish, revoke, run, words
 from tests.book.world import (
     BANK_A,
     BANK_B,
@@ -28,6 +34,7 @@ from tests.book.world import (
     LOG,
     PARTITION,
     SRO,
+    Room,
     World,
     no_step,
     policy,
@@ -98,6 +105,42 @@ def _run_over(world: World, ref: str) -> None:
         names += [(name, bank) for name in asked]
     world.submit(*(world.release(name, bank=bank) for name, bank in names[:-1]))
     assert words(world.submit(*(world.settle(name, 100, bank) for name, bank in names[:-1]))) == ["posted"] * 13
+
+
+def test_a_notice_is_the_clean_rooms_own_word_on_a_run_that_was_posted(world: World) -> None:
+    """Once for each model, and never before there can be one."""
+    world.submit(world.charge("first"), world.release("first"))
+    assert announce(world, "first").code.word == "conflict"
+    world.submit(world.settle("first", 10))
+    body: c.Object = {"charge": "first", "model": MODEL}
+    assert world.send(BANK_A, "release_notice", body, "by-bank").code.word == "not_authorised"
+    assert world.send(HOSPITAL, "release_notice", body, "by-hospital").code.word == "not_authorised"
+    assert announce(world, "first").code.word == "permitted"
+    assert announce(world, "first").code.word == "conflict"
+    for name in range(1, NOTICES_MAX):
+        more: c.Object = {"charge": "first", "model": f"{name:064x}"}
+        assert world.send(BANK_A, "release_notice", more, f"n-{name}", Room("first").signer).code.word == "permitted"
+    last: c.Object = {"charge": "first", "model": "f" * 64}
+    assert world.send(BANK_A, "release_notice", last, "n-last", Room("first").signer).code.word == "conflict"
+    verified(world)
+
+
+def test_a_decree_forged_in_the_rows_is_found(world: World) -> None:
+    """What an account is let off is what the decree's entry says."""
+    run(world, "first", PARTITION)
+    assert decree(world, GLOBAL, PARTITION).code.word == "permitted"
+    verified(world)
+    engine = engine_of(world.url, writes=True)
+    try:
+        with engine.begin() as connection:
+            row = connection.execute(text("SELECT loss FROM forgiven")).scalar_one()
+            more = Loss.parse(json.loads(row))
+            twice = json.dumps((more + more).to_json())
+            connection.execute(text("UPDATE forgiven SET loss = :loss"), {"loss": twice})
+    finally:
+        engine.dispose()
+    with pytest.raises(Broken, match="forgiven: the row of"):
+        verify_book(world.url, LOG, no_step)
 
 
 def test_a_quota_keeps_one_lineage_from_draining_a_partition(world: World) -> None:

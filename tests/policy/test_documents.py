@@ -13,17 +13,33 @@ from ledger.canonical import dump
 from ledger.gate import DOCUMENT_BYTES_MAX
 from ledger.malformed import Malformed
 from ledger.public_key import PublicKey
-from policy.documents import ContractDocument, DatasetDescription, Policy
+from policy.documents import ContractDocument, DatasetDescription, Policy, Recommendation
 from policy.reading import Inconsistent, format_time, parse_time
-from tests.policy.scene import ATTESTER, CONTRACT, DATASET, GONE, OTHER_TDP, POLICY, SRO, TDC, TDP, changed
+from tests.policy.scene import (
+    ATTESTER,
+    CONTRACT,
+    DATASET,
+    GONE,
+    OTHER_TDP,
+    PLAN,
+    POLICY,
+    RECOMMENDATION,
+    SRO,
+    TDC,
+    TDP,
+    changed,
+)
 
-Document = type[Policy] | type[DatasetDescription] | type[ContractDocument]
+Document = type[Policy] | type[DatasetDescription] | type[ContractDocument] | type[Recommendation]
 READERS: dict[str, tuple[Document, dict[str, Any]]] = {
     "policy": (Policy, POLICY),
     "dataset": (DatasetDescription, DATASET),
     "contract": (ContractDocument, CONTRACT),
+    "recommendation": (Recommendation, RECOMMENDATION),
 }
 ATTESTERS = POLICY["attestation"]["attesters"]
+SEALED = {"level": 2, "model_release": False, "partition_age_days_max": GONE}
+COALITION = {"epsilon_max": "3", "members": [TDC, OTHER_TDP], "name": "friends"}
 
 FAULTS: list[tuple[str, dict[str, Any], str]] = [
     ("policy", {"kind": "contract"}, "kind"),
@@ -87,6 +103,56 @@ FAULTS: list[tuple[str, dict[str, Any], str]] = [
     ("policy", {"attestation|claims|swname": None}, "attestation.claims.swname"),
     ("policy", {"attestation|claims|swname": ["a"]}, "attestation.claims.swname"),
     ("policy", {"attestation|claims": {str(n): 1 for n in range(33)}}, "attestation.claims"),
+    ("policy", {"levels": []}, "levels"),
+    ("policy", {"levels": [{"dataset": "a", "level": 3, "provider": TDP}]}, "levels[0].level"),
+    ("policy", {"levels": [{"dataset": "a", "provider": TDP}]}, "levels[0].level"),
+    (
+        "policy",
+        {"levels": [{"dataset": "a", "level": one, "provider": TDP} for one in (0, 1)]},
+        "levels",
+    ),
+    (
+        "policy",
+        {"level": 0, "partition_age_days_max": GONE, "levels": [{"dataset": "a", "level": 1, "provider": TDP}]},
+        "partition_age_days_max",
+    ),
+    ("policy", {"sealed": {"everyone": "caps", "inference": "attested"}}, "sealed"),
+    ("policy", {**SEALED, "sealed": {"everyone": "caps", "inference": "private_prediction"}}, "sealed.inference"),
+    ("policy", {**SEALED, "sealed": {"everyone": "none", "inference": "attested"}}, "sealed.everyone"),
+    ("policy", {"model_release": False, "watermark": True}, "watermark"),
+    ("policy", {"model_release": False, "notice_hours": 1}, "notice_hours"),
+    ("policy", {"notice_hours": 8_761}, "notice_hours"),
+    ("policy", {"watermark": "yes"}, "watermark"),
+    ("policy", {"tuning": "free"}, "tuning"),
+    ("policy", {"tuning": "public", "mechanisms|1": "repeat_and_select"}, "mechanisms"),
+    ("policy", {"alerts": ["0.5", "0.5"]}, "alerts"),
+    ("policy", {"alerts": ["0.9", "0.5"]}, "alerts"),
+    ("policy", {"alerts": ["1.0001"]}, "alerts[0]"),
+    ("policy", {"alerts": ["0"]}, "alerts[0]"),
+    ("policy", {"quota": {"share_max": "2"}}, "quota.share_max"),
+    ("policy", {"quota": {}}, "quota.share_max"),
+    ("policy", {"coalitions": [{**COALITION, "members": [TDC]}]}, "coalitions[0].members"),
+    ("policy", {"coalitions": [{**COALITION, "members": [TDC, TDC]}]}, "coalitions[0].members"),
+    ("policy", {"coalitions": [{**COALITION, "epsilon_max": "8.1"}]}, "coalitions[0].epsilon_max"),
+    ("policy", {"coalitions": [COALITION, {**COALITION, "epsilon_max": "2"}]}, "coalitions"),
+    ("policy", {"load": {**PLAN, "steps": 0}}, "load.steps"),
+    ("policy", {"load": PLAN, "mechanisms": ["laplace"]}, "load"),
+    ("policy", {"run|delta_max": "1"}, "run.delta_max"),
+    ("policy", {"run|noise_multiplier_min": "0"}, "run.noise_multiplier_min"),
+    ("policy", {"run|probability_max": "1.1"}, "run.probability_max"),
+    ("policy", {"run|steps_max": 0}, "run.steps_max"),
+    ("policy", {"run|mechanisms": ["laplace"]}, "run.mechanisms"),
+    ("policy", {"lineage|delta_max": "0"}, "lineage.delta_max"),
+    ("policy", {"commitments": 1}, "commitments"),
+    ("recommendation", {"kind": "policy"}, "kind"),
+    ("recommendation", {"budget|epsilon_max": "129"}, "budget.epsilon_max"),
+    ("recommendation", {"version": 0}, "version"),
+    ("recommendation", {"issuer": "tso"}, "issuer"),
+    ("dataset", {"membership": ""}, "membership"),
+    ("dataset", {"records_min": 0}, "records_min"),
+    ("contract", {"share_max": "0"}, "share_max"),
+    ("contract", {"run|mechanisms": []}, "run.mechanisms"),
+    ("contract", {"run|delta_max": "0"}, "run.delta_max"),
     ("dataset", {"kind": "policy"}, "kind"),
     ("dataset", {"records": 5}, "records"),
     ("dataset", {"provider": "hospital"}, "provider"),
@@ -124,6 +190,15 @@ WITHIN: list[tuple[str, dict[str, Any]]] = [
     ("policy", {"level": 0, "partition_age_days_max": GONE}),
     ("policy", {"level": 2, "model_release": False, "partition_age_days_max": GONE}),
     ("policy", {"partition_age_days_max": 1}),
+    ("policy", {**SEALED, "sealed": {"everyone": "watched", "inference": "attested"}}),
+    ("policy", {"level": 2, "levels": [{"dataset": "a", "level": 0, "provider": TDP}], "partition_age_days_max": GONE}),
+    ("policy", {"tuning": "public"}),
+    ("policy", {"tuning": "charged", "mechanisms|1": "repeat_and_select"}),
+    ("policy", {"alerts": ["0.5", "0.500001", "1"]}),
+    ("policy", {"quota": {"share_max": "1"}}),
+    ("policy", {"coalitions": [{**COALITION, "epsilon_max": "8"}]}),
+    ("policy", {"load": PLAN, "notice_hours": 8_760, "watermark": True}),
+    ("recommendation", {"budget|epsilon_max": "128"}),
     ("policy", {"attestation|claims": {"swname": "a", "secboot": True, "hwversion": 3}}),
     ("policy", {"effective": "2028-02-29T23:59:59Z"}),
     ("dataset", {"schema": "s" * 20_000}),
@@ -270,7 +345,7 @@ def test_nothing_but_a_value_or_malformed_comes_of_damaged_fields(case: tuple[Do
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.sampled_from(["policy", "dataset", "contract"]), st.data())
+@given(st.sampled_from(sorted(READERS)), st.data())
 def test_nothing_but_a_value_or_malformed_comes_of_damaged_bytes(kind: str, data: st.DataObject) -> None:
     """A slice of the bytes replaced by any others: a document, or an error by name."""
     reader, base = READERS[kind]
