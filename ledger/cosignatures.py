@@ -6,11 +6,10 @@ from collections import defaultdict
 
 from sqlalchemy import Connection, func, select
 
-from ledger import merkle
 from ledger.checkpoint import receipt
 from ledger.malformed import Malformed
 from ledger.rows import append_rows
-from ledger.snapshot import Snapshot
+from ledger.snapshot import Log
 from ledger.tables import CheckpointRow, CosignatureRow, table_of
 from ledger.verifier import WitnessKey
 from ledger.witness import cosigned, read_cosignature
@@ -61,16 +60,15 @@ def best_size(connection: Connection, index: int, newest: int) -> int:
     return newest if found is None else int(found)
 
 
-def cosigned_receipt(book: Snapshot, index: int) -> str:
+def cosigned_receipt(book: Log, index: int) -> str:
     """An entry's receipt under the checkpoint that most witnesses cosigned. Raises: KeyError."""
     if not 0 <= index < book.size:
         raise KeyError(index)
     size = best_size(book.connection, index, book.size)
-    proof = merkle.inclusion_proof(index, size, book.node)
-    return receipt(index, proof, cosigned_checkpoint(book.connection, size))
+    return receipt(index, Log(book.connection, size).tree.proof(index), cosigned_checkpoint(book.connection, size))
 
 
-def check_cosignatures(book: Snapshot) -> int:
+def check_cosignatures(book: Log) -> int:
     """Check every line that is kept against its own key and checkpoint; how many there are. Raises: Malformed."""
     lines: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for size, vkey, line in book.connection.execute(select(_kept.c.tree_size, _kept.c.vkey, _kept.c.line)):

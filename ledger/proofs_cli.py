@@ -59,7 +59,7 @@ def publish(
     from rich.progress import Progress
 
     from ledger import publishing
-    from ledger.snapshot import Snapshot
+    from ledger.snapshot import Log
     from ledger.verifier import LogKey
 
     with _opened(book, writes=False) as engine, engine.begin() as connection:
@@ -68,7 +68,7 @@ def publish(
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task("publishing", total=None)
             done = publishing.publish(
-                Snapshot(connection),
+                Log(connection),
                 folder,
                 key,
                 lambda written, due: progress.update(task, completed=written, total=due),
@@ -89,14 +89,14 @@ def witness(
 ) -> None:
     """Have the newest checkpoint cosigned by witnesses, who refuse a log whose history was rewritten."""
     from ledger.cosignatures import cosigned_checkpoint
-    from ledger.snapshot import Snapshot
+    from ledger.snapshot import Log
     from ledger.witnessing import Witness
 
     with _opened(book, writes=True) as engine:
         asked = [Witness.parse(one) for one in witnesses]
         told = [_cosigned(engine, one) for one in asked]
         with engine.begin() as connection:
-            note = cosigned_checkpoint(connection, Snapshot(connection).size)
+            note = cosigned_checkpoint(connection, Log(connection).size)
     if as_json:
         typer.echo(json.dumps({"checkpoint": note, "witnesses": [{"exit": code, "told": what} for code, what in told]}))
     else:
@@ -118,10 +118,10 @@ def receipt(
 ) -> None:
     """Write an entry and its receipt, under the checkpoint that most witnesses cosigned (C2SP tlog-proof)."""
     from ledger.cosignatures import cosigned_receipt
-    from ledger.snapshot import Snapshot
+    from ledger.snapshot import Log
 
     with _opened(book, writes=False) as engine, engine.begin() as connection:
-        facts = Snapshot(connection)
+        facts = Log(connection)
         index = facts.entry_index(name)
         if index is None:
             typer.echo(f"no entry has the id {name}", err=True)

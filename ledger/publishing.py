@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ledger import merkle
 from ledger.cosignatures import cosigned_checkpoint
 from ledger.malformed import Malformed
-from ledger.snapshot import Snapshot
+from ledger.snapshot import Log
 from ledger.tiles import Tile, tiles_of
 from ledger.verifier import NOTE_BYTES_MAX, TILE_WIDTH, Checkpoint, LogKey, to_text
 
@@ -35,7 +34,7 @@ class Publication:
     files: int
 
 
-def publish(book: Snapshot, folder: Path, key: LogKey, step: Step) -> Publication:
+def publish(book: Log, folder: Path, key: LogKey, step: Step) -> Publication:
     """Write what the folder lacks of the book.
 
     Args:
@@ -55,7 +54,7 @@ def publish(book: Snapshot, folder: Path, key: LogKey, step: Step) -> Publicatio
         return _publish(book, folder, key, step)
 
 
-def _publish(book: Snapshot, folder: Path, key: LogKey, step: Step) -> Publication:
+def _publish(book: Log, folder: Path, key: LogKey, step: Step) -> Publication:
     before = _published(book, folder, key)
     due = [tile for tile in tiles_of(book.size) if not _is_there(folder, tile, before)]
     for done, tile in enumerate(due, 1):
@@ -82,7 +81,7 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _published(book: Snapshot, folder: Path, key: LogKey) -> int:
+def _published(book: Log, folder: Path, key: LogKey) -> int:
     """How many entries the folder publishes, if they are the first ones of this very book."""
     try:
         with (folder / "checkpoint").open("rb") as file:
@@ -92,7 +91,7 @@ def _published(book: Snapshot, folder: Path, key: LogKey) -> int:
     there = Checkpoint.open(note, key)
     if there.size > book.size:
         raise Malformed("folder", f"publishes {there.size} entries and the book has {book.size}: the book is older")
-    if there.root != merkle.root(there.size, book.node):
+    if there.root != book.root_at(there.size):
         raise Malformed("folder", f"publishes another history: its first {there.size} entries are not the book's")
     return there.size
 

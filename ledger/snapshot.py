@@ -77,10 +77,6 @@ class Log:
         hashes, entries = partial(hashes_between, self.connection), partial(entries_between, self.connection)
         return tile_bytes(tile, self.size, hashes, entries)
 
-    def node(self, level: int, position: int) -> bytes:
-        """The hash of a complete subtree, for proofs at any size. Raises: KeyError."""
-        return self.tree.read(level, position)
-
     def receipt(self, index: int) -> str:
         """The entry's inclusion proof under the checkpoint. Raises: KeyError."""
         if not 0 <= index < self.size:

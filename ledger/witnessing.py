@@ -13,10 +13,9 @@ import httpx
 from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 
-from ledger import merkle
 from ledger.cosignatures import keep_cosignature, line_of, newest_size
 from ledger.malformed import Malformed
-from ledger.snapshot import Snapshot
+from ledger.snapshot import Log
 from ledger.verifier import WitnessKey
 from ledger.witness import ANSWER_BYTES_MAX, SIZE_TYPE, add_checkpoint, read_cosignature, read_size
 
@@ -91,7 +90,7 @@ def witness_newest(engine: Engine, witness: Witness) -> Cosigned:
         KeyError: if the book is empty.
     """
     with engine.begin() as connection:
-        book = Snapshot(connection)
+        book = Log(connection)
         size, note, old = book.size, book.checkpoint, newest_size(connection, witness.key)
         kept = line_of(connection, size, witness.key.vkey)
     if kept is not None:
@@ -124,7 +123,7 @@ def _proof(engine: Engine, old: int, size: int) -> list[bytes]:
     if not old:
         return []
     with engine.begin() as connection:
-        return merkle.consistency_proof(old, size, Snapshot(connection).node)
+        return Log(connection, size).consistency(old)
 
 
 def _post(http: httpx.Client, witness: Witness, body: bytes) -> tuple[int, str, bytes]:

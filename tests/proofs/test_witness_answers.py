@@ -12,7 +12,6 @@ from typing import Final
 import pytest
 from sqlalchemy import delete, insert, update
 
-from ledger import merkle
 from ledger.cosignatures import check_cosignatures, keep_cosignature, newest_size
 from ledger.engines import engine_of
 from ledger.malformed import Malformed
@@ -165,7 +164,7 @@ def test_a_size_that_it_knows_is_proven_from(book: Path) -> None:
         assert head.split("\n")[0] == "old 7"
         now = Checkpoint.open(note, LOG)
         with engine.begin() as connection:
-            before = Checkpoint(now.origin, 7, merkle.root(7, Snapshot(connection).node))
+            before = Checkpoint(now.origin, 7, Snapshot(connection).root_at(7))
         check_extends(before, now, read_proof(head.split("\n")[1:], "proof"))
     engine.dispose()
 
