@@ -12,13 +12,13 @@ from typing import Final
 import pytest
 from sqlalchemy import delete, insert, update
 
-from ledger.cosignatures import check_cosignatures, keep_cosignature, newest_size
+from ledger.cosignatures import check_cosignatures, cosigned_receipt, keep_cosignature, newest_size
 from ledger.engines import engine_of
 from ledger.malformed import Malformed
-from ledger.snapshot import Snapshot
+from ledger.snapshot import Log, Snapshot
 from ledger.tables import CosignatureRow, table_of
 from ledger.triggers import sqlite_triggers
-from ledger.verifier import Checkpoint, Note, WitnessKey, check_extends, read_proof
+from ledger.verifier import Checkpoint, Note, WitnessKey, check_extends, read_proof, verify_receipt
 from ledger.witness import SIZE_TYPE, add_checkpoint, cosigned, read_cosignature, read_size
 from ledger.witnessing import ATTEMPTS, Refusal, Witness, witness_newest
 from tests.book.world import LOG, open_world
@@ -219,6 +219,30 @@ def test_what_is_kept_is_checked(book: Path) -> None:
         with engine.begin() as connection, pytest.raises(Malformed):
             check_cosignatures(Snapshot(connection))
     engine.dispose()
+
+
+def test_a_receipt_is_under_what_most_witnesses_signed(tmp_path: Path) -> None:
+    """The newest of those that take the entry in; the newest checkpoint of all where no witness has seen the entry."""
+    with open_world(tmp_path) as world:
+        engine = engine_of(world.url, writes=True)
+        seen = ((10, (COSIGNER, STRANGER)), (11, (COSIGNER,)), (12, ()))
+        for size, cosigners in seen:
+            while world.size < size:
+                (done,) = world.submit(world.merger() if size == 11 else world.charge("run-1"))
+                assert done.code.recorded
+            with engine.begin() as connection:
+                for one in cosigners:
+                    keep_cosignature(connection, size, one.key, one.line(Log(connection).checkpoint))
+        with engine.begin() as connection:
+            log = Log(connection)
+            for index, size, count in ((0, 10, 2), (9, 10, 2), (10, 11, 1), (11, 12, 0)):
+                text = cosigned_receipt(log, index)
+                assert verify_receipt(text, log.entry(index), LOG)[1].size == size
+                assert len(Note.parse(text.partition("\n\n")[2]).lines) == 1 + count
+            for index in (-1, 12):
+                with pytest.raises(KeyError):
+                    cosigned_receipt(log, index)
+        engine.dispose()
 
 
 def test_request_bytes() -> None:
