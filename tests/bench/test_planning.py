@@ -1,0 +1,56 @@
+"""Questions of people who plan: of a plan seen before, and of a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import count
+from typing import Final
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from ledger import canonical as c
+from ledger.units import format_number
+from policy.advice import advise
+from policy.planning import noise_that_passes, runs_that_fit, steps_that_pass
+from policy.question import Question
+from tests.bench.compare import Side, compare
+from tests.core.world import plan_of
+from tests.policy.market import opened
+
+pytestmark = pytest.mark.bench
+
+SEEN_S: Final = 0.2
+_NUMBERS: Final = count(1)
+LOADS: Final = {"depa-covid": ("1/186", "0.6531", 186), "mnist": ("8/1875", "1.1", 1_170)}
+QUESTIONS: Final[dict[str, Callable[[Question], object]]] = {
+    "decision": lambda question: question.decision,
+    "steps": steps_that_pass,
+    "noise": noise_that_passes,
+    "runs": runs_that_fit,
+    "advice": advise,
+}
+
+
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question(benchmark: BenchmarkFixture, question: str, load: str) -> None:
+    """Seen before in 200 ms, against the same of a new plan; how long a new one took is told by the ratio."""
+    market, ask = opened(), QUESTIONS[question]
+    probability, noise, steps = LOADS[load]
+
+    def new() -> c.Object:
+        number = next(_NUMBERS)
+        rarer = Fraction(probability) * Fraction(10**6, 10**6 + number)
+        return plan_of(steps, format_number(Fraction(noise) + Fraction(number, 10**6)), format_number(rarer))
+
+    known = plan_of(steps, noise, probability)
+    ask(market.ask(known))
+    compare(
+        benchmark,
+        Side(f"{question} of a plan seen before, {load}", 1, lambda: market.ask(known), ask),
+        Side("of a new one", 1, lambda: market.ask(new()), ask),
+        3,
+        limit=SEEN_S,
+    )
