@@ -23,7 +23,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A book with a few runs of each bank, and the clock a day later."""
     with open_world(tmp_path_factory.mktemp("planning")) as world:
         for place in range(6):
-            assert world.submit(world.charge(f"run-{place}", (BANK_A, BANK_B)[place % 2]))[0].code.word == "pending"
+            sent = world.charge(f"run-{place}", (BANK_A, BANK_B)[place % 2], deadline=NOW + 2 * DAY_MS)
+            assert world.submit(sent)[0].code.word == "pending"
         world.clock.now += DAY_MS
         yield world
 
