@@ -152,6 +152,7 @@ def _charge(state: State, entry: Entry, index: int) -> None:
         prices=tuple((ref, read_prices(recorded["prices"][ref])) for ref in body.partitions),
         recipients=body.recipients,
         base=body.base,
+        pipeline=body.pipeline,
         index=index,
     )
     state.charges[found.id] = found

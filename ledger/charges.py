@@ -66,7 +66,7 @@ def charge(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Deci
 
 def price(partition: Partition, body: MakeCharge) -> tuple[Segment, ...]:
     """A run's price under a partition's rule. Slow when new, kept afterwards. Raises: Malformed, Refusal."""
-    return _priced(partition.terms, partition.relation, partition.unit_records_max, body.plan)
+    return _priced(partition.terms, partition.relation, _group(partition, body), body.plan)
 
 
 @lru_cache(maxsize=65_536)
@@ -77,9 +77,14 @@ def _priced(terms: str, relation: str, unit_records: int, plan: AnyPlan) -> tupl
         raise Refusal(Code.NOT_PRICED, str(fault), "body.plan") from None
 
 
+def _group(partition: Partition, body: MakeCharge) -> int:
+    """The records of one unit that may change together: in the partition, or after joins if those are more."""
+    return max(partition.unit_records_max, body.unit_records_max or 1)
+
+
 def epsilon_of(partition: Partition, body: MakeCharge) -> Fraction:
     """The ε of the whole run at the partition's δ. Slow when new, kept afterwards. Raises: Malformed, Refusal."""
-    whole = grouped(partition.unit_records_max, body.plan.mechanism(body.plan.steps))
+    whole = grouped(_group(partition, body), body.plan.mechanism(body.plan.steps))
     try:
         return told_epsilon(whole, partition.delta, partition.relation)
     except (NotPriced, ArithmeticError) as fault:

@@ -172,6 +172,9 @@ class MakeCharge:
     Attributes:
         recipients: to whom the model will be handed over, fixed before anything runs.
         base: the charges of the models that the run starts from.
+        pipeline: the digest of what the clean room is to run, where it is said; its attestation must say the same.
+        unit_records_max: how many records one privacy unit has at most in what is trained on, after joins, where more
+            than in the partition.
     """
 
     contract: str
@@ -182,6 +185,8 @@ class MakeCharge:
     deadline: int
     recipients: tuple[str, ...] = ()
     base: tuple[str, ...] = ()
+    pipeline: str | None = None
+    unit_records_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,9 +334,8 @@ def _retire(body: c.Object) -> Retire:
 
 
 def _charge(body: c.Object) -> MakeCharge:
-    known = c.fields(
-        body, "", ("clean_room", "contract", "deadline", "partitions", "plan"), optional=("base", "recipients")
-    )
+    names, more = ("clean_room", "contract", "deadline", "partitions", "plan"), ("pipeline", "unit_records_max")
+    known = c.fields(body, "", names, optional=("base", "recipients", *more))
     room = c.fields(known["clean_room"], "clean_room", ("sealing", "signing"))
     partitions = c.strings(known["partitions"], "partitions", 16)
     try:
@@ -347,7 +351,15 @@ def _charge(body: c.Object) -> MakeCharge:
         deadline=c.integer(known["deadline"], "deadline", 0, TIME_MAX),
         recipients=_listed(known, "recipients", c.did),
         base=_listed(known, "base", c.name),
+        pipeline=c.sha256(known["pipeline"], "pipeline") if "pipeline" in known else None,
+        unit_records_max=_group(known),
     )
+
+
+def _group(known: c.Object) -> int | None:
+    if "unit_records_max" not in known:
+        return None
+    return c.integer(known["unit_records_max"], "unit_records_max", 1, GROUP_MAX)
 
 
 def _listed(known: c.Object, field: str, read: Callable[[object, str], str], most: int = RUNS_MAX) -> tuple[str, ...]:

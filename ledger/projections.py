@@ -166,6 +166,7 @@ _CHARGE = (
     "sealing",
     "key_release",
     "deadline",
+    "pipeline",
 )
 
 

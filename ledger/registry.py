@@ -134,6 +134,7 @@ class Charge:
         author: the node at which the run was asked for.
         recipients: to whom the model goes, fixed before anything ran.
         base: the charges of the models that the run starts from.
+        pipeline: the digest of what the clean room is to run; None where the charge does not say.
         notices: each model that was announced to the providers, and when (ms).
     """
 
@@ -155,6 +156,7 @@ class Charge:
     base: tuple[str, ...]
     index: int
     notices: tuple[tuple[str, int], ...] = ()
+    pipeline: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,6 +250,7 @@ class ChargeRow(Row, table=True):
     base: str = _text()
     entered: int = _number()
     notices: str = _text()
+    pipeline: str | None = _text(null=True)
 
 
 class AccountRow(Row, table=True):

@@ -32,13 +32,18 @@ TYPE_WANTED: Final = "sevsnpvm"
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a token must be bound to: the challenge, the charge and its plan, the clean room's two keys."""
+    """What a token must be bound to: the challenge, the charge and its plan, the clean room's two keys.
+
+    Attributes:
+        pipeline: the digest of what is to run; None where the charge names none, and then the token may name none.
+    """
 
     nonce: str
     charge: str
     plan: str
     signing: str
     sealing: str
+    pipeline: str | None = None
 
 
 def verify(token: bytes | None, attestation: Attestation, expected: Expected, now: int, source: str) -> list[Check]:
@@ -56,6 +61,9 @@ def verify(token: bytes | None, attestation: Attestation, expected: Expected, no
     findings.says("attestation_debuggable", not evidence.debuggable, "the clean room", "closed to debuggers", source)
     for name, wanted in (("charge", expected.charge), ("plan", expected.plan)):
         findings.equal(f"attestation_{name}", name, evidence.bound.get(name), wanted, source)
+    pipeline = evidence.bound.get("pipeline")
+    if pipeline is not None or expected.pipeline is not None:
+        findings.equal("attestation_pipeline", "pipeline", pipeline, expected.pipeline, source)
     _keys(findings, evidence.bound.get("cnf"), expected, source)
     _claims(findings, evidence, attestation, source)
     return findings.checks

@@ -30,7 +30,7 @@ KEYS_MAX: Final = 32
 CLAIMS_MAX: Final = 32
 RSA_BITS: Final = (2048, 8192)
 FORMATS: Final = ("eat", "azure")
-CLAIMS_ALWAYS_CHECKED: Final = ("iss", "iat", "exp", "eat_nonce", "dbgstat", "cnf", "charge", "plan")
+CLAIMS_ALWAYS_CHECKED: Final = ("iss", "iat", "exp", "eat_nonce", "dbgstat", "cnf", "charge", "plan", "pipeline")
 SOFTWARE_CLAIMS: Final = frozenset(
     {
         "swname",

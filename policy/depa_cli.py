@@ -110,12 +110,13 @@ def _print(found: Checked, terms: Terms) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("phase", "effect", "reason", "field", "value", "why")
-    for name in ("field", "value", "why"):
-        next(column for column in table.columns if column.header == name).overflow = "fold"
+    table = Table("reason", "where, what and why", show_lines=True)
+    table.columns[0].no_wrap = True
+    table.columns[1].overflow = "fold"
     for one in found.reasons:
-        effect = Text("refused", style="red") if one.refused else Text("warned", style="yellow")
-        table.add_row(one.phase, effect, *(Text(told) for told in (one.code, one.field, one.value, one.text)))
+        effect = ("refused", "red") if one.refused else ("warned", "yellow")
+        where = "\n".join(line for line in (one.field, one.value, one.text) if line)
+        table.add_row(Text.assemble(one.code, "\n", effect, f" ({one.phase})"), Text(where))
     console = Console()
     if found.reasons:
         console.print(table)

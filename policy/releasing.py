@@ -28,7 +28,7 @@ def key_release(request: Request, facts: Facts) -> Verdict:
     findings.not_after("deadline_passed", ("now", request.now), ("deadline", charge.deadline))
     findings.equal("key_not_clean_room", "key_id", request.command.key_id, charge.key_id)
     bound = _bindings(findings, charge, facts, request.now)
-    expected = Expected(body.nonce, charge.id, charge.plan, charge.key_id, charge.sealing)
+    expected = Expected(body.nonce, charge.id, charge.plan, charge.key_id, charge.sealing, charge.pipeline)
     _attested(findings, bound, facts.documents.get(body.evidence), expected, request.now)
     return findings.verdict()
 

@@ -62,7 +62,7 @@ def _caps(stage: Training, contract: Contract, reasons: Reasons) -> None:
 
 def _sum(pipeline: Pipeline, contract: Contract, terms: Terms, reasons: Reasons) -> None:
     """Several stages are one run. Without the number of records nothing but their sum bounds them together."""
-    asked = [stage.epsilon for stage in pipeline.trainings if stage.epsilon is not None]
+    asked = [stage.epsilon for stage in pipeline.trainings if stage.private and stage.epsilon is not None]
     most = contract.epsilon_max()
     if terms.records is not None or len(asked) < 2 or most is None or sum(asked) <= most:
         return

@@ -6,6 +6,8 @@ who sign our document anew. Its purpose names the payload by its digest, so that
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from ledger.canonical import Object, digest, dump
 from ledger.units import format_number
 from policy.depa.contract import Contract
@@ -27,7 +29,7 @@ def contract_document(contract: Contract, payload: str, terms: Terms) -> bytes:
         "id": contract.id,
         "kind": "contract",
         "purpose": f"{contract.purpose}; DEPA contract {contract.id}, payload SHA-256 {payload}",
-        "run": {"epsilon_max": format_number(epsilon)},
+        "run": _run(contract, epsilon),
         "runs_max": terms.runs,
         "starts": format_time(contract.starts),
         "tdc": contract.tdc,
@@ -38,6 +40,18 @@ def contract_document(contract: Contract, payload: str, terms: Terms) -> bytes:
     data = dump(document)
     ContractDocument.parse(data)
     return data
+
+
+def _run(contract: Contract, epsilon: Fraction) -> Object:
+    """The bounds on one run: of several the strictest, since one run opens every dataset."""
+    delta = contract.delta_max()
+    noise = max((bound.noise for bound in contract.bounds if bound.noise is not None), default=None)
+    run: Object = {"epsilon_max": format_number(epsilon)}
+    if delta is not None:
+        run["delta_max"] = format_number(delta)
+    if noise is not None:
+        run["noise_multiplier_min"] = format_number(noise)
+    return run
 
 
 def charge_terms(contract: bytes, pipeline: str, priced: Priced) -> Object:

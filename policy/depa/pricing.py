@@ -95,6 +95,7 @@ def price(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reasons
 
 def _plan(stage: Training, contract: Contract, terms: Terms, reasons: Reasons) -> AnyPlan | None:
     if stage.trees:
+        _hold_noise(contract, None, reasons)
         return None if stage.epsilon is None else MechanismPlan(Pure(stage.epsilon, RELATION))
     if terms.records is None:
         reasons.warn("noise_unknown", stage.path)
@@ -113,11 +114,19 @@ def _plan(stage: Training, contract: Contract, terms: Terms, reasons: Reasons) -
     except (Malformed, ArithmeticError) as fault:
         reasons.refuse("not_priced", stage.path, None, str(fault))
         return None
-    for bound in contract.bounds:
-        if bound.noise is not None and noise < bound.noise:
-            told = f"{format_number(noise)} < {format_number(bound.noise)}"
-            reasons.refuse("noise_below_contract", f"{bound.path}.noise_multiplier", bound.noise, told)
+    _hold_noise(contract, noise, reasons)
     return plan
+
+
+def _hold_noise(contract: Contract, noise: Fraction | None, reasons: Reasons) -> None:
+    for bound in contract.bounds:
+        if bound.noise is not None and (noise is None or noise < bound.noise):
+            told = (
+                "boosted trees state none"
+                if noise is None
+                else f"{format_number(noise)} < {format_number(bound.noise)}"
+            )
+            reasons.refuse("noise_below_contract", f"{bound.path}.noise_multiplier", bound.noise, told)
 
 
 def _delta(stages: tuple[Training, ...], contract: Contract, terms: Terms) -> Fraction | None:

@@ -76,6 +76,17 @@ def test_a_book_with_every_rule_is_replayed(world: World) -> None:
     assert found.charges == 3 * len(RUNS)
 
 
+def test_a_charge_keeps_its_pipeline_and_its_group(world: World) -> None:
+    """Through the rows and back, and through a replay that prices the group anew."""
+    where, digest = (ref("slack"),), "5" * 64
+    charge = world.charge("run", run=plan(40, "16"), partitions=where, pipeline=digest, unit_records_max=2)
+    assert [one.code.word for one in world.submit(charge)] == ["pending"]
+    world.reopen()
+    with world.book.read() as facts:
+        assert facts.charges["run"].pipeline == digest
+    assert verify_book(world.url, LOG, no_step).charges == 1
+
+
 def test_what_no_rule_prices_is_recorded_as_refused(world: World) -> None:
     """By name; and what the policy does not permit is told as such."""
     laplace: c.Object = {"kind": "mechanism", "mechanism": LAPLACE, "v": 1}

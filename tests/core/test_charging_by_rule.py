@@ -91,6 +91,23 @@ def test_each_partition_charges_by_its_own_rule(world: World, base: tuple[World,
     assert world.exposure("gaussian", GLOBAL) == (Loss((square, tau), (0, 0)), Loss((0, 0), (0, 0)))
 
 
+def test_a_charge_is_for_as_many_records_of_a_unit_as_its_joins_let_in(world: World, base: tuple[World, str]) -> None:
+    """Five rows of one unit: a group of five, in the partition of single records and in that of users of three."""
+    several = {"pipeline": "5" * 64, "unit_records_max": 5}
+    where, plan = ("renyi", "users"), plan_of(40, noise="32")
+    decided = world.charge("run", BANK, base[1], where, plan, **several)  # type: ignore[arg-type]  # JSON
+    assert decided.code is Code.PENDING
+    step = Group(5, PoissonGaussian(Fraction(1, 10), Fraction(32), 1))
+    for name in where:
+        names = read_rule(world.state.partitions[ref_of(name)].terms).coordinates[:-1]
+        at = tuple(int(one.split()[1]) for one in names)
+        expected = tuple(None if one is None else 40 * one for one in price(step, "REPLACE_SPECIAL", at))
+        assert tuple(pending(world, name).at(place) for place in range(len(at))) == expected
+    assert world.state.charges["run"].pipeline == "5" * 64
+    refused = world.charge("other", BANK, base[1], ("reference",), LOAD, unit_records_max=2)
+    assert refused.code is Code.NOT_PRICED
+
+
 def test_one_partition_without_room_refuses_all(world: World, base: tuple[World, str]) -> None:
     """The refusal names the account without room; nothing is charged anywhere, and the id stays refused."""
     long = plan_of(40_000)

@@ -79,7 +79,12 @@ BODIES: dict[str, dict[str, Any]] = {
     "coalition": {"epsilon": "2.5", "members": ["did:web:bank-a.example", "did:web:bank-b.example"]},
 }
 OPTIONAL: dict[str, dict[str, Any]] = {
-    "charge": {"base": ["run-0"], "recipients": ["did:web:bank-b.example"]},
+    "charge": {
+        "base": ["run-0"],
+        "pipeline": DIGEST,
+        "recipients": ["did:web:bank-b.example"],
+        "unit_records_max": 2,
+    },
     "merger": {"proposed": True},
     "model_release": {"watermark": DIGEST},
     "partition": {"commitments": [DIGEST], "reason": "rare records"},

@@ -406,4 +406,5 @@ def _money(world: World, scene: dict[str, Any]) -> None:
         base=(),
         index=60,
         notices=tuple((model, parse_time(at, "at")) for model, at in scene["charge"]["notices"].items()),
+        pipeline=scene["charge"].get("pipeline"),
     )

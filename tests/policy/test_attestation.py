@@ -3,6 +3,7 @@
 import hmac
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -91,6 +92,7 @@ CLAIMED: list[tuple[dict[str, Any], set[str]]] = [
     ({"dbgstat": GONE}, {"debuggable"}),
     ({"charge": "run-2"}, {"charge"}),
     ({"plan": "0" * 64}, {"plan"}),
+    ({"pipeline": "0" * 64}, {"pipeline"}),
     ({"cnf": GONE}, {"keys"}),
     ({"cnf|sealing": GONE}, {"keys"}),
     ({"cnf|jwk": {}}, {"keys"}),
@@ -118,6 +120,16 @@ def test_any_other_header_is_refused_unread(header: dict[str, Any]) -> None:
 def test_each_claim_on_both_sides(claims: dict[str, Any], found: set[str]) -> None:
     """One claim changed, exactly its own check fails."""
     assert faults(signed({}, claims)) == found
+
+
+@pytest.mark.parametrize("claimed", [None, "5" * 64, "6" * 64])
+def test_the_pipeline_charged_is_the_one_attested(claimed: str | None) -> None:
+    """A charge that names a pipeline gets no key for a room that names another, or none."""
+    bound = replace(EXPECTED, pipeline="5" * 64)
+    claims: dict[str, Any] = {} if claimed is None else {"pipeline": claimed}
+    checks = verify(signed({}, claims), CONFIGURED, bound, NOW_S * 1000, "policy p version 1")
+    failed = [check.code for check in checks if not check.passed]
+    assert failed == ([] if claimed == "5" * 64 else ["attestation_pipeline"])
 
 
 def test_a_good_token_passes_every_check_in_order() -> None:
@@ -209,6 +221,8 @@ def test_no_changed_byte_releases_a_key(data: st.DataObject) -> None:
     [
         ({"claims|charge": "run-2"}, "attestation_charge"),
         ({"claims|plan": "0" * 64}, "attestation_plan"),
+        ({"claims|pipeline": "0" * 64}, "attestation_pipeline"),
+        ({"charge|pipeline": "0" * 64}, "attestation_pipeline"),
         ({"claims|eat_nonce": base64url(b"\1" * 32)}, "attestation_nonce"),
         ({"claims|cnf|signing": public_key(OTHER_KEY).to_json()}, "attestation_signing_key"),
         ({"claims|cnf|sealing": sealing(9).to_json()}, "attestation_sealing_key"),
