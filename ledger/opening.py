@@ -12,6 +12,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from ledger.engines import is_postgres, name_of, url_of, volatile_setting
 from ledger.malformed import Malformed
 from ledger.roles import wrong_rights
+from ledger.seal import seal_of
 from ledger.snapshot import Snapshot
 from ledger.tables import SCHEMA_REVISION
 from ledger.triggers import lacking
@@ -40,6 +41,9 @@ def check_usable(engine: Engine, recorder: Recorder, kept: Kept | None, *, volat
         with engine.begin() as connection:
             check_schema(connection)
             _check_guarded(connection)
+            seal = seal_of(connection)
+            if seal is not None:
+                raise BookUnusable(f"the book was moved to {seal.successor}, and goes on there")
             setting = None if volatile else volatile_setting(connection)
             if setting is not None:
                 raise BookUnusable(f"the server has {setting} off, and may lose what it committed: turn it on")

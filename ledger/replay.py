@@ -88,12 +88,13 @@ def verify_book(url: str, key: LogKey, step: Step) -> Finding:
     engine = engine_of(url, writes=False)
     try:
         with engine.begin() as connection:
-            return _verify(Snapshot(connection), key, step)
+            return verify(Snapshot(connection), key, step)
     finally:
         engine.dispose()
 
 
-def _verify(book: Snapshot, key: LogKey, step: Step) -> Finding:
+def verify(book: Snapshot, key: LogKey, step: Step) -> Finding:
+    """Verify a whole book on a snapshot. See :func:`verify_book`."""
     state = MemoryState(documents=_documents(book))
     nodes: dict[tuple[int, int], bytes] = {}
     read = _reader(nodes)
@@ -143,8 +144,9 @@ def _stored(book: Snapshot) -> Iterator[tuple[int, tuple[str, str, int], bytes]]
     """Each entry's position, what it is found by, and its bytes."""
     table = table_of(EntryRow)
     chosen = select(table.c.position, table.c.id, table.c.kind, table.c.time, table.c.data).order_by(table.c.position)
-    for position, *filed, data in book.connection.execution_options(yield_per=1_000).execute(chosen):
-        yield int(position), (filed[0], filed[1], filed[2]), bytes(data)
+    with book.connection.execute(chosen, execution_options={"yield_per": 1_000}) as found:
+        for position, *filed, data in found:
+            yield int(position), (filed[0], filed[1], filed[2]), bytes(data)
 
 
 def _documents(book: Snapshot) -> dict[str, bytes]:
@@ -190,14 +192,14 @@ def _check_checkpoints(book: Snapshot, nodes: dict[tuple[int, int], bytes], key:
 
 
 def _check_rows(book: Snapshot, state: MemoryState) -> None:
-    for name in _PROJECTIONS:
+    for name in PROJECTIONS:
         rebuilt, stored = getattr(state, name), dict(getattr(book, name))
         for place in sorted(rebuilt.keys() | stored.keys()):
             if rebuilt.get(place) != stored.get(place):
                 raise Broken(None, f"{name}: the row of {place} is not what the entries make it")
 
 
-_PROJECTIONS = (
+PROJECTIONS = (
     "organisations",
     "keys",
     "policies",

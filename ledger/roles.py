@@ -8,20 +8,21 @@ owner of the tables cannot quietly replace what guards them. SQLite has no roles
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from sqlalchemy import Connection, text
 
 from ledger.engines import is_postgres
-from ledger.tables import APPEND_ONLY, metadata
+from ledger.tables import APPEND_ONLY
 from ledger.triggers import GUARD
 
 WRITER: Final = "epsilon_writer"
 REVISION_TABLE: Final = "alembic_version"
 
 
-def grants() -> list[str]:
-    """What makes the roles, unless they are there, and grants what each needs."""
+def grants(tables: Iterable[str], functions: Iterable[str]) -> list[str]:
+    """What makes the roles, unless they are there, and gives them their rights to these tables and functions."""
     made = [
         _role(WRITER),
         "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
@@ -29,10 +30,10 @@ def grants() -> list[str]:
         f"REVOKE ALL ON {REVISION_TABLE} FROM PUBLIC, {WRITER}",
         f"GRANT SELECT ON {REVISION_TABLE} TO {WRITER}",
     ]
-    for table in metadata.tables:
+    for table in tables:
         rights = "SELECT, INSERT" if table in APPEND_ONLY else "SELECT, INSERT, UPDATE"
         made += [f"REVOKE ALL ON {table} FROM PUBLIC, {WRITER}", f"GRANT {rights} ON {table} TO {WRITER}"]
-    return [*made, _GUARDED]
+    return [*made, _guarded(functions)]
 
 
 def _role(name: str) -> str:
@@ -43,19 +44,13 @@ def _role(name: str) -> str:
     )
 
 
-_GUARDED: Final = (
-    "DO $$ BEGIN IF (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN "  # noqa: S608 - ours
-    f"BEGIN CREATE ROLE {GUARD} NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END; "
-    f"ALTER FUNCTION {GUARD}.refuse_change() OWNER TO {GUARD}; ALTER FUNCTION {GUARD}.refuse_gap() OWNER TO {GUARD}; "
-    f"ALTER SCHEMA {GUARD} OWNER TO {GUARD}; END IF; END $$"
-)
-
-
-def grant(connection: Connection) -> None:
-    """Give each role its rights; nothing to do on SQLite."""
-    if is_postgres(connection):
-        for statement in grants():
-            connection.execute(text(statement))
+def _guarded(functions: Iterable[str]) -> str:
+    owned = " ".join(f"ALTER FUNCTION {GUARD}.{name}() OWNER TO {GUARD};" for name in functions)
+    return (
+        "DO $$ BEGIN IF (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN "  # noqa: S608
+        f"BEGIN CREATE ROLE {GUARD} NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END; "
+        f"{owned} ALTER SCHEMA {GUARD} OWNER TO {GUARD}; END IF; END $$"
+    )
 
 
 _EXCESS: Final = text(

@@ -1,7 +1,7 @@
 """The tables of a book. Rows are dumb: values are validated in the core and re-checked when read back.
 
-``entry``, ``tree_node``, ``document``, ``checkpoint`` and ``cosignature`` are append-only, which triggers enforce; the
-others are projections of the entries and are rebuilt from them at will.
+``entry``, ``tree_node``, ``document``, ``checkpoint``, ``cosignature`` and ``seal`` are append-only, which triggers
+enforce; the others are projections of the entries and are rebuilt from them at will.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from sqlmodel import Field, SQLModel
 
 from ledger.gate import DOCUMENT_BYTES_MAX
 
-SCHEMA_REVISION: Final = "0001"
+SCHEMA_REVISION: Final = "0002"
 """The newest migration; a book at another revision is not opened."""
-APPEND_ONLY: Final = ("entry", "tree_node", "document", "checkpoint", "cosignature")
+APPEND_ONLY: Final = ("entry", "tree_node", "document", "checkpoint", "cosignature", "seal")
 STRICT: Final = {"sqlite_strict": True}
 KEYED: Final = {"sqlite_strict": True, "sqlite_with_rowid": False}
 """For append-only tables whose key is no integer: a hidden rowid would be a second key to replace a row by."""
@@ -113,6 +113,20 @@ class CosignatureRow(Row, table=True):
     tree_size: int = _number(key=True)
     vkey: str = _text(key=True)
     line: str = _text()
+
+
+class SealRow(Row, table=True):
+    """See :class:`ledger.seal.Seal`: at most one row, and from then on the book takes no entry."""
+
+    __tablename__ = "seal"
+    __table_args__ = (
+        CheckConstraint("position = 0", name="position"),
+        CheckConstraint("tree_size >= 0", name="tree_size"),
+        STRICT,
+    )
+    position: int = _number(key=True)
+    successor: str = _text()
+    tree_size: int = _number()
 
 
 class OrganisationRow(Row, table=True):

@@ -2,60 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated, Final
+import json
+import sys
+from typing import Annotated
 
 import typer
 
+from migrations import carrying_cli
+from migrations.asking import (
+    LOCK_S,
+    STATEMENT_S,
+    AsJson,
+    Book,
+    Kept,
+    LockTimeout,
+    Log,
+    StatementTimeout,
+    epilog,
+    faults_told,
+    find_key,
+    limits,
+    need_key,
+    progress,
+    read_kept,
+)
+
 app = typer.Typer(pretty_exceptions_show_locals=False)
-db = typer.Typer(no_args_is_help=True, help="Make a book and bring its schema up to date.")
+db = typer.Typer(no_args_is_help=True, help="Make a book, keep its schema up to date, check, back up and move it.")
 app.add_typer(db, name="db")
-
-Book = Annotated[Path, typer.Argument(metavar="BOOK", help="The book: an SQLite file.")]
-_EXAMPLES: Final = """
-Examples:
-
-  epsilon db {0} demo/book.sqlite
-
-  epsilon db {0} /srv/ledger/book.sqlite
-"""
+carrying_cli.add_to(db)
 
 
 @db.callback()
 def _group() -> None:
-    """Make a book and bring its schema up to date."""
+    """Make a book, keep its schema up to date, check, back up and move it."""
 
 
-@db.command(epilog=_EXAMPLES.format("upgrade"))
-def upgrade(book: Book) -> None:
-    """Bring a book to the newest schema; make it where there is none."""
-    import migrations
+@db.command(epilog=epilog("status demo/book.sqlite", "status postgresql://owner@db.example/ledger --json"))
+def status(book: Book, *, as_json: AsJson = False) -> None:
+    """Say what a book says of itself: schema, entries, newest checkpoint, triggers, who has it open."""
+    from migrations.place import Place
+    from migrations.telling import status_of
 
-    with _faults_told():
-        migrations.upgrade(f"sqlite:///{book}")
-        typer.echo(f"{book} is at schema {migrations.current(f'sqlite:///{book}')}")
-
-
-@db.command(epilog=_EXAMPLES.format("status"))
-def status(book: Book) -> None:
-    """Say which schema a book has."""
-    import migrations
-
-    if not book.is_file():
-        typer.echo(f"there is no book at {book}: run 'epsilon db upgrade {book}' to make one", err=True)
-        raise typer.Exit(4)
-    with _faults_told():
-        typer.echo(f"{book} is at schema {migrations.current(f'sqlite:///{book}') or 'none'}")
+    with faults_told(as_json=as_json):
+        found = status_of(Place.parse(book))
+        typer.echo(json.dumps(found.to_json()) if as_json else found.in_words())
 
 
-@contextmanager
-def _faults_told() -> Iterator[None]:
-    import migrations
+@db.command(
+    epilog=epilog("upgrade demo/book.sqlite", "upgrade postgresql://owner@db.example/ledger --sql > upgrade.sql")
+)
+def upgrade(  # noqa: PLR0913 - one option each
+    book: Book,
+    *,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the SQL that would run, and run nothing.")] = False,
+    log: Log = None,
+    lock_timeout: LockTimeout = LOCK_S,
+    statement_timeout: StatementTimeout = STATEMENT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Bring a book to the newest schema and verify its log; make it where there is none."""
+    from migrations.place import Place
+    from migrations.schema import print_sql
+    from migrations.telling import revision_at
+    from migrations.upgrading import upgrade_book
 
-    try:
-        yield
-    except (migrations.SchemaUnknown, OSError) as fault:
-        typer.echo(str(fault), err=True)
-        raise typer.Exit(5) from None
+    with faults_told(as_json=as_json):
+        place = Place.parse(book)
+        if sql:
+            print_sql(sys.stdout, place.url.get_backend_name(), revision_at(place))
+            return
+        key = find_key(log, place.path)
+        with progress("verifying") as step:
+            done = upgrade_book(place, limits(lock_timeout, statement_timeout), key, step)
+        typer.echo(json.dumps(done.to_json(place.said)) if as_json else done.in_words(place.said))
+
+
+@db.command(epilog=epilog("downgrade demo/book.sqlite 0001", "downgrade demo/book.sqlite 0001 --lock-timeout 60"))
+def downgrade(  # noqa: PLR0913 - one option each
+    book: Book,
+    revision: Annotated[str, typer.Argument(metavar="REVISION", help="The schema to go down to, as 0001.")],
+    *,
+    log: Log = None,
+    lock_timeout: LockTimeout = LOCK_S,
+    statement_timeout: StatementTimeout = STATEMENT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Bring a book to an older schema, for an older program; refused where a row of the log would go."""
+    from migrations.place import Place
+    from migrations.upgrading import downgrade_book
+
+    with faults_told(as_json=as_json):
+        place = Place.parse(book)
+        key = find_key(log, place.path)
+        with progress("verifying") as step:
+            done = downgrade_book(place, revision, limits(lock_timeout, statement_timeout), key, step)
+        typer.echo(json.dumps(done.to_json(place.said)) if as_json else done.in_words(place.said))
+
+
+@db.command(epilog=epilog("check demo/book.sqlite", "check demo/book.sqlite --kept checkpoint --json"))
+def check(book: Book, *, log: Log = None, kept: Kept = None, as_json: AsJson = False) -> None:
+    """Check everything: the file, the schema, every trigger; then replay every entry and compare every row."""
+    from migrations.place import Place
+    from migrations.telling import check_book
+
+    with faults_told(as_json=as_json):
+        place = Place.parse(book)
+        key = need_key(log, place.path)
+        known = read_kept(kept, key)
+        with progress("replaying") as step:
+            found = check_book(place, key, known, step)
+        told = {"entries": 0, "ok": True} if found is None else found.to_json()
+        words = "the schema is sound; the book has no entry" if found is None else found.in_words()
+        typer.echo(json.dumps(told) if as_json else words)

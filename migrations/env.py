@@ -1,4 +1,4 @@
-"""Alembic's entry: the book's tables, on the connection that ``migrations`` hands over."""
+"""Alembic's entry: the book's tables, on the connection that is handed over, or as SQL for a dialect."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ from alembic import context
 
 from ledger.tables import metadata
 
-connection = context.config.attributes["connection"]
-context.configure(connection=connection, target_metadata=metadata, transactional_ddl=True)
+given = context.config.attributes
+if context.is_offline_mode():
+    context.configure(
+        dialect_name=given["dialect"],
+        # Printed, a percent sign is one; other styles of parameters would double it.
+        dialect_opts={"paramstyle": "named"},
+        target_metadata=metadata,
+        transactional_ddl=True,
+        literal_binds=True,
+    )
+else:
+    context.configure(connection=given["connection"], target_metadata=metadata, transactional_ddl=True)
 with context.begin_transaction():
     context.run_migrations()

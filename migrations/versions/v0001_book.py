@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from alembic import op
-
-from ledger.roles import grant
-from ledger.tables import metadata
-from ledger.triggers import install_triggers
+from migrations.revisions import create
 
 revision = "0001"
 down_revision = None
 
 
 def upgrade() -> None:
-    """Create every table, then the triggers, then the roles and their rights."""
-    bind = op.get_bind()
-    metadata.create_all(bind)
-    install_triggers(bind)
-    grant(bind)
+    """Create every table, then the triggers."""
+    create(revision)
 
 
 def downgrade() -> None:

@@ -86,7 +86,7 @@ def test_a_newer_book_is_refused(world: World) -> None:
         connection.commit()
     with pytest.raises(migrations.SchemaUnknown, match="9999 is newer than this program"):
         migrations.upgrade(world.url)
-    with pytest.raises(BookUnusable, match="9999, not 0001: run 'epsilon db upgrade'"):
+    with pytest.raises(BookUnusable, match="9999, not 0002: run 'epsilon db upgrade'"):
         world.open()
 
 
@@ -129,7 +129,7 @@ def test_the_command_makes_a_book_and_tells_its_schema(tmp_path: Path) -> None:
     missing = runner.invoke(app, ["db", "status", str(path)])
     assert (missing.exit_code, "there is no book at" in missing.output) == (4, True)
     assert runner.invoke(app, ["db", "upgrade", str(path)]).exit_code == 0
-    assert runner.invoke(app, ["db", "status", str(path)]).output == f"{path} is at schema {SCHEMA_REVISION}\n"
+    assert f"schema    {SCHEMA_REVISION}, the newest" in runner.invoke(app, ["db", "status", str(path)]).output
 
 
 def test_the_command_refuses_a_newer_book(made: Path) -> None:
@@ -138,4 +138,7 @@ def test_the_command_refuses_a_newer_book(made: Path) -> None:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
         connection.commit()
     found = CliRunner().invoke(app, ["db", "upgrade", str(made)])
-    assert (found.exit_code, found.output) == (5, "the book's schema 9999 is newer than this program\n")
+    assert (found.exit_code, found.output) == (
+        5,
+        f"the book's schema 9999 is newer than this program, which knows {SCHEMA_REVISION}\n",
+    )

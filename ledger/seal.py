@@ -1,0 +1,34 @@
+"""The seal of a book that was moved: it can be read and verified for ever, and takes no more entries.
+
+The row is written once, by ``epsilon db move``; a trigger refuses every entry after it, whichever program writes.
+Without it two books under one log key would go on from the same entry, and each would spend what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select
+
+from ledger.rows import append_rows
+from ledger.tables import SealRow, table_of
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Where the book goes on, and with how many entries it was handed over."""
+
+    successor: str
+    tree_size: int
+
+
+def seal_of(connection: Connection) -> Seal | None:
+    """The seal of a book, None while it takes entries."""
+    table = table_of(SealRow)
+    found = connection.execute(select(table.c.successor, table.c.tree_size)).one_or_none()
+    return None if found is None else Seal(str(found[0]), int(found[1]))
+
+
+def put_seal(connection: Connection, seal: Seal) -> None:
+    """Seal a book, for ever. Raises: sqlalchemy.exc.IntegrityError, if it is sealed already."""
+    append_rows(connection, SealRow, [{"position": 0, "successor": seal.successor, "tree_size": seal.tree_size}])
