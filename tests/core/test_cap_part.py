@@ -1,0 +1,43 @@
+"""A share of a cap admits exactly what uses at most that share of the cap, under every rule."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger.loss import Loss
+from ledger.mechanism import PoissonGaussian
+from ledger.rules import Rule, open_rule
+
+STEP = PoissonGaussian(Fraction(1, 16), Fraction(2), 1)
+DELTA, EPSILON = Fraction(1, 100_000), Fraction(4)
+RULES: dict[str, Rule] = {
+    "renyi": open_rule("renyi", DELTA, (EPSILON,), None),
+    "reference": open_rule("reference", DELTA, (EPSILON,), STEP),
+    "gaussian": open_rule("gaussian", DELTA, (EPSILON,), None),
+    "pure": open_rule("renyi", Fraction(0), (EPSILON,), None),
+}
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_a_part_admits_what_uses_at_most_its_share(kind: str) -> None:
+    """Down to the last unit, and with infinite charges."""
+    rule = RULES[kind]
+    cap = rule.cap(EPSILON)
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.fractions(Fraction(1, 50), 1, max_denominator=60), st.data())
+    def hold(share: Fraction, data: st.DataObject) -> None:
+        part = cap.part(share)
+        finite = []
+        for bound in cap.capacity:
+            edge = 0 if bound is None else bound * share.numerator // share.denominator
+            near = st.sampled_from([max(edge - 1, 0), edge, edge + 1])
+            finite.append(data.draw(near | st.integers(0, 2 * (bound or 1))))
+        infinite = tuple(data.draw(st.sampled_from([0, 0, 0, 1])) for _ in cap.capacity)
+        loss = Loss(tuple(finite), infinite)
+        assert rule.admits(loss, part) is (rule.admits(loss, cap) and rule.share(loss, cap) <= share)
+        assert part.epsilon == cap.epsilon
+
+    hold()
