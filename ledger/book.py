@@ -13,8 +13,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Self, overload
+from typing import Final, Self, overload
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Engine
@@ -36,6 +37,9 @@ from ledger.writer import CLOSED, Writer
 from ledger.writing import Recorder
 
 __all__ = ["Book", "BookBusy", "BookStopped", "BookUnusable", "Outcome", "Submission"]
+
+AGAIN_MAX: Final = 4
+"""How often a command that is refused before its price is asked for is made ready again, as others are recorded."""
 
 
 class Book:
@@ -101,8 +105,14 @@ class Book:
             BookStopped: if the outcome is unknown. Send the same commands again once the book is open.
         """
         outcomes: list[Outcome] = []
+        again = 0
         while len(outcomes) < len(submissions):
-            outcomes += self._send(self._preparer.prepare(submissions[len(outcomes) :]))
+            ready = self._preparer.prepare(submissions[len(outcomes) :])
+            if again > AGAIN_MAX and isinstance(ready[0], Asked):
+                ready[0] = replace(ready[0], unpriced_at=None)
+            found = self._send(ready)
+            again = 0 if found else again + 1
+            outcomes += found
         return outcomes
 
     def _send(self, ready: list[Asked | Outcome]) -> list[Outcome]:
@@ -110,10 +120,14 @@ class Book:
             raise BookStopped(self._writer.stopped)
         asked = [one for one in ready if isinstance(one, Asked)]
         answers = iter(self._writer.send(asked).result() if asked else ())
-        outcomes = [next(answers) if isinstance(one, Asked) else one for one in ready]
-        for one, outcome in zip(ready, outcomes, strict=True):
+        outcomes = []
+        for one in ready:
+            outcome = next(answers, None) if isinstance(one, Asked) else one
+            if outcome is None:
+                break
             if isinstance(one, Asked) and outcome.index is not None:
                 self._shelf.used(one.command.body)
+            outcomes.append(outcome)
         return outcomes
 
     def quote(self, submission: Submission) -> Outcome:

@@ -14,13 +14,20 @@ from ledger.registry import Facts, Organisation
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A command as it came in. ``verified_by`` is the ``x`` of a key that it was already seen to verify with."""
+    """A command as it came in.
+
+    Attributes:
+        verified_by: the ``x`` of a key that it was already seen to verify with.
+        unpriced_at: the log's size at which it was refused before its price was asked for; None if all that it needs
+            is priced. It is made ready again if the log has grown since, so that no price is worked out in a batch.
+    """
 
     command: Command
     body: Body
     raw: bytes
     signature: str
     verified_by: str = ""
+    unpriced_at: int | None = None
 
     @classmethod
     def read(cls, raw: bytes, signature: str) -> Asked:

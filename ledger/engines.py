@@ -21,9 +21,9 @@ from ledger.malformed import Malformed
 
 WRITE_LOCK: Final = 0x65_70_73_69_6C_6F_6E
 """The advisory lock of a PostgreSQL book, ``epsilon`` in ASCII; such locks are each database's own."""
-STALL_S: Final = 10
+STALL_S: Final = 30
 """How long a writing session may sit idle inside a transaction before PostgreSQL ends it."""
-LOCK_S: Final = 30
+LOCK_S: Final = 60
 WRITE_S: Final = 120
 READ_S: Final = 600
 CONNECT_S: Final = 10

@@ -37,6 +37,9 @@ WAIT_S: Final = 30.0
 _CHANGE_PRICES: Final = frozenset(
     {"coalition", "contract", "dataset", "decree", "partition", "policy", "recommendation", "revocation"}
 )
+_AFTER_PRICING: Final = frozenset(
+    {Code.PENDING, Code.PERMITTED, Code.POLICY_DENIED, Code.BUDGET_EXHAUSTED, Code.NOT_PRICED}
+)
 _entry: Final = table_of(EntryRow)
 
 
@@ -77,9 +80,9 @@ class Preparer:
         for one in submissions:
             asked = self._read(facts, one)
             if isinstance(asked, Asked) and isinstance(asked.body, MakeCharge | OpenPartition):
-                if changing:
+                if changing or (ready and not asked.verified_by):
                     break
-                self._price(facts, asked)
+                asked = self._priced_once(facts, asked)
             ready.append(asked)
             changing = changing or (isinstance(asked, Asked) and asked.command.kind in _CHANGE_PRICES)
         return ready
@@ -99,20 +102,23 @@ class Preparer:
             return replace(asked, verified_by=authentic(facts, asked, self._recorder.log_x).x)
         return asked
 
-    def _price(self, facts: Snapshot, asked: Asked) -> None:
+    def _priced_once(self, facts: Snapshot, asked: Asked) -> Asked:
         """Decide once, for what is kept of it; what was priced so before, and nothing changed since, is known."""
         body = asked.body
         key = (body.contract, body.partitions, body.plan) if isinstance(body, MakeCharge) else None
         known = (self._last_change(facts.size), key)
-        if not asked.verified_by or (key is not None and known in self._priced):
-            return
-        with self._turn(), suppress(Refusal, Malformed):
-            self._recorder.decide(facts, asked)
+        if key is not None and known in self._priced:
+            return asked
+        with self._turn():
+            decided = self._recorder.decide(facts, asked)
+        if decided.code not in _AFTER_PRICING:
+            return replace(asked, unpriced_at=facts.size)
         if key is not None:
             with self._lock:
                 if len(self._priced) >= PRICED_MAX:
                     self._priced.clear()
                 self._priced.add(known)
+        return asked
 
     def _last_change(self, size: int) -> int:
         """Where the newest entry stands that a price may hang on, whichever process wrote it."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Final
@@ -54,7 +54,8 @@ class Writer:
     def send(self, asked: Sequence[Asked]) -> Future[list[Outcome]]:
         """Queue commands to be decided in order, in one commit; without any, only what is due is recorded.
 
-        The future raises BookStopped, if the outcome is unknown.
+        The future has fewer outcomes than commands, if the next one must be made ready again; it raises BookStopped,
+        if the outcome is unknown.
         """
         future: Future[list[Outcome]] = Future()
         self._waiting.put((asked, future))
@@ -141,7 +142,7 @@ class Writer:
             lock_log(connection)
             check_unchanged(connection)
             written = Batch(connection, self._recorder)
-            answered = [[(asked, written.record(asked)) for asked in call] for call in calls]
+            answered = [list(_decided(written, call)) for call in calls]
             written.finish()
             outcomes = [[_outcome(written, asked, one) for asked, one in call] for call in answered]
         if self._kept is not None and written.note is not None:
@@ -165,6 +166,14 @@ class Writer:
                 return
             if waiting is not None:
                 waiting[1].set_exception(BookStopped(self.stopped or CLOSED))
+
+
+def _decided(written: Batch, call: Sequence[Asked]) -> Iterator[tuple[Asked, Answer]]:
+    """Answers in order, as far as the price of each command is known to be ready."""
+    for asked in call:
+        if asked.unpriced_at is not None and written.size > asked.unpriced_at:
+            return
+        yield asked, written.record(asked)
 
 
 def _outcome(written: Batch, asked: Asked, answer: Answer) -> Outcome:

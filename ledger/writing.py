@@ -100,6 +100,11 @@ class Batch:
         for charge in self._state.due(self._now, LAPSES_MAX):
             self.record(recorder.lapse(charge))
 
+    @property
+    def size(self) -> int:
+        """How many entries there are with those of this batch."""
+        return self._tree.size
+
     def record(self, asked: Asked) -> Answer:
         """Decide a command, and append it if what was decided is recorded."""
         known = self._known(asked)

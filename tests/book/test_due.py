@@ -11,15 +11,20 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import Engine, event
 
-from ledger.book import BookBusy
+from ledger import canonical as c
+from ledger.book import BookBusy, Outcome
+from ledger.decision import Asked
+from ledger.engines import engine_of
 from ledger.entries import Entry
 from ledger.gate import Request, Verdict
 from ledger.outcomes import ChargeState
-from ledger.preparing import AT_ONCE
+from ledger.preparing import AT_ONCE, Preparer
 from ledger.registry import Facts
 from ledger.shelf import BYTES_MAX, DOCUMENTS_MAX, KEEP_MS, Shelf
+from ledger.writer import Writer
+from ledger.writing import Recorder
 from policy.evaluate import gate
-from tests.book.world import BANK_A, HOSPITAL, HOUR_MS, NOW, SMALL, World, contract, plan
+from tests.book.world import BANK_A, HOSPITAL, HOUR_MS, LOG_KEY, MERGED, NOW, ORIGIN, SMALL, World, contract, plan
 
 LIMIT_S = 30
 
@@ -114,6 +119,44 @@ def test_no_snapshot_is_held_while_a_run_is_priced(world: World) -> None:
     assert words == ["pending"] * 20
     assert watch.asked == 20
     assert 1 <= watch.most <= AT_ONCE
+
+
+def test_what_was_not_priced_is_made_ready_again(world: World) -> None:
+    """A run refused for its contract, which is entered just before the writer comes to it: no price in a batch."""
+    world.contracts[MERGED] = c.digest(c.dump(contract(MERGED)))
+    sent = world.charge("early", MERGED, plan(1, "77"))
+    entered = world.document("contract", contract(MERGED), "contract-ab", MERGED, MERGED, HOSPITAL)
+    world.book.close()
+    reads, writes = engine_of(world.url, writes=False), engine_of(world.url, writes=True)
+    recorder = Recorder(gate, LOG_KEY, ORIGIN, world.clock)
+    preparer, writer = Preparer(reads, recorder), Writer(writes, reads, recorder, None)
+
+    def write(ready: list[Asked | Outcome]) -> list[str]:
+        asked = [one for one in ready if isinstance(one, Asked)]
+        return [one.code.word for one in writer.send(asked).result()]
+
+    try:
+        early = preparer.prepare([sent])
+        assert write(preparer.prepare([entered])) == ["permitted"]
+        assert write(early) == []
+        assert write(preparer.prepare([sent])) == ["pending"]
+    finally:
+        writer.close()
+        reads.dispose()
+        writes.dispose()
+
+
+def test_a_run_that_stays_refused_is_answered(world: World) -> None:
+    """However much is recorded meanwhile: eight at once under no contract, among eight that are charged."""
+    nowhere = "0" * 64
+    sent = [
+        world.charge(f"run-{n}", run=SMALL, contract=nowhere) if n % 2 else world.charge(f"run-{n}", run=SMALL)
+        for n in range(16)
+    ]
+    calls = [[one] for one in sent]
+    with ThreadPoolExecutor(16) as threads:
+        words = [found[0].code.word for found in threads.map(world.book.submit, calls)]
+    assert words == ["pending", "not_found"] * 8
 
 
 def test_documents_nobody_refers_to_are_bounded() -> None:

@@ -11,7 +11,17 @@ from ledger.checkpoint import sign
 from ledger.verifier import Checkpoint, leaf_hash, verify_consistency, verify_receipt
 from tests.book.world import BANK_A, BANK_B, LOG, LOG_KEY, SMALL, World
 
-FACTS = ("organisations", "keys", "policies", "datasets", "partitions", "contracts", "contract_heads", "charges")
+FACTS = (
+    "organisations",
+    "keys",
+    "policies",
+    "datasets",
+    "partitions",
+    "contracts",
+    "contract_heads",
+    "charges",
+    "forgiven",
+)
 
 
 def _facts(book: Any) -> dict[str, Any]:  # noqa: ANN401 - a snapshot, or a past one
