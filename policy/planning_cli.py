@@ -6,14 +6,15 @@ import json
 import time
 from bisect import bisect_left
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from policy.book_cli import NOT_FOUND, failure, opened, past
+
 if TYPE_CHECKING:
-    from ledger.snapshot import Snapshot
+    from ledger.snapshot import Past, Snapshot
     from policy.question import Question
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
@@ -22,14 +23,18 @@ plan = typer.Typer(no_args_is_help=True, help="What fits a budget, and what merg
 app.add_typer(policy, name="policy")
 app.add_typer(plan, name="plan")
 
-MALFORMED: Final = 2
-NOT_FOUND: Final = 4
 REFUSED: Final = 3
 _DAY_MS: Final = 86_400_000
 _PENDING_MAX: Final = 100_000
 _EVER: Final = 2**62
 
 _Book = Annotated[str, typer.Argument(metavar="BOOK", help="The book: an SQLite file, or a PostgreSQL URL.")]
+_AsOf = Annotated[
+    int | None, typer.Option(min=0, help="Decide on what stood after so many entries; on what stands now if not given.")
+]
+_Policy = Annotated[
+    Path | None, typer.Option("--policy", help="Decide as if this policy had been its domain's only one all along.")
+]
 _AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs instead of sentences.")]
 _At = Annotated[str, typer.Option(help="The time to decide at, as 2026-01-01T00:00:00Z; now if not given.")]
 
@@ -64,7 +69,7 @@ def impact(
     from policy.impact import impact as impact_of
     from policy.telling import impact_lines
 
-    with _opened(book) as facts:
+    with opened(book) as facts:
         found = impact_of(facts, document.read_bytes(), _moment(at), facts.due(_EVER, _PENDING_MAX))
     _tell(found.to_json(), impact_lines(found), as_json=as_json)
 
@@ -85,7 +90,7 @@ def breaches(book: _Book, at: _At = "", *, as_json: _AsJson = False) -> None:
     from policy.breaches import breaches as found_in
     from policy.telling import breach_lines
 
-    with _opened(book) as facts:
+    with opened(book) as facts:
         found = list(found_in(facts, _moment(at)))
     _tell({"breaches": [one.to_json() for one in found]}, breach_lines(found), as_json=as_json)
     if found:
@@ -113,6 +118,8 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
     epochs: Annotated[str, typer.Option(help="Plan for so many epochs, instead of the plan's steps.")] = "",
     days: Annotated[int, typer.Option(min=1, max=36_500, help="The days up to now that make the present rate.")] = 30,
     at: _At = "",
+    as_of: _AsOf = None,
+    document: _Policy = None,
     *,
     as_json: _AsJson = False,
 ) -> None:
@@ -121,13 +128,54 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
     from policy.telling import run_lines
 
     now = _moment(at)
-    with _opened(book) as facts:
-        question = _question(facts, charge, actor, epochs, now)
+    with past(book, as_of) as facts:
+        question = _under(_question(facts, charge, actor, epochs, now), document)
         since = now - days * _DAY_MS
         told = report(question, _first(facts, since), since)
         permit = question.decision.permit
     _tell(told, run_lines(told), as_json=as_json)
     if not permit:
+        raise typer.Exit(REFUSED)
+
+
+@plan.command(
+    epilog="""
+Examples:
+
+  epsilon plan again demo/book.sqlite run-1
+
+  epsilon plan again demo/book.sqlite run-1 --policy next-policy.json --json
+
+Exits with 0 if the run would be charged, and with 3 if it would be refused.
+"""
+)
+def again(
+    book: _Book,
+    name: Annotated[str, typer.Argument(metavar="ID", help="A charge on record, admitted or refused.")],
+    as_of: _AsOf = None,
+    document: _Policy = None,
+    *,
+    as_json: _AsJson = False,
+) -> None:
+    """Decide a recorded charge again, at its own time: on the facts it met, and under the policy it met or another."""
+    from ledger.commands import read_body
+    from ledger.decision import Asked
+    from ledger.entries import Entry
+    from policy.question import Question, Run
+    from policy.telling import decision_lines
+
+    with opened(book) as now:
+        index = now.entry_index(name)
+        entry = None if index is None else Entry.parse(now.entry(index))
+    if entry is None or entry.kind != "charge":
+        raise failure(f"there is no charge {name}", NOT_FOUND)
+    command = entry.command
+    asked = Asked(command, read_body(command), command.to_bytes(), entry.signature)
+    with past(book, index if as_of is None else as_of) as facts:
+        decision = _under(Question(facts, Run.of(asked), entry.time), document).decision
+    told = {"decision": decision.to_json(), "recorded": entry.code.word}
+    _tell(told, decision_lines(told), as_json=as_json)
+    if not decision.permit:
         raise typer.Exit(REFUSED)
 
 
@@ -149,10 +197,10 @@ def merger(
     from policy.joining import joined
     from policy.telling import merger_lines
 
-    with _opened(book) as facts:
+    with opened(book) as facts:
         for did in organisations:
             if did not in facts.organisations:
-                _fail(f"{did} is not registered", NOT_FOUND)
+                raise failure(f"{did} is not registered", NOT_FOUND)
         found = joined(facts, organisations, _moment(at))
     _tell({"accounts": [one.to_json() for one in found]}, merger_lines(found), as_json=as_json)
 
@@ -179,44 +227,41 @@ def coalitions(
     from policy.coalitions import coalitions as coalitions_of
     from policy.telling import coalition_lines
 
-    with _opened(book) as facts:
+    with opened(book) as facts:
         for ref in partition or ():
             if ref not in facts.partitions:
-                _fail(f"there is no partition {ref}", NOT_FOUND)
+                raise failure(f"there is no partition {ref}", NOT_FOUND)
         cap = parse_positive(epsilon, "--epsilon") if epsilon else None
         found = coalitions_of(facts, _moment(at), partition, cap)
     _tell({"partitions": [one.to_json() for one in found]}, coalition_lines(found), as_json=as_json)
 
 
-def _question(facts: Snapshot, charge: Path, actor: str, epochs: str, now: int) -> Question:
+def _under(question: Question, document: Path | None) -> Question:
+    """Raises: Malformed, OSError."""
+    from policy.supposing import governed
+
+    return question.on(governed(question.facts, document.read_bytes())[1]) if document else question
+
+
+def _question(facts: Snapshot | Past, charge: Path, actor: str, epochs: str, now: int) -> Question:
     """Raises: Malformed."""
     from dataclasses import replace
 
     from ledger import canonical as c
-    from ledger.commands import parse_ref
     from ledger.malformed import Malformed
-    from ledger.plan import Plan, parse_plan
+    from ledger.plan import Plan
     from ledger.units import parse_positive
     from policy.planning import for_epochs
     from policy.question import Question, Run
 
-    value = c.parse(charge.read_bytes(), 65_535, "charge")
-    if not isinstance(value, dict) or not {"contract", "partitions", "plan"} <= set(value):
-        raise Malformed("charge", "must be an object with contract, partitions and plan")
-    refs = c.strings(value["partitions"], "partitions", 16)
-    asked = Run(
-        actor=c.did(actor, "--actor"),
-        contract=c.sha256(value["contract"], "contract"),
-        partitions=tuple(parse_ref(ref, f"partitions[{place}]") for place, ref in enumerate(refs)),
-        plan=parse_plan(value["plan"]),
-    )
+    asked = Run.parse(c.parse(charge.read_bytes(), 65_535, "charge"), c.did(actor, "--actor"))
     for ref in asked.partitions:
         if ref not in facts.partitions:
-            _fail(f"there is no partition {ref}", NOT_FOUND)
+            raise failure(f"there is no partition {ref}", NOT_FOUND)
     if asked.contract not in facts.contracts:
-        _fail(f"there is no contract {asked.contract}", NOT_FOUND)
+        raise failure(f"there is no contract {asked.contract}", NOT_FOUND)
     if asked.actor not in facts.organisations:
-        _fail(f"{asked.actor} is not registered", NOT_FOUND)
+        raise failure(f"{asked.actor} is not registered", NOT_FOUND)
     if epochs:
         if not isinstance(asked.plan, Plan):
             raise Malformed("--epochs", "is for a plan of kind 'dp_sgd'")
@@ -224,7 +269,7 @@ def _question(facts: Snapshot, charge: Path, actor: str, epochs: str, now: int) 
     return Question(facts, asked, now)
 
 
-def _first(facts: Snapshot, since: int) -> int:
+def _first(facts: Snapshot | Past, since: int) -> int:
     """The index of the first entry at or after a time; entries are in order of time."""
     from ledger.entries import Entry
 
@@ -235,35 +280,6 @@ def _moment(at: str) -> int:
     from policy.reading import parse_time
 
     return parse_time(at, "--at") if at else time.time_ns() // 1_000_000
-
-
-@contextmanager
-def _opened(book: str) -> Iterator[Snapshot]:
-    """A book to read; faults are told in one sentence each."""
-    from sqlalchemy.exc import DatabaseError
-
-    from ledger.engines import engine_of, url_of
-    from ledger.malformed import Malformed
-    from ledger.snapshot import Snapshot
-
-    if "://" not in book and not Path(book).is_file():
-        _fail(f"there is no book at {book}", NOT_FOUND)
-    try:
-        engine = engine_of(url_of(book), writes=False)
-        try:
-            with engine.begin() as connection:
-                yield Snapshot(connection)
-        finally:
-            engine.dispose()
-    except DatabaseError as fault:
-        _fail(f"{book} is not a book: {fault.orig}", MALFORMED)
-    except (Malformed, OSError) as fault:
-        _fail(str(fault), MALFORMED)
-
-
-def _fail(sentence: str, code: int) -> None:
-    typer.echo(sentence, err=True)
-    raise typer.Exit(code)
 
 
 def _tell(value: Any, lines: Iterator[str], *, as_json: bool) -> None:  # noqa: ANN401 - JSON

@@ -14,14 +14,14 @@ from typing import Final
 
 from ledger import canonical as c
 from ledger.charges import epsilon_of, limits_on, price
-from ledger.commands import Command, MakeCharge
+from ledger.commands import RUNS_MAX, Command, MakeCharge, parse_ref
 from ledger.decide import weigh
 from ledger.decision import Asked, Decided, Refusal
 from ledger.gate import Check, Gate, Request, Verdict
 from ledger.headroom import Limit, Room
 from ledger.malformed import Malformed
 from ledger.outcomes import Code
-from ledger.plan import AnyPlan
+from ledger.plan import AnyPlan, parse_plan
 from ledger.public_key import PublicKey
 from ledger.registry import Facts, Organisation, Partition, holder_of
 from ledger.units import EPSILON_MAX
@@ -43,6 +43,25 @@ class Run:
     plan: AnyPlan
     recipients: tuple[str, ...] = ()
     base: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, value: object, actor: str) -> Run:
+        """Read a charge's body, of which the clean room and the deadline may be missing. Raises: Malformed."""
+        names = ("contract", "partitions", "plan")
+        known = c.fields(value, "", names, optional=("base", "clean_room", "deadline", "recipients"))
+        partitions = c.strings(known["partitions"], "partitions", 16)
+        try:
+            plan = parse_plan(known["plan"])
+        except Malformed as fault:
+            raise fault.under("plan") from None
+        return cls(
+            actor=actor,
+            contract=c.sha256(known["contract"], "contract"),
+            partitions=tuple(parse_ref(ref, f"partitions[{place}]") for place, ref in enumerate(partitions)),
+            plan=plan,
+            recipients=c.strings(known["recipients"], "recipients", RUNS_MAX) if "recipients" in known else (),
+            base=c.strings(known["base"], "base", RUNS_MAX) if "base" in known else (),
+        )
 
     @classmethod
     def of(cls, asked: Asked) -> Run:

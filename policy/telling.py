@@ -91,9 +91,11 @@ def coalition_lines(found: Iterable[Coalitions]) -> Iterator[str]:
             yield f"  not searched beyond {told.searched}: no coalition of at most so many is over; others may be."
 
 
-def run_lines(told: Any) -> Iterator[str]:  # noqa: ANN401 - the report's JSON
-    """What is told of a run somebody plans."""
+def decision_lines(told: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
+    """Every check of a decision, and what binds."""
     decision = told["decision"]
+    if "recorded" in told:
+        yield f"Recorded: {told['recorded']}; decided again:"
     yield f"{decision['outcome']}{': ' + decision['detail'] if decision['detail'] else ''}"
     for check in decision["checks"]:
         source = f" [{check['source']}]" if check["source"] else ""
@@ -101,6 +103,11 @@ def run_lines(told: Any) -> Iterator[str]:  # noqa: ANN401 - the report's JSON
     binding = decision["binding"]
     if binding:
         yield f"What binds: {binding['text']}"
+
+
+def run_lines(told: Any) -> Iterator[str]:  # noqa: ANN401 - the report's JSON
+    """What is told of a run somebody plans."""
+    yield from decision_lines(told)
     steps = told["steps_most"]
     epochs = "" if steps["epochs"] is None else f", {steps['epochs']} epochs"
     yield f"At this noise at most {steps['steps']} steps would be charged{epochs}."

@@ -84,6 +84,25 @@ def test_a_policy_s_impact_is_told(world: World, tmp_path: Path) -> None:
     assert "lineage_epsilon_max 5 -> 2" in words.stdout
 
 
+def test_a_recorded_charge_is_decided_again(world: World, tmp_path: Path) -> None:
+    """On the facts it met; at another size of the log; and under another policy, which says no."""
+    first = told(world, "plan", "again", "run-0", "--json")
+    assert first.exit_code == 0, first.output
+    value = json.loads(first.stdout)
+    assert (value["recorded"], value["decision"]["outcome"]) == ("pending", "pending")
+    rooms = [check["text"] for check in value["decision"]["checks"] if check["code"] == "no_room"]
+    assert all("is 0.0 % used" in text for text in rooms), "nobody had charged yet"
+    later = json.loads(told(world, "plan", "again", "run-0", "--as-of", str(world.size), "--json").stdout)
+    # The clean room of a run that stands is in use; a run somebody plans has none yet.
+    assert "0.0 % used" not in later["decision"]["binding"]["text"]
+    path = tmp_path / "strict.json"
+    path.write_bytes(c.dump({**policy(), "run": {"epsilon_max": "0.001"}, "version": 7}))
+    denied = told(world, "plan", "again", "run-0", "--policy", str(path))
+    assert denied.exit_code == 3
+    assert "Recorded: pending; decided again:\npolicy_denied" in denied.stdout
+    assert "[policy health-policy version 7]" in denied.stdout
+
+
 def test_a_merger_and_coalitions_are_told(world: World) -> None:
     """The union's account, and the two banks that together exceed a cap."""
     shown = told(world, "plan", "merger", BANK_A, BANK_B, *AT, "--json")
@@ -103,6 +122,8 @@ def test_a_merger_and_coalitions_are_told(world: World) -> None:
     [
         (["plan", "merger", "did:web:nobody.example"], 4, "did:web:nobody.example is not registered"),
         (["plan", "coalitions", "--partition", "a/b/c"], 4, "there is no partition a/b/c"),
+        (["plan", "again", "nothing"], 4, "there is no charge nothing"),
+        (["plan", "again", "run-0", "--as-of", "999"], 4, "the log has not grown to 999 entries"),
         (["plan", "coalitions", "--epsilon", "1e3"], 2, "--epsilon"),
         (["plan", "coalitions", "--at", "tomorrow"], 2, "--at"),
         (["policy", "impact", "nowhere.json"], 2, "nowhere.json"),
