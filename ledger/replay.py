@@ -192,14 +192,14 @@ def _check_checkpoints(book: Snapshot, nodes: dict[tuple[int, int], bytes], key:
 
 
 def _check_rows(book: Snapshot, state: MemoryState) -> None:
-    for name in PROJECTIONS:
+    for name in _PROJECTIONS:
         rebuilt, stored = getattr(state, name), dict(getattr(book, name))
         for place in sorted(rebuilt.keys() | stored.keys()):
             if rebuilt.get(place) != stored.get(place):
                 raise Broken(None, f"{name}: the row of {place} is not what the entries make it")
 
 
-PROJECTIONS = (
+_PROJECTIONS = (
     "organisations",
     "keys",
     "policies",

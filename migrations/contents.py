@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from dataclasses import fields
 from itertools import islice
 from typing import Any, Protocol
 
@@ -21,7 +22,7 @@ from ledger.cosignatures import keep_cosignature
 from ledger.entries import Entry
 from ledger.malformed import Malformed
 from ledger.memory import MemoryState
-from ledger.replay import PROJECTIONS, Broken, verify
+from ledger.replay import Broken, verify
 from ledger.rows import append_rows
 from ledger.snapshot import Snapshot
 from ledger.storage import DatabaseState
@@ -142,8 +143,9 @@ def _append(connection: Connection, contents: Contents, step: Step) -> Frontier:
         append_rows(connection, TreeNodeRow, made)
         step(frontier.size, total)
     stands = DatabaseState(connection)
-    for name in PROJECTIONS:
-        getattr(stands, name).update(getattr(state, name))
+    for one in fields(state):
+        if one.name != "documents":
+            getattr(stands, one.name).update(getattr(state, one.name))
     stands.flush()
     return frontier
 

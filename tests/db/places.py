@@ -19,12 +19,14 @@ from sqlalchemy import URL, make_url, select
 from typer.testing import CliRunner
 
 from ledger.book import Book
+from ledger.cosignatures import keep_cosignature
 from ledger.engines import engine_of, url_of
 from ledger.tables import metadata
 from ledger.verifier import verify_receipt
 from migrations.cli import app
 from policy.evaluate import gate
 from tests.book.world import LOG, LOG_KEY, NOW, ORIGIN, SMALL, World, open_world
+from tests.core.logs import Cosigner
 from tests.postgres import new_database
 
 ENGINES: Final = ("sqlite", "postgresql")
@@ -169,6 +171,7 @@ def grow(folder: Path) -> Kept:
         world.submit(world.release("run-0", SMALL))
         world.submit(world.settle("run-0", 1), world.void("run-1"), world.merger(), world.charge("late", run=SMALL))
         checkpoint.write_text(_checkpoint(world))
+        _cosign(world)
         with world.book.read() as facts:
             receipts = tuple((facts.receipt(index), facts.entry(index)) for index in (0, 7, facts.size - 1))
             size = facts.size
@@ -202,6 +205,16 @@ def _replace(place: Spot, template: Spot) -> None:
 
 def _plain(url: URL) -> str:
     return url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def _cosign(world: World) -> None:
+    """A witness has signed the newest checkpoint."""
+    witness, engine = Cosigner("witness.example", 7), engine_of(world.url, writes=True)
+    with world.book.read() as facts:
+        size, note = facts.size, facts.checkpoint
+    with engine.begin() as connection:
+        keep_cosignature(connection, size, witness.key, witness.line(note))
+    engine.dispose()
 
 
 def _checkpoint(world: World) -> str:

@@ -132,9 +132,20 @@ def test_a_broken_book_is_not_backed_up(book: Spot, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("b.zip*"))
 
 
-def _read(path: Path) -> tuple[list[bytes], list[bytes], list[bytes], bytes]:
+def test_a_witness_is_believed_by_its_signature(book: Spot, twin: Spot, tmp_path: Path) -> None:
+    """A cosignature that does not verify is not carried on."""
+    assert len(book.rows()["cosignature"]) == 1
+    book.tamper("cosignature", "UPDATE cosignature SET line = replace(line, 'A', 'B')")
+    assert db("backup", book.book, tmp_path / "b.zip").code == 0
+    done = db("restore", tmp_path / "b.zip", twin.book, "--without-kept", *twin.log)
+    assert (done.code, done.out.startswith("a cosignature does not hold: ")) == (7, True), done.out
+    assert db("status", twin.book).code == 4
+
+
+def _read(path: Path) -> tuple[bytes, list[list[bytes]]]:
     with Archive.open(path) as archive:
-        return list(archive.entries()), list(archive.documents()), list(archive.checkpoints()), archive.root
+        parts = archive.entries(), archive.documents(), archive.checkpoints(), archive.cosignatures()
+        return archive.root, [list(one) for one in parts]
 
 
 @pytest.mark.parametrize("seed", range(3))
