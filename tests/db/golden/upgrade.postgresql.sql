@@ -40,6 +40,7 @@ CREATE TABLE charge (
     base TEXT COLLATE "C" NOT NULL, 
     entered BIGINT NOT NULL, 
     notices TEXT COLLATE "C" NOT NULL, 
+    pipeline TEXT COLLATE "C", 
     CONSTRAINT pk_charge PRIMARY KEY (id), 
     CONSTRAINT ck_charge_state CHECK (state IN ('pending', 'posted', 'voided')), 
     CONSTRAINT ck_charge_steps_posted CHECK (steps_posted IS NULL OR steps_posted BETWEEN 0 AND steps), 

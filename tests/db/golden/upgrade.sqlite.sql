@@ -41,6 +41,7 @@ CREATE TABLE charge (
     base TEXT NOT NULL, 
     entered INTEGER NOT NULL, 
     notices TEXT NOT NULL, 
+    pipeline TEXT, 
     CONSTRAINT pk_charge PRIMARY KEY (id), 
     CONSTRAINT ck_charge_state CHECK (state IN ('pending', 'posted', 'voided')), 
     CONSTRAINT ck_charge_steps_posted CHECK (steps_posted IS NULL OR steps_posted BETWEEN 0 AND steps), 
