@@ -314,10 +314,10 @@ def fresh_book(folder: Path, engine: str = "sqlite") -> Iterator[str]:
 
 
 @contextmanager
-def open_world(folder: Path, engine: str = "sqlite", *, founded: bool = True) -> Iterator[World]:
+def open_world(folder: Path, engine: str = "sqlite", *, founded: bool = True, make: type[World] = World) -> Iterator[World]:
     """A world whose book is open while the block runs."""
     with fresh_book(folder, engine) as url:
-        world = World(folder, url)
+        world = make(folder, url)
         try:
             if founded:
                 outcomes = world.submit(*world.founding())

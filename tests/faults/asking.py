@@ -1,0 +1,228 @@
+"""From three numbers to a command: good ones, bad ones, ones sent before; whatever the model says now makes sense."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from ledger.book import Submission
+from tests.book.world import BANK_A, HOSPITAL, HOUR_MS, SRO
+from tests.faults.model import Model
+from tests.faults.scene import (
+    BANKS,
+    KINDS,
+    LATE,
+    PLANS,
+    STRANGER,
+    Scene,
+    contract_of,
+    digest_of,
+    plan_of,
+    priced,
+    ref_of,
+    steps_of,
+)
+from tests.faults.standing import Ask
+
+Sent = tuple[Ask, Submission]
+FREQUENT: Final = ("charge",) * 7 + ("post",) * 4 + ("void",) * 2 + ("key_release",) * 3 + ("model_release", "transfer")
+RARE: Final = (
+    "merger",
+    "acquisition",
+    "split",
+    "publication",
+    "coalition",
+    "collusion",
+    "organisation",
+    "policy",
+    "contract",
+    "partition",
+    "retirement",
+)
+TWISTS: Final = ("again", "reuse", "forge", "garble", "stranger")
+KINDS_ASKED: Final = (*FREQUENT * 2, *RARE, *TWISTS)
+
+
+@dataclass
+class Asking:
+    """Who asks next for what. ``sent`` is all that was ever sent."""
+
+    scene: Scene
+    model: Model
+    sent: list[Sent] = field(default_factory=list)
+    made: int = 0
+    splits: int = 0
+    planned: bool = False
+
+    def next(self, kind: str, a: int, b: int, c: int) -> Sent:
+        """One command."""
+        now = max(self.scene.clock.now, self.model.last)
+        if kind == "again" and self.sent:
+            return self.sent[a % len(self.sent)]
+        twist = kind if kind in TWISTS else ""
+        kind = FREQUENT[a % len(FREQUENT)] if twist else kind
+        told = getattr(self, f"_{kind}")(a, b, c, now)
+        if told is None:
+            kind, told = "charge", self._charge(a, b, c, now)
+        self.made += 1
+        ask = self._twisted(Ask(kind, f"{kind}-{self.made}", *told), twist, c)
+        sent = ask, self.scene.signed(ask, now)
+        self.sent.append(sent)
+        return sent
+
+    def _twisted(self, ask: Ask, twist: str, number: int) -> Ask:
+        if twist == "reuse" and self.sent:
+            return replace(ask, id=self.sent[number % len(self.sent)][0].id)
+        if twist == "stranger" and "by" not in ask.told:
+            return replace(ask, actor=STRANGER)
+        return replace(ask, flaw={"forge": "signature", "garble": "bytes"}.get(twist, ""))
+
+    def _bank(self, number: int) -> str:
+        banks = [did for did in (*BANKS, LATE) if did in self.model.roles]
+        return banks[number % len(banks)]
+
+    def _run(self, number: int) -> str | None:
+        """A run, mostly one of the newest; rarely a name that nobody has."""
+        names = list(self.model.runs)
+        if not names:
+            return None
+        if number % 23 == 9:
+            return "nobody"
+        return names[-1 - number % min(len(names), 12)]
+
+    def _charge(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
+        bank, kinds = self._bank(a), list(self.model.partitions)
+        used = [kinds[b % len(kinds)]]
+        plan = "pure" if self.model.partitions[used[0]].kind == "pure" else PLANS[1 + (c % 11 == 0)]
+        if a % 4 == 0:
+            used += [kinds[c % len(kinds)]]
+        mine = sorted(self.model.rights[bank]) or [digest_of(BANK_A, 1)]
+        # A plan of sampled noise is new once, and then takes a second to be priced.
+        steps = (1, 2, 4)[c % 3] if plan == "poisson" else 1 + c % 5 * (plan == "pure")
+        told: dict[str, Any] = {
+            "base": (self._run(c) or "none",) if c % 13 == 5 else (),
+            "contract": mine[c % len(mine)] if c % 17 != 11 else digest_of(self._bank(b), 1 + c % 2),
+            "deadline": now + (HOUR_MS * (1 + b % 9) if c % 29 != 3 else -1),
+            "partitions": tuple(dict.fromkeys(used if c % 31 != 7 else [ref_of("none")])),
+            "plan": "pure" if b % 19 == 8 else plan,
+            "recipients": (self._bank(b),) if c % 7 == 2 and not self.model.suspects else (),
+            "room": f"charge-{self.made + 1}" if a % 27 != 9 else self._room(b),
+        }
+        self.planned |= bool(told["recipients"])
+        return bank, {**told, "steps": steps_of(told["plan"], steps), "steps_told": steps}
+
+    def _of_run(self, a: int, b: int) -> tuple[str, dict[str, Any]] | None:
+        name = self._run(a)
+        if name is None:
+            return None
+        run = self.model.runs.get(name)
+        told = {"charge": name, "by": (run.room if run and b % 21 != 13 else self._room(b))}
+        return (run.actor if run and b % 33 != 17 else self._bank(b)), told
+
+    def _room(self, number: int) -> str:
+        """A clean room that may belong to a charge, mostly another one."""
+        return f"charge-{number % (self.made + 2)}"
+
+    def _post(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
+        del now
+        found = self._of_run(a, b)
+        if found is None:
+            return None
+        run = self.model.runs.get(found[1]["charge"])
+        steps = c % (run.steps + 2) if run and c % 3 else (run.steps if run else 1)
+        return found[0], {**found[1], "steps": steps}
+
+    def _void(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
+        del c, now
+        found = self._of_run(a, b)
+        return None if found is None else (found[0], {"charge": found[1]["charge"]})
+
+    def _key_release(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
+        del now
+        found = self._of_run(a, b)
+        run = self.model.runs.get(found[1]["charge"]) if found else None
+        if found is None or run is None:
+            return None
+        told = {"run": plan_of(run.plan, run.steps // steps_of(run.plan, 1)), "flawed": c % 15 == 7}
+        return found[0], {**found[1], **told}
+
+    def _model_release(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
+        del now
+        found = self._of_run(a, b)
+        return None if found is None else (found[0], {**found[1], "model": f"{c:064x}"})
+
+    def _organisation(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
+        del c, now
+        return (SRO if a % 4 else self._bank(b)), {"did": LATE if b % 3 else self._bank(a), "role": "TDC"}
+
+    def _policy(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
+        del now
+        return (SRO if a % 5 else HOSPITAL), {"version": self.model.version + bool(c % 7), "released": bool(b % 4)}
+
+    def _partition(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
+        del now
+        kind = list(KINDS)[b % len(KINDS)]
+        name = f"{kind}-{len(self.model.partitions)}" if c % 4 else kind
+        told = {"ref": ref_of(name), "kind": kind, "epsilon": KINDS[kind], "caps": priced()[1][kind]}
+        return (HOSPITAL if a % 5 else SRO), told
+
+    def _retirement(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
+        del now
+        names = [*self.model.partitions, ref_of("none")]
+        return None if c % 3 else ((HOSPITAL if a % 5 else SRO), {"ref": names[b % len(names)]})
+
+    def _contract(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
+        del now
+        bank = BANKS[b % len(BANKS)]
+        # Whoever split off before a contract was signed is no matter of this test.
+        if self.splits:
+            return None
+        head = self.model.contracts[self.model.heads[contract_of(bank, 1).id]]
+        version = head.version + bool(c % 6)
+        return (bank if a % 6 else SRO), {"digest": digest_of(bank, version), "contract": contract_of(bank, version)}
+
+    def _sro(self, number: int) -> str:
+        return SRO if number % 9 else self._bank(number)
+
+    @property
+    def _settled(self) -> bool:
+        """Whoever was found to collude stays where it is: then each goes on with its own contracts alone."""
+        return bool(self.model.suspects)
+
+    def _merger(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
+        del now
+        parents = tuple(dict.fromkeys((self._bank(b), self._bank(c))))
+        return None if self._settled else (self._sro(a), {"into": self._bank(a), "parents": parents})
+
+    _acquisition = _merger
+
+    def _split(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
+        del now
+        self.splits += 1
+        return None if self._settled else (self._sro(c), {"parent": self._bank(a), "child": self._bank(b)})
+
+    def _transfer(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
+        del now
+        name = self._run(a)
+        if name is None:
+            return None
+        by_bank = c % 3 == 0
+        giver = None if by_bank or c % 2 else self._bank(c)
+        return (self._bank(c) if by_bank else SRO), {"charge": name, "recipient": self._bank(b), "giver": giver}
+
+    def _publication(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
+        del now
+        name = self._run(a)
+        return None if name is None or b % 3 else (self._sro(c), {"charge": name})
+
+    def _coalition(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
+        del now
+        members = tuple(dict.fromkeys((self._bank(a), self._bank(a + 1), self._bank(b))))
+        return self._sro(c), {"members": members, "epsilon": ("2", "100")[c % 2]}
+
+    def _collusion(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
+        if self.planned or self._settled or b % 2:
+            return None
+        first = max(moved[0][0] for moved in self.model.moves.values())
+        times = [time for time, _, _ in self.model.log if time >= first] or [now]
+        return self._sro(c), {"dids": (self._bank(a), self._bank(a + 1)), "since": times[c % len(times)]}

@@ -1,0 +1,115 @@
+"""What lineage commands get in the model, and what they change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.faults.standing import Ask, Standing
+
+
+@dataclass
+class Lineage(Standing):
+    """Mergers, splits, transfers, publications, coalitions, collusion."""
+
+    def _named(self, ask: Ask, dids: tuple[str, ...]) -> str:
+        if self.roles[ask.actor] != "SRO":
+            return "not_authorised"
+        return "" if all(did in self.roles for did in dids) else "not_found"
+
+    def _merger(self, ask: Ask, now: int, into: str, parents: tuple[str, ...]) -> Any:  # noqa: ANN401
+        dids = (into, *parents)
+        word = self._named(ask, dids)
+        if word or len({self.sets.stands[did] for did in dids}) == 1:
+            return word or "conflict"
+
+        def change(index: int) -> None:
+            self._happened(now, index, "merge", dids)
+            self._share_rights(index, self._beside(into))
+
+        return "permitted", change
+
+    _acquisition = _merger
+
+    def _share_rights(self, index: int, dids: list[str]) -> None:
+        """Whoever now stands at a new node goes on with the contracts of all that it came from."""
+        del index
+        union = set[str]().union(*(self.rights[did] for did in dids))
+        for did in dids:
+            self.rights[did] = set(union)
+
+    def _split(self, ask: Ask, now: int, parent: str, child: str) -> Any:  # noqa: ANN401
+        word = self._named(ask, (parent, child))
+        if word:
+            return word
+        if parent == child:
+            return "malformed"
+        stands, knows = self.sets.stands, self.sets.knows
+        if stands[parent] != stands[child] and knows[stands[parent]] <= knows[stands[child]]:
+            return "conflict"
+        rights = self.rights[parent] | self.rights[child]
+
+        def change(index: int) -> None:
+            self._happened(now, index, "split", parent, child)
+            for did in self._beside(child):
+                self.rights[did] = set(rights)
+
+        return "permitted", change
+
+    def _transfer(self, ask: Ask, now: int, charge: str, recipient: str, giver: str | None) -> Any:  # noqa: ANN401, PLR0911
+        role, run = self.roles[ask.actor], self.runs.get(charge)
+        if role not in {"SRO", "TDC"}:
+            return "not_authorised"
+        if run is None or recipient not in self.roles:
+            return "not_found"
+        by_sro = role == "SRO"
+        gives = giver or (run.actor if by_sro else ask.actor)
+        if gives not in self.roles:
+            return "not_found"
+        if not by_sro and gives != ask.actor:
+            return "not_authorised"
+        knows, stands = self.sets.knows, self.sets.stands
+        if charge not in knows[stands[gives]]:
+            return "conflict" if by_sro else "not_authorised"
+        if not by_sro and run.state != "posted":
+            return "conflict"
+        planned = gives == run.actor and recipient in run.recipients and not self._colluded(gives)
+        given = self.sets.ancestry[charge] if planned else knows[stands[gives]]
+        if given <= knows[stands[recipient]]:
+            return "conflict"
+        if not by_sro and not self.released:
+            return "policy_denied"
+        return "permitted", lambda index: self._happened(now, index, "transfer", charge, gives, recipient, planned)
+
+    def _publication(self, ask: Ask, now: int, charge: str) -> Any:  # noqa: ANN401
+        run = self.runs.get(charge)
+        if self.roles[ask.actor] != "SRO" or run is None:
+            return "not_found" if self.roles[ask.actor] == "SRO" else "not_authorised"
+        some = any(event[0] == "publication" for _, _, event in self.log)
+        if some and self.sets.knows[self.sets.stands[run.actor]] <= self.sets.public:
+            return "conflict"
+        return "permitted", lambda index: self._happened(now, index, "publication", run.actor)
+
+    def _coalition(self, ask: Ask, now: int, members: tuple[str, ...], epsilon: str) -> Any:  # noqa: ANN401
+        word = self._named(ask, members)
+        if word:
+            return word
+
+        def change(index: int) -> None:
+            self.coalitions[index] = members, epsilon
+            self._happened(now, index, "coalition", members)
+
+        return "permitted", change
+
+    def _collusion(self, ask: Ask, now: int, dids: tuple[str, ...], since: int) -> Any:  # noqa: ANN401
+        word = self._named(ask, dids)
+        if word or since > now:
+            return word or "malformed"
+        if len({self.stood(did, since) for did in dids}) == 1:
+            return "conflict"
+
+        def change(index: int) -> None:
+            self.suspects.append((since, dids))
+            self._happened(now, index, "collusion", len(self.suspects) - 1)
+
+        return "permitted", change

@@ -1,0 +1,95 @@
+"""The state machine that drives a whole book beside the model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from ledger.registry import GLOBAL, holder_of
+from ledger.replay import verify_book
+from ledger.units import NAT
+from tests.book.world import HOUR_MS, LOG, no_step
+from tests.faults.asking import KINDS_ASKED, Asking
+from tests.faults.scene import Scene, model_of
+from tests.faults.standing import Vector
+
+NUMBER: Final = st.integers(0, 2_000)
+ASKED: Final = st.lists(st.tuples(st.sampled_from(KINDS_ASKED), NUMBER, NUMBER, NUMBER), min_size=4, max_size=24)
+TALLY: Final = Counter[str]()
+"""What all machines of this process have seen."""
+
+
+class WholeBook(RuleBasedStateMachine):
+    """Every command that there is, in every order; the book and the model must say the same each time.
+
+    Attributes:
+        begin: a founded scene of its own, and what lets go of it.
+    """
+
+    begin: ClassVar[Callable[[], tuple[Scene, Callable[[], None]]]]
+
+    @initialize()
+    def found(self) -> None:
+        """A book like every other."""
+        self.scene, self.end = type(self).begin()
+        self.model = model_of()
+        self.asking = Asking(self.scene, self.model)
+
+    @rule(asked=ASKED)
+    def call(self, asked: list[tuple[str, int, int, int]]) -> None:
+        """Commands sent together are answered one by one, each by what those before it did."""
+        # What is asked rests on what stands before the call; what stands within it, the model follows.
+        sent = [self.asking.next(*one) for one in asked]
+        told = self.model.call([(ask, submission.raw) for ask, submission in sent], self.scene.clock.now)
+        outcomes = self.scene.submit(*(submission for _, submission in sent))
+        for (ask, _), expected, got in zip(sent, told, outcomes, strict=True):
+            seen = (got.code.word, got.index, got.repeated)
+            assert seen == tuple(expected), (ask, seen, expected, got.field, got.detail)
+            TALLY[f"{ask.kind} {got.code.word}"] += 1
+        TALLY["commands"] += len(sent)
+        self.look()
+
+    @rule(hours=st.one_of(st.none(), st.integers(-48, 12)))
+    def pass_time(self, hours: int | None) -> None:
+        """The clock jumps, more often back than forth; or the book is closed and opened anew."""
+        if hours is None:
+            self.scene.reopen()
+            TALLY["openings"] += 1
+        else:
+            self.scene.clock.now += hours * HOUR_MS
+
+    def look(self) -> None:
+        """Every account is what the model adds up, every charge stands where it says."""
+        with self.scene.book.read() as facts:
+            assert facts.size == self.model.size
+            for name, run in self.model.runs.items():
+                found = facts.charges[name]
+                assert (found.state.value, found.steps_posted or 0) == (run.state, run.ran), name
+            standing = {None, *self.model.sets.stands.values(), *self.model.coalitions}
+            for ref, part in self.model.partitions.items():
+                unit = NAT if part.kind == "pure" else 1
+                for node in standing:
+                    kept = facts.accounts.get((ref, GLOBAL if node is None else holder_of(node)))
+                    got = (kept.posted.finite, kept.pending.finite) if kept else None
+                    self._same(got, self.model.account(ref, node), unit, (ref, node))
+
+    @staticmethod
+    def _same(got: tuple[tuple[int, ...], ...] | None, wanted: tuple[Vector, Vector], unit: int, where: object) -> None:
+        expected = tuple(tuple(at * unit for at in one) for one in wanted)
+        assert got == expected or (got is None and not any(map(any, expected))), (where, got, expected)
+
+    def teardown(self) -> None:
+        """At the end all of it is verified from its own entries."""
+        if not hasattr(self, "scene"):
+            return
+        try:
+            self.look()
+            assert verify_book(self.scene.url, LOG, no_step).entries == self.model.size
+            TALLY["books"] += 1
+            TALLY["entries"] += self.model.size
+        finally:
+            self.end()

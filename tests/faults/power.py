@@ -1,0 +1,119 @@
+"""A seeded life of a real book on a disk that loses what was not synchronised, up to the moment that the power goes."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy.exc import DatabaseError
+
+from ledger.book import BookStopped, BookUnusable, Outcome, Submission
+from ledger.replay import Finding, verify_book
+from tests.book.world import BANK_A, BANK_B, HOUR_MS, LOG, NOW, SMALL, World, no_step, plan
+from tests.faults.disk import Disk
+from tests.faults.driver import SCHEME
+
+TINY: Final = plan(4, "8")
+CALLS: Final = 12
+"""Calls that a life is long, if nothing ends it."""
+Answered = tuple[Submission, Outcome]
+
+
+@dataclass
+class Life:
+    """What a book was asked, and what it said before it ended."""
+
+    answered: list[Answered] = field(default_factory=list)
+    unanswered: list[Submission] = field(default_factory=list)
+    stopped: int = 0
+    now: int = NOW
+
+
+def faulty_url(folder: Path, disk: Disk, **how: str) -> str:
+    """The URL of the book in a folder, on this disk."""
+    query = "&".join([f"vfs={disk.name}", *(f"{name}={value}" for name, value in how.items())])
+    return f"{SCHEME}:///{folder / 'book.sqlite'}?{query}"
+
+
+def live(world: World, dice: random.Random, prefix: str = "c", now: int = NOW) -> Life:
+    """Send groups of commands, open the book anew now and then, until the book stops or all was sent."""
+    life, pending, world.clock.now = Life(), list[str](), now
+    for number in range(CALLS):
+        sent = _group(world, dice, f"{prefix}{number}", pending)
+        life.now = world.clock.now
+        try:
+            outcomes = world.submit(*sent)
+        except BookStopped:
+            life.stopped += 1
+            life.unanswered += sent
+            break
+        life.answered += zip(sent, outcomes, strict=True)
+        pending = [one.id for one in outcomes if one.code.word == "pending"] + pending[:3]
+        try:
+            if dice.random() < 0.15:
+                world.reopen()
+        except (BookUnusable, DatabaseError):
+            break
+    return life
+
+
+def _group(world: World, dice: random.Random, name: str, pending: list[str]) -> list[Submission]:
+    """A few charges, and what becomes of those before; every now and then an hour passes and lapses what is left."""
+    if dice.random() < 0.1:
+        world.clock.now += HOUR_MS + 1
+    sent = []
+    for charge in pending:
+        bank, end = (BANK_A, BANK_B)[charge.endswith("b")], dice.randrange(3)
+        if end == 0:
+            sent.append(world.settle(charge, dice.randint(0, 4), bank))
+        elif end == 1:
+            sent.append(world.void(charge, bank))
+    for place in range(dice.randint(1, 6)):
+        bank, letter = dice.choice(((BANK_A, "a"), (BANK_B, "b")))
+        sent.append(world.charge(f"{name}-{place}-{letter}", bank, TINY if dice.random() < 0.8 else SMALL))
+    return sent
+
+
+def release(world: World, disk: Disk) -> None:
+    """Close what is left of a book whose disk has failed."""
+    disk.end()
+    with suppress(DatabaseError, sqlite3.Error):
+        world.book.close()
+    disk.unregister()
+
+
+def found_after(folder: Path, life: Life) -> tuple[Finding, int]:
+    """Check a book as it was found: whole, verified, every answer in its place; and how many unanswered are in it.
+
+    Everything is sent again: what was answered gets the same answer, the rest is answered now, and nothing twice.
+    """
+    path = folder / "book.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    found = verify_book(f"sqlite:///{path}", LOG, no_step)
+    world = World(folder)
+    world.clock.now = life.now
+    try:
+        recorded = [(sent, one) for sent, one in life.answered if one.index is not None]
+        again = world.submit(*(sent for sent, _ in recorded))
+        for (_, before), now in zip(recorded, again, strict=True):
+            told = (now.repeated, now.code, now.index, now.body)
+            assert told == (True, before.code, before.index, before.body), (before, now)
+        rest = world.submit(*life.unanswered)
+        settled = [(one.code, one.index) for one in world.submit(*life.unanswered)]
+        assert settled == [(one.code, one.index) for one in rest], "what is answered stays so"
+        assert world.submit(world.charge(f"after-{found.entries}", run=TINY))[0].code.word == "pending"
+    finally:
+        world.book.close()
+    return found, sum(one.repeated for one in rest)
+
+
+def start(template: Path, folder: Path) -> None:
+    """A copy of a closed book to live in."""
+    folder.mkdir()
+    shutil.copyfile(template / "book.sqlite", folder / "book.sqlite")

@@ -1,0 +1,158 @@
+"""What stands, in the model's own words: runs, partitions, contracts, and who knows what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from tests.core.lineage_model import Sets, replayed
+
+Vector = tuple[Fraction | int, ...]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A command in the model's words; ``told`` is what its kind needs."""
+
+    kind: str
+    id: str
+    actor: str
+    told: Mapping[str, Any]
+    flaw: str = ""
+
+
+class Told(NamedTuple):
+    """What a command must get: the outcome, its place in the log, and whether it had it before."""
+
+    word: str
+    place: int | None
+    repeated: bool = False
+
+
+@dataclass
+class Run:
+    """One charge."""
+
+    id: str
+    actor: str
+    contract: str
+    partitions: tuple[str, ...]
+    costs: tuple[Vector, ...]
+    steps: int
+    deadline: int
+    recipients: tuple[str, ...]
+    room: str
+    plan: str
+    state: str = "pending"
+    ran: int = 0
+    released: bool = False
+
+    def loss(self, partition: str) -> tuple[Vector, Vector]:
+        """Posted and pending on one partition."""
+        cost = dict(zip(self.partitions, self.costs, strict=True))[partition]
+        pending = self.steps if self.state == "pending" else 0
+        return tuple(self.ran * at for at in cost), tuple(pending * at for at in cost)
+
+
+@dataclass
+class Partition:
+    """A budget; ``caps`` is what fits, by ε."""
+
+    kind: str
+    epsilon: str
+    opened: int
+    caps: Mapping[str, Vector] = field(default_factory=dict)
+    retired: bool = False
+
+    def fits(self, loss: Vector, epsilon: str) -> bool:
+        """Whether an account stays under a cap of so much ε, or of the budget if that is less."""
+        least = min(epsilon, self.epsilon, key=Fraction)
+        if self.kind == "pure":
+            return loss[0] <= Fraction(least)
+        *orders, slack = zip(loss, self.caps[least], strict=True)
+        if self.kind == "reference":
+            return slack[0] <= slack[1]
+        return slack[0] <= slack[1] and any(at <= bound for at, bound in orders if bound is not None)
+
+
+@dataclass
+class Contract:
+    """One version of a contract."""
+
+    id: str
+    version: int
+    consumer: str
+    starts: int
+    ends: int
+    runs_max: int
+    runs: int = 0
+
+
+@dataclass
+class Standing:
+    """What stands.
+
+    Attributes:
+        costs: what a step of a plan costs under a kind of rule; None where it has no price.
+        lineage: the policy's cap on each lineage.
+        loud: the plans that no contract permits.
+    """
+
+    costs: Mapping[tuple[str, str], Vector | None]
+    lineage: str
+    sro: str
+    loud: frozenset[str]
+    size: int = 0
+    last: int = 0
+    roles: dict[str, str] = field(default_factory=dict)
+    answers: dict[str, tuple[bytes, str, int]] = field(default_factory=dict)
+    partitions: dict[str, Partition] = field(default_factory=dict)
+    contracts: dict[str, Contract] = field(default_factory=dict)
+    heads: dict[str, str] = field(default_factory=dict)
+    rights: dict[str, set[str]] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
+    rooms: dict[str, str] = field(default_factory=dict)
+    coalitions: dict[int, tuple[tuple[str, ...], str]] = field(default_factory=dict)
+    moves: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    released: bool = True
+    version: int = 1
+    sets: Sets = field(default_factory=Sets)
+    log: list[tuple[int, int, tuple[Any, ...]]] = field(default_factory=list)
+    suspects: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
+
+    def register(self, did: str, role: str, index: int, now: int) -> None:
+        """An organisation, with nothing but what is public."""
+        self.roles[did], self.rights[did], self.moves[did] = role, set(), [(now, index)]
+        self._happened(now, index, "register", did)
+
+    def _beside(self, did: str) -> list[str]:
+        return [other for other, node in self.sets.stands.items() if node == self.sets.stands[did]]
+
+    def account(self, ref: str, holder: int | None) -> tuple[Vector, Vector]:
+        """Posted and pending of a node, or of everyone: each run that is known, once."""
+        names = set(self.runs) if holder is None else self.sets.knows[holder]
+        losses = [self.runs[name].loss(ref) for name in names if ref in self.runs[name].partitions]
+        width = len(self.costs["pure", self.partitions[ref].kind] or (0,))
+        zero: Vector = (0,) * width
+        posted, pending = ([zero, *(loss[place] for loss in losses)] for place in (0, 1))
+        return tuple(map(sum, zip(*posted, strict=True))), tuple(map(sum, zip(*pending, strict=True)))
+
+    def _happened(self, now: int, index: int, *event: Any) -> None:  # noqa: ANN401
+        self.log.append((now, index, event))
+        if event[0] == "collusion":
+            self.sets = replayed(self.log, self.suspects)
+        else:
+            self.sets.play(index, *event)
+        for did, node in self.sets.stands.items():
+            if node == index and did in self.moves and self.moves[did][-1][1] != index:
+                self.moves[did].append((now, index))
+
+    def _colluded(self, did: str) -> bool:
+        nodes = {index for _, index, event in self.log if event[0] == "collusion"}
+        return any(node in nodes for _, node in self.moves[did])
+
+    def stood(self, did: str, time: int) -> int:
+        """Where an organisation stood."""
+        return next((node for since, node in reversed(self.moves[did]) if since <= time), self.moves[did][0][1])
