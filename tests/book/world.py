@@ -314,7 +314,9 @@ def fresh_book(folder: Path, engine: str = "sqlite") -> Iterator[str]:
 
 
 @contextmanager
-def open_world(folder: Path, engine: str = "sqlite", *, founded: bool = True, make: type[World] = World) -> Iterator[World]:
+def open_world(
+    folder: Path, engine: str = "sqlite", *, founded: bool = True, make: type[World] = World
+) -> Iterator[World]:
     """A world whose book is open while the block runs."""
     with fresh_book(folder, engine) as url:
         world = make(folder, url)

@@ -1,7 +1,8 @@
-"""The book's own code over apsw, which alone lets a VFS be written in Python: URLs ``sqlite+faulty:///PATH?vfs=NAME``.
+"""The book's own code over apsw, which alone lets a VFS be written in Python: URLs ``sqlite:///PATH?plugin=faulty&vfs=NAME``.
 
-A DB-API module as thin as the book needs it, and a dialect of SQLAlchemy that uses it. Nothing of the book knows:
-the URL says it. ``&synchronous=OFF`` breaks the book on purpose, for the tests to notice.
+A DB-API module as thin as the book needs it, and a plugin of SQLAlchemy that puts it in the place of the standard
+library's. Nothing of the book knows: the URL says it. ``&synchronous=OFF`` breaks the book on
+purpose, for the tests to notice.
 """
 
 from __future__ import annotations
@@ -13,11 +14,10 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import apsw
-from sqlalchemy import URL
-from sqlalchemy.dialects import registry
-from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy import URL, CreateEnginePlugin
+from sqlalchemy.dialects import plugins
 
-SCHEME: Final = "sqlite+faulty"
+NAME: Final = "faulty"
 
 
 @contextmanager
@@ -137,7 +137,8 @@ class Connection:
             self._connection.close()
 
 
-def _connect(path: str, vfs: str, synchronous: str = "FULL", pages: str = "1000") -> Connection:
+def _connect(path: str, *, vfs: str, synchronous: str, pages: str, **usual: object) -> Connection:
+    del usual
     return Connection(path, vfs, synchronous, pages)
 
 
@@ -154,20 +155,18 @@ DBAPI: Final = SimpleNamespace(
 )
 
 
-class FaultyDialect(SQLiteDialect_pysqlite):
-    """SQLite through :data:`DBAPI`."""
+class FaultyPlugin(CreateEnginePlugin):
+    """What ``plugin=faulty`` in a URL means: SQLAlchemy's own SQLite dialect, on :data:`DBAPI`."""
 
-    driver = "faulty"
-    supports_statement_cache = True
+    def __init__(self, url: URL, kwargs: dict[str, Any]) -> None:
+        super().__init__(url, kwargs)
+        kwargs["module"] = DBAPI
+        # What the query says is for :func:`_connect`.
+        kwargs["connect_args"] = {**kwargs.get("connect_args", {}), **url.query}
 
-    @classmethod
-    def import_dbapi(cls) -> Any:  # noqa: ANN401 - a module, or what looks like one
-        """Ours."""
-        return DBAPI
-
-    def create_connect_args(self, url: URL) -> Any:  # noqa: ANN401 - SQLAlchemy's own type
-        """The path, and what the query names."""
-        return [url.database], dict(url.query)
+    def update_url(self, url: URL) -> URL:
+        """The dialect knows nothing of it."""
+        return url.difference_update_query(tuple(url.query))
 
 
-registry.register(f"{SCHEME.replace('+', '.')}", __name__, FaultyDialect.__name__)
+plugins.register(NAME, __name__, FaultyPlugin.__name__)

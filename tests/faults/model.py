@@ -27,8 +27,7 @@ class Model(Lineage):
     def call(self, asks: list[tuple[Ask, bytes]], clock: int) -> list[Told]:
         """What commands sent together get, at a time of the clock."""
         now = max(clock, self.last)
-        if any(ask.flaw != "bytes" for ask, _ in asks):
-            self._lapse(now)
+        self._lapse(now)
         told = []
         for ask, raw in asks:
             told.append(self._told(ask, raw, now))

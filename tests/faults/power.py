@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from sqlalchemy import URL
 from sqlalchemy.exc import DatabaseError
 
-from ledger.book import BookStopped, BookUnusable, Outcome, Submission
+from ledger.answers import BookStopped, Outcome, Submission
+from ledger.opening import BookUnusable
 from ledger.replay import Finding, verify_book
 from tests.book.world import BANK_A, BANK_B, HOUR_MS, LOG, NOW, SMALL, World, no_step, plan
+from tests.faults import driver
 from tests.faults.disk import Disk
-from tests.faults.driver import SCHEME
 
 TINY: Final = plan(4, "8")
 CALLS: Final = 12
@@ -34,10 +36,10 @@ class Life:
     now: int = NOW
 
 
-def faulty_url(folder: Path, disk: Disk, **how: str) -> str:
-    """The URL of the book in a folder, on this disk."""
-    query = "&".join([f"vfs={disk.name}", *(f"{name}={value}" for name, value in how.items())])
-    return f"{SCHEME}:///{folder / 'book.sqlite'}?{query}"
+def faulty_url(folder: Path, disk: Disk, *, pages: str = "1000", synchronous: str = "FULL") -> str:
+    """The URL of the book in a folder, on this disk, with a checkpoint after so many pages."""
+    how = {"plugin": driver.NAME, "vfs": disk.name, "pages": pages, "synchronous": synchronous}
+    return URL.create("sqlite", database=str(folder / "book.sqlite"), query=how).render_as_string()
 
 
 def live(world: World, dice: random.Random, prefix: str = "c", now: int = NOW) -> Life:

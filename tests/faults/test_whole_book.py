@@ -58,8 +58,8 @@ def _settings(examples: int, steps: int) -> settings:
 def test_the_book_says_what_the_model_says(tmp_path: Path) -> None:
     """The same few books every time; every kind of answer is among what they are given."""
     before = TALLY["commands"]
-    run_state_machine_as_test(_machine(tmp_path), settings=_settings(10, 30))
-    assert TALLY["commands"] - before > 500
+    run_state_machine_as_test(_machine(tmp_path), settings=_settings(6, 30))
+    assert TALLY["commands"] - before > 300
 
 
 @pytest.mark.soak
