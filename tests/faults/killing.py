@@ -1,0 +1,145 @@
+"""Books whose writers are killed, and what is found of them after each."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Timer
+from typing import IO, Any, Final, cast
+
+from sqlalchemy import select
+
+from ledger.engines import engine_of
+from ledger.replay import verify_book
+from ledger.tables import EntryRow, table_of
+from tests.book.world import LOG, World, no_step
+from tests.faults.history import Call, Read, check_history
+from tests.faults.writer import NOTES
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+MOMENT_MAX: Final = 0.4
+"""Seconds after the fork within which a writer is killed; opening the book takes the first of them."""
+GROUPS: Final = 1_000
+"""More than any writer lives to send."""
+
+
+class Writers:
+    """The process that forks writers."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._stdin, self._stdout = cast("IO[str]", process.stdin), cast("IO[str]", process.stdout)
+
+    def run(self, job: dict[str, Any], moment: float | None, meanwhile: Callable[[int], object] | None = None) -> int:
+        """One writer from fork to end, killed after so many seconds if any; its exit status."""
+        self._stdin.write(json.dumps({"groups": GROUPS, **job}) + "\n")
+        self._stdin.flush()
+        pid = self._next("pid")
+        timer = Timer(moment or 0, os.kill, (pid, signal.SIGKILL))
+        if moment is not None:
+            timer.start()
+        if meanwhile is not None:
+            meanwhile(pid)
+        status = self._next("ended")
+        timer.cancel()
+        return status
+
+    def _next(self, word: str) -> int:
+        found, number = self._stdout.readline().split()
+        assert found == word
+        return int(number)
+
+
+@contextmanager
+def writing() -> Iterator[Writers]:
+    """One process for all kills, since it loads for seconds."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.faults.writer"],
+        cwd=ROOT,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield Writers(process)
+        cast("IO[str]", process.stdin).close()
+        assert process.wait(60) == 0
+
+
+@dataclass
+class Book:
+    """One book on disk, and what was ever seen of it."""
+
+    folder: Path
+    url: str
+    founded: int
+    log: list[bytes] = field(default_factory=list)
+
+    def job(self, prefix: str, dice: random.Random, **die: int) -> dict[str, Any]:
+        """What a writer is told."""
+        told = {"folder": str(self.folder), "url": self.url, "prefix": prefix, "seed": dice.getrandbits(32)}
+        return {**told, "die": die}
+
+    def kill_one(self, writers: Writers, prefix: str, dice: random.Random) -> None:
+        """Let one writer live for a while, by the clock or by its own count; then look."""
+        ways: list[dict[str, int]] = [{}, {}, {"statement": dice.randint(1, 300)}, {"commit": dice.randint(1, 8)}]
+        if self.url.startswith("sqlite"):
+            ways.append({"instructions": dice.randint(1, 3_000)})
+        die = dice.choice(ways)
+        moment = None if die else dice.uniform(0, MOMENT_MAX)
+        print(f"{prefix}: dies at {die or f'{moment:.3f} s'}")  # noqa: T201 - told if it fails
+        status = writers.run(self.job(prefix, dice, **die), moment)
+        assert os.WTERMSIG(status) == signal.SIGKILL, status
+        self.look()
+
+    def look(self) -> tuple[list[Call], list[Read]]:
+        """Verify the book, hold all that was ever noted of it against its log, and see that nothing is gone."""
+        finding = verify_book(self.url, LOG, no_step)
+        log = self.entries()
+        assert finding.entries == len(log)
+        assert log[: len(self.log)] == self.log, "what was recorded stays"
+        calls, reads = noted(self.folder)
+        check_history(log, calls, reads, self.founded)
+        self.log = log
+        return calls, reads
+
+    def entries(self) -> list[bytes]:
+        """The bytes of every entry."""
+        table, engine = table_of(EntryRow), engine_of(self.url, writes=False)
+        try:
+            with engine.begin() as connection:
+                return [bytes(data) for (data,) in connection.execute(select(table.c.data).order_by(table.c.position))]
+        finally:
+            engine.dispose()
+
+    def ask_again(self, name: str) -> str:
+        """What a charge that was asked for before gets now."""
+        world = World(self.folder, self.url)
+        try:
+            return world.submit(world.charge(name))[0].code.word
+        finally:
+            world.book.close()
+
+
+def noted(folder: Path) -> tuple[list[Call], list[Read]]:
+    """The notes of every writer so far; the last line of one that died may be half there."""
+    calls: dict[tuple[str, int], Call] = {}
+    reads = []
+    path = folder / NOTES
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            note = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if "root" in note:
+            reads.append(Read(**note))
+        else:
+            calls[note["id"], note["began"]] = Call(**note)
+    return list(calls.values()), reads

@@ -1,0 +1,131 @@
+"""Writers killed by the kernel at any moment: nothing acknowledged is lost, nothing else is half there."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import secrets
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Timer
+from typing import Final
+
+import pytest
+
+from tests.book.world import ENGINES, World, fresh_book
+from tests.faults.killing import Book, Writers, writing
+from tests.faults.writer import NOTES, ask
+
+KILLS: Final = int(os.environ.get("EPSILON_SOAK_KILLS", "2000"))
+PER_BOOK: Final = 20
+SEED: Final = "EPSILON_SOAK_SEED"
+
+
+@pytest.fixture(scope="module")
+def writers() -> Iterator[Writers]:
+    """One process for all kills."""
+    with writing() as found:
+        yield found
+
+
+@pytest.fixture(params=ENGINES)
+def book(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Book]:
+    """A founded book that nobody has open."""
+    with fresh_book(tmp_path, request.param) as url:
+        yield _founded(tmp_path, url)
+
+
+def _founded(folder: Path, url: str) -> Book:
+    world = World(folder, url)
+    world.submit(*world.founding())
+    size = world.size
+    world.book.close()
+    return Book(folder, url, size)
+
+
+def test_no_acknowledged_answer_is_lost(writers: Writers, book: Book) -> None:
+    """Writers die one after another on one book; every history of all of them fits the log after each."""
+    dice = random.Random("slice")  # noqa: S311 - moments to die at
+    for number in range(4):
+        book.kill_one(writers, f"r{number}", dice)
+    calls, reads = book.look()
+    words = Counter(one.word for one in calls)
+    assert {"pending", "posted", "voided", "conflict"} <= set(words), words
+    assert reads
+
+
+def test_what_was_committed_and_not_answered_gets_its_answer(writers: Writers, book: Book) -> None:
+    """The writer dies between its first commit and the answer: what it sent is there, and asked again stands once."""
+    job = book.job("k", random.Random(1), commit=1)  # noqa: S311
+    assert os.WTERMSIG(writers.run(job, None)) == signal.SIGKILL
+    calls, _ = book.look()
+    assert not any(one.word for one in calls)
+    assert len(book.log) > book.founded
+    assert {one.id for one in calls} >= set(_ids(book.log[book.founded :]))
+    (name, *_) = _ids(book.log[book.founded :])
+    assert book.ask_again(name) == "id_reused"
+
+
+def _ids(log: list[bytes]) -> list[str]:
+    return [json.loads(data)["id"] for data in log]
+
+
+def test_a_disk_that_takes_no_more_stops_the_book(writers: Writers, tmp_path: Path) -> None:
+    """A write fails in the file system: nobody is told yes for it, and the book goes on when it is opened again."""
+    with fresh_book(tmp_path) as url:
+        book = _founded(tmp_path, url)
+        job = {**book.job("k", random.Random(1), bytes=600_000), "groups": 120}  # noqa: S311
+        assert writers.run(job, None) == 0
+        calls, _ = book.look()
+        answered = [one for one in calls if one.word]
+        assert 0 < len(answered) < len(calls)
+        assert book.ask_again("fresh") in {"pending", "budget_exhausted"}
+
+
+def test_a_writer_that_sleeps_through_another_commits_nothing_late(writers: Writers, tmp_path: Path) -> None:
+    """SIGSTOP at some moment, SIGCONT when another process has written the same book in PostgreSQL."""
+    dice = random.Random(7)  # noqa: S311 - when it sleeps
+    with fresh_book(tmp_path, "postgresql") as url:
+        book = _founded(tmp_path, url)
+
+        def meanwhile(pid: int) -> None:
+            other = World(tmp_path, url)
+            notes = os.open(tmp_path / NOTES, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            asleep = Timer(dice.uniform(0.1, 0.5), os.kill, (pid, signal.SIGSTOP))
+            asleep.start()
+            for number in range(8):
+                ask(other, notes, f"o.{number}", dice)
+            asleep.join()
+            ask(other, notes, "o.last", dice)
+            os.kill(pid, signal.SIGCONT)
+            os.close(notes)
+            other.book.close()
+
+        assert writers.run({**book.job("s", dice), "groups": 60}, None, meanwhile) == 0
+        calls, _ = book.look()
+        assert {one.id.split("-")[-1][0] for one in calls if one.index is not None} == {"s", "o"}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("engine", ENGINES)
+def test_thousands_of_kills(writers: Writers, tmp_path: Path, engine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As many as EPSILON_SOAK_KILLS says, a few on each book, from a seed that EPSILON_SOAK_SEED sets."""
+    seed = os.environ.get(SEED) or str(secrets.randbits(32))
+    with capsys.disabled():
+        print(f"\n{SEED}={seed}")  # noqa: T201 - what reproduces it
+    total = Counter[str]()
+    for number in range(KILLS // PER_BOOK):
+        dice, folder = random.Random(f"{seed} {number}"), tmp_path / str(number)  # noqa: S311
+        folder.mkdir()
+        with fresh_book(folder, engine) as url:
+            book = _founded(folder, url)
+            for place in range(PER_BOOK):
+                book.kill_one(writers, f"r{place}", dice)
+            calls, reads = book.look()
+        total += Counter(one.word or "unanswered" for one in calls)
+        total += Counter(kills=PER_BOOK, reads=len(reads), entries=len(book.log))
+    with capsys.disabled():
+        print(f"{engine}: {dict(total)}")  # noqa: T201 - the figures

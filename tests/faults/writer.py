@@ -1,0 +1,175 @@
+"""A process that fills books until it is killed: ``python -m tests.faults.writer``.
+
+A line of JSON on standard input makes it fork a writer for one book, which four threads fill with charges, settling
+some and giving some up, in groups. Each thread notes in the book's folder when it asked, and what it was answered,
+for :mod:`tests.faults.history`; a fifth reads. ``die`` says how the writer ends: at a number of instructions of
+SQLite's machine, at the n-th statement, after the n-th commit and before anyone is answered, at a limit on the size
+of files; or not by itself, and whoever started it kills it. Lines out: ``pid N``, ``ended STATUS``.
+
+The fork spares each writer the seconds that loading dp_accounting and pricing the first run take.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import sqlite3
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+from threading import Event
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.pool import Pool
+
+from ledger.answers import BookStopped, Submission
+from tests.book.world import BANK_A, BANK_B, World, open_world, plan
+
+NOTES: Final = "notes"
+THREADS: Final = 4
+GROUP_MAX: Final = 12
+TICK: Final = 25
+TINY: Final = plan(5, "1000")
+"""A run of which thousands fit."""
+BIG: Final = plan(100, "1.5")
+"""A run of which few do."""
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    with tempfile.TemporaryDirectory() as scratch, open_world(Path(scratch)) as world:
+        world.submit(world.charge("warm", run=TINY), world.charge("big", run=BIG))
+    for line in sys.stdin:
+        job = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            _write(job)
+            os._exit(0)
+        _say(f"pid {pid}")
+        _, status = os.waitpid(pid, 0)
+        _say(f"ended {status}")
+
+
+def _say(text: str) -> None:
+    os.write(1, text.encode() + b"\n")
+
+
+def _write(job: dict[str, Any]) -> None:
+    _prepare(job["die"])
+    folder = Path(job["folder"])
+    world = World(folder, job["url"])
+    notes = os.open(folder / NOTES, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    if "bytes" in job["die"]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (job["die"]["bytes"],) * 2)
+    done = Event()
+
+    def call(number: int) -> None:
+        dice = random.Random(f"{job['seed']} {number}")  # noqa: S311 - what to do next
+        ask(world, notes, f"{job['prefix']}.{number}", dice)
+
+    def read() -> None:
+        while not done.wait(0.005):
+            began = time.monotonic_ns()
+            with world.book.read() as facts:
+                size, root = facts.size, facts.root.hex()
+            _note(notes, [{"began": began, "ended": time.monotonic_ns(), "size": size, "root": root}])
+
+    with ThreadPoolExecutor(THREADS + 1) as threads:
+        reader = threads.submit(read)
+        list(threads.map(call, range(job["groups"])))
+        done.set()
+        reader.result()
+
+
+def ask(world: World, notes: int, name: str, dice: random.Random) -> None:
+    """Send a group of commands and note what became of it, before and after."""
+    group, began = _group(world, name, dice), time.monotonic_ns()
+    _note(notes, [{"id": json.loads(one.raw)["id"], "began": began} for one in group])
+    try:
+        outcomes = world.submit(*group)
+    except BookStopped:
+        return
+    told = [
+        {"id": one.id, "began": began, "word": one.code.word, "index": one.index, "repeated": one.repeated}
+        for one in outcomes
+    ]
+    _note(notes, [{**one, "ended": time.monotonic_ns()} for one in told])
+
+
+def _note(notes: int, lines: list[dict[str, Any]]) -> None:
+    os.write(notes, "".join(f"{json.dumps(one)}\n" for one in lines).encode())
+
+
+def _group(world: World, name: str, dice: random.Random) -> list[Submission]:
+    """One to six charges, some of them settled or given up at once, and by chance twice."""
+    group = []
+    for place in range(dice.randint(1, GROUP_MAX // 2)):
+        charge, bank = f"{name}.{place}", dice.choice((BANK_A, BANK_B))
+        group.append(world.charge(charge, bank, BIG if dice.random() < 0.03 else TINY))
+        ends = dice.choice(((), (), ("post",), ("void",), ("post", "void")))
+        group += [
+            world.void(charge, bank) if end == "void" else world.settle(charge, dice.randint(0, 5), bank)
+            for end in ends
+        ]
+    return group
+
+
+def _prepare(die: dict[str, int]) -> None:
+    if "instructions" in die:
+        _at_instructions(die["instructions"])
+    if "statement" in die:
+        event.listen(Engine, "before_cursor_execute", _killer(die["statement"]))
+    if "commit" in die:
+        _after_commit(die["commit"])
+
+
+def _killer(most: int) -> Any:  # noqa: ANN401 - a listener of any event
+    seen = count(1)
+
+    def kill(*args: object) -> None:
+        del args
+        if next(seen) >= most:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return kill
+
+
+def _at_instructions(most: int) -> None:
+    """Die at the most-th tick of all SQLite connections made from now on, in the midst of whatever it is."""
+    kill = _killer(most)
+
+    def connected(connection: sqlite3.Connection, record: object) -> None:
+        del record
+        connection.set_progress_handler(kill, TICK)
+
+    event.listen(Pool, "connect", connected)
+
+
+def _after_commit(most: int) -> None:
+    """A writing connection goes back to its pool after the commit and before anyone is answered."""
+    kill, writing = _killer(most), set[int]()
+
+    def began(connection: Connection, cursor: object, statement: str, *rest: object) -> None:
+        del cursor, rest
+        if statement.startswith("INSERT INTO entry"):
+            writing.add(id(connection.connection.dbapi_connection))
+
+    def returned(connection: object, record: object) -> None:
+        del record
+        if id(connection) in writing:
+            writing.discard(id(connection))
+            kill()
+
+    event.listen(Engine, "before_cursor_execute", began)
+    event.listen(Pool, "checkin", returned)
+
+
+if __name__ == "__main__":
+    main()
