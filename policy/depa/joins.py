@@ -94,7 +94,10 @@ def _spark(known: Fields, datasets: list[Fields], contract: Contract) -> str | N
         used = bound.dataset in {one.value.get("id") for one in datasets if isinstance(one.value.get("id"), str)}
         if key is not None and used and bound.join_keys and key not in bound.join_keys:
             joined.reasons.refuse("join_key_not_permitted", joined.at("joining_key"), key, ", ".join(bound.join_keys))
-    return joined.text("joined_dataset")
+    output = joined.text("joined_dataset")
+    # Before 2025 the folder of the result stood beside its name.
+    folder = joined.text("model_output_folder") if joined.has("model_output_folder") else None
+    return f"{folder.rstrip('/')}/{output}" if folder and output and not output.startswith("/") else output
 
 
 def _check_query(joined: Fields, key: str, query: str, named: tuple[str, ...]) -> None:

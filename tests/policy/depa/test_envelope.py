@@ -10,11 +10,13 @@ from typing import Any
 import cbor2
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger.malformed import Malformed
 from policy.depa.check import Checked, check
 from policy.depa.envelope import ENVELOPE_BYTES_MAX, read_envelope
+from policy.depa.signers import fits
 from policy.depa.terms import Terms
 from tests.policy.depa.scene import CONTRACT, HOSPITAL, LABORATORY, NOW, PIPELINE, TDC, refusals
 
@@ -244,3 +246,24 @@ def test_a_did_document_that_is_none_is_malformed(documents: list[Any]) -> None:
     """Keys come from sound documents only."""
     with pytest.raises(Malformed, match="did_document"):
         _check(_made()[0], documents)
+
+
+_N = (1 << 2_047) + 1
+KINDS: list[tuple[Any, set[int]]] = [
+    (ec.generate_private_key(ec.SECP256R1()).public_key(), {-7}),
+    (ec.generate_private_key(ec.SECP384R1()).public_key(), {-35}),
+    (ec.generate_private_key(ec.SECP521R1()).public_key(), {-36}),
+    (ec.generate_private_key(ec.SECP256K1()).public_key(), set()),
+    (_key(1).public_key(), {-8, -19}),
+    (rsa.RSAPublicNumbers(65_537, _N).public_key(), {-37, -38, -39}),
+    (rsa.RSAPublicNumbers(65_537, _N >> 1 | 1).public_key(), set()),
+    (rsa.RSAPublicNumbers(65_537, (1 << 8_191) + 1).public_key(), {-37, -38, -39}),
+    (rsa.RSAPublicNumbers(65_537, (1 << 8_192) + 1).public_key(), set()),
+]
+
+
+@pytest.mark.parametrize(("key", "algorithms"), KINDS)
+def test_each_kind_of_key_has_its_own_algorithms(key: Any, algorithms: set[int]) -> None:  # noqa: ANN401 - any public key
+    """Curve and hash belong together; an RSA key is neither short nor endless; HMAC and RSA's old padding fit none."""
+    every = (-7, -8, -9, -19, -35, -36, -37, -38, -39, -47, -257, -258, -259, -65_535, 0, 4, 5)
+    assert {algorithm for algorithm in every if fits(algorithm, key)} == algorithms

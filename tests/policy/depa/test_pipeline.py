@@ -118,6 +118,7 @@ WITHIN: list[dict[str, Any]] = [
     {f"{C}|paths|input_dataset_path": "/mnt/remote/lab/t.csv"},
     {f"{J}|datasets|0|provider": CONTRACT["datasets"][0]["provider"]},
     {"pipeline|0|name": "Join"},
+    {f"{J}|joined_dataset|joined_dataset": "joined.csv", f"{J}|joined_dataset|model_output_folder": "/data/"},
     {
         "pipeline|0": {
             "name": "DirectoryJoin",
