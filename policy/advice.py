@@ -61,8 +61,7 @@ def advise(question: Question) -> Advice:
     """The smallest change of each kind. Slow when new: it works out prices and ε of plans nobody has asked for."""
     if question.passes:
         return Advice(None, None, (), 0, ())
-    plan = question.run.plan
-    steps = steps_that_pass(question, plan.steps - 1) if plan.steps > 1 else 0
+    steps = steps_that_pass(question, question.run.plan.steps)
     swaps, untried = _swaps(question)
     return Advice(steps or None, noise_that_passes(question), swaps, untried, blocked(question))
 

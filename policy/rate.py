@@ -55,7 +55,7 @@ def recent(facts: Facts, ref: str, holder: str, first: int) -> Loss:
         spans = [Span(node, first, END) for node in facts.nodes]
     else:
         whole = known(facts.nodes, int(holder.partition(":")[2]), END)
-        spans = [Span(one.author, max(one.first, first), one.before) for one in whole if first < one.before]
+        spans = [Span(one.author, max(one.first, first), one.before) for one in whole]
     partition = facts.partitions[ref]
     return sum((a + b for at, a, b in facts.exposures(spans) if at == ref), empty(partition, holder).posted)
 

@@ -49,7 +49,7 @@ def test_what_is_told_is_what_happens(pair: tuple[int, int]) -> None:
         assert bounds is not None
         assert one.coalition is not None or one.after.epsilon == bounds.lineage
         assert one.after.over == (one.after.share is not None and one.after.share > 1)
-        assert (one.excess is not None) == one.after.over
+        assert one.excess == (one.after.share - 1 if one.after.share and one.after.over else None)
     assert {one.partition for one in told if one.coalition is None} == {
         ref for ref, holder in market.state.accounts if holder == holder_of(node)
     }

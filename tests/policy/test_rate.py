@@ -6,6 +6,8 @@ from fractions import Fraction
 
 from ledger.outcomes import Code
 from ledger.registry import GLOBAL, holder_of
+from policy.bounds import standing
+from policy.planning import runs_that_fit
 from policy.rate import HOUR_MS, projection, recent
 from tests.core.world import BANKS, ref_of
 from tests.policy.market import DAY, PLAN, Market, opened
@@ -80,3 +82,17 @@ def test_an_account_without_room_is_full_now() -> None:
     for cap in (Fraction(5, 2), Fraction(1, 2)):
         told = projection(market.state, REF, GLOBAL, cap, 0, market.now - DAY, market.now)
         assert (told.full, told.until) == (True, None)
+
+
+def test_what_a_decree_lets_begin_anew_stands_so_everywhere() -> None:
+    """After a decree the account is told, planned and projected as the rule admits; its lifetime is untouched."""
+    market = daily(3)
+    holder = holder_of(market.state.organisations[BANKS[0]].node)
+    account = market.state.accounts[REF, holder]
+    before = runs_that_fit(market.ask(PLAN)).runs
+    market.state.forgiven[REF, holder] = market.state.forgiven[REF, GLOBAL] = account.posted
+    assert standing(market.state, account, Fraction(5)).share == 0
+    assert runs_that_fit(market.ask(PLAN)).runs == before + 3
+    full = projection(market.state, REF, holder, Fraction(5, 2), 0, market.now - DAY, market.now)
+    assert not full.full
+    assert market.state.accounts[REF, holder] == account
