@@ -193,9 +193,13 @@ def _check_checkpoints(book: Snapshot, nodes: dict[tuple[int, int], bytes], key:
 
 def _check_rows(book: Snapshot, state: MemoryState) -> None:
     for name in _PROJECTIONS:
-        rebuilt, stored = getattr(state, name), dict(getattr(book, name))
-        for place in sorted(rebuilt.keys() | stored.keys()):
-            if rebuilt.get(place) != stored.get(place):
+        rebuilt, stored = getattr(state, name), getattr(book, name)
+        for place in sorted({*rebuilt, *stored}):
+            try:
+                found = stored.get(place)
+            except _FAULTS as fault:
+                raise Broken(None, f"{name}: the row of {place} cannot be read: {_told(fault)}") from None
+            if rebuilt.get(place) != found:
                 raise Broken(None, f"{name}: the row of {place} is not what the entries make it")
 
 

@@ -89,11 +89,17 @@ class Book:
 
     def kill_one(self, writers: Writers, prefix: str, dice: random.Random) -> None:
         """Let one writer live for a while, by the clock or by its own count; then look."""
-        ways: list[dict[str, int]] = [{}, {}, {"statement": dice.randint(1, 300)}, {"commit": dice.randint(1, 8)}]
+        ways: list[dict[str, int]] = [{}, {}]
+        ways += [{"statement": dice.randint(1, 300)}, {"commit": dice.randint(1, 8)}, {"answers": dice.randint(1, 20)}]
         if self.url.startswith("sqlite"):
             ways.append({"instructions": dice.randint(1, 3_000)})
         die = dice.choice(ways)
-        moment = None if die else dice.uniform(0, MOMENT_MAX)
+        self.kill(writers, prefix, dice, die, None if die else dice.uniform(0, MOMENT_MAX))
+
+    def kill(
+        self, writers: Writers, prefix: str, dice: random.Random, die: dict[str, int], moment: float | None = None
+    ) -> None:
+        """Let one writer die in one way; then look."""
         print(f"{prefix}: dies at {die or f'{moment:.3f} s'}")  # noqa: T201 - told if it fails
         status = writers.run(self.job(prefix, dice, **die), moment)
         assert os.WTERMSIG(status) == signal.SIGKILL, status

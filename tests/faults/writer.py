@@ -3,7 +3,8 @@
 A line of JSON on standard input makes it fork a writer for one book, which four threads fill with charges, settling
 some and giving some up, in groups. Each thread notes in the book's folder when it asked, and what it was answered,
 for :mod:`tests.faults.history`; a fifth reads. ``die`` says how the writer ends: at a number of instructions of
-SQLite's machine, at the n-th statement, after the n-th commit and before anyone is answered, at a limit on the size
+SQLite's machine, at the n-th statement, after the n-th commit and before anyone is answered, when
+so many groups were answered, at a limit on the size
 of files; or not by itself, and whoever started it kills it. Lines out: ``pid N``, ``ended STATUS``.
 
 The fork spares each writer the seconds that loading dp_accounting and pricing the first run take.
@@ -68,11 +69,12 @@ def _write(job: dict[str, Any]) -> None:
     notes = os.open(folder / NOTES, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     if "bytes" in job["die"]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (job["die"]["bytes"],) * 2)
-    done = Event()
+    done, answered = Event(), _killer(job["die"].get("answers", job["groups"] + 1))
 
     def call(number: int) -> None:
         dice = random.Random(f"{job['seed']} {number}")  # noqa: S311 - what to do next
         ask(world, notes, f"{job['prefix']}.{number}", dice)
+        answered()
 
     def read() -> None:
         while not done.wait(0.005):
