@@ -99,7 +99,7 @@ def take_lock(url: str) -> int | None:
     On PostgreSQL several processes hold a book open, and take turns by :func:`ledger.engines.lock_log`.
 
     Raises:
-        BookUnusable: if there is no book, or another process has it.
+        BookUnusable: if there is no book, its folder may not be written, or another process has it.
     """
     made = make_url(url_of(url))
     path = made.database
@@ -107,7 +107,10 @@ def take_lock(url: str) -> int | None:
         return None
     if not os.path.exists(path):  # noqa: PTH110 - the URL's own spelling
         raise BookUnusable(f"there is no book at {path}: run 'epsilon db upgrade' to make one")
-    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as fault:
+        raise BookUnusable(f"the book at {name_of(url)} cannot be locked for writing: {fault.strerror}") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -150,8 +150,10 @@ class Writer:
         return outcomes
 
     def _stop(self, fault: BaseException, calls: list[_Call]) -> None:
+        # What the driver says, without the statement and its values.
+        told = str(getattr(fault, "orig", None) or fault).strip().partition("\n")[0][:300]
         self.stopped = (
-            f"the book stopped after {type(fault).__name__}: {str(fault)[:300]}. Whether the last commands were "
+            f"the book stopped after {type(fault).__name__}: {told}. Whether the last commands were "
             "recorded is unknown: open the book again and send them again with the same ids"
         )
         for _, future in calls:

@@ -202,6 +202,10 @@ class Databases:
         writer = owner.set(username=self._writer, password=self._password)
         return Database(_text(owner), _text(writer))
 
+    def let_go(self) -> None:
+        """Make no more of them; those that were made stay."""
+        self._admin.close()
+
     def close(self) -> None:
         """Leave nothing of ours on a server that is not ours."""
         if self._template is not None:
