@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from sqlalchemy import text
+from typer.testing import CliRunner
 
 from client.signer import Signer
 from ledger import canonical as c
@@ -24,6 +25,7 @@ from ledger.registry import GLOBAL, holder_of
 from ledger.replay import Broken, verify_book
 from ledger.rules import read_rule
 from policy.breaches import breaches
+from policy.planning_cli import app
 from policy.reading import format_time
 from tests.book.governed import MODEL, admitted, amended, announce, decree, faults, opening, publish, revoke, run, words
 from tests.book.world import (
@@ -219,6 +221,11 @@ def test_collusion_found_late_is_a_breach_with_its_excess(world: World) -> None:
     assert world.send(SRO, "collusion", body, "collusion").code.word == "permitted"
     with world.book.read() as facts:
         (found,) = breaches(facts, world.clock.now)
+    asked = ["policy", "breaches", world.url, "--at", format_time(world.clock.now)]
+    done = CliRunner().invoke(app, [*asked, "--json"])
+    assert (done.exit_code, json.loads(done.output)) == (3, {"breaches": [found.to_json()]})
+    assert f"account {found.holder} of {PARTITION} is over its cap: " in CliRunner().invoke(app, asked).output
+    with world.book.read() as facts:
         assert found.holder == holder_of(facts.organisations[BANK_A].node)
         assert found.share is not None
         assert found.share > 1

@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass, field
 from typing import Final
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledger import canonical as c
@@ -74,7 +74,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(EVENTS)
 def test_what_counts_after_decrees_is_what_was_not_settled_before_them(
     events: list[tuple[str, str | None, int, int]],

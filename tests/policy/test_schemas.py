@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -98,7 +98,7 @@ def test_whatever_the_schema_describes_is_a_document_or_malformed(kind: str) -> 
     """Every field of every document at once; and what is read is valid."""
     described = schema_of(kind)
 
-    @settings(max_examples=120, deadline=None)
+    @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(values(described))
     def fuzz(value: dict[str, Any]) -> None:
         with contextlib.suppress(Malformed):
@@ -122,7 +122,7 @@ def test_each_field_alone_takes_what_its_schema_describes_or_is_named(kind: str)
     """In a document that is otherwise good, a fault names the field that was changed, or one it contradicts."""
     described = schema_of(kind)["properties"]
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.data())
     def fuzz(data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(described)))
