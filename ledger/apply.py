@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 from ledger import canonical as c
@@ -14,7 +15,6 @@ from ledger.commands import (
     RegisterOrganisation,
     ReleaseKey,
     Retire,
-    read_body,
 )
 from ledger.drawing import Drawing, registered
 from ledger.entries import Entry
@@ -48,7 +48,7 @@ def apply(state: State, entry: Entry, index: int) -> None:
 
 
 def _organisation(state: State, entry: Entry, index: int) -> None:
-    body = read_body(entry.command)
+    body = entry.asked
     assert isinstance(body, RegisterOrganisation)
     did, key = body.organisation, body.key
     state.organisations[did] = Organisation(did, body.name, body.roles, index, index, ((entry.time, index),))
@@ -84,7 +84,7 @@ def _recommendation(state: State, entry: Entry, index: int) -> None:
 
 
 def _partition(state: State, entry: Entry, index: int) -> None:
-    body = read_body(entry.command)
+    body = entry.asked
     assert isinstance(body, OpenPartition)
     state.partitions[body.ref] = Partition(
         ref=body.ref,
@@ -107,7 +107,7 @@ def _partition(state: State, entry: Entry, index: int) -> None:
 
 def _retirement(state: State, entry: Entry, index: int) -> None:
     del index
-    body = read_body(entry.command)
+    body = entry.asked
     assert isinstance(body, Retire)
     state.partitions[body.partition] = replace(state.partitions[body.partition], retired=True)
 
@@ -132,7 +132,7 @@ def _contract(state: State, entry: Entry, index: int) -> None:
 
 
 def _charge(state: State, entry: Entry, index: int) -> None:
-    body = read_body(entry.command)
+    body = entry.asked
     assert isinstance(body, MakeCharge)
     recorded: Any = entry.body
     found = Charge(
@@ -161,11 +161,17 @@ def _charge(state: State, entry: Entry, index: int) -> None:
     state.contracts[body.contract] = replace(contract, runs=contract.runs + 1)
     for account, segments in _touched(state, found):
         pending = account.pending + loss_of(segments, found.steps)
-        state.accounts[account.partition, account.holder] = replace(account, pending=pending)
+        state.accounts[account.partition, account.holder] = account._replace(pending=pending)
 
 
 def read_prices(segments: Any) -> tuple[Segment, ...]:  # noqa: ANN401 - JSON as recorded
-    """The prices of one partition as a charge's entry records them."""
+    """The prices of one partition as a charge's entry records them; equal ones are one value."""
+    return _segments(c.dump(segments))
+
+
+@lru_cache(maxsize=4_096)
+def _segments(spelled: bytes) -> tuple[Segment, ...]:
+    segments: Any = c.parse(spelled, len(spelled))
     return tuple(Segment(one["steps"], tuple(one["price"]), one["unit"]) for one in segments)
 
 
@@ -181,8 +187,7 @@ def _touched(state: State, found: Charge) -> Iterator[tuple[Account, tuple[Segme
 def _settle(state: State, found: Charge, steps: int, code: Code) -> None:
     """Move what ran from pending to posted; the rest of it goes back to headroom."""
     for account, segments in _touched(state, found):
-        state.accounts[account.partition, account.holder] = replace(
-            account,
+        state.accounts[account.partition, account.holder] = account._replace(
             pending=account.pending - loss_of(segments, found.steps),
             posted=account.posted + loss_of(segments, steps),
         )
@@ -199,7 +204,7 @@ def _settle(state: State, found: Charge, steps: int, code: Code) -> None:
 
 def _post(state: State, entry: Entry, index: int) -> None:
     del index
-    body = read_body(entry.command)
+    body = entry.asked
     assert isinstance(body, Post)
     _settle(state, state.charges[body.charge], body.steps, entry.code)
 
@@ -212,7 +217,7 @@ def _close(state: State, entry: Entry, index: int) -> None:
 
 def _key_release(state: State, entry: Entry, index: int) -> None:
     del index
-    body = read_body(entry.command)
+    body = entry.asked
     assert isinstance(body, ReleaseKey)
     state.charges[body.charge] = replace(state.charges[body.charge], key_release=entry.id)
 

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from typing import Any, Final, NoReturn, TypeAlias
 
+import orjson
 import rfc8785
 
 from ledger.malformed import Malformed
@@ -22,14 +23,46 @@ Object: TypeAlias = "dict[str, Json]"
 
 DEPTH_MAX: Final = 16
 INTEGER_MAX: Final = 2**53 - 1
+_ATOMS: Final = frozenset({str, int, bool, type(None)})
+_CONTAINERS: Final = frozenset({list, dict})
+_OPTIONS: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER | orjson.OPT_PASSTHROUGH_SUBCLASS
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}\Z")
+# The last character of 32 bytes carries four bits; its other two are zero in the one spelling.
+_KEY_BYTES = re.compile(r"[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]\Z")
+_TO_URL: Final = bytes.maketrans(b"+/", b"-_")
 _DID = re.compile(r"(?=.{1,255}\Z)did:[a-z0-9]{1,32}:[A-Za-z0-9._%-]{1,200}(:[A-Za-z0-9._%-]{1,200}){0,8}\Z")
 
 
 def dump(value: Json) -> bytes:
     """RFC 8785 bytes of a value made of objects, arrays, strings, integers, booleans and null."""
-    return rfc8785.dumps(value)
+    return _dump_plain(value) or rfc8785.dumps(value)
+
+
+def _dump_plain(value: Json) -> bytes | None:
+    """The same bytes, ten times as fast, where it is certain that they are the same; else None.
+
+    orjson sorts names by code points and RFC 8785 by UTF-16 units, which agree within ASCII; it keeps to 53-bit
+    integers here and escapes alike. A float it would spell in its own way, so there must be none.
+    """
+    if type(value) not in _CONTAINERS or not _is_plain(value):
+        return None
+    try:
+        form = orjson.dumps(value, option=_OPTIONS)
+    except TypeError:
+        return None
+    return form if form.isascii() else None
+
+
+def _is_plain(container: Any, levels: int = DEPTH_MAX) -> bool:  # noqa: ANN401 - a list or a dictionary
+    """Whether there is nothing inside but what our JSON is made of, on at most ``levels`` levels with its own."""
+    if levels == 1:
+        return not container
+    for one in container.values() if type(container) is dict else container:
+        kind = type(one)
+        if kind not in _ATOMS and (kind not in _CONTAINERS or not _is_plain(one, levels - 1)):
+            return False
+    return True
 
 
 def digest(data: bytes) -> str:
@@ -71,12 +104,29 @@ def parse_canonical(data: bytes, size_max: int, what: str = "") -> Json:
     Raises:
         Malformed: naming the first byte at which the canonical form differs.
     """
+    if len(data) <= size_max and (plain := _parse_plain(data)) is not None:
+        return plain
     value = parse(data, size_max, what)
     form = dump(value)
     if form != data:
         at = next((i for i, (a, b) in enumerate(zip(form, data, strict=False)) if a != b), min(len(form), len(data)))
         raise Malformed(what, f"is not in RFC 8785 form: byte {at} differs")
     return value
+
+
+def _parse_plain(data: bytes) -> Json:
+    """The value of canonical bytes, quickly; None for whatever is not, or is not certain to be (``null`` too).
+
+    What may hold U+0000 is left to the strict reader.
+    A name given twice, a number out of bounds or another spelling gives bytes other than these when written again.
+    """
+    if b"\\u0000" in data:
+        return None
+    try:
+        value: Json = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    return value if _dump_plain(value) == data else None
 
 
 def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -196,10 +246,10 @@ def sha256(value: object, field: str) -> str:
 
 def key_bytes(value: object, field: str) -> str:
     """Thirty-two bytes in base64url without padding, strictly spelled. Raises: Malformed."""
-    raw = unbase64url(value, field)
-    if len(raw) != 32:
-        raise Malformed(field, "must hold 32 bytes in base64url")
-    return base64url(raw)
+    if isinstance(value, str) and _KEY_BYTES.match(value):
+        return value
+    unbase64url(value, field)
+    raise Malformed(field, "must hold 32 bytes in base64url")
 
 
 def name_of_key(value: object, field: str) -> str:
@@ -214,7 +264,7 @@ def thumbprint(jwk: Object) -> str:
 
 def base64url(raw: bytes) -> str:
     """RFC 4648, section 5, without padding."""
-    return base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
+    return binascii.b2a_base64(raw, newline=False).translate(_TO_URL, b"=").decode("ascii")
 
 
 def unbase64url(value: object, field: str) -> bytes:

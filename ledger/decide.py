@@ -78,24 +78,28 @@ def weigh(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decid
 
 def authentic(facts: Facts, asked: Asked, log_x: str) -> SignerKey:
     """The key that a command verifies with. Raises: Refusal, if there is none."""
-    key = _key_of(facts, asked, log_x)
+    key = signing_key(facts, asked, log_x)
     if asked.verified_by == key.x:
         return key
     try:
         verify(asked.signature, asked.raw, key)
     except Malformed as fault:
         raise Refusal(Code.SIGNATURE_INVALID, str(fault), "signature") from None
-    if asked.command.key_id != key.thumbprint:
-        raise Refusal(Code.SIGNATURE_INVALID, "key_id: is not the key that signed", "key_id")
     return key
 
 
-def _key_of(facts: Facts, asked: Asked, log_x: str) -> SignerKey:
+def signing_key(facts: Facts, asked: Asked, log_x: str) -> SignerKey:
+    """The key that a command must verify with: the one it names, if its actor owns it. Raises: Refusal."""
     command = asked.command
+    own: SignerKey | None = None
     if command.kind == "lapse":
-        return PublicKey("Ed25519", log_x)
-    if isinstance(asked.body, RegisterOrganisation) and not facts.organisations:
-        return asked.body.key
+        own = PublicKey("Ed25519", log_x)
+    elif isinstance(asked.body, RegisterOrganisation) and not facts.organisations:
+        own = asked.body.key
+    if own is not None:
+        if command.key_id != own.thumbprint:
+            raise Refusal(Code.SIGNATURE_INVALID, "key_id: is not the key that signed", "key_id")
+        return own
     key = facts.keys.get(command.key_id)
     if key is None:
         detail = f"no organisation and no clean room has registered the key {command.key_id}"

@@ -10,10 +10,11 @@ decision fixed (prices, limits, lineage). Its bytes are RFC 8785 and never more 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from ledger import canonical as c
-from ledger.commands import KINDS, TIME_MAX, Command
+from ledger.commands import KINDS, TIME_MAX, Body, Command, read_body
 from ledger.malformed import Malformed
 from ledger.outcomes import Code
 
@@ -21,7 +22,10 @@ ENTRY_BYTES_MAX: Final = 65_535
 """A tile of entries stores each with a 16-bit length (C2SP tlog-tiles)."""
 
 
-@dataclass(frozen=True, slots=True)
+_OUTCOMES: Final = tuple(code.word for code in Code if code.recorded)
+
+
+@dataclass(frozen=True)
 class Entry:
     """One entry; ``time`` is Unix milliseconds as the book saw it, never before the last entry's."""
 
@@ -41,15 +45,20 @@ class Entry:
             raise Malformed("body.request", "must be an object")
         return request
 
-    @property
+    @cached_property
     def code(self) -> Code:
         """What was decided."""
         return Code.of(str(self.body["outcome"]))
 
-    @property
+    @cached_property
     def command(self) -> Command:
         """The command, whose canonical bytes the signature covers."""
         return Command(self.kind, self.id, self.actor, self.key_id, self.request)
+
+    @cached_property
+    def asked(self) -> Body:
+        """The typed body of the command. Raises: Malformed."""
+        return read_body(self.command)
 
     @classmethod
     def parse(cls, data: bytes) -> Entry:
@@ -60,7 +69,7 @@ class Entry:
         body = known["body"]
         if not isinstance(body, dict) or not isinstance(body.get("request"), dict):
             raise Malformed("body.request", "must be an object")
-        c.one_of(body.get("outcome"), "body.outcome", tuple(code.word for code in Code if code.recorded))
+        c.one_of(body.get("outcome"), "body.outcome", _OUTCOMES)
         return cls(
             kind=c.one_of(known["kind"], "kind", KINDS),
             id=c.name(known["id"], "id"),

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ledger import drawing
-from ledger.commands import read_body
 from ledger.drawing import Drawing
 from ledger.entries import Entry
 from ledger.graph import Arrow
@@ -30,26 +29,26 @@ def redraw(state: State, drawn: Drawing, time: int) -> None:
 
 
 def _merger(state: State, entry: Entry, index: int) -> Drawing:
-    body = read_body(entry.command)
+    body = entry.asked
     assert isinstance(body, Merge)
     return drawing.joined(Drawing(state, index, entry.time), body.organisation, _nodes(entry))
 
 
 def _collusion(state: State, entry: Entry, index: int) -> Drawing:
-    body = read_body(entry.command)
+    body = entry.asked
     assert isinstance(body, Collude)
     return drawing.colluded(Drawing(state, index, entry.time), body.organisations, body.effective)
 
 
 def _split(state: State, entry: Entry, index: int) -> Drawing:
-    body = read_body(entry.command)
+    body = entry.asked
     assert isinstance(body, Split)
     parent, own = _nodes(entry)
     return drawing.split(Drawing(state, index, entry.time), body.child, (parent, own))
 
 
 def _transfer(state: State, entry: Entry, index: int) -> Drawing:
-    body, recorded = read_body(entry.command), _recorded(entry)
+    body, recorded = entry.asked, _recorded(entry)
     assert isinstance(body, Transfer)
     arrow = Arrow(recorded["node"], recorded["before"])
     recipient = state.organisations[body.recipient].node
@@ -58,12 +57,12 @@ def _transfer(state: State, entry: Entry, index: int) -> Drawing:
 
 def _publication(state: State, entry: Entry, index: int) -> Drawing:
     recorded = _recorded(entry)
-    assert isinstance(read_body(entry.command), Publish)
+    assert isinstance(entry.asked, Publish)
     return drawing.published(Drawing(state, index, entry.time), recorded["giver"], recorded["node"])
 
 
 def _coalition(state: State, entry: Entry, index: int) -> Drawing:
-    body = read_body(entry.command)
+    body = entry.asked
     assert isinstance(body, Declare)
     epsilon = parse_number(body.epsilon, "epsilon")
     return drawing.declared(Drawing(state, index, entry.time), entry.actor, body.members, epsilon)

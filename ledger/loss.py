@@ -7,6 +7,8 @@ order is voided, the order opens again with exactly the finite sum of the others
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import add, mul, sub
 from typing import Any
 
 from ledger.canonical import Object
@@ -30,17 +32,13 @@ class Loss:
 
     def __add__(self, other: Loss) -> Loss:
         """Both together."""
-        return Loss(
-            tuple(a + b for a, b in zip(self.finite, other.finite, strict=True)),
-            tuple(a + b for a, b in zip(self.infinite, other.infinite, strict=True)),
-        )
+        _alike(self, other)
+        return Loss(tuple(map(add, self.finite, other.finite)), tuple(map(add, self.infinite, other.infinite)))
 
     def __sub__(self, other: Loss) -> Loss:
         """Without a part that was added before; an invariant, so it crashes rather than go below zero."""
-        rest = Loss(
-            tuple(a - b for a, b in zip(self.finite, other.finite, strict=True)),
-            tuple(a - b for a, b in zip(self.infinite, other.infinite, strict=True)),
-        )
+        _alike(self, other)
+        rest = Loss(tuple(map(sub, self.finite, other.finite)), tuple(map(sub, self.infinite, other.infinite)))
         if min(rest.finite, default=0) < 0 or min(rest.infinite, default=0) < 0:
             message = f"a loss of {self} cannot hold {other}"
             raise AssertionError(message)
@@ -55,6 +53,11 @@ class Loss:
         """As a decree's entry records it."""
         return {"finite": list(self.finite), "infinite": list(self.infinite)}
 
+    def times(self, count: int) -> Loss:
+        """So many of it."""
+        counts = (count,) * len(self.finite)
+        return Loss(tuple(map(mul, self.finite, counts)), tuple(map(mul, self.infinite, counts)))
+
     @property
     def empty(self) -> bool:
         """Whether nothing was lost at any coordinate."""
@@ -63,6 +66,12 @@ class Loss:
     def at(self, coordinate: int) -> int | None:
         """The loss at one coordinate, None while a charge there is infinite."""
         return None if self.infinite[coordinate] else self.finite[coordinate]
+
+
+def _alike(one: Loss, other: Loss) -> None:
+    # Sums by ``map`` end with the shorter of two without a word.
+    if len(one.finite) != len(other.finite):
+        raise ValueError(f"a loss at {len(one.finite)} coordinates and one at {len(other.finite)} are of two rules")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,7 @@ class Segment:
         return {"price": list(self.price), "steps": self.steps, "unit": self.unit}
 
 
+@lru_cache(maxsize=4_096)
 def loss_of(segments: tuple[Segment, ...], steps: int) -> Loss:
     """The loss of the first ``steps`` steps of a run.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from itertools import islice
 
 from ledger.graph import Node, NodeKind
-from ledger.loss import Loss, loss_of
+from ledger.loss import Loss, Segment, loss_of
 from ledger.outcomes import ChargeState
 from ledger.registry import (
     Account,
@@ -94,14 +95,17 @@ class Authored:
 
 def sum_exposures(charges: Iterable[Charge]) -> Iterator[tuple[str, Loss, Loss]]:
     """Per partition, what these charges have posted and have pending."""
-    sums: dict[str, tuple[Loss, Loss]] = {}
+    # Runs alike are counted, and their loss taken once: most runs of a contract cost the same.
+    counts: Counter[tuple[str, tuple[Segment, ...], ChargeState, int | None]] = Counter()
     for one in charges:
-        for ref, segments in one.prices:
-            zero = Loss.zero(len(segments[0].price))
-            posted, pending = sums.get(ref, (zero, zero))
-            if one.state is ChargeState.PENDING:
-                pending += loss_of(segments, one.steps)
-            elif one.steps_posted is not None:
-                posted += loss_of(segments, one.steps_posted)
-            sums[ref] = (posted, pending)
+        ran = one.steps if one.state is ChargeState.PENDING else one.steps_posted
+        counts.update((ref, segments, one.state, ran) for ref, segments in one.prices)
+    sums: dict[str, tuple[Loss, Loss]] = {}
+    for (ref, segments, state, steps), count in counts.items():
+        zero = Loss.zero(len(segments[0].price))
+        posted, pending = sums.get(ref, (zero, zero))
+        if steps is not None:
+            loss = loss_of(segments, steps).times(count)
+            posted, pending = (posted, pending + loss) if state is ChargeState.PENDING else (posted + loss, pending)
+        sums[ref] = (posted, pending)
     return ((ref, posted, pending) for ref, (posted, pending) in sorted(sums.items()))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Final, Self
 
 from ledger.canonical import Json, digest, dump, fields, integer
@@ -22,9 +23,11 @@ from ledger.units import format_number, parse_positive
 
 BATCH_MAX: Final = 10_000_000
 CLIPPING_MAX: Final = Fraction(10**9)
+KEPT_MAX: Final = 4_096
+"""Plans that are remembered as read; all are forgotten when there are more."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """A DP-SGD run (Abadi et al. 2016, Algorithm 1) with true Poisson sampling and flat clipping.
 
@@ -49,7 +52,11 @@ class Plan:
             raise Malformed("clipping_norm", f"must be greater than 0 and at most {CLIPPING_MAX}")
         if not 1 <= self.batch_size_expected <= BATCH_MAX:
             raise Malformed("batch_size_expected", f"must lie between 1 and {BATCH_MAX}")
-        self.mechanism(self.steps)
+        _ = self.whole
+
+    def __hash__(self) -> int:
+        """By digest: what was priced is found by its plan."""
+        return hash(self.digest)
 
     @classmethod
     def parse(cls, value: object) -> Self:
@@ -84,15 +91,22 @@ class Plan:
 
     def mechanism(self, steps: int) -> PoissonGaussian:
         """What ``steps`` steps of this plan are, for the accountant. Raises: Malformed."""
+        if steps == self.steps:
+            return self.whole
         return PoissonGaussian(self.sampling_probability, self.noise_multiplier, steps)
 
-    @property
+    @cached_property
+    def whole(self) -> PoissonGaussian:
+        """All its steps."""
+        return PoissonGaussian(self.sampling_probability, self.noise_multiplier, self.steps)
+
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of the canonical bytes."""
         return digest(dump(self.to_json()))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MechanismPlan:
     """A run that is no DP-SGD: what will be released, as a mechanism."""
 
@@ -101,6 +115,10 @@ class MechanismPlan:
     def __post_init__(self) -> None:
         """Hold the mechanism to what can be charged. Raises: Malformed."""
         runs_of(self.whole)
+
+    def __hash__(self) -> int:
+        """By digest: what was priced is found by its plan."""
+        return hash(self.digest)
 
     @classmethod
     def parse(cls, value: object) -> Self:
@@ -118,7 +136,7 @@ class MechanismPlan:
         """The tagged form."""
         return {"kind": "mechanism", "mechanism": self.whole.to_json(), "v": 1}
 
-    @property
+    @cached_property
     def steps(self) -> int:
         """What is settled one by one, counted over all pieces."""
         return sum(count for count, _ in runs_of(self.whole))
@@ -130,7 +148,7 @@ class MechanismPlan:
             raise Malformed("steps", "must be at least 1")
         return found
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of the canonical bytes."""
         return digest(dump(self.to_json()))
@@ -140,6 +158,19 @@ AnyPlan = Plan | MechanismPlan
 
 
 def parse_plan(value: object) -> AnyPlan:
-    """Read a plan of either kind. Raises: Malformed."""
+    """Read a plan of either kind; one that was read before is the same value again. Raises: Malformed."""
+    spelled = dump(value)  # type: ignore[arg-type] # what is no JSON is refused below, or here
+    if (known := _KEPT.get(spelled)) is not None:
+        return known
+    if len(_KEPT) >= KEPT_MAX:
+        _KEPT.clear()
+    found = _KEPT[spelled] = _read(value)
+    return found
+
+
+_KEPT: Final[dict[bytes, AnyPlan]] = {}
+
+
+def _read(value: object) -> AnyPlan:
     kind = value.get("kind") if isinstance(value, dict) else None
     return MechanismPlan.parse(value) if kind == "mechanism" else Plan.parse(value)

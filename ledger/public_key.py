@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,11 +12,12 @@ from ledger.malformed import Malformed
 _PRIME = 2**255 - 19
 
 
-def _points(*coordinates: int) -> frozenset[bytes]:
-    return frozenset(coordinate.to_bytes(32, "little") for coordinate in coordinates)
+def _points(*coordinates: int) -> frozenset[str]:
+    signed = (coordinate | sign << 255 for coordinate in coordinates for sign in (0, 1))
+    return frozenset(c.base64url(one.to_bytes(32, "little")) for one in signed)
 
 
-# Every encoding, sign bit left out, of a point whose order divides 8: with one as a key, a signature verifies for
+# Every encoding, with either sign bit, of a point whose order divides 8: with one as a key, a signature verifies for
 # anybody and a shared secret is known to everybody (RFC 7748, section 6.1; RFC 8032, section 5.1.7).
 _SMALL_ORDER: Final = {
     "Ed25519": _points(
@@ -53,7 +55,7 @@ class PublicKey:
         if known["kty"] != "OKP" or known["crv"] != curve:
             raise Malformed(where, f"must be an OKP key on {curve}")
         x = c.key_bytes(known["x"], f"{where}.x")
-        if _without_sign(c.unbase64url(x, where)) in _SMALL_ORDER[curve]:
+        if x in _SMALL_ORDER[curve]:
             raise Malformed(f"{where}.x", "is a point of small order: anyone could use it")
         return cls(curve, x)
 
@@ -64,8 +66,6 @@ class PublicKey:
     @property
     def thumbprint(self) -> str:
         """RFC 7638 thumbprint (SHA-256, base64url): the id of the key."""
-        return c.thumbprint(self.to_json())
-
-
-def _without_sign(raw: bytes) -> bytes:
-    return raw[:31] + bytes([raw[31] & 0x7F])
+        # RFC 7638, section 3.2: the required members, sorted; neither value holds what JSON would escape.
+        form = f'{{"crv":"{self.curve}","kty":"OKP","x":"{self.x}"}}'
+        return c.base64url(hashlib.sha256(form.encode("ascii")).digest())

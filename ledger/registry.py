@@ -159,8 +159,7 @@ class Charge:
     pipeline: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(NamedTuple):
     """The loss of one partition for one holder: settled for what ran, and reserved for what may yet run."""
 
     partition: str

@@ -1,44 +1,46 @@
 """Replay: rebuild everything from the entries, and compare with what the book says stands.
 
-Every entry's bytes, place, time and signature are checked and every command is decided anew, the policy's verdict
-taken as recorded (:mod:`ledger.recheck`); then each tree node, checkpoint, document, account and registry row of
-the book must be what the entries make it, and each account the sum over its distinct runs.
+Every entry's bytes, place, time and signature are checked and every command is decided anew (:mod:`ledger.recheck`);
+then each tree node, checkpoint, document, account and registry row of the book must be what the entries make it, and
+each account the sum over its distinct runs. The log is read in chunks and no more of it is held than one chunk; what
+stands at the end is held whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from sqlalchemy import select
 
 from ledger import canonical as c
-from ledger import merkle
 from ledger.apply import apply
+from ledger.broken import Broken, Fork, Shorter
 from ledger.decision import Refusal
 from ledger.engines import engine_of
 from ledger.entries import Entry
-from ledger.lineage import known
-from ledger.loss import Loss
+from ledger.forks import check_kept
+from ledger.gate import Gate
+from ledger.growth import Growth
 from ledger.malformed import Malformed
 from ledger.memory import MemoryState
 from ledger.recheck import check_before, check_fits
-from ledger.registry import GLOBAL, Span, holder_of
+from ledger.signature_pool import SignaturePool
 from ledger.snapshot import Snapshot
-from ledger.tables import CheckpointRow, EntryRow, TreeNodeRow, table_of
+from ledger.standing import PROJECTIONS, check_rows, check_sums
+from ledger.tables import DocumentRow, EntryRow, table_of
 from ledger.verifier import Checkpoint, LogKey, leaf_hash, verify_receipt
 
+CHUNK: Final = 1_024
+"""Entries that are held at once."""
+DOCUMENTS_BYTES_MAX: Final = 32 << 20
+"""Documents that are held at once."""
 Step = Callable[[int, int], None]
 _FAULTS = (Malformed, Refusal, LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)
-
-
-class Broken(Exception):  # noqa: N818 - what is the case
-    """The first thing that is wrong, at the entry ``index`` if one is to blame."""
-
-    def __init__(self, index: int | None, fault: str) -> None:
-        """Name the place."""
-        super().__init__(f"entry {index}: {fault}" if index is not None else fault)
-        self.index = index
+_Stored = tuple[int, str, str, int, bytes]
+"""An entry's position, the id, kind and time it is filed under, and its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,9 @@ class Finding:
     charges: int
     accounts: int
     documents: int
+    signatures: int
+    kept: int
+    judged: bool
     root: str
     log: str
 
@@ -59,180 +64,191 @@ class Finding:
             "charges": self.charges,
             "documents": self.documents,
             "entries": self.entries,
+            "kept": self.kept,
             "log": self.log,
             "ok": True,
+            "policy_decided_again": self.judged,
             "root": self.root,
+            "signatures": self.signatures,
         }
 
     def in_words(self) -> str:
         """For people."""
+        signed = "with their signatures" if self.signatures else "WITHOUT their signatures"
+        judged = "every verdict of the policy decided again" if self.judged else "the policy's verdicts as recorded"
+        kept = f"; they extend the {self.kept} checkpoints that were kept" if self.kept else ""
         return (
-            f"verified: {self.entries} entries replayed with their signatures, {self.charges} charges priced again, "
+            f"verified: {self.entries} entries replayed {signed}, {judged}, {self.charges} charges priced again, "
             f"{self.accounts} accounts re-derived, {self.documents} documents hashed; the checkpoint of {self.log} "
             f"is signed over the root {self.root[:16]}… of these entries, and the inclusion proof of entry "
-            f"{self.entries - 1} holds"
+            f"{self.entries - 1} holds{kept}"
         )
 
 
-def verify_book(url: str, key: LogKey, step: Step) -> Finding:
+def verify_book(  # noqa: PLR0913 - what to check, against what, and who decides
+    url: str,
+    key: LogKey,
+    step: Step,
+    *,
+    gate: Gate | None = None,
+    kept: Sequence[Checkpoint] = (),
+    signatures: bool = True,
+) -> Finding:
     """Verify a whole book on one snapshot of it.
 
     Args:
         url: the book's database.
         key: the log's public key, as someone kept it outside the book.
-        step: told how many entries are done, and of how many.
+        step: told now and then how many entries are done, and of how many.
+        gate: decides again what the policy decided; without one its verdicts are taken as recorded.
+        kept: checkpoints of this log that were kept outside the book, their signatures checked.
+        signatures: whether the signature over every entry's command is verified. Those over documents and
+            checkpoints always are.
 
     Raises:
         Broken: naming the first entry that is wrong, or what else is.
+        Fork: if the log's key has signed another history than the book's.
+        Shorter: if the book ends before a checkpoint that was kept.
     """
     engine = engine_of(url, writes=False)
     try:
         with engine.begin() as connection:
-            return verify(Snapshot(connection), key, step)
+            return verify(Snapshot(connection), key, step, gate=gate, kept=kept, signatures=signatures)
     finally:
         engine.dispose()
 
 
-def verify(book: Snapshot, key: LogKey, step: Step) -> Finding:
+def verify(  # noqa: PLR0913 - see above
+    book: Snapshot,
+    key: LogKey,
+    step: Step,
+    *,
+    gate: Gate | None = None,
+    kept: Sequence[Checkpoint] = (),
+    signatures: bool = True,
+) -> Finding:
     """Verify a whole book on a snapshot. See :func:`verify_book`."""
-    state = MemoryState(documents=_documents(book))
-    nodes: dict[tuple[int, int], bytes] = {}
-    read = _reader(nodes)
-    last = 0
-    for index, (position, filed, data) in enumerate(_stored(book)):
+    check_kept(book, kept, key)
+    with SignaturePool(asked=signatures) as pool:
+        return _Replay(book, key, gate, pool).run(step, len(kept))
+
+
+class _Replay:
+    """One book, from its first entry on."""
+
+    def __init__(self, book: Snapshot, key: LogKey, gate: Gate | None, pool: SignaturePool) -> None:
+        self._book, self._key, self._gate, self._pool = book, key, gate, pool
+        self._log_x = c.base64url(key.public)
+        self._documents = Documents(book)
+        # Replay only reads documents.
+        self._state = MemoryState(documents=self._documents)  # type: ignore[arg-type]
+        self._growth = Growth(book, key)
+        self._last = 0
+
+    def run(self, step: Step, kept: int) -> Finding:
+        book, state = self._book, self._state
+        documents = self._documents.check()
+        for chunk in _stored(book):
+            try:
+                leaves = [self._leaf(index, one) for index, one in enumerate(chunk, self._growth.size)]
+            finally:
+                # A signature that does not verify stands before whatever else is wrong later in the chunk.
+                self._pool.verify()
+            self._growth.grow(leaves)
+            step(self._growth.size, book.size)
+        newest = self._growth.finish()
+        verify_receipt(book.receipt(book.size - 1), book.entry(book.size - 1), self._key)
+        try:
+            check_rows(book, state)
+            check_sums(state, book.size)
+        except _FAULTS as fault:
+            raise Broken(None, f"a row cannot be read: {_told(fault)}") from None
+        return Finding(
+            entries=book.size,
+            charges=len(state.charges),
+            accounts=len(state.accounts),
+            documents=documents,
+            signatures=self._pool.count,
+            kept=kept,
+            judged=self._gate is not None,
+            root=newest.root.hex(),
+            log=newest.origin,
+        )
+
+    def _leaf(self, index: int, stored: _Stored) -> bytes:
+        """Replay one entry; its leaf hash."""
+        position, name, kind, time, data = stored
         if index != position:
             raise Broken(index, "is missing")
         try:
-            entry = _replayed(state, index, data, last, key)
+            entry = self._replayed(index, data)
         except _FAULTS as fault:
             raise Broken(index, _told(fault)) from None
-        if filed != (entry.id, entry.kind, entry.time):
+        if (name, kind, time) != (entry.id, entry.kind, entry.time):
             raise Broken(index, "is filed under an id, kind or time that is not its own")
-        last = entry.time
-        nodes.update(((level, place), value) for level, place, value in merkle.append(index, leaf_hash(data), read))
-        step(index + 1, book.size)
-    _check_nodes(book, nodes)
-    newest = _check_checkpoints(book, nodes, key)
-    try:
-        _check_rows(book, state)
-        _check_sums(state, book.size)
-    except _FAULTS as fault:
-        raise Broken(None, f"a row cannot be read: {_told(fault)}") from None
-    counts = (book.size, len(state.charges), len(state.accounts), len(state.documents))
-    return Finding(*counts, root=newest.root.hex(), log=newest.origin)
+        return leaf_hash(data)
 
-
-def _reader(nodes: dict[tuple[int, int], bytes]) -> merkle.Read:
-    return lambda level, place: nodes[level, place]
+    def _replayed(self, index: int, data: bytes) -> Entry:
+        entry, state = Entry.parse(data), self._state
+        if entry.time < self._last:
+            raise Malformed("time", "lies before the time of the entry before it")
+        self._last = entry.time
+        check_before(state, entry, index, self._log_x, partial(self._pool.gather, index), self._gate)
+        apply(state, entry, index)
+        check_fits(state, entry)
+        return entry
 
 
 def _told(fault: Exception) -> str:
     return f"names {fault}, which does not exist" if isinstance(fault, KeyError) else str(fault)
 
 
-def _replayed(state: MemoryState, index: int, data: bytes, last: int, key: LogKey) -> Entry:
-    entry = Entry.parse(data)
-    if entry.time < last:
-        raise Malformed("time", "lies before the time of the entry before it")
-    check_before(state, entry, index, c.base64url(key.public))
-    apply(state, entry, index)
-    check_fits(state, entry)
-    return entry
-
-
-def _stored(book: Snapshot) -> Iterator[tuple[int, tuple[str, str, int], bytes]]:
-    """Each entry's position, what it is found by, and its bytes."""
+def _stored(book: Snapshot) -> Iterator[list[_Stored]]:
     table = table_of(EntryRow)
     chosen = select(table.c.position, table.c.id, table.c.kind, table.c.time, table.c.data).order_by(table.c.position)
-    with book.connection.execute(chosen, execution_options={"yield_per": 1_000}) as found:
-        for position, *filed, data in found:
-            yield int(position), (filed[0], filed[1], filed[2]), bytes(data)
+    with book.connection.execute(chosen, execution_options={"yield_per": CHUNK}) as found:
+        for rows in found.partitions():
+            yield [(int(position), name, kind, int(time), bytes(data)) for position, name, kind, time, data in rows]
 
 
-def _documents(book: Snapshot) -> dict[str, bytes]:
-    documents = dict(book.documents)
-    for name, data in documents.items():
-        if c.digest(data) != name:
-            raise Broken(None, f"document {name}: its bytes have another digest")
-    return documents
+class Documents(Mapping[str, bytes]):
+    """The book's documents, each hashed once and read when asked for; only the newest read are held."""
+
+    def __init__(self, book: Snapshot) -> None:
+        """Nothing read yet."""
+        self._connection = book.connection
+        self._table = table_of(DocumentRow)
+        self._held: dict[str, bytes] = {}
+        self._bytes = 0
+
+    def check(self) -> int:
+        """Hash every one; how many there are. Raises: Broken, for one whose bytes have another digest."""
+        count = 0
+        chosen = select(self._table.c.digest, self._table.c.data)
+        with self._connection.execute(chosen, execution_options={"yield_per": 64}) as found:
+            for name, data in found:
+                if c.digest(bytes(data)) != name:
+                    raise Broken(None, f"document {name}: its bytes have another digest")
+                count += 1
+        return count
+
+    def __getitem__(self, name: str) -> bytes:
+        if name not in self._held:
+            found = self._connection.execute(select(self._table.c.data).where(self._table.c.digest == name)).scalar()
+            if found is None:
+                raise KeyError(name)
+            if self._bytes + len(found) > DOCUMENTS_BYTES_MAX:
+                self._held.clear()
+                self._bytes = 0
+            self._held[name] = bytes(found)
+            self._bytes += len(found)
+        return self._held[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (str(name) for name in self._connection.execute(select(self._table.c.digest)).scalars())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
-def _check_nodes(book: Snapshot, nodes: dict[tuple[int, int], bytes]) -> None:
-    table = table_of(TreeNodeRow)
-    stored = {
-        (int(level), int(place)): bytes(value)
-        for level, place, value in book.connection.execute(select(table.c.level, table.c.position, table.c.hash))
-    }
-    for place in sorted(nodes.keys() | stored.keys()):
-        if nodes.get(place) != stored.get(place):
-            level, position = place
-            index = position << level
-            raise Broken(
-                index if index < book.size else None,
-                f"tree node {level}/{position} is not that of the entries",
-            )
-
-
-def _check_checkpoints(book: Snapshot, nodes: dict[tuple[int, int], bytes], key: LogKey) -> Checkpoint:
-    table = table_of(CheckpointRow)
-    newest = None
-    for size, note in book.connection.execute(select(table.c.tree_size, table.c.note).order_by(table.c.tree_size)):
-        try:
-            newest = Checkpoint.open(note, key)
-        except Malformed as fault:
-            raise Broken(None, f"checkpoint at {size}: {fault}") from None
-        if newest.size != size or not 0 < size <= book.size:
-            raise Broken(None, f"checkpoint at {size} claims {newest.size} entries; the book has {book.size}")
-        if newest.root != merkle.root(size, _reader(nodes)):
-            raise Broken(None, f"checkpoint at {size} has a root that is not that of the entries")
-    if newest is None or newest.size != book.size:
-        raise Broken(None, "the newest entries stand under no checkpoint")
-    verify_receipt(book.receipt(book.size - 1), book.entry(book.size - 1), key)
-    return newest
-
-
-def _check_rows(book: Snapshot, state: MemoryState) -> None:
-    for name in _PROJECTIONS:
-        rebuilt, stored = getattr(state, name), getattr(book, name)
-        for place in sorted({*rebuilt, *stored}):
-            try:
-                found = stored.get(place)
-            except _FAULTS as fault:
-                raise Broken(None, f"{name}: the row of {place} cannot be read: {_told(fault)}") from None
-            if rebuilt.get(place) != found:
-                raise Broken(None, f"{name}: the row of {place} is not what the entries make it")
-
-
-_PROJECTIONS = (
-    "organisations",
-    "keys",
-    "policies",
-    "datasets",
-    "partitions",
-    "contracts",
-    "contract_heads",
-    "charges",
-    "accounts",
-    "forgiven",
-    "nodes",
-)
-
-
-def _check_sums(state: MemoryState, size: int) -> None:
-    """Every account is the sum over the distinct runs its holder can know: computed anew, from the charges alone."""
-    for holder, spans in _holders(state, size):
-        sums = {ref: (posted, pending) for ref, posted, pending in state.exposures(spans)}
-        kept = {one.partition: (one.posted, one.pending) for one in state.accounts_of(holder)}
-        for ref in sorted(sums.keys() | kept.keys()):
-            if sums.get(ref) != kept.get(ref) and not _both_empty(sums.get(ref), kept.get(ref)):
-                raise Broken(None, f"accounts: {holder} of {ref} is not the sum over its runs")
-
-
-def _holders(state: MemoryState, size: int) -> Iterator[tuple[str, list[Span]]]:
-    yield GLOBAL, [Span(node, 0, size) for node in state.nodes]
-    for node in state.nodes:
-        yield holder_of(node), known(state.nodes, node, size)
-
-
-def _both_empty(*sums: tuple[Loss, Loss] | None) -> bool:
-    return all(one is None or (one[0].empty and one[1].empty) for one in sums)
+__all__ = ["PROJECTIONS", "Broken", "Finding", "Fork", "Shorter", "verify", "verify_book"]

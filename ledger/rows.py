@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from functools import cache
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final, Generic, TypeVar
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, bindparam, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import SQLModel
 
@@ -15,6 +18,8 @@ from ledger.tables import table_of
 K = TypeVar("K")
 V = TypeVar("V")
 Fields = dict[str, Any]
+_LOADED_MAX: Final = 1_000
+"""Keys named in one statement; databases bound how many a statement may have."""
 
 
 class Rows(MutableMapping[K, V], Generic[K, V]):
@@ -32,6 +37,7 @@ class Rows(MutableMapping[K, V], Generic[K, V]):
         self._connection = connection
         self._table = table_of(row)
         self._columns = [self._table.c[name] for name in columns]
+        self._names = [column.name for column in self._table.columns]
         self._read, self._write = read, write
         self._known: dict[K, V | None] = {}
         self._changed: dict[K, None] = {}
@@ -39,8 +45,10 @@ class Rows(MutableMapping[K, V], Generic[K, V]):
     def __getitem__(self, key: K) -> V:
         if key not in self._known:
             parts = key if isinstance(key, tuple) else (key,)
-            found = self._select(*(column == part for column, part in zip(self._columns, parts, strict=True)))
-            self._known[key] = self._read(found) if found else None
+            names = (column.name for column in self._columns)
+            found = self._connection.execute(_of_key(*self._columns), dict(zip(names, parts, strict=True)))
+            rows = [dict(zip(self._names, one, strict=True)) for one in found]
+            self._known[key] = self._read(rows) if rows else None
         value = self._known[key]
         if value is None:
             raise KeyError(key)
@@ -53,6 +61,23 @@ class Rows(MutableMapping[K, V], Generic[K, V]):
     def __delitem__(self, key: K) -> None:
         raise TypeError("nothing recorded is ever deleted")
 
+    def load(self, keys: Iterable[K]) -> None:
+        """Read what a batch will ask for in one statement a thousand; for tables whose key is one column."""
+        (column,) = self._columns
+        wanted = [key for key in dict.fromkeys(keys) if key not in self._known]
+        for start in range(0, len(wanted), _LOADED_MAX):
+            some = wanted[start : start + _LOADED_MAX]
+            self._known.update(dict.fromkeys(some))
+            found = self._connection.execute(_of_keys(column), {"keys": some})
+            for key, rows in groupby(found, itemgetter(self._names.index(column.name))):
+                self._known[key] = self._read([dict(zip(self._names, one, strict=True)) for one in rows])
+
+    def __bool__(self) -> bool:
+        """Whether there is any, which costs no more with many."""
+        if self._changed or any(value is not None for value in self._known.values()):
+            return True
+        return self._connection.execute(select(self._columns[0]).limit(1)).first() is not None
+
     def __iter__(self) -> Iterator[K]:
         found = self._connection.execute(select(*self._columns).distinct().order_by(*self._columns)).all()
         stored: list[Any] = [tuple(one) if len(self._columns) > 1 else one[0] for one in found]
@@ -63,11 +88,14 @@ class Rows(MutableMapping[K, V], Generic[K, V]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def __bool__(self) -> bool:
-        """Whether there is any row, without counting them."""
-        if self._changed:
-            return True
-        return self._connection.execute(select(self._columns[0]).limit(1)).first() is not None
+    def stored(self) -> Iterator[tuple[K, V]]:
+        """Every value as it is stored, read in one pass and not held."""
+        order = list(dict.fromkeys((*self._columns, *self._table.primary_key.columns)))
+        chosen = select(self._table).order_by(*order)
+        of_key = itemgetter(*(self._names.index(one.name) for one in self._columns))
+        with self._connection.execute(chosen, execution_options={"yield_per": 1_000}) as found:
+            for key, rows in groupby(found, of_key):
+                yield key, self._read([dict(zip(self._names, one, strict=True)) for one in rows])
 
     def where(self, *conditions: Any) -> list[V]:  # noqa: ANN401 - SQLAlchemy's own types
         """The values of one-row tables that meet conditions, as stored and not yet changed."""
@@ -84,10 +112,29 @@ class Rows(MutableMapping[K, V], Generic[K, V]):
         self._changed.clear()
         if not rows:
             return
-        keys = [column.name for column in self._table.primary_key.columns]
-        into = (postgresql if is_postgres(self._connection) else sqlite).insert(self._table)
-        rest = {name: into.excluded[name] for name in rows[0] if name not in keys}
-        self._connection.execute(into.on_conflict_do_update(index_elements=keys, set_=rest), rows)
+        self._connection.execute(_replacing(self._table, postgres=is_postgres(self._connection)), rows)
+
+
+# Statements are made once: making one costs more than SQLite takes to answer it.
+@cache
+def _of_key(*columns: Any) -> Any:  # noqa: ANN401 - SQLAlchemy's own types
+    table = columns[0].table
+    return select(table).where(*(one == bindparam(one.name) for one in columns)).order_by(*table.primary_key.columns)
+
+
+@cache
+def _of_keys(column: Any) -> Any:  # noqa: ANN401
+    table = column.table
+    named = column.in_(bindparam("keys", expanding=True))
+    return select(table).where(named).order_by(*dict.fromkeys((column, *table.primary_key.columns)))
+
+
+@cache
+def _replacing(table: Any, *, postgres: bool) -> Any:  # noqa: ANN401
+    keys = [column.name for column in table.primary_key.columns]
+    into = (postgresql if postgres else sqlite).insert(table)
+    rest = {column.name: into.excluded[column.name] for column in table.columns if column.name not in keys}
+    return into.on_conflict_do_update(index_elements=keys, set_=rest)
 
 
 def append_rows(connection: Connection, row: type[SQLModel], rows: list[Fields]) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from ledger import merkle
 from ledger.rows import append_rows
@@ -16,6 +16,18 @@ _PAGE: Final = 1_000
 _node = table_of(TreeNodeRow)
 _entry = table_of(EntryRow)
 _checkpoint = table_of(CheckpointRow)
+
+# Made once: making a statement costs more than SQLite takes to answer it.
+_NODE: Final = select(_node.c.hash).where(
+    _node.c.level == bindparam("level"), _node.c.position == bindparam("position")
+)
+_LAST: Final = select(func.max(_entry.c.position))
+_NEWEST: Final = select(_checkpoint.c.note).order_by(_checkpoint.c.tree_size.desc()).limit(1)
+_ENTRY: Final = select(_entry.c.data).where(_entry.c.position == bindparam("position"))
+_NAMED: Final = select(_entry.c.position).where(_entry.c.id == bindparam("id"))
+_AMONG: Final = select(_entry.c.id, _entry.c.position).where(_entry.c.id.in_(bindparam("ids", expanding=True)))
+_NAMED_MAX: Final = 1_000
+"""Ids named in one statement; databases bound how many a statement may have."""
 
 
 class Tree:
@@ -39,9 +51,7 @@ class Tree:
         """The hash of a complete subtree. Raises: KeyError, if the book lacks it."""
         known = self._nodes.get((level, position))
         if known is None:
-            found = self._connection.execute(
-                select(_node.c.hash).where(_node.c.level == level, _node.c.position == position)
-            ).scalar()
+            found = self._connection.execute(_NODE, {"level": level, "position": position}).scalar()
             if found is None:
                 raise KeyError((level, position))
             known = self._nodes[level, position] = bytes(found)
@@ -74,7 +84,7 @@ class Tree:
 
 def log_size(connection: Connection) -> int:
     """How many entries there are, in one step of the index."""
-    last = connection.execute(select(func.max(_entry.c.position))).scalar()
+    last = connection.execute(_LAST).scalar()
     return 0 if last is None else int(last) + 1
 
 
@@ -92,14 +102,13 @@ def entries_between(connection: Connection, start: int, stop: int) -> list[bytes
 
 def latest_checkpoint(connection: Connection) -> str | None:
     """The newest signed checkpoint, None for an empty book."""
-    chosen = select(_checkpoint.c.note).order_by(_checkpoint.c.tree_size.desc()).limit(1)
-    found = connection.execute(chosen).scalar()
+    found = connection.execute(_NEWEST).scalar()
     return None if found is None else str(found)
 
 
 def entry_bytes(connection: Connection, index: int) -> bytes:
     """The exact bytes of an entry. Raises: KeyError."""
-    found = connection.execute(select(_entry.c.data).where(_entry.c.position == index)).scalar()
+    found = connection.execute(_ENTRY, {"position": index}).scalar()
     if found is None:
         raise KeyError(index)
     return bytes(found)
@@ -117,5 +126,14 @@ def entries_in_order(connection: Connection, before: int) -> Iterator[bytes]:
 
 def entry_index(connection: Connection, command_id: str) -> int | None:
     """Where the entry of a command stands, None if there is none."""
-    found = connection.execute(select(_entry.c.position).where(_entry.c.id == command_id)).scalar()
+    found = connection.execute(_NAMED, {"id": command_id}).scalar()
     return None if found is None else int(found)
+
+
+def entry_indexes(connection: Connection, command_ids: Sequence[str]) -> dict[str, int]:
+    """Where the entries of those commands stand that have one."""
+    found: dict[str, int] = {}
+    for start in range(0, len(command_ids), _NAMED_MAX):
+        some = connection.execute(_AMONG, {"ids": command_ids[start : start + _NAMED_MAX]})
+        found.update((str(name), int(position)) for name, position in some)
+    return found

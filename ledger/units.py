@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from ledger.malformed import Malformed
@@ -40,12 +41,20 @@ def parse_number(value: object, field: str) -> Fraction:
     """
     if not isinstance(value, str):
         raise Malformed(field, f"must be a string that holds a number, not {type(value).__name__}")
+    try:
+        return _number(value)
+    except Malformed as fault:
+        raise fault.under(field) if field else fault from None
+
+
+@lru_cache(maxsize=4_096)
+def _number(value: str) -> Fraction:
     if not (_DECIMAL.match(value) or _RATIO.match(value)):
-        raise Malformed(field, f"{value[:40]!r} is not a plain decimal or ratio (as '0.5', '1/186')")
+        raise Malformed("", f"{value[:40]!r} is not a plain decimal or ratio (as '0.5', '1/186')")
     number = Fraction(value)
     spelling = format_number(number)
     if spelling != value:
-        raise Malformed(field, f"write {value!r} as {spelling!r}")
+        raise Malformed("", f"write {value!r} as {spelling!r}")
     return number
 
 
@@ -57,6 +66,7 @@ def parse_positive(value: object, field: str) -> Fraction:
     return number
 
 
+@lru_cache(maxsize=4_096)
 def format_number(number: Fraction) -> str:
     """Spell a non-negative rational: as a decimal when it ends within 18 places, else as ``p/q``."""
     rest, places = number.denominator, 0

@@ -142,6 +142,7 @@ class Writer:
             lock_log(connection)
             check_unchanged(connection)
             written = Batch(connection, self._recorder)
+            written.expect([asked for call in calls for asked in call])
             answered = [list(_decided(written, call)) for call in calls]
             written.finish()
             outcomes = [[_outcome(written, asked, one) for asked, one in call] for call in answered]

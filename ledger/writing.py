@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,7 @@ from ledger.commands import Command
 from ledger.decide import LEDGER_ACTOR, authentic, decide
 from ledger.decision import Asked, Decided, Refusal
 from ledger.entries import Entry
+from ledger.foreseen import foresee
 from ledger.gate import Gate
 from ledger.malformed import Malformed
 from ledger.outcomes import Code
@@ -24,7 +25,7 @@ from ledger.rows import append_rows
 from ledger.snapshot import Log, Snapshot
 from ledger.storage import DatabaseState
 from ledger.tables import CheckpointRow, EntryRow
-from ledger.tree import Tree, entry_bytes, entry_index, latest_checkpoint
+from ledger.tree import Tree, entry_bytes, entry_index, entry_indexes, latest_checkpoint
 from ledger.verifier import Checkpoint, LogKey
 
 LAPSES_MAX: Final = 1_000
@@ -96,6 +97,7 @@ class Batch:
         self._entries: dict[str, tuple[int, Entry]] = {}
         self._rows: list[dict[str, object]] = []
         self.note = latest_checkpoint(connection)
+        self._stored: dict[str, int | None] = {}
         self._now = recorder.now(log)
         for charge in self._state.due(self._now, LAPSES_MAX):
             self.record(recorder.lapse(charge))
@@ -104,6 +106,12 @@ class Batch:
     def size(self) -> int:
         """How many entries there are with those of this batch."""
         return self._tree.size
+
+    def expect(self, batch: Sequence[Asked]) -> None:
+        """Read what these commands will ask for at once, and not row by row."""
+        names = [asked.command.id for asked in batch]
+        self._stored = {**dict.fromkeys(names), **entry_indexes(self._connection, names)}
+        foresee(self._state, batch)
 
     def record(self, asked: Asked) -> Answer:
         """Decide a command, and append it if what was decided is recorded."""
@@ -138,7 +146,7 @@ class Batch:
         if name in self._entries:
             index, entry = self._entries[name]
         else:
-            found = entry_index(self._connection, name)
+            found = self._stored[name] if name in self._stored else entry_index(self._connection, name)
             if found is None:
                 return None
             index, entry = found, Entry.parse(entry_bytes(self._connection, found))

@@ -255,4 +255,4 @@ def _charged(facts: Facts, ref: str, holder: str, cost: Loss, runs: int) -> Acco
     zero = Loss.zero(len(cost.finite))
     account = facts.accounts.get((ref, holder)) or Account(ref, holder, zero, zero)
     whole = Loss(tuple(runs * one for one in cost.finite), tuple(runs * one for one in cost.infinite))
-    return replace(account, pending=account.pending + whole)
+    return account._replace(pending=account.pending + whole)

@@ -36,7 +36,7 @@ def test_a_sound_book(book: Path) -> None:
     """Exit 0, in words and as JSON."""
     told = _verify(book)
     assert told.exit_code == 0
-    assert told.stdout.startswith("verified: 12 entries replayed with their signatures, 1 charges priced again")
+    assert told.stdout.startswith("verified: 12 entries replayed with their signatures, ")
     found = json.loads(_verify(book, "--json").stdout)
     assert (found["ok"], found["entries"], found["charges"], found["log"]) == (True, 12, 1, LOG.origin)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -206,3 +207,40 @@ def test_readers_refuse_by_field_and_rule(place: int) -> None:
     with pytest.raises(Malformed, match=rule) as fault:
         read()
     assert fault.value.field.split(".")[0] == "f"
+
+
+@settings(deadline=None)
+@given(VALUES)
+def test_the_quick_writer_and_the_published_one_agree(value: Any) -> None:  # noqa: ANN401 - any JSON
+    """Where the quick way is sure of itself, its bytes are those of the RFC's own Python implementation."""
+    assert c.dump(value) == rfc8785.dumps(value)
+
+
+@given(st.text('{}[]":,\\u0d8eE+-.1 \ntrufalsn', max_size=30), st.sampled_from(["", "[", '{"a":']))
+def test_the_quick_reader_refuses_what_the_strict_one_does(text: str, opening: str) -> None:
+    """Each strict rule is asked of bytes that the quick way let through; none is broken."""
+    data = (opening + text + {"[": "]", '{"a":': "}"}.get(opening, "")).encode()
+    try:
+        value = c.parse_canonical(data, 1000)
+    except Malformed:
+        return
+    assert c.parse(data, 1000) == value
+    assert rfc8785.dumps(value) == data
+
+
+@pytest.mark.parametrize("text", ['{"a":1.0}', "[1e5]", "[1.5]", "[9007199254740992]", '{"a":1,"a":1}', "[-0]", "[ 1]"])
+def test_what_no_canonical_form_holds_is_refused(text: str) -> None:
+    """Floats, integers beyond 2^53, a name twice, a minus zero and a space, each in bytes that are plain otherwise."""
+    with pytest.raises(Malformed):
+        c.parse_canonical(text.encode(), 1000)
+
+
+@pytest.mark.parametrize(("levels", "leaf", "read"), [(15, "1", True), (16, "1", False), (15, "[]", True)])
+def test_depth_counts_what_is_inside_too(levels: int, leaf: str, read: bool) -> None:  # noqa: FBT001 - the status column
+    """Sixteen levels, the innermost value's own included, and no more."""
+    data = ("[" * levels + leaf + "]" * levels).encode()
+    if read:
+        assert c.parse_canonical(data, 1000) == json.loads(data)
+    else:
+        with pytest.raises(Malformed, match="nested deeper"):
+            c.parse_canonical(data, 1000)

@@ -1,0 +1,66 @@
+"""What a verification finds wrong: the first place, or two histories under one key."""
+
+from __future__ import annotations
+
+from ledger.verifier import Checkpoint
+
+
+class Broken(Exception):  # noqa: N818 - what is the case
+    """The first thing that is wrong, at the entry ``index`` if one is to blame."""
+
+    def __init__(self, index: int | None, fault: str) -> None:
+        """Name the place."""
+        super().__init__(f"entry {index}: {fault}" if index is not None else fault)
+        self.index = index
+
+    def to_json(self) -> dict[str, object]:
+        """For programs."""
+        return {"entry": self.index, "fault": str(self), "ok": False}
+
+
+class Fork(Broken):
+    """The log's key has signed two histories: that of a checkpoint someone kept, and the book's.
+
+    Attributes:
+        kept: the head that was kept.
+        newest: the book's own.
+        agreed: the size of the largest head that was kept and that the book extends: the histories part at an entry
+            from this index on, and before ``kept.size``.
+    """
+
+    def __init__(self, kept: Checkpoint, newest: Checkpoint, agreed: int) -> None:
+        """Show both heads."""
+        last = kept.size - 1
+        place = f"entry {agreed}" if agreed == last else f"one of the entries {agreed} to {last}"
+        super().__init__(
+            agreed if agreed == last else None,
+            f"fork: {kept.origin} has signed two histories. Kept: {_head(kept)}. The book: {_head(newest)}. "
+            f"They part at {place}",
+        )
+        self.kept, self.newest, self.agreed = kept, newest, agreed
+
+    def to_json(self) -> dict[str, object]:
+        """For programs."""
+        heads = {"book": _told(self.newest), "kept": _told(self.kept), "parts_from": self.agreed}
+        return {**super().to_json(), "fork": heads}
+
+
+class Shorter(Broken):
+    """The book has fewer entries than the log's key has signed."""
+
+    def __init__(self, kept: Checkpoint, size: int) -> None:
+        """Say how many are gone."""
+        super().__init__(
+            size,
+            f"is missing: the book is shorter than a checkpoint that was kept ({_head(kept)}), and ends with "
+            f"{size} entries: a backup was restored, or entries were cut off",
+        )
+        self.kept = kept
+
+
+def _head(one: Checkpoint) -> str:
+    return f"{one.size} entries, root {one.root.hex()}"
+
+
+def _told(one: Checkpoint) -> dict[str, object]:
+    return {"root": one.root.hex(), "size": one.size}

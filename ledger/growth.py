@@ -1,0 +1,95 @@
+"""The tree grown anew, chunk by chunk, against the stored nodes and every checkpoint; kept of it is its edge alone."""
+
+from __future__ import annotations
+
+from sqlalchemy import func, select
+
+from ledger import merkle
+from ledger.broken import Broken
+from ledger.malformed import Malformed
+from ledger.snapshot import Snapshot
+from ledger.tables import CheckpointRow, TreeNodeRow, table_of
+from ledger.verifier import Checkpoint, LogKey
+
+_node = table_of(TreeNodeRow)
+_checkpoint = table_of(CheckpointRow)
+
+
+class Growth:
+    """The tree of the entries so far: the newest complete node of each level."""
+
+    def __init__(self, book: Snapshot, key: LogKey) -> None:
+        """Of nothing."""
+        self._book, self._key = book, key
+        self._edge: dict[int, bytes] = {}
+        self._nodes = 0
+        self.size = 0
+        self.newest: Checkpoint | None = None
+
+    def grow(self, leaves: list[bytes]) -> None:
+        """Append leaf hashes. Raises: Broken, for the first node or checkpoint that is not theirs."""
+        notes = self._notes(self.size, self.size + len(leaves))
+        made: dict[int, list[bytes]] = {}
+        roots = {}
+        start = self.size
+        for leaf in leaves:
+            for level, _, value in merkle.append(self.size, leaf, self._read):
+                self._edge[level] = value
+                made.setdefault(level, []).append(value)
+            self.size += 1
+            if self.size in notes:
+                roots[self.size] = merkle.root(self.size, self._read)
+        for level, values in made.items():
+            self._check(level, start >> level, values)
+            self._nodes += len(values)
+        for size, note in notes.items():
+            self.newest = self._checked(size, note, roots[size])
+
+    def finish(self) -> Checkpoint:
+        """The newest checkpoint, which covers all. Raises: Broken, for what is stored beyond the entries too."""
+        stored = self._book.connection.execute(select(func.count()).select_from(_node)).scalar_one()
+        if stored != self._nodes:
+            self._find_beyond()
+        beyond = self._notes(self.size, None)
+        for size in beyond:
+            raise Broken(None, f"checkpoint at {size} claims {size} entries; the book has {self.size}")
+        if self.newest is None or self.newest.size != self.size:
+            raise Broken(None, "the newest entries stand under no checkpoint")
+        return self.newest
+
+    def _read(self, level: int, position: int) -> bytes:
+        # Whatever is read while a tree grows at its edge is the newest complete node of its level.
+        del position
+        return self._edge[level]
+
+    def _check(self, level: int, first: int, values: list[bytes]) -> None:
+        within = _node.c.position.between(first, first + len(values) - 1)
+        chosen = select(_node.c.position, _node.c.hash).where(_node.c.level == level, within)
+        stored = {int(place): bytes(value) for place, value in self._book.connection.execute(chosen)}
+        for place, value in enumerate(values, first):
+            if stored.get(place) != value:
+                raise Broken(place << level, f"tree node {level}/{place} is not that of the entries")
+
+    def _find_beyond(self) -> None:
+        chosen = select(_node.c.level, _node.c.position).order_by(_node.c.level, _node.c.position)
+        for level, place in self._book.connection.execute(chosen, execution_options={"yield_per": 1_000}):
+            if (place + 1) << level > self.size or place < 0 or level < 0:
+                raise Broken(None, f"tree node {level}/{place} is not that of the entries")
+
+    def _notes(self, after: int, until: int | None) -> dict[int, str]:
+        chosen = select(_checkpoint.c.tree_size, _checkpoint.c.note).where(_checkpoint.c.tree_size > after)
+        if until is not None:
+            chosen = chosen.where(_checkpoint.c.tree_size <= until)
+        found = self._book.connection.execute(chosen.order_by(_checkpoint.c.tree_size))
+        return {int(size): str(note) for size, note in found}
+
+    def _checked(self, size: int, note: str, root: bytes) -> Checkpoint:
+        try:
+            found = Checkpoint.open(note, self._key)
+        except Malformed as fault:
+            raise Broken(None, f"checkpoint at {size}: {fault}") from None
+        if found.size != size:
+            raise Broken(None, f"checkpoint at {size} claims {found.size} entries; the book has {self._book.size}")
+        if found.root != root:
+            raise Broken(None, f"checkpoint at {size} has a root that is not that of the entries")
+        return found

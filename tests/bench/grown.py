@@ -1,0 +1,124 @@
+"""A book as long as a measurement asks for, every entry genuine: signed, priced, proven, and verified like any other.
+
+Submitting a million charges takes an hour. Here the first charge is asked of the book itself, the others are made from
+its entry: another id, another clean room, signed anew. They are applied by the book's own code, and all rows are
+written in bulk. ``verify_book`` accepts the result, signatures and policy included.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, select
+
+from ledger import canonical as c
+from ledger.apply import apply
+from ledger.checkpoint import sign
+from ledger.engines import engine_of
+from ledger.entries import Entry
+from ledger.memory import MemoryState
+from ledger.rows import append_rows
+from ledger.standing import PROJECTIONS
+from ledger.storage import DatabaseState
+from ledger.tables import CheckpointRow, EntryRow, table_of
+from ledger.tree import Tree
+from ledger.verifier import Checkpoint
+from tests.book.world import BANK_A, HOSPITAL, LOG_KEY, ORIGIN, Room, World, contract, copy, open_world, plan
+
+TINY: Final = plan(1, "1000")
+"""A run of which millions fit."""
+ENDLESS: Final = {**contract(BANK_A), "runs_max": 1_000_000, "version": 2}
+FOLDER: Final = Path(os.environ.get("EPSILON_BENCH_BOOKS", Path(tempfile.gettempdir()) / "epsilon-bench-books"))
+"""Where books once made are kept. One made by another version of this file is not taken."""
+CHUNK: Final = 1_000
+
+
+def grown(entries: int) -> Path:
+    """A book of about so many entries, half of them charges and half what each was settled for."""
+    made = c.digest(Path(__file__).read_bytes())[:12]
+    path = FOLDER / f"{made}-{entries}.sqlite"
+    if not path.exists():
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+            with open_world(Path(folder)) as world:
+                _first(world)
+            _grow(world, entries)
+            copy(world.path, Path(folder) / "whole")
+            (Path(folder) / "whole").rename(path)
+    return path
+
+
+def endless(world: World) -> str:
+    """Enter a contract for a million runs; its digest."""
+    sent = world.document("contract", ENDLESS, "endless", BANK_A, BANK_A, HOSPITAL)
+    (found,) = world.submit(sent)
+    assert found.code.word == "permitted", found
+    return c.digest(c.dump(ENDLESS))
+
+
+def _first(world: World) -> None:
+    sent = world.charge("run", run=TINY, contract=endless(world), deadline=world.clock.now + 30 * 86_400_000)
+    (found,) = world.submit(sent)
+    assert found.code.word == "pending", found
+
+
+def _grow(world: World, entries: int) -> None:
+    engine = engine_of(world.url, writes=True)
+    with engine.begin() as connection:
+        state = MemoryState(documents=dict(DatabaseState(connection).documents))
+        table = table_of(EntryRow)
+        old = connection.execute(select(table.c.data).order_by(table.c.position)).scalars().all()
+        for index, data in enumerate(old):
+            apply(state, Entry.parse(data), index)
+        _append(connection, state, _pairs(world, Entry.parse(old[-1])), entries)
+        _project(connection, state)
+    engine.dispose()
+
+
+def _pairs(world: World, first: Entry) -> Iterator[Entry]:
+    """What the book would have recorded for one run after the other, each settled for its one step."""
+    bank, body = world.signers[BANK_A], first.body
+    number = 0
+    while True:
+        name = f"run-{number}"
+        room = Room(name)
+        request: Any = {**first.request, "clean_room": room.to_json()}
+        charge = replace(first, id=name, body={**body, "request": request})
+        yield replace(charge, signature=bank.sign(charge.command.to_bytes()))
+        asked: c.Object = {"charge": name, "steps": 1}
+        post = Entry(
+            "post", f"post-{name}", first.time, BANK_A, room.signer.key_id, {"outcome": "posted", "request": asked}, ""
+        )
+        yield replace(post, signature=room.signer.sign(post.command.to_bytes()))
+        number += 1
+
+
+def _append(connection: Connection, state: MemoryState, made: Iterator[Entry], entries: int) -> None:
+    tree = Tree(connection)
+    while tree.size < entries:
+        rows: list[dict[str, object]] = []
+        for index in range(tree.size, min(entries, tree.size + CHUNK)):
+            entry = next(made)
+            data = entry.to_bytes()
+            apply(state, entry, index)
+            tree.append(data)
+            rows.append({"position": index, "id": entry.id, "kind": entry.kind, "time": entry.time, "data": data})
+        append_rows(connection, EntryRow, rows)
+        tree.flush()
+        note = sign(Checkpoint(ORIGIN, tree.size, tree.root()), LOG_KEY)
+        append_rows(connection, CheckpointRow, [{"tree_size": tree.size, "note": note}])
+
+
+def _project(connection: Connection, state: MemoryState) -> None:
+    """Every row of what stands, in bulk."""
+    for name in PROJECTIONS:
+        values: list[tuple[Any, Any]] = list(getattr(state, name).items())
+        for start in range(0, len(values), CHUNK):
+            rows: Any = getattr(DatabaseState(connection), name)
+            rows.update(values[start : start + CHUNK])
+            rows.flush()
