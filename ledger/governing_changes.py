@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from ledger.commands import read_body
 from ledger.entries import Entry
 from ledger.governing_commands import Announce, Decree, OpenModel, Revoke
 from ledger.loss import Loss
@@ -15,28 +14,28 @@ from ledger.registry import SigningKey, State
 
 def _revocation(state: State, entry: Entry, index: int) -> None:
     del index
-    body = read_body(entry.command)
+    body = entry.asked
     assert isinstance(body, Revoke)
     state.contracts[body.contract] = replace(state.contracts[body.contract], revoked=True)
 
 
 def _decree(state: State, entry: Entry, index: int) -> None:
     del index
-    body = read_body(entry.command)
+    body = entry.asked
     assert isinstance(body, Decree)
     state.forgiven[body.partition, body.holder] = Loss.parse(entry.body["forgiven"])
 
 
 def _notice(state: State, entry: Entry, index: int) -> None:
     del index
-    body = read_body(entry.command)
+    body = entry.asked
     assert isinstance(body, Announce)
     found = state.charges[body.charge]
     state.charges[body.charge] = replace(found, notices=(*found.notices, (body.model, entry.time)))
 
 
 def _opening(state: State, entry: Entry, index: int) -> None:
-    body = read_body(entry.command)
+    body = entry.asked
     assert isinstance(body, OpenModel)
     name = body.signing.thumbprint
     state.keys[name] = SigningKey(name, entry.actor, body.signing.x, body.charge, index)

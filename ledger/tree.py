@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, TextClause, bindparam, func, select, text
 
 from ledger import merkle
 from ledger.rows import append_rows
@@ -28,6 +29,13 @@ _NAMED: Final = select(_entry.c.position).where(_entry.c.id == bindparam("id"))
 _AMONG: Final = select(_entry.c.id, _entry.c.position).where(_entry.c.id.in_(bindparam("ids", expanding=True)))
 _NAMED_MAX: Final = 1_000
 """Ids named in one statement; databases bound how many a statement may have."""
+
+
+@cache
+def _nodes(how_many: int) -> TextClause:
+    """So many nodes by key; a list of pairs with IN would make SQLite read the whole table."""
+    one = "SELECT level, position, hash FROM tree_node WHERE level = :l{0} AND position = :p{0}"
+    return text(" UNION ALL ".join(one.format(at) for at in range(how_many)))
 
 
 class Tree:
@@ -72,7 +80,14 @@ class Tree:
         return merkle.consistency_proof(old, self.size, self.read)
 
     def proof(self, index: int) -> list[bytes]:
-        """The inclusion proof of an entry at the present size."""
+        """The inclusion proof of an entry at the present size; its nodes are read in one statement."""
+        wanted: dict[tuple[int, int], bytes] = {}
+        merkle.inclusion_proof(index, self.size, lambda level, place: wanted.setdefault((level, place), b""))
+        if missing := [place for place in wanted if place not in self._nodes]:
+            named = {f"l{at}": level for at, (level, _) in enumerate(missing)}
+            named |= {f"p{at}": place for at, (_, place) in enumerate(missing)}
+            for level, place, value in self._connection.execute(_nodes(len(missing)), named):
+                self._nodes[int(level), int(place)] = bytes(value)
         return merkle.inclusion_proof(index, self.size, self.read)
 
     def flush(self) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +15,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from ledger.book import Submission
 from ledger.registry import GLOBAL, Account
-from ledger.replay import verify_book
 from tests.bench.compare import Side, compare, nothing
-from tests.book.world import LOG, LOG_KEY, PARTITION, World, no_step, open_world, plan
+from tests.book.world import PARTITION, World, open_world, plan
 
 pytestmark = pytest.mark.bench
 
@@ -99,42 +96,6 @@ def _commits(bare: sqlite3.Connection, how_many: int, size: int) -> None:
         bare.execute("BEGIN IMMEDIATE")
         bare.execute("INSERT INTO bare (data) VALUES (zeroblob(?))", (size,))
         bare.execute("COMMIT")
-
-
-def test_replay(benchmark: BenchmarkFixture, large: World) -> None:
-    """Verifying an entry, against hashing its bytes, reading them as JSON and checking one signature over them."""
-    with large.book.read() as facts:
-        entries = [facts.entry(index) for index in range(MANY)]
-    signed = [(data, LOG_KEY.sign(data)) for data in entries]
-    public = LOG_KEY.public_key()
-
-    def least(signed: list[tuple[bytes, bytes]]) -> None:
-        for data, signature in signed:
-            hashlib.sha256(data).digest()
-            json.loads(data)
-            public.verify(signature, data)
-
-    compare(
-        benchmark,
-        Side("entry replayed", MANY, nothing, lambda _: _verified(large, MANY)),
-        Side("entry hashed, read and one signature checked", MANY, lambda: signed, least),
-        rounds=3,
-    )
-
-
-def test_replay_of_a_longer_log(benchmark: BenchmarkFixture, small: World, large: World) -> None:
-    """Verifying an entry of a log ten times as long costs about the same."""
-    compare(
-        benchmark,
-        Side(f"entry replayed of {MANY}", MANY, nothing, lambda _: _verified(large, MANY)),
-        Side(f"entry replayed of {FEW}", FEW, nothing, lambda _: _verified(small, FEW)),
-        rounds=3,
-    )
-
-
-def _verified(world: World, size: int) -> None:
-    found = verify_book(world.url, LOG, no_step)
-    assert (found.entries, found.charges) == (size, size - 10)
 
 
 def test_reading_an_account_of_a_longer_log(benchmark: BenchmarkFixture, small: World, large: World) -> None:

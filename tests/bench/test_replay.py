@@ -1,0 +1,115 @@
+"""Replay and proofs on long logs, against the least that anybody must do with the same entries."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from ledger.engines import engine_of, url_of
+from ledger.gate import Gate
+from ledger.replay import verify_book
+from ledger.snapshot import Snapshot
+from ledger.verifier import verify_receipt
+from policy.evaluate import gate
+from tests.bench.compare import Side, compare, nothing
+from tests.bench.grown import grown
+from tests.book.world import LOG, LOG_KEY, no_step
+
+pytestmark = pytest.mark.bench
+
+FEW: Final = int(os.environ.get("EPSILON_BENCH_REPLAYED", "20000"))
+MANY: Final = int(os.environ.get("EPSILON_BENCH_LONGEST", "100000"))
+"""The length of the log in which proofs are made; 1000000 for the whole question."""
+
+
+def _entries(path: Path) -> list[bytes]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [data for (data,) in connection.execute("SELECT data FROM entry ORDER BY position")]
+
+
+@pytest.mark.parametrize("judge", [None, gate], ids=["recorded", "gate"])
+def test_replay_without_signatures(benchmark: BenchmarkFixture, judge: Gate | None) -> None:
+    """Every entry decided and applied anew, every row and sum compared; against reading and hashing the same bytes."""
+    path = grown(FEW)
+    entries = _entries(path)
+
+    def least(entries: list[bytes]) -> None:
+        for data in entries:
+            json.loads(data)
+            hashlib.sha256(data).digest()
+
+    def ours(_: None) -> None:
+        assert verify_book(url_of(path), LOG, no_step, gate=judge, signatures=False).entries == len(entries)
+
+    what = "entry replayed, no signatures" + (", policy decided again" if judge else "")
+    floor = Side("entry read by the standard library and hashed", len(entries), lambda: entries, least)
+    compare(benchmark, Side(what, len(entries), nothing, ours), floor, rounds=3)
+
+
+def test_replay_with_signatures(benchmark: BenchmarkFixture) -> None:
+    """All that ``epsilon verify`` does, the policy included; against one signature an entry, one after the other."""
+    path = grown(FEW)
+    entries = _entries(path)
+    signed = [(data, LOG_KEY.sign(data)) for data in entries]
+    public = LOG_KEY.public_key()
+
+    def least(signed: list[tuple[bytes, bytes]]) -> None:
+        for data, signature in signed:
+            json.loads(data)
+            hashlib.sha256(data).digest()
+            public.verify(signature, data)
+
+    def ours(_: None) -> None:
+        assert verify_book(url_of(path), LOG, no_step, gate=gate).signatures == len(entries)
+
+    floor = Side("entry read, hashed and one signature verified", len(entries), lambda: signed, least)
+    compare(benchmark, Side("entry replayed, all of it", len(entries), nothing, ours), floor, rounds=3)
+
+
+def test_replay_of_a_longer_log(benchmark: BenchmarkFixture) -> None:
+    """An entry of a log ten times as long costs about the same."""
+
+    def replay(entries: int) -> Side[None]:
+        path = grown(entries)
+        return Side(
+            f"entry replayed of {entries}",
+            entries,
+            nothing,
+            lambda _: verify_book(url_of(path), LOG, no_step, signatures=False),
+        )
+
+    compare(benchmark, replay(FEW), replay(FEW // 10), rounds=3)
+
+
+def test_inclusion_proof(benchmark: BenchmarkFixture) -> None:
+    """A receipt made from a long log's tables and checked; the condition is one millisecond."""
+    path = grown(MANY)
+    engine = engine_of(url_of(path), writes=False)
+    places = [(7_919 * number) % MANY for number in range(200)]
+    with engine.begin() as connection:
+        entries = {place: Snapshot(connection).entry(place) for place in places}
+
+        def proofs(_: None) -> list[str]:
+            book = Snapshot(connection)
+            return [book.receipt(place) for place in places]
+
+        for place, receipt in zip(places, proofs(None), strict=True):
+            assert verify_receipt(receipt, entries[place], LOG)[0] == place
+        floor = Side("SHA-256 of a kilobyte, 40 times", len(places), nothing, lambda _: _hashes(40 * len(places)))
+        ours = Side(f"inclusion proof of {MANY}", len(places), nothing, proofs)
+        compare(benchmark, ours, floor, rounds=7, limit=0.001)
+    engine.dispose()
+
+
+def _hashes(count: int) -> None:
+    data = bytes(1_024)
+    for _ in range(count):
+        hashlib.sha256(data).digest()
