@@ -50,10 +50,10 @@ class Glimpses:
         """Read through ``engine``."""
         self._engine = engine
 
-    def execute(self, statement: Select[Any]) -> Result[Any]:
+    def execute(self, statement: Select[Any], parameters: dict[str, object] | None = None) -> Result[Any]:
         """Every row of the result, in memory."""
         with self._engine.begin() as connection:
-            return connection.execute(statement).freeze()()
+            return connection.execute(statement, parameters).freeze()()
 
 
 class Preparer:
