@@ -8,7 +8,8 @@ import random
 import secrets
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Timer
 from typing import Final
@@ -16,11 +17,12 @@ from typing import Final
 import pytest
 
 from tests.book.world import ENGINES, World, fresh_book
+from tests.faults.copies import Copies
 from tests.faults.killing import Book, Writers, writing
 from tests.faults.writer import NOTES, ask
 
 KILLS: Final = int(os.environ.get("EPSILON_SOAK_KILLS", "2000"))
-PER_BOOK: Final = 20
+PER_BOOK: Final = 8
 SEED: Final = "EPSILON_SOAK_SEED"
 
 
@@ -113,21 +115,27 @@ def test_a_writer_that_sleeps_through_another_commits_nothing_late(writers: Writ
 
 @pytest.mark.soak
 @pytest.mark.parametrize("engine", ENGINES)
-def test_thousands_of_kills(writers: Writers, tmp_path: Path, engine: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_thousands_of_kills(writers: Writers, tmp_path: Path, engine: str, tell: Callable[[str], None]) -> None:
     """As many as EPSILON_SOAK_KILLS says, a few on each book, from a seed that EPSILON_SOAK_SEED sets."""
     seed = os.environ.get(SEED) or str(secrets.randbits(32))
-    with capsys.disabled():
-        print(f"\n{SEED}={seed}")  # noqa: T201 - what reproduces it
+    tell(f"{SEED}={seed}")
     total = Counter[str]()
-    for number in range(KILLS // PER_BOOK):
-        dice, folder = random.Random(f"{seed} {number}"), tmp_path / str(number)  # noqa: S311
-        folder.mkdir()
-        with fresh_book(folder, engine) as url:
-            book = _founded(folder, url)
-            for place in range(PER_BOOK):
-                book.kill_one(writers, f"r{place}", dice)
-            calls, reads = book.look()
-        total += Counter(one.word or "unanswered" for one in calls)
-        total += Counter(kills=PER_BOOK, reads=len(reads), entries=len(book.log))
-    with capsys.disabled():
-        print(f"{engine}: {dict(total)}")  # noqa: T201 - the figures
+    with ExitStack() as stack:
+        copies = Copies(tmp_path, engine, stack)
+        for number in range(-(-KILLS // PER_BOOK)):
+            total += _some_kills(writers, copies, tmp_path / str(number), random.Random(f"{seed} {number}"))  # noqa: S311
+            if number % 10 == 9:
+                tell(f"{engine}: {dict(total)}")
+    tell(f"{engine}: {dict(total)}")
+    assert total["kills"] >= KILLS
+
+
+def _some_kills(writers: Writers, copies: Copies, folder: Path, dice: random.Random) -> Counter[str]:
+    """Writers that die one after another on one book, looked at after each."""
+    with copies.one(folder) as url:
+        book = Book(folder, url, copies.founded)
+        for place in range(PER_BOOK):
+            book.kill_one(writers, f"r{place}", dice)
+        calls, reads = book.look()
+    seen = Counter(one.word or "unanswered" for one in calls)
+    return seen + Counter(kills=PER_BOOK, reads=len(reads), entries=len(book.log))

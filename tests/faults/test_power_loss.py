@@ -6,7 +6,7 @@ import os
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -63,9 +63,9 @@ def _cut(template: Path, folder: Path, seed: int, synchronous: str = "FULL") -> 
     return tally
 
 
-def _each(template: Path, folder: Path, seeds: Iterable[int]) -> Tally:
+def _each(template: Path, folder: Path, seeds: Iterable[int], tell: Callable[[str], None] | None = None) -> Tally:
     total = Tally()
-    for seed in seeds:
+    for number, seed in enumerate(seeds, 1):
         try:
             total += _cut(template, folder, seed)
         except BaseException:
@@ -73,6 +73,8 @@ def _each(template: Path, folder: Path, seeds: Iterable[int]) -> Tally:
             raise
         for path in sorted(folder.glob(f"{seed}-*/*")):
             path.unlink()
+        if tell is not None and number % 50 == 0:
+            tell(f"power loss: {number} seeds, {dict(total)}")
     return total
 
 
@@ -98,9 +100,8 @@ def test_a_book_that_does_not_synchronise_is_caught(template: Path, tmp_path: Pa
 
 
 @pytest.mark.soak
-def test_power_goes_thousands_of_times(template: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_power_goes_thousands_of_times(template: Path, tmp_path: Path, tell: Callable[[str], None]) -> None:
     """As many seeds as EPSILON_SOAK_POWER says, from 100 on."""
-    total = _each(template, tmp_path, range(100, 100 + SEEDS))
-    with capsys.disabled():
-        print(f"\npower loss: {SEEDS} seeds, {dict(total)}")  # noqa: T201 - the figures
+    total = _each(template, tmp_path, range(100, 100 + SEEDS), tell)
+    tell(f"power loss: {SEEDS} seeds, {dict(total)}")
     assert total["lives"] == 2 * SEEDS
