@@ -49,7 +49,7 @@ def check_rows(book: Snapshot, state: MemoryState) -> None:
 def _find_unreadable(name: str, rows: Any) -> None:  # noqa: ANN401 - of any table
     for place in rows:
         try:
-            rows.get(place)
+            rows[place]
         except _FAULTS as fault:
             raise Broken(None, f"{name}: the row of {place} cannot be read: {fault}") from None
 

@@ -25,7 +25,13 @@ from tests.faults.scene import (
 from tests.faults.standing import Ask
 
 Sent = tuple[Ask, Submission]
-FREQUENT: Final = ("charge",) * 7 + ("post",) * 4 + ("void",) * 2 + ("key_release",) * 3 + ("model_release", "transfer")
+FREQUENT: Final = (
+    ("charge",) * 7
+    + ("post",) * 4
+    + ("void",) * 2
+    + ("key_release",) * 3
+    + ("model_release", "release_notice", "transfer")
+)
 RARE: Final = (
     "merger",
     "acquisition",
@@ -38,6 +44,8 @@ RARE: Final = (
     "contract",
     "partition",
     "retirement",
+    "revocation",
+    "decree",
 )
 TWISTS: Final = ("again", "reuse", "forge", "garble", "stranger")
 KINDS_ASKED: Final = (*FREQUENT * 2, *RARE, *TWISTS)
@@ -149,7 +157,26 @@ class Asking:
     def _model_release(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         del now
         found = self._of_run(a, b)
-        return None if found is None else (found[0], {**found[1], "model": f"{c:064x}"})
+        run = self.model.runs.get(found[1]["charge"]) if found else None
+        model = min(run.notices, default="") if run and c % 5 else ""
+        return None if found is None else (found[0], {**found[1], "model": model or f"{c:064x}"})
+
+    def _release_notice(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
+        del now
+        found = self._of_run(a, b)
+        return None if found is None else (found[0], {**found[1], "model": f"{c % 3:064x}"})
+
+    def _revocation(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
+        del now
+        digests = [*self.model.contracts, digest_of(self._bank(b), 40)]
+        return None if c % 4 else ((HOSPITAL if a % 7 else self._bank(b)), {"digest": digests[b % len(digests)]})
+
+    def _decree(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
+        del now
+        stands = self.model.sets.stands
+        nodes = [None, *sorted({stands[did] for did in (*BANKS, LATE) if did in stands}), *self.model.coalitions, 10**6]
+        refs = [*self.model.partitions, ref_of("none")]
+        return self._sro(a), {"ref": refs[b % len(refs)], "node": nodes[c % len(nodes)]}
 
     def _organisation(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         del c, now

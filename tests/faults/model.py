@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.faults.lineage import Lineage
+from tests.faults.governing import Governing
 from tests.faults.standing import Ask, Contract, Partition, Run, Told
 
 DAY_MS: Final = 86_400_000
@@ -21,7 +21,7 @@ RECORDED: Final = ("pending", "posted", "voided", "permitted", "not_priced", "po
 
 
 @dataclass
-class Model(Lineage):
+class Model(Governing):
     """What stands, and what every command gets."""
 
     def call(self, asks: list[tuple[Ask, bytes]], clock: int) -> list[Told]:
@@ -187,8 +187,7 @@ class Model(Lineage):
     def _denied(self, actor: str, contract: Contract, told: Mapping[str, Any], now: int) -> bool:
         used = [self.partitions[ref] for ref in told["partitions"]]
         return (
-            self.heads[contract.id] != told["contract"]
-            or not contract.starts <= now < contract.ends
+            not self._in_force(told["contract"], now)
             or told["contract"] not in self.rights[actor]
             or contract.runs + 1 > contract.runs_max
             or told["plan"] in self.loud
@@ -207,7 +206,8 @@ class Model(Lineage):
         for ref in made.partitions:
             posted, pending = self.account(ref, holder)
             new = made.loss(ref)[1]
-            after = tuple(sum(column) for column in zip(posted, pending, new, strict=True))
+            forgiven = self.forgiven.get((ref, holder), (0,) * len(new))
+            after = tuple(a + b + c - d for a, b, c, d in zip(posted, pending, new, forgiven, strict=True))
             if not self.partitions[ref].fits(after, epsilon):
                 return False
         return True
@@ -219,14 +219,8 @@ class Model(Lineage):
         if run.state != "pending" or run.released:
             return "conflict"
         del ask
-        contract = self.contracts[run.contract]
         # The attester of these tests vouches for the clean room that is named as its charge is.
-        if (
-            flawed
-            or run.room != run.id
-            or self.heads[contract.id] != run.contract
-            or not contract.starts <= now < contract.ends
-        ):
+        if flawed or run.room != run.id or not self._in_force(run.contract, now):
             return "policy_denied"
         return "permitted", lambda _: setattr(run, "released", True)
 
@@ -247,12 +241,3 @@ class Model(Lineage):
         if self.roles[ask.actor] != "TDC" or run.actor != ask.actor:
             return "not_authorised"
         return "conflict" if run.state != "pending" or run.released else ("voided", lambda _: self._settle(run, None))
-
-    def _model_release(self, ask: Ask, now: int, charge: str, by: str, **_: Any) -> Any:  # noqa: ANN401
-        del ask, now
-        run = self.runs.get(charge)
-        if run is None or by != run.room:
-            return "not_authorised" if run else "not_found"
-        if run.state != "posted" or not run.released:
-            return "conflict"
-        return "permitted" if self.released else "policy_denied"

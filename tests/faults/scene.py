@@ -13,6 +13,7 @@ from client.signer import Signer
 from ledger import canonical as c
 from ledger.book import Submission
 from ledger.entries import Entry
+from ledger.registry import GLOBAL, holder_of
 from policy.reading import format_time
 from tests.book.world import (
     BANK_A,
@@ -147,6 +148,12 @@ class Scene(World):
         content = _contract(told.consumer, told.version)
         return self.document("contract", content, ask.id, ask.actor, told.consumer, HOSPITAL)
 
+    def _decree(self, ask: Ask, now: int) -> Submission:
+        del now
+        node = ask.told["node"]
+        body = {"holder": GLOBAL if node is None else holder_of(node), "partition": ask.told["ref"], "reason": "tried"}
+        return self.command(ask.actor, ask.kind, body, ask.id)
+
     def _partition(self, ask: Ask, now: int) -> Submission:
         del now
         name = ask.told["ref"].rpartition("/")[2]
@@ -188,6 +195,8 @@ _FIELDS: Final[dict[str, dict[str, str]]] = {
     "post": {},
     "void": {},
     "model_release": {},
+    "release_notice": {},
+    "revocation": {"digest": "contract"},
     "merger": {"into": "organisation"},
     "acquisition": {"into": "organisation", "parents": "acquired"},
     "split": {"parent": "organisation"},

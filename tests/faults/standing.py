@@ -48,6 +48,7 @@ class Run:
     state: str = "pending"
     ran: int = 0
     released: bool = False
+    notices: set[str] = field(default_factory=set)
 
     def loss(self, partition: str) -> tuple[Vector, Vector]:
         """Posted and pending on one partition."""
@@ -88,6 +89,7 @@ class Contract:
     ends: int
     runs_max: int
     runs: int = 0
+    revoked: bool = False
 
 
 @dataclass
@@ -97,6 +99,7 @@ class Standing:
     Attributes:
         costs: what a step of a plan costs under a kind of rule; None where it has no price.
         lineage: the policy's cap on each lineage.
+        forgiven: what a decree took from an account's standing against its caps; it stays lost.
         loud: the plans that no contract permits.
     """
 
@@ -114,6 +117,7 @@ class Standing:
     rights: dict[str, set[str]] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
     rooms: dict[str, str] = field(default_factory=dict)
+    forgiven: dict[tuple[str, int | None], Vector] = field(default_factory=dict)
     coalitions: dict[int, tuple[tuple[str, ...], str]] = field(default_factory=dict)
     moves: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     released: bool = True
