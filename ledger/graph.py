@@ -115,25 +115,30 @@ def knows(nodes: Mapping[int, Node], node: int, author: int, index: int) -> bool
     return author in found and index < Arrow(author, found[author]).cut
 
 
-def ancestors(nodes: Mapping[int, Node], node: int, stood: Iterable[int] = ()) -> frozenset[int]:
+def ancestors(nodes: Mapping[int, Node], node: int, stood: Iterable[int] = (), signed: int = -1) -> frozenset[int]:
     """The node itself and all whose contracts it goes on with; what was handed over or made public gives none.
 
     Args:
         stood: where the organisation that asks has stood. Colluders are one lineage without being one body: beyond
             the node that joins them each goes on with its own past alone.
+        signed: the index of the contract's entry: whoever parted from its signer before does not go on with it.
     """
     own = frozenset(stood)
-    return _walk(nodes, (node,), lambda at: at.parents, lambda at, to: at.kind is _JOINT and to.index not in own)
+
+    def barred(at: Node, arrow: Arrow) -> bool:
+        return arrow.cut <= signed or (at.kind is _JOINT and arrow.node not in own)
+
+    return _walk(nodes, (node,), lambda at: at.parents, barred)
 
 
 def forebears(nodes: Mapping[int, Node], starts: Iterable[int]) -> frozenset[int]:
     """The nodes themselves and all that they succeed, colluders included."""
-    return _walk(nodes, starts, lambda at: at.parents, lambda _at, _to: False)
+    return _walk(nodes, starts, lambda at: at.parents, lambda _at, _arrow: False)
 
 
 def descendants(nodes: Mapping[int, Node], starts: Iterable[int], since: int = -1) -> frozenset[int]:
     """The nodes themselves and all that succeed them by entries later than the time ``since``."""
-    return _walk(nodes, starts, lambda at: at.children, lambda _at, to: to.time <= since)
+    return _walk(nodes, starts, lambda at: at.children, lambda _at, arrow: nodes[arrow.node].time <= since)
 
 
 _JOINT: Final = NodeKind.COLLUSION
@@ -143,15 +148,14 @@ def _walk(
     nodes: Mapping[int, Node],
     starts: Iterable[int],
     arrows: Callable[[Node], tuple[Arrow, ...]],
-    barred: Callable[[Node, Node], bool],
+    barred: Callable[[Node, Arrow], bool],
 ) -> frozenset[int]:
     todo = list(starts)
     seen = set(todo)
     while todo:
         at = nodes[todo.pop()]
         for arrow in arrows(at):
-            to = nodes[arrow.node]
-            if arrow.node not in seen and to.kind in SUCCESSION and not barred(at, to):
+            if arrow.node not in seen and nodes[arrow.node].kind in SUCCESSION and not barred(at, arrow):
                 seen.add(arrow.node)
                 todo.append(arrow.node)
     return frozenset(seen)

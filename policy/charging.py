@@ -66,7 +66,8 @@ def _goes_on(organisation: Organisation, contract: Contract, facts: Facts) -> bo
     if contract.consumer_node == at.index:
         # Colluders stand together and are no body together: a contract is its own signer's.
         return at.kind is not NodeKind.COLLUSION or organisation.did == contract.consumer
-    return contract.consumer_node in ancestors(facts.nodes, at.index, (node for _, node in organisation.moves))
+    stood = (node for _, node in organisation.moves)
+    return contract.consumer_node in ancestors(facts.nodes, at.index, stood, contract.index)
 
 
 def _charged(

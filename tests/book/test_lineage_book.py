@@ -22,6 +22,7 @@ from tests.book.forge import broken, entries_of, forged, tampered
 from tests.book.world import (
     BANK_A,
     BANK_B,
+    HOSPITAL,
     LOG,
     LOG_KEY,
     MERGED,
@@ -29,6 +30,7 @@ from tests.book.world import (
     SMALL,
     SRO,
     World,
+    contract,
     copy,
     no_step,
     open_world,
@@ -75,6 +77,25 @@ def eventful(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with open_world(folder) as world:
         all_events(world)
     return folder / "book.sqlite"
+
+
+def test_a_child_has_no_share_in_what_its_parent_signs_after_it_parted(tmp_path: Path) -> None:
+    """It goes on with the contract that stood when it split off; the version signed afterwards is its parent's alone."""
+    with open_world(tmp_path) as world:
+        world.signers[LATE] = Signer(private(LATE))
+        world.submit(world.registration(LATE, "TDC"), world.charge("before", run=SMALL))
+        old = world.contracts[BANK_A]
+        assert enter(world, "split", organisation=BANK_A, child=LATE).code.word == "permitted"
+        own = world.charge("own", LATE, SMALL, contract=old)
+        second = {**contract(BANK_A), "version": 2}
+        signed = world.document("contract", second, "second", BANK_A, BANK_A, HOSPITAL)
+        assert [one.code.word for one in world.submit(own, signed)] == ["pending", "permitted"]
+        new = c.digest(c.dump(second))
+        parents, childs = world.submit(
+            world.charge("parents", BANK_A, SMALL, contract=new), world.charge("childs", LATE, SMALL, contract=new)
+        )
+        assert (parents.code.word, childs.code.word) == ("pending", "policy_denied")
+        assert "actor_not_consumer" in str(childs.body)
 
 
 def test_a_book_with_every_event_verifies(eventful: Path) -> None:

@@ -59,7 +59,6 @@ class Asking:
     model: Model
     sent: list[Sent] = field(default_factory=list)
     made: int = 0
-    splits: int = 0
     planned: bool = False
 
     def next(self, kind: str, a: int, b: int, c: int) -> Sent:
@@ -201,9 +200,6 @@ class Asking:
     def _contract(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         del now
         bank = BANKS[b % len(BANKS)]
-        # Whoever split off before a contract was signed is no matter of this test.
-        if self.splits:
-            return None
         head = self.model.contracts[self.model.heads[contract_of(bank, 1).id]]
         version = head.version + bool(c % 6)
         return (bank if a % 6 else SRO), {"digest": digest_of(bank, version), "contract": contract_of(bank, version)}
@@ -225,7 +221,6 @@ class Asking:
 
     def _split(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         del now
-        self.splits += 1
         return None if self._settled else (self._sro(c), {"parent": self._bank(a), "child": self._bank(b)})
 
     def _transfer(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401

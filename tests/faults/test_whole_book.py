@@ -67,7 +67,7 @@ def test_a_hundred_thousand_commands(machine: type[WholeBook], tell: Callable[[s
     TALLY.clear()
     start = int(os.environ.get("EPSILON_SOAK_SEED", "1"))
     for number in count(start):
-        run_state_machine_as_test(seed(number)(machine), settings=settings(_settings(4, 40), derandomize=False))
+        run_state_machine_as_test(seed(number)(machine), settings=settings(_settings(20, 40), derandomize=False))
         tell(f"whole book, seeds {start} to {number}: {dict(sorted(TALLY.items()))}")
         if TALLY["commands"] >= COMMANDS:
             return
