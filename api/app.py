@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from api import problems
 from api.challenges import Challenges
 from api.command_routes import challenge_router, command_router, document_router, quote_router
+from api.identity import Gatekeeper
 from api.key_release import KeyReleases
 from api.read_routes import read_router
+from api.tokens import Tokens
 
 if TYPE_CHECKING:
     from api.key_store import KeyStore
+    from api.tokens import Issuer
     from ledger.book import Book
     from ledger.verifier import LogKey
 
 
-def create_app(book: Book, key_store: KeyStore, *, log: LogKey, clock: Callable[[], int]) -> FastAPI:
-    """The service over ``book``.
+def create_app(
+    book: Book, key_store: KeyStore, *, log: LogKey, clock: Callable[[], int], issuers: Iterable[Issuer]
+) -> FastAPI:
+    """The service over ``book``. Tokens for it name the log's origin as their audience.
 
     Args:
         book: open, and closed by whoever opened it.
         key_store: where the data keys of its partitions lie.
+        issuers: whose tokens are believed; a clean room's own are, always.
         log: the log's public key, as callers are told it.
         clock: Unix time in milliseconds, the book's own.
     """
@@ -36,6 +42,7 @@ def create_app(book: Book, key_store: KeyStore, *, log: LogKey, clock: Callable[
         redoc_url=None,
         openapi_url="/v1/openapi.json",
         redirect_slashes=False,
+        dependencies=[Depends(Gatekeeper(book, Tokens(issuers, log.origin, clock)))],
     )
     problems.install(app)
     challenges = Challenges(clock)

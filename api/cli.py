@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from api.settings import Settings
+    from api.tokens import Issuer
 
 _DEMO_EXAMPLES: Final = """
 Examples:
@@ -21,6 +22,13 @@ Examples:
   epsilon demo
 
   epsilon demo /tmp/epsilon-demo
+"""
+_ISSUER_EXAMPLES: Final = """
+Examples:
+
+  epsilon dev-issuer demo/profile.toml
+
+  epsilon dev-issuer development.toml &
 """
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
 
@@ -53,14 +61,15 @@ def serve(
     try:
         settings = Settings.load(profile)
         log_key = settings.load_log_key()
+        issuers = settings.load_issuers()
         listener = listen(host or settings.host, settings.port if port is None else port)
     except (Malformed, OSError) as fault:
         typer.echo(str(fault), err=True)
         raise typer.Exit(Code.MALFORMED.exit_code) from None
-    _serve(settings, log_key, listener)
+    _serve(settings, log_key, issuers, listener)
 
 
-def _serve(settings: Settings, log_key: Ed25519PrivateKey, listener: socket.socket) -> None:
+def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: list[Issuer], listener: socket.socket) -> None:
     from api.app import create_app
     from api.key_store import AuthoriseOnly, FileKeyStore
     from api.server import serve as run
@@ -84,9 +93,33 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, listener: socket.sock
         log = LogKey(settings.origin, log_key.public_key().public_bytes_raw())
         host, port = listener.getsockname()[:2]
         typer.echo(f"Serving {name_of(settings.book)} at http://{host}:{port} until interrupted.", err=True)
-        run(create_app(book, store, log=log, clock=unix_ms), listener)
+        run(create_app(book, store, log=log, clock=unix_ms, issuers=issuers), listener)
     finally:
         book.close()
+
+
+@app.command(epilog=_ISSUER_EXAMPLES)
+def dev_issuer(
+    profile: Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named issuer.")],
+) -> None:
+    """Give out access tokens on this machine until interrupted: for development, where it proves nothing."""
+    from api.dev_issuer import create_issuer_app
+    from api.issuer_profile import IssuerProfile
+    from api.server import listen
+    from api.server import serve as run
+    from ledger.malformed import Malformed
+    from ledger.outcomes import Code
+
+    try:
+        known = IssuerProfile.load(profile)
+        listener = listen(known.host, known.port)
+        url = f"http://{known.host}:{listener.getsockname()[1]}"
+        issuer = known.issuer(url, unix_ms)
+    except (Malformed, OSError) as fault:
+        typer.echo(str(fault), err=True)
+        raise typer.Exit(Code.MALFORMED.exit_code) from None
+    typer.echo(f"A development issuer, which proves nothing about anybody, at {url} until interrupted.", err=True)
+    run(create_issuer_app(issuer), listener)
 
 
 @app.command(epilog=_DEMO_EXAMPLES)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
+from api.access import Caller
 from api.challenges import LIFE_S, NoRoom
+from api.identity import Calling
 from api.problems import Fault, Problem, declared
 from api.reading import document_bytes, json_bytes, signature
 from client.paths import JSON_TYPE, PATHS, SIGNATURE_HEADER
@@ -87,17 +89,17 @@ def command_router(book: Book, releases: KeyReleases) -> APIRouter:
     return router
 
 
-def _route(book: Book, kind: str) -> Callable[[bytes, str], Response]:
-    def submit(raw: Raw, jws: Signature) -> Response:
-        _command(raw, kind)
+def _route(book: Book, kind: str) -> Callable[[bytes, str, Caller], Response]:
+    def submit(raw: Raw, jws: Signature, caller: Calling) -> Response:
+        _command(raw, kind, caller)
         return answer(book.submit([Submission(raw, jws)])[0])
 
     return submit
 
 
-def _key_release_route(releases: KeyReleases) -> Callable[[bytes, str], Response]:
-    def submit(raw: Raw, jws: Signature) -> Response:
-        outcome, envelope = releases.release(_command(raw, "key_release"), Submission(raw, jws))
+def _key_release_route(releases: KeyReleases) -> Callable[[bytes, str, Caller], Response]:
+    def submit(raw: Raw, jws: Signature, caller: Calling) -> Response:
+        outcome, envelope = releases.release(_command(raw, "key_release", caller), Submission(raw, jws))
         return answer(outcome, {"envelope": envelope})
 
     return submit
@@ -112,15 +114,15 @@ def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
         "/v1/challenges",
         operation_id="issue_challenge",
         tags=["key release"],
-        responses=declared(404, 409, 413, 415, 422, 503),
+        responses=declared(401, 403, 404, 409, 413, 415, 422, 503),
         openapi_extra={"requestBody": _body(asked)},
     )
-    def issue(raw: Raw) -> Response:
+    def issue(raw: Raw, caller: Calling) -> Response:
         known = c.fields(c.parse(raw, COMMAND_BYTES_MAX), "", ("charge",))
         charge = c.name(known["charge"], "charge")
         with book.read() as facts:
             found = facts.charges.get(charge)
-        if found is None:
+        if found is None or charge != caller.charge:
             raise Problem(Code.NOT_FOUND, f"there is no charge {charge}", field="charge")
         if found.state is not ChargeState.PENDING:
             raise Problem(Code.CONFLICT, f"charge {charge} is {found.state}, not pending", field="charge")
@@ -144,8 +146,8 @@ def quote_router(book: Book) -> APIRouter:
         responses=declared(401, 403, 404, 409, 413, 415, 422),
         openapi_extra={"parameters": [_HEADER], "requestBody": _body(_COMMAND)},
     )
-    def quote(raw: Raw, jws: Signature) -> Response:
-        _command(raw, "charge")
+    def quote(raw: Raw, jws: Signature, caller: Calling) -> Response:
+        _command(raw, "charge", caller)
         return answer(book.quote(Submission(raw, jws)), status=200)
 
     return router
@@ -159,7 +161,7 @@ def document_router(book: Book) -> APIRouter:
         "/v1/documents/{sha256}",
         operation_id="put_document",
         tags=["documents"],
-        responses=declared(401, 413, 422),
+        responses=declared(401, 403, 413, 422),
         openapi_extra={
             "parameters": [_HEADER],
             "requestBody": {
@@ -192,10 +194,11 @@ def _check_signature(book: Book, jws: str, payload: bytes) -> None:
     raise Problem(Code.SIGNATURE_INVALID, detail, field=SIGNATURE_HEADER)
 
 
-def _command(raw: bytes, kind: str) -> Command:
+def _command(raw: bytes, kind: str, caller: Caller) -> Command:
     command = Command.parse(raw)
     if command.kind != kind:
         raise Malformed("kind", f"must be '{kind}' at this path, not '{command.kind}'")
+    caller.check_actor(command.actor)
     return command
 
 

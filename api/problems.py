@@ -43,6 +43,8 @@ class Fault(Enum):
     """What only HTTP or the service itself can answer; nothing of it is recorded."""
 
     BAD_REQUEST = _Meaning("bad_request", 400, "The request is not one that this service can read")
+    TOKEN_MISSING = _Meaning("token_missing", 401, "The request carries no access token")
+    TOKEN_INVALID = _Meaning("token_invalid", 401, "The access token is not believed")
     METHOD_NOT_ALLOWED = _Meaning("method_not_allowed", 405, "The resource has no such method")
     TOO_LARGE = _Meaning("too_large", 413, "The body is larger than allowed")
     MEDIA_TYPE_UNSUPPORTED = _Meaning("media_type_unsupported", 415, "The body has a type that is not read here")
@@ -65,6 +67,12 @@ class Fault(Enum):
     def title(self) -> str:
         """A short sentence for people, the same at every occurrence."""
         return self.value.title
+
+
+_CHALLENGES: Final[dict[Code | Fault, str]] = {
+    Fault.TOKEN_MISSING: "Bearer",
+    Fault.TOKEN_INVALID: 'Bearer error="invalid_token"',
+}
 
 
 class Problem(Exception):  # noqa: N818 - RFC 9457's word
@@ -100,8 +108,8 @@ class Problem(Exception):  # noqa: N818 - RFC 9457's word
         """The HTTP answer."""
         extra = dict(headers or {})
         if self.status == _UNAUTHENTICATED:
-            # RFC 9110, 15.5.2: a 401 names how to authenticate.
-            extra["www-authenticate"] = f'JWS header="{SIGNATURE_HEADER}"'
+            # RFC 9110, 15.5.2: a 401 names how to authenticate; RFC 6750, 3.1: and what was wrong with a token.
+            extra["www-authenticate"] = _CHALLENGES.get(self.code, f'JWS header="{SIGNATURE_HEADER}"')
         return Response(c.dump(self._body), self.status, {"cache-control": "no-store", **extra}, PROBLEM_TYPE)
 
 

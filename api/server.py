@@ -20,13 +20,18 @@ LOOPBACK: Final = "127.0.0.1"
 STOP_S: Final = 3
 
 
-def check_loopback(host: str) -> str:
-    """The host, if only this machine can reach it. Raises: Malformed."""
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host."""
     try:
-        if ip_address(host).is_loopback:
-            return host
+        return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
-        pass
+        return False
+
+
+def check_loopback(host: str) -> str:
+    """The host, if it is an address that only this machine can reach. Raises: Malformed."""
+    if host != "localhost" and is_loopback(host):
+        return host
     raise Malformed("host", f"must be a loopback address as {LOOPBACK}: reads are not yet access-controlled")
 
 
@@ -37,9 +42,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 @contextmanager
-def serving(app: FastAPI, port: int = 0) -> Iterator[str]:
-    """Serve ``app`` from a thread while the block runs; gives the base URL."""
-    listener = listen(LOOPBACK, port)
+def serving(app: FastAPI, listener: socket.socket | None = None) -> Iterator[str]:
+    """Serve ``app`` from a thread while the block runs, on a free port unless one is given; gives the base URL."""
+    listener = listener or listen(LOOPBACK, 0)
     base_url = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
     server = uvicorn.Server(_config(app))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="epsilon-service", daemon=True)

@@ -10,27 +10,37 @@
     origin = "epsilon.example/ledger"
     host = "127.0.0.1"
     port = 8000
+    production = false
+
+    [serve.issuers]
+    "http://127.0.0.1:8100" = "issuer.jwks"
 
 Paths are relative to the profile; ``book`` may also be the URL of a PostgreSQL database, its password left to
 libpq's own means (PGPASSFILE). ``kept`` holds the newest checkpoint: a book older than that is refused, so keep it
 where backups of the book do not reach. Without ``keys`` the service authorises only: providers hand keys over
-themselves, against receipts.
+themselves, against receipts. ``issuers`` name whose tokens are believed, each with a file of its public keys (a JWK
+Set). A service in production takes none on loopback or without TLS: that is what a development issuer is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from api.server import is_loopback
+from api.tokens import Issuer
 from client.profile import read_table
 from client.signer import load_private
 from ledger import canonical as c
 from ledger.engines import url_of
+from ledger.malformed import Malformed
 
 PORT_MAX: Final = 65_535
+ISSUERS_MAX: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +60,13 @@ class Settings:
     origin: str
     host: str
     port: int
+    issuers: tuple[tuple[str, Path], ...]
 
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read a profile. Raises: Malformed, OSError."""
-        names = ("book", "host", "log_key", "origin", "port")
-        known = c.fields(read_table(path, "serve"), "serve", names, optional=("keys", "kept"))
+        names = ("book", "host", "issuers", "log_key", "origin", "port")
+        known = c.fields(read_table(path, "serve"), "serve", names, optional=("keys", "kept", "production"))
         return cls(
             book=_book(path, c.string(known["book"], "serve.book")),
             keys=path.parent / c.string(known["keys"], "serve.keys") if "keys" in known else None,
@@ -64,7 +75,12 @@ class Settings:
             origin=c.string(known["origin"], "serve.origin", 200),
             host=c.string(known["host"], "serve.host"),
             port=c.integer(known["port"], "serve.port", 0, PORT_MAX),
+            issuers=_issuers(path.parent, known["issuers"], production=_production(known)),
         )
+
+    def load_issuers(self) -> list[Issuer]:
+        """Whose tokens are believed. Raises: Malformed, OSError."""
+        return [Issuer.parse(name, path.read_bytes()) for name, path in self.issuers]
 
     def load_log_key(self) -> Ed25519PrivateKey:
         """The key that signs checkpoints. Raises: Malformed, OSError."""
@@ -73,3 +89,17 @@ class Settings:
 
 def _book(profile: Path, named: str) -> str:
     return url_of(named if "://" in named else profile.parent / named)
+
+
+def _production(known: dict[str, Any]) -> bool:
+    return c.boolean(known.get("production", False), "serve.production")
+
+
+def _issuers(folder: Path, value: object, *, production: bool) -> tuple[tuple[str, Path], ...]:
+    if not isinstance(value, dict) or not 1 <= len(value) <= ISSUERS_MAX:
+        raise Malformed("serve.issuers", f"must name 1 to {ISSUERS_MAX} issuers, each with the file of its keys")
+    for name in value:
+        url = urlsplit(c.string(name, "serve.issuers", 500))
+        if production and (url.scheme != "https" or is_loopback(url.hostname or "")):
+            raise Malformed(f"serve.issuers.{name}", "is a development issuer, which production refuses")
+    return tuple((name, folder / c.string(file, f"serve.issuers.{name}")) for name, file in value.items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from api.access import Caller
 from ledger import canonical as c
 from ledger.loss import Loss, loss_of
 from ledger.registry import Account, Charge, Contract, Facts, Partition, holder_of
@@ -63,14 +64,18 @@ def contract(found: Contract) -> c.Object:
     }
 
 
-def accounts(facts: Facts, found: Partition) -> c.Object:
-    """Every account of a partition, told against the partition's budget, with what a person wants to know.
+def accounts(facts: Facts, found: Partition, caller: Caller) -> c.Object:
+    """Every account of a partition that the caller may see, told against the partition's budget, with what a person wants to know.
 
     ``runs_like_the_last`` is how many more runs at the full price of the newest charge would fit the budget
     if nobody else charged; null before the first charge. A tighter cap may let fewer through.
     """
     last = max((one for one in facts.charges.values() if found.ref in one.partitions), key=_index, default=None)
-    mine = [account for (ref, _), account in facts.accounts.items() if ref == found.ref]
+    mine = [
+        account
+        for (ref, holder), account in facts.accounts.items()
+        if ref == found.ref and caller.sees_account(found, holder, facts)
+    ]
     return {
         "accounts": [_account(facts, found, account, last) for account in sorted(mine, key=_holder)],
         "budget": {"delta": format_number(found.delta), "epsilon": format_number(found.epsilon)},

@@ -52,11 +52,10 @@ def account(
 ) -> None:
     """Show the accounts of one partition, or of all: what is used, and how many more runs fit."""
     from client.profile import Profile
-    from client.service import Service
 
     with _faults_told():
         known = Profile.load(profile)
-        with Service(known.service) as service:
+        with known.open() as service:
             found = [service.accounts(ref) for ref in ([partition] if partition else service.partitions())]
     if as_json:
         typer.echo(json.dumps(found, indent=2))
@@ -73,7 +72,6 @@ def quote(
 ) -> None:
     """Ask for the decision that a charge would get now; nothing is recorded."""
     from client.profile import Profile
-    from client.service import Service
     from ledger.canonical import parse
     from ledger.commands import COMMAND_BYTES_MAX
     from ledger.malformed import Malformed
@@ -83,7 +81,7 @@ def quote(
         body = parse(charge.read_bytes(), COMMAND_BYTES_MAX, str(charge))
         if not isinstance(body, dict):
             raise Malformed(str(charge), "must be an object")
-        with Service(known.service) as service:
+        with known.open() as service:
             _print_quote(service.quote(known.signer(), known.actor, body), as_json=as_json)
 
 
@@ -109,11 +107,10 @@ def grant(
 
     from client.key_grant import check, fetch, read_data_keys
     from client.profile import Profile
-    from client.service import Service
 
     with _faults_told():
         known = Profile.load(profile)
-        with Service(known.service) as service:
+        with known.open() as service:
             charge, proven = fetch(service, release)
         granted = check(charge, proven, known.log, known.actor, time_ns() // 1_000_000)
         given = read_data_keys(data_key or ())

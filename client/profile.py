@@ -7,8 +7,10 @@
     key = "bank-a.pem"
     actor = "did:web:bank-a.example"
     log = "epsilon.example/ledger+8f2c1a90+AQ..."
+    issuer = "https://login.example"
 
-Paths are relative to the profile. A table ``[serve]`` may stand beside it, for ``epsilon serve``.
+Paths are relative to the profile. Tables ``[serve]`` and ``[issuer]`` may stand beside it, for ``epsilon serve`` and
+``epsilon dev-issuer``.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+from client.service import Service
 from client.signer import Signer
+from client.tokens import ClientCredentials
 from ledger import canonical as c
 from ledger.malformed import Malformed
 from ledger.verifier import LogKey
@@ -34,21 +38,27 @@ class Profile:
     key: Path
     actor: str
     log: LogKey
+    issuer: str
 
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read a profile. Raises: Malformed, OSError."""
-        known = c.fields(read_table(path, "client"), "client", ("actor", "key", "log", "service"))
+        known = c.fields(read_table(path, "client"), "client", ("actor", "issuer", "key", "log", "service"))
         return cls(
             service=c.string(known["service"], "client.service"),
             key=path.parent / c.string(known["key"], "client.key"),
             actor=c.did(known["actor"], "client.actor"),
             log=LogKey.parse(c.string(known["log"], "client.log")),
+            issuer=c.string(known["issuer"], "client.issuer"),
         )
 
     def signer(self) -> Signer:
         """The key that signs for this profile. Raises: Malformed, OSError."""
         return Signer.load(self.key)
+
+    def open(self) -> Service:
+        """The service, with this profile's organisation as the caller. Raises: Malformed, OSError."""
+        return Service(self.service, ClientCredentials(self.issuer, self.actor, self.signer(), self.log.origin))
 
 
 def read_table(path: Path, table: str) -> dict[str, Any]:
@@ -61,6 +71,6 @@ def read_table(path: Path, table: str) -> dict[str, Any]:
         known = tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as fault:
         raise Malformed(str(path), f"is not TOML: {fault}") from None
-    c.fields(known, "", ("v", table), ("client", "serve"))
+    c.fields(known, "", ("v", table), ("client", "issuer", "serve"))
     c.integer(known["v"], "v", 1, 1)
     return c.fields(known[table], table, (), tuple(known[table]) if isinstance(known[table], dict) else ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from ipaddress import ip_address
 from types import TracebackType
@@ -16,6 +17,7 @@ import httpx
 from client.paths import JSON_TYPE, PATHS, SIGNATURE_HEADER
 from client.problem import Refused, Unreachable
 from client.signer import Signer
+from client.tokens import Credentials
 from ledger import canonical as c
 from ledger.commands import Command
 from ledger.malformed import Malformed
@@ -47,8 +49,18 @@ class Answer:
 class Service:
     """One service. Sending is safe to repeat: the id makes a command the same command again."""
 
-    def __init__(self, base_url: str, *, attempts: int = ATTEMPTS, backoff_s: float = 0.2) -> None:
-        """Talk to ``base_url``; send at most ``attempts`` times, waiting ``backoff_s``, then twice that."""
+    def __init__(
+        self,
+        base_url: str,
+        credentials: Credentials | None = None,
+        *,
+        attempts: int = ATTEMPTS,
+        backoff_s: float = 0.2,
+    ) -> None:
+        """Talk to ``base_url``; send at most ``attempts`` times, waiting ``backoff_s``, then twice that.
+
+        Without credentials only what is public is answered.
+        """
         try:
             url = httpx.URL(base_url)
             # What cannot be encoded cannot be looked up; asked here, where it can be told.
@@ -59,8 +71,15 @@ class Service:
             raise Malformed("service", f"must be an http or https URL, not {base_url[:200]!r}")
         # A proxy named in the environment has no business between this process and its own machine.
         self._http = httpx.Client(base_url=url, timeout=TIMEOUT, trust_env=not _is_loopback(url.host))
+        self._credentials = credentials
         self._attempts = attempts
         self._backoff_s = backoff_s
+
+    def as_caller(self, credentials: Credentials) -> Service:
+        """The same service, and the same connections, for somebody else."""
+        other = copy(self)
+        other._credentials = credentials  # noqa: SLF001 - its own class
+        return other
 
     def __enter__(self) -> Self:
         """Close with the block."""
@@ -181,7 +200,8 @@ class Service:
         for attempt in range(self._attempts):
             last = attempt == self._attempts - 1
             try:
-                response = self._http.request(method, path, content=content, headers=headers, params=query)
+                sent = {**(headers or {}), **self._authorization()}
+                response = self._http.request(method, path, content=content, headers=sent, params=query)
             except httpx.RequestError as fault:
                 if last:
                     message = f"no answer from {self._http.base_url} ({type(fault).__name__})"
@@ -194,6 +214,9 @@ class Service:
             time.sleep(self._backoff_s * 2**attempt)
         message = "a service is asked at least once"
         raise AssertionError(message)
+
+    def _authorization(self) -> dict[str, str]:
+        return {} if self._credentials is None else {"authorization": f"Bearer {self._credentials.token()}"}
 
 
 def _is_loopback(host: str) -> bool:

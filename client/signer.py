@@ -17,8 +17,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from ledger import signatures
-from ledger.canonical import Object
+from ledger.canonical import Object, base64url, dump
 from ledger.malformed import Malformed
+from ledger.public_key import PublicKey
 
 PEM_BYTES_MAX: Final = 4_096
 
@@ -54,6 +55,11 @@ class Signer:
         return self._public.thumbprint
 
     @property
+    def public(self) -> PublicKey:
+        """The public key."""
+        return self._public
+
+    @property
     def jwk(self) -> Object:
         """The public key as an OKP JWK."""
         return self._public.to_json()
@@ -61,6 +67,12 @@ class Signer:
     def sign(self, payload: bytes) -> str:
         """A detached JWS over exactly these bytes."""
         return signatures.sign(self._private, payload)
+
+    def jwt(self, kind: str, claims: Object) -> str:
+        """A compact JWS of type ``kind`` over claims: a token, or an assertion for one (RFC 7519)."""
+        header: Object = {"alg": "Ed25519", "kid": self.key_id, "typ": kind}
+        signed = ".".join(base64url(dump(part)) for part in (header, claims))
+        return f"{signed}.{base64url(self._private.sign(signed.encode('ascii')))}"
 
     def __repr__(self) -> str:
         """Name the key."""

@@ -21,10 +21,13 @@ from torch import Tensor, nn
 from client.data_at_rest import decrypt
 from client.envelope import unseal
 from client.problem import Refused
-from client.service import Service
+from client.service import Answer, Service
 from client.signer import Signer, load_private
+from client.tokens import CleanRoomCredentials
 from ledger import canonical as c
+from ledger.entries import Entry
 from ledger.malformed import Malformed
+from ledger.verifier import verify_receipt
 from trainer_adapter import models
 from trainer_adapter.attester import DevelopmentAttester
 from trainer_adapter.device import choose, in_words
@@ -81,6 +84,8 @@ class CleanRoom:
         self._signer = Signer.generate()
         self._sealing = X25519PrivateKey.generate()
         self._deadline = (int(time.time()) + job.deadline_s) * 1000
+        # From its charge on the clean room speaks for itself: the key that the charge names is its credential.
+        self._own = service.as_caller(CleanRoomCredentials(self._signer, job.log.origin))
         self._ran = 0
 
     def run(self, on_step: OnStep) -> Report:
@@ -117,21 +122,22 @@ class CleanRoom:
             "plan": job.plan.to_json(),
         }
         answer = self._service.submit(consumer, job.actor, "charge", body, job.id)
+        self._check_recorded(answer)
         self._say(f"charge {job.id} is {answer.outcome}, entry {answer.index}")
 
     def _release_key(self, attester: DevelopmentAttester) -> dict[str, bytes]:
         job = self._job
         self._say("a development attester signs for this clean room: it attests nothing, and is not for production")
-        nonce = self._service.challenge(job.id)
+        nonce = self._own.challenge(job.id)
         claims: c.Object = {
             "charge": job.id,
             "cnf": self._keys(),
             "eat_nonce": nonce,
             "plan": job.plan.digest,
         }
-        evidence, _ = self._service.put_document(self._signer, attester.attest(claims, int(time.time())))
+        evidence, _ = self._own.put_document(self._signer, attester.attest(claims, int(time.time())))
         body: c.Object = {"charge": job.id, "evidence": evidence, "nonce": nonce}
-        answer = self._service.submit(self._signer, job.actor, "key_release", body)
+        answer = self._own.submit(self._signer, job.actor, "key_release", body)
         expected: c.Object = {
             "charge": job.id,
             "contract": job.contract,
@@ -140,9 +146,19 @@ class CleanRoom:
             "key_release": answer.id,
             "not_after": self._deadline,
         }
+        self._check_recorded(answer)
         keys = unseal(answer.envelope, self._sealing, expected)
         self._say(f"key released to this clean room alone, sealed with HPKE, entry {answer.index}")
         return keys
+
+    def _check_recorded(self, answer: Answer) -> None:
+        """Believe the log's key, not the service: the entry is in the log. Raises: Malformed."""
+        if answer.index is None or answer.receipt is None:
+            raise Malformed("receipt", f"{answer.id} came without one")
+        entry = self._own.entry(answer.index)
+        index, _ = verify_receipt(answer.receipt, entry, self._job.log)
+        if (index, Entry.parse(entry).id) != (answer.index, answer.id):
+            raise Malformed("receipt", f"is of another entry than that of {answer.id}")
 
     def _open_data(self, keys: dict[str, bytes], sealed: list[tuple[str, bytes]]) -> tuple[Tensor, Tensor]:
         parts = []
@@ -207,7 +223,7 @@ class CleanRoom:
     def _post(self, steps: int) -> None:
         job = self._job
         body: c.Object = {"charge": job.id, "steps": steps}
-        answer = self._service.submit(self._signer, job.actor, "post", body)
+        answer = self._own.submit(self._signer, job.actor, "post", body)
         self._say(f"{steps} of {job.plan.steps} steps posted, entry {answer.index}")
 
     def _release_model(self, model: nn.Module) -> str:
@@ -218,8 +234,8 @@ class CleanRoom:
         name = c.digest(data)
         body: c.Object = {"charge": job.id, "model": name}
         try:
-            self._service.submit(self._signer, job.actor, "release_notice", body)
-            answer = self._service.submit(self._signer, job.actor, "model_release", body)
+            self._own.submit(self._signer, job.actor, "release_notice", body)
+            answer = self._own.submit(self._signer, job.actor, "model_release", body)
         except Refused as refused:
             self._say(f"the model stays in the clean room: {refused.detail}")
             return ""

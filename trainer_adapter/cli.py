@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 if TYPE_CHECKING:
+    from client.service import Service
     from trainer_adapter.clean_room import Report
     from trainer_adapter.job import Job
 
@@ -86,10 +87,9 @@ def train(
 
 
 def _run_for_programs(job: Job) -> Report:
-    from client.service import Service
     from trainer_adapter.clean_room import CleanRoom
 
-    with Service(job.service) as service:
+    with _consumer(job) as service:
         room = CleanRoom(job, service, lambda line: _tell("stage", text=line))
         return room.run(lambda step, steps: _tell("step", step=step, steps=steps))
 
@@ -98,15 +98,23 @@ def _run_for_people(job: Job) -> Report:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from client.service import Service
     from trainer_adapter.clean_room import CleanRoom
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Service(job.service) as service, Progress(*columns, console=console, transient=True) as progress:
+    with _consumer(job) as service, Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("noisy steps", total=job.plan.steps)
         room = CleanRoom(job, service, lambda line: console.print(line, highlight=False))
         return room.run(lambda step, _: progress.update(task, completed=step))
+
+
+def _consumer(job: Job) -> Service:
+    """The service as the consumer calls it."""
+    from client.service import Service
+    from client.signer import Signer
+    from client.tokens import ClientCredentials
+
+    return Service(job.service, ClientCredentials(job.issuer, job.actor, Signer.load(job.key), job.log.origin))
 
 
 def _tell(event: str, **said: object) -> None:

@@ -45,6 +45,7 @@ from ledger.commands import parse_ref
 from ledger.malformed import Malformed
 from ledger.plan import Plan
 from ledger.units import parse_number, parse_positive
+from ledger.verifier import LogKey
 from trainer_adapter.step_log import BLOCK_STEPS_MAX
 
 JOB_BYTES_MAX: Final = 65_536
@@ -56,8 +57,10 @@ _NAMES: Final = (
     "data",
     "deadline_s",
     "id",
+    "issuer",
     "key",
     "learning_rate",
+    "log",
     "model",
     "momentum",
     "output",
@@ -73,6 +76,8 @@ class Job:
 
     id: str
     service: str
+    issuer: str
+    log: LogKey
     actor: str
     key: Path
     contract: str
@@ -124,6 +129,8 @@ class Job:
         return cls(
             id=c.name(known["id"], "id"),
             service=c.string(known["service"], "service"),
+            issuer=c.string(known["issuer"], "issuer"),
+            log=LogKey.parse(c.string(known["log"], "log")),
             actor=c.did(known["actor"], "actor"),
             key=_path(folder, known["key"], "key"),
             contract=c.sha256(known["contract"], "contract"),

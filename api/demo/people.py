@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,10 @@ RELATION: Final = "REPLACE_SPECIAL"
 _DAY_MS: Final = 86_400_000
 
 
+Enrol = Callable[[str, Signer], Service]
+"""Makes an issuer know an organisation's key, and gives the service as that organisation calls it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Organisation:
     """One party: its DID, its name on screen, its role and its signing key."""
@@ -30,15 +35,20 @@ class Organisation:
     name: str
     role: str
     signer: Signer
+    service: Service
 
     @classmethod
-    def found(cls, folder: Path, slug: str, name: str, role: str) -> Organisation:
-        """A party with a fresh key, kept in ``folder``."""
-        signer = Signer.generate()
+    def found(cls, folder: Path, slug: str, name: str, role: str, enrol: Enrol) -> Organisation:
+        """A party with a fresh key, kept in ``folder`` and known to the issuer."""
+        signer, did = Signer.generate(), f"did:web:{slug}.demo.invalid"
         signer.save(folder / f"{slug}.pem")
-        return cls(f"did:web:{slug}.demo.invalid", name, role, signer)
+        return cls(did, name, role, signer, enrol(did, signer))
 
-    def register(self, service: Service, registrar: Organisation) -> Answer:
+    def submit(self, kind: str, body: c.Object) -> Answer:
+        """Sign a command and send it. Raises: Refused, Unreachable."""
+        return self.service.submit(self.signer, self.did, kind, body)
+
+    def register(self, registrar: Organisation) -> Answer:
         """Enter it by the registrar's word, with proof that it has its key."""
         claim: c.Object = {
             "key": self.signer.jwk,
@@ -47,14 +57,14 @@ class Organisation:
             "roles": [self.role],
         }
         body: c.Object = {**claim, "possession": self.signer.sign(c.dump(claim))}
-        return service.submit(registrar.signer, registrar.did, "organisation", body)
+        return registrar.submit("organisation", body)
 
-    def enter(self, service: Service, kind: str, document: c.Object, *others: Organisation) -> tuple[str, Answer]:
+    def enter(self, kind: str, document: c.Object, *others: Organisation) -> tuple[str, Answer]:
         """Store a document with everybody's signature, and enter it; its digest."""
         data = c.dump(document)
-        stored = [service.put_document(one.signer, data) for one in (self, *others)]
+        stored = [self.service.put_document(one.signer, data) for one in (self, *others)]
         body: c.Object = {"document": stored[0][0], "signatures": [signature for _, signature in stored]}
-        return stored[0][0], service.submit(self.signer, self.did, kind, body)
+        return stored[0][0], self.submit(kind, body)
 
 
 def policy(sro: Organisation, attester: Ed25519PrivateKey, now: int) -> c.Object:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -13,11 +15,17 @@ from rich.console import Console
 
 from api.app import create_app
 from api.cli import unix_ms
+from api.demo.people import Enrol
 from api.demo.story import Story, verification
+from api.demo.trainer import Address
+from api.dev_issuer import DevelopmentIssuer, create_issuer_app
 from api.key_store import FileKeyStore
-from api.server import serving
+from api.server import LOOPBACK, listen, serving
+from api.tokens import Issuer
 from client.service import Service
 from client.signer import Signer, load_private
+from client.tokens import ClientCredentials
+from ledger import canonical as c
 from ledger.engines import url_of
 from ledger.book import Book
 from ledger.verifier import LogKey
@@ -44,8 +52,8 @@ def perform(folder: Path, console: Console) -> None:
     book = Book.open(url_of(book_path), gate=gate, log_key=log_key, origin=ORIGIN, clock=unix_ms)
     now = unix_ms() // 1000 * 1000
     try:
-        with serving(create_app(book, keys, log=log, clock=unix_ms)) as url, Service(url) as service:
-            story = Story(folder, service, url, keys, console)
+        with opened(book, keys, log) as (address, enrol):
+            story = Story(folder, address, enrol, keys, console)
             story.begin(now)
             story.contracts()
             story.until_refused()
@@ -59,6 +67,26 @@ def perform(folder: Path, console: Console) -> None:
     console.print("\nTo try next:\n")
     for command in next_commands(folder):
         console.print(f"  {command}", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def opened(book: Book, keys: FileKeyStore, log: LogKey) -> Iterator[tuple[Address, Enrol]]:
+    """A service and a development issuer, each on a free loopback port, while the block runs."""
+    listener = listen(LOOPBACK, 0)
+    url = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
+    issuer = DevelopmentIssuer(url, log.origin, Signer.generate(), {}, {}, unix_ms)
+    believed = [Issuer.parse(issuer.url, issuer.jwks)]
+    app = create_app(book, keys, log=log, clock=unix_ms, issuers=believed)
+    with ExitStack() as stack:
+        stack.enter_context(serving(create_issuer_app(issuer), listener))
+        service = stack.enter_context(serving(app))
+
+        def enrol(did: str, signer: Signer) -> Service:
+            issuer.add(did, signer.public)
+            credentials = ClientCredentials(issuer.url, did, signer, log.origin)
+            return stack.enter_context(Service(service, credentials))
+
+        yield Address(service, issuer.url, log), enrol
 
 
 def next_commands(folder: Path) -> list[str]:
@@ -98,6 +126,11 @@ def _log_key(folder: Path) -> Ed25519PrivateKey:
 
 
 def _write_profile(folder: Path, log: LogKey) -> None:
+    issuer = Signer.generate()
+    issuer.save(folder / "issuer.pem")
+    (folder / "issuer.jwks").write_bytes(c.dump({"keys": [issuer.jwk]}))
+    parties = (path.stem for path in sorted((folder / "keys").glob("*.pem")) if path.stem != "attester")
+    clients = "\n".join(f'"did:web:{slug}.demo.invalid" = "keys/{slug}.pem"' for slug in parties)
     text = f"""v = 1
 
 [serve]
@@ -108,10 +141,27 @@ origin = "{ORIGIN}"
 host = "127.0.0.1"
 port = 8000
 
+[serve.issuers]
+"http://127.0.0.1:8100" = "issuer.jwks"
+
+[issuer]
+host = "127.0.0.1"
+port = 8100
+audience = "{ORIGIN}"
+key = "issuer.pem"
+
+[issuer.clients]
+{clients}
+
+[issuer.people.auditor]
+organisation = "did:web:health-council.demo.invalid"
+roles = ["AUDITOR"]
+
 [client]
 service = "http://127.0.0.1:8000"
 key = "keys/banyan-cedar.pem"
 actor = "did:web:banyan-cedar.demo.invalid"
 log = "{log.vkey}"
+issuer = "http://127.0.0.1:8100"
 """
     (folder / "profile.toml").write_text(text, encoding="utf-8")

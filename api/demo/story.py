@@ -15,12 +15,11 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
 from api.demo import digits, people
-from api.demo.people import Organisation
-from api.demo.trainer import Run, Task, train, write_job
+from api.demo.people import Enrol, Organisation
+from api.demo.trainer import Address, Run, Task, train, write_job
 from api.key_store import FileKeyStore
 from client.data_at_rest import encrypt
 from client.problem import Refused
-from client.service import Service
 from client.signer import Signer, load_private
 from ledger import canonical as c
 from ledger.accounting import calibrate_noise, report
@@ -37,9 +36,9 @@ RUNS_MAX: Final = 12
 class Story:
     """The demonstration, on a running service."""
 
-    def __init__(self, folder: Path, service: Service, url: str, keys: FileKeyStore, console: Console) -> None:
+    def __init__(self, folder: Path, address: Address, enrol: Enrol, keys: FileKeyStore, console: Console) -> None:
         """Tell it on ``console``; leave what it makes in ``folder``."""
-        self._folder, self._service, self._url = folder, service, url
+        self._folder, self._address, self._enrol = folder, address, enrol
         self._keys, self._console = keys, console
         self._runs: list[Run] = []
 
@@ -49,25 +48,27 @@ class Story:
         self._now = now
         attester = Signer.generate()
         attester.save(self._folder / "keys" / "attester.pem")
-        found, keys = Organisation.found, self._folder / "keys"
-        self._sro = found(keys, "health-council", "Health Data Council", "SRO")
-        self._tdp = found(keys, "lotus-hospital", "Lotus Hospital", "TDP")
+        self._sro = self._found("health-council", "Health Data Council", "SRO")
+        self._tdp = self._found("lotus-hospital", "Lotus Hospital", "TDP")
         self._banks = [
-            found(keys, "banyan-bank", "Banyan Bank", "TDC"),
-            found(keys, "cedar-bank", "Cedar Bank", "TDC"),
+            self._found("banyan-bank", "Banyan Bank", "TDC"),
+            self._found("cedar-bank", "Cedar Bank", "TDC"),
         ]
         for one in (self._sro, self._tdp, *self._banks):
-            one.register(self._service, self._sro)
-        private = load_private(keys / "attester.pem")
-        _, answer = self._sro.enter(self._service, "policy", people.policy(self._sro, private, now))
+            one.register(self._sro)
+        private = load_private(self._folder / "keys" / "attester.pem")
+        _, answer = self._sro.enter("policy", people.policy(self._sro, private, now))
         self._say(
             f"{self._sro.name} (SRO) publishes a signed Level 1 policy: one renewable budget for all, at most "
             f"ε 4.5 for each lineage, entry {answer.index}"
         )
-        _, answer = self._tdp.enter(self._service, "dataset", people.dataset(self._tdp))
+        _, answer = self._tdp.enter("dataset", people.dataset(self._tdp))
         self._say(f"{self._tdp.name} (TDP) registers its data set of handwritten digits, entry {answer.index}")
         (self._folder / "data" / "test.npz").write_bytes(digits.archive(digits.TEST))
         self._first = self._open_partition("2026-q3", digits.FIRST)
+
+    def _found(self, slug: str, name: str, role: str) -> Organisation:
+        return Organisation.found(self._folder / "keys", slug, name, role, self._enrol)
 
     def _open_partition(self, name: str, part: slice) -> str:
         ref = f"{self._tdp.did}/{people.DATASET}/{name}"
@@ -75,7 +76,7 @@ class Story:
         data_key = self._keys.create(self._tdp.did, str(body["data_key"]))
         stored = encrypt(data_key.reveal(), ref, digits.archive(part))
         (self._folder / "data" / f"{name}.sealed").write_bytes(stored)
-        answer = self._service.submit(self._tdp.signer, self._tdp.did, "partition", body)
+        answer = self._tdp.submit("partition", body)
         terms: Any = answer.body["terms"]
         self._say(
             f"partition {name}: {digits.RECORDS} records, encrypted at rest; budget ε {people.EPSILON} at "
@@ -89,7 +90,7 @@ class Story:
         self._contracts = {}
         for bank in self._banks:
             document = people.contract(self._tdp, bank, self._now)
-            self._contracts[bank.did], answer = bank.enter(self._service, "contract", document, self._tdp)
+            self._contracts[bank.did], answer = bank.enter("contract", document, self._tdp)
             self._say(f"{bank.name} (TDC) and {self._tdp.name} sign a contract, entry {answer.index}")
         self._plan = self._calibrated()
         told = report(self._plan.mechanism(STEPS), self._delta, people.RELATION)
@@ -131,11 +132,11 @@ class Story:
         second = self._open_partition("2026-q4", digits.SECOND)
         bank = self._runs[-1].bank
         self._run(bank, second, "2026-q4.sealed")
-        merged = Organisation.found(self._folder / "keys", "banyan-cedar", "Banyan Cedar Bank", "TDC")
-        merged.register(self._service, self._sro)
+        merged = self._found("banyan-cedar", "Banyan Cedar Bank", "TDC")
+        merged.register(self._sro)
         before = self._lineages(self._first)
         body: c.Object = {"organisation": merged.did, "parents": [bank.did for bank in self._banks]}
-        answer = self._service.submit(self._sro.signer, self._sro.did, "merger", body)
+        answer = self._sro.submit("merger", body)
         self._say(f"{self._banks[0].name} and {self._banks[1].name} merge into {merged.name}, entry {answer.index}")
         after = self._lineages(self._first)
         parts = " + ".join(str(before[bank.did]) for bank in self._banks)
@@ -147,7 +148,7 @@ class Story:
 
     def _lineages(self, ref: str) -> dict[str, int]:
         """Each organisation's lineage and its loss at the highest order, pending counted in full."""
-        found: Any = self._service.accounts(ref)["accounts"]
+        found: Any = self._sro.service.accounts(ref)["accounts"]
         return {
             did: int(one["posted"]["finite"][-2]) + int(one["pending"]["finite"][-2])
             for one in found
@@ -158,7 +159,7 @@ class Story:
         """What the merged bank would get now, under a contract of one that it descends from."""
         for name, ref in (("2026-q3", self._first), ("2026-q4", second)):
             try:
-                self._service.quote(merged.signer, merged.did, self._charge_body(ref))
+                merged.service.quote(merged.signer, merged.did, self._charge_body(ref))
                 self._say(f"a run of {merged.name} on {name} would be permitted")
             except Refused as refused:
                 reasons = "; ".join(reason.detail for reason in refused.reasons)
@@ -178,7 +179,7 @@ class Story:
         name = f"{bank.did.split(':')[2].split('.')[0]}-run-{len(self._runs) + 1}"
         task = Task(name, bank, self._contracts[bank.did], ref, data, accuracy_target)
         self._say(f"{bank.name} asks for {name} on {ref.rpartition('/')[2]}")
-        run = train(write_job(self._folder, self._url, self._plan, task), task, self._console)
+        run = train(write_job(self._folder, self._address, self._plan, task), task, self._console)
         run.shares = self._shares(ref)
         self._runs.append(run)
         if run.report is not None:
@@ -191,7 +192,7 @@ class Story:
         return run
 
     def _shares(self, ref: str) -> dict[str, str]:
-        found: Any = self._service.accounts(ref)["accounts"]
+        found: Any = self._sro.service.accounts(ref)["accounts"]
         everyone = next(one for one in found if one["holder"] == "global")
         share = ceil_decimal(100 * parse_number(everyone["share_of_budget"].rstrip("0").rstrip("."), "share"), 1)
         return {"more": str(everyone["runs_like_the_last"]), "share": f"{share} %", "odometer": everyone["odometer"]}

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from api.demo.people import ATTESTER, Organisation
 from ledger.plan import Plan
+from ledger.verifier import LogKey
 
 
 class TrainerFailed(RuntimeError):  # noqa: N818 - what is the case
@@ -35,6 +36,15 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Address:
+    """Where the service and the issuer are, and which log to trust."""
+
+    service: str
+    issuer: str
+    log: LogKey
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """What one run is given beyond its plan."""
 
@@ -46,7 +56,7 @@ class Task:
     accuracy_target: str = ""
 
 
-def write_job(folder: Path, service: str, plan: Plan, task: Task) -> Path:
+def write_job(folder: Path, address: Address, plan: Plan, task: Task) -> Path:
     """The job's file. Its values are our own: names, digests and numbers that need no escaping."""
     slug = task.bank.did.split(":")[2].split(".")[0]
     target = f'accuracy_target = "{task.accuracy_target}"\n' if task.accuracy_target else ""
@@ -55,7 +65,9 @@ def write_job(folder: Path, service: str, plan: Plan, task: Task) -> Path:
 
 [train]
 id = "{task.id}"
-service = "{service}"
+service = "{address.service}"
+issuer = "{address.issuer}"
+log = "{address.log.vkey}"
 actor = "{task.bank.did}"
 key = "../keys/{slug}.pem"
 contract = "{task.contract}"

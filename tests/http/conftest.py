@@ -7,14 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.http.world import BANK, CleanRoom, World, open_world
+from tests.http.world import BANK, HOSPITAL, SRO, CleanRoom, World, open_world
 
 
 @pytest.fixture(scope="module")
 def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A world in which only the SRO is registered; no test in it may add an entry."""
+    """A world in which three are registered, and nothing else is; no test in it may add an entry."""
     with open_world(tmp_path_factory.mktemp("quiet")) as world:
-        world.register("did:web:sro.example", "SRO", world.sro)
+        for did, role, signer in (
+            (SRO, "SRO", world.sro),
+            (HOSPITAL, "TDP", world.hospital),
+            (BANK, "TDC", world.bank),
+        ):
+            world.register(did, role, signer)
         size = world.size
         yield world
         assert world.size == size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,14 +16,15 @@ from tests.http.world import BANK, PARTITION, CleanRoom, World
 
 
 @pytest.fixture
-def profile(world: World, room: CleanRoom, tmp_path: Path) -> Path:
+def profile(world: World, room: CleanRoom, tmp_path: Path) -> Iterator[Path]:
     """The bank's profile; one charge is pending."""
     del room
     world.bank.save(tmp_path / "bank.pem")
     path = tmp_path / "profile.toml"
     lines = ("v = 1", "[client]", f'service = "{world.url}"', 'key = "bank.pem"', f'actor = "{BANK}"')
-    path.write_text("\n".join((*lines, f'log = "{world.log.vkey}"')))
-    return path
+    with world.issuing() as issuer:
+        path.write_text("\n".join((*lines, f'log = "{world.log.vkey}"', f'issuer = "{issuer}"')))
+        yield path
 
 
 def test_account_prints_a_table_or_json(profile: Path) -> None:
@@ -67,11 +69,12 @@ def test_no_service_ends_with_try_again(profile: Path) -> None:
 
 def test_serve_refuses_every_host_but_loopback(profile: Path, world: World) -> None:
     """One plain sentence, exit code 2, and no port is opened."""
-    del world
     profile.with_name("log.pem").write_bytes(profile.with_name("bank.pem").read_bytes())
     profile.with_name("log.pem").chmod(0o600)
     files = 'book = "book.sqlite"\nlog_key = "log.pem"\norigin = "a.example"'
-    profile.write_text(f'v = 1\n[serve]\n{files}\nhost = "0.0.0.0"\nport = 0\n')
+    issuers = f'[serve.issuers]\n"{world.everybody.url}" = "issuer.jwks"\n'
+    profile.with_name("issuer.jwks").write_bytes(c.dump({"keys": [world.everybody.signer.jwk]}))
+    profile.write_text(f'v = 1\n[serve]\n{files}\nhost = "0.0.0.0"\nport = 0\n{issuers}')
     result = CliRunner().invoke(api_commands, ["serve", str(profile)])
     assert (result.exit_code, result.stdout) == (2, "")
     assert "loopback" in result.stderr

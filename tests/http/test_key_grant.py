@@ -127,13 +127,13 @@ def test_only_what_is_granted_is_sealed(released: Released) -> None:
 def test_the_command_says_why_the_key_stays(released: Released, tmp_path: Path) -> None:
     """Its clock is the machine's, for which this world's deadline lies where it lies."""
     world = released.world
-    world.hospital.save(tmp_path / "hospital.pem")
+    world.bank.save(tmp_path / "hospital.pem")
     profile = tmp_path / "hospital.toml"
-    profile.write_text(
-        f'v = 1\n[client]\nservice = "{world.url}"\nkey = "hospital.pem"\nactor = "{BANK}"\nlog = "{world.log.vkey}"\n'
-    )
-    asked = CliRunner().invoke(app, ["key", "grant", str(profile), "release-1"])
+    known = f'service = "{world.url}"\nkey = "hospital.pem"\nactor = "{BANK}"\nlog = "{world.log.vkey}"'
+    profile.write_text(f'v = 1\n[client]\n{known}\nissuer = "{world.everybody.url}"\n')
+    with world.issuing():
+        asked = CliRunner().invoke(app, ["key", "grant", str(profile), "release-1"])
+        missing = CliRunner().invoke(app, ["key", "grant", str(profile), "release-9"])
     assert asked.exit_code == 2
     assert "none of the charge's partitions is did:web:bank-a.example's" in asked.stderr
-    missing = CliRunner().invoke(app, ["key", "grant", str(profile), "release-9"])
     assert (missing.exit_code, "release-9" in missing.stderr) == (4, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +16,10 @@ from joserfc.jwk import OKPKey
 
 import migrations
 from api.app import create_app
+from api.cli import unix_ms
+from api.dev_issuer import create_issuer_app
 from api.key_store import FileKeyStore, KeyStore
-from api.server import serving
+from api.server import LOOPBACK, listen, serving
 from client.paths import JSON_TYPE, SIGNATURE_HEADER
 from client.service import Answer, Service
 from client.signer import Signer
@@ -27,6 +30,7 @@ from ledger.commands import Command
 from ledger.verifier import LogKey
 from policy.evaluate import gate
 from policy.reading import format_time
+from tests.http.callers import Everybody, OfTheWorld
 
 ORIGIN: Final = "epsilon.example/ledger"
 SRO: Final = "did:web:sro.example"
@@ -117,7 +121,11 @@ class CleanRoom:
 class World:
     """One service and those who use it."""
 
-    def __init__(self, book: Book, url: str, clock: Clock, keys: FileKeyStore, log: LogKey) -> None:
+    listener: socket.socket
+
+    def __init__(  # noqa: PLR0913 - what a world is made of
+        self, book: Book, url: str, *, clock: Clock, keys: FileKeyStore, log: LogKey, everybody: Everybody
+    ) -> None:
         """Before anybody is registered."""
         self.book = book
         self.url = url
@@ -125,10 +133,23 @@ class World:
         self.contract = ""
         self.keys = keys
         self.log = log
+        self.everybody = everybody
         self.service = Service(url, attempts=1)
-        self.http = httpx.Client(base_url=url, trust_env=False)
+        self.service._http.auth = everybody  # noqa: SLF001 - the tests' own callers
+        self.http = httpx.Client(base_url=url, trust_env=False, auth=everybody)
         self.sro, self.hospital, self.bank = Signer.generate(), Signer.generate(), Signer.generate()
         self.attester = Ed25519PrivateKey.generate()
+        for did, signer in ((SRO, self.sro), (HOSPITAL, self.hospital), (BANK, self.bank)):
+            everybody.organisations[signer.key_id] = did
+
+    @contextmanager
+    def issuing(self) -> Iterator[str]:
+        """The issuer that everybody's tokens are of, for commands that ask one; its URL."""
+        known = {did: signer.public for did, signer in ((SRO, self.sro), (HOSPITAL, self.hospital), (BANK, self.bank))}
+        issuer = OfTheWorld(self.everybody.url, ORIGIN, self.everybody.signer, known, {}, unix_ms)
+        issuer.world = self.clock
+        with serving(create_issuer_app(issuer), self.listener) as url:
+            yield url
 
     def _policy(self) -> dict[str, Any]:
         return {
@@ -178,6 +199,8 @@ class World:
             "roles": [role],
         }
         body = {**claim, "possession": signer.sign(c.dump(claim))}
+        self.everybody.organisations[signer.key_id] = did
+        self.everybody.roles[did] = role
         return self.service.submit(self.sro, SRO, "organisation", body, f"organisation-{role}")
 
     def enter(self, kind: str, document: dict[str, Any], actor: str, *signers: Signer) -> tuple[str, Answer]:
@@ -203,6 +226,7 @@ class World:
 
     def charge_body(self, contract: str, room: CleanRoom) -> c.Object:
         """One run under the contract."""
+        self.everybody.rooms[room.signer.key_id] = room.signer
         return {
             "clean_room": room.to_json(),
             "contract": contract,
@@ -245,8 +269,12 @@ def open_world(folder: Path, store: KeyStore | None = None) -> Iterator[World]:
     keys = FileKeyStore(folder / "keys")
     book = Book.open(url, gate=gate, log_key=log_key, origin=ORIGIN, clock=clock)
     try:
-        with serving(create_app(book, store or keys, log=log, clock=clock)) as base_url:
-            world = World(book, base_url, clock, keys, log)
+        listener = listen(LOOPBACK, 0)
+        everybody = Everybody(f"http://{LOOPBACK}:{listener.getsockname()[1]}", ORIGIN, clock)
+        app = create_app(book, store or keys, log=log, clock=clock, issuers=[everybody.issuer()])
+        with serving(app) as base_url:
+            world = World(book, base_url, clock=clock, keys=keys, log=log, everybody=everybody)
+            world.listener = listener
             try:
                 yield world
             finally:

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Final
 
 import migrations
-from api.app import create_app
 from api.cli import unix_ms
 from api.demo import digits, people
-from api.demo.people import Organisation
-from api.demo.trainer import Task, write_job
+from api.demo.people import Enrol, Organisation
+from api.demo.stage import opened
+from api.demo.trainer import Address, Task, write_job
 from api.key_store import FileKeyStore
-from api.server import serving
 from client.data_at_rest import encrypt
 from client.service import Service
 from client.signer import Signer, load_private
@@ -41,7 +40,7 @@ class Place:
     folder: Path
     book: Book
     service: Service
-    url: str
+    address: Address
     bank: Organisation
     contract: str
     ref: str
@@ -50,7 +49,7 @@ class Place:
     def job(self, name: str, plan: Plan = PLAN, accuracy_target: str = "") -> Path:
         """A job file of the bank's."""
         task = Task(name, self.bank, self.contract, self.ref, "2026-q3.sealed", accuracy_target)
-        return write_job(self.folder, self.url, plan, task)
+        return write_job(self.folder, self.address, plan, task)
 
     def run(self, job: Path) -> Report:
         """In this process."""
@@ -86,28 +85,28 @@ def open_place(folder: Path) -> Iterator[Place]:
     store = FileKeyStore(folder / "data-keys")
     book = Book.open(url, gate=gate, log_key=log_key, origin=ORIGIN, clock=unix_ms)
     try:
-        with serving(create_app(book, store, log=log, clock=unix_ms)) as address, Service(address) as service:
-            yield _furnished(folder, book, store, service, address)
+        with opened(book, store, log) as (address, enrol):
+            yield _furnished(folder, book, store, address, enrol)
     finally:
         book.close()
 
 
-def _furnished(folder: Path, book: Book, store: FileKeyStore, service: Service, url: str) -> Place:
+def _furnished(folder: Path, book: Book, store: FileKeyStore, address: Address, enrol: Enrol) -> Place:
     now = unix_ms() // 1000 * 1000
     Signer.generate().save(folder / "keys" / "attester.pem")
     sro, tdp, bank = (
-        Organisation.found(folder / "keys", slug, slug, role)
+        Organisation.found(folder / "keys", slug, slug, role, enrol)
         for slug, role in (("council", "SRO"), ("hospital", "TDP"), ("bank", "TDC"))
     )
     for one in (sro, tdp, bank):
-        one.register(service, sro)
-    sro.enter(service, "policy", people.policy(sro, load_private(folder / "keys" / "attester.pem"), now))
-    tdp.enter(service, "dataset", people.dataset(tdp))
-    service.submit(tdp.signer, tdp.did, "partition", people.partition(tdp, "2026-q3", digits.RECORDS))
-    contract, _ = bank.enter(service, "contract", people.contract(tdp, bank, now), tdp)
+        one.register(sro)
+    sro.enter("policy", people.policy(sro, load_private(folder / "keys" / "attester.pem"), now))
+    tdp.enter("dataset", people.dataset(tdp))
+    tdp.submit("partition", people.partition(tdp, "2026-q3", digits.RECORDS))
+    contract, _ = bank.enter("contract", people.contract(tdp, bank, now), tdp)
     ref = f"{tdp.did}/{people.DATASET}/2026-q3"
     data_key = store.create(tdp.did, f"{people.DATASET}-2026-q3").reveal()
-    place = Place(folder, book, service, url, bank, contract, ref, data_key)
+    place = Place(folder, book, bank.service, address, bank, contract, ref, data_key)
     place.sealed.write_bytes(encrypt(data_key, ref, digits.archive(digits.FIRST)))
     (folder / "data" / "test.npz").write_bytes(digits.archive(digits.TEST))
     return place
