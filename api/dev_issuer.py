@@ -81,7 +81,7 @@ class Refused(Exception):  # noqa: N818 - what is the case
 class DevelopmentIssuer:
     """Clients with their keys, people without, and what was handed out lately."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what an issuer is made of
         self,
         url: str,
         audience: str,

@@ -65,7 +65,7 @@ def contract(found: Contract) -> c.Object:
 
 
 def accounts(facts: Facts, found: Partition, caller: Caller) -> c.Object:
-    """Every account of a partition that the caller may see, told against the partition's budget, with what a person wants to know.
+    """The accounts of a partition that the caller may see, against its budget, with what a person wants to know.
 
     ``runs_like_the_last`` is how many more runs at the full price of the newest charge would fit the budget
     if nobody else charged; null before the first charge. A tighter cap may let fewer through.

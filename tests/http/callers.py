@@ -57,6 +57,15 @@ class Everybody(httpx.Auth):
         }
         return self.signer.jwt("at+jwt", {**said, **claims})
 
+    def shown(self, client: str) -> dict[str, str]:
+        """The header of a machine's token."""
+        return {"authorization": f"Bearer {self.token(client)}"}
+
+    def shown_by(self, room: Signer) -> dict[str, str]:
+        """The header of a clean room's own token."""
+        seconds = self._clock() // 1000
+        return {"authorization": f"Bearer {CleanRoomCredentials(room, self._audience, lambda: seconds).token()}"}
+
     def auditor(self) -> str:
         """A person's."""
         return self.token("did:web:auditor.example", organisation="did:web:auditor.example", roles=["AUDITOR"])
@@ -78,8 +87,7 @@ class Everybody(httpx.Auth):
         if request.url.path == "/v1/challenges":
             key_id = self.charges.get(str(body.get("charge")), key_id)
         if key_id in self.rooms:
-            seconds = self._clock() // 1000
-            return CleanRoomCredentials(self.rooms[key_id], self._audience, lambda: seconds).token()
+            return self.shown_by(self.rooms[key_id])["authorization"].removeprefix("Bearer ")
         if key_id in self.organisations:
             return self.token(self.organisations[key_id])
         wanted = _roles(request)

@@ -98,7 +98,7 @@ def test_an_unsigned_command_is_refused_by_the_service_that_knows_everybody(worl
     size = world.size
     raw = world.command(world.hospital, HOSPITAL, "retirement", {"partition": PARTITION}, "retire-1")
     assert world.post("/v1/retirements", raw, None).status_code == 401
-    foreign = world.post("/v1/retirements", raw, world.bank.sign(raw))
+    foreign = world.post("/v1/retirements", raw, world.bank.sign(raw), **world.everybody.shown(HOSPITAL))
     assert (foreign.status_code, foreign.json()["code"], world.size) == (401, "signature_invalid", size)
     assert SIGNATURE_HEADER in foreign.headers["www-authenticate"]
 

@@ -36,6 +36,17 @@ def test_the_clean_room_gets_the_data_key(world: World, room: CleanRoom) -> None
     assert unseal(answer.envelope, room.sealing, expected) == {PARTITION: data_key.reveal()}
 
 
+def test_a_challenge_is_for_the_clean_room_s_own_charge(world: World, room: CleanRoom) -> None:
+    """Another charge does not exist for it, and nobody else gets a challenge at all."""
+    for charge, status in (("run-9", 404), ("", 422)):
+        asked = world.http.post(
+            "/v1/challenges", json={"charge": charge}, headers=world.everybody.shown_by(room.signer)
+        )
+        assert asked.status_code == status
+    refused = world.http.post("/v1/challenges", json={"charge": "run-1"}, headers=world.everybody.shown(BANK))
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_authorised")
+
+
 def test_nobody_else_can_open_it(world: World, room: CleanRoom) -> None:
     """Another private key, or another expiry, opens nothing."""
     answer = _release(world, room, _body(world, room))

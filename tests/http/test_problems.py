@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from api.access import COMMANDS
 from client.paths import PATHS, PROBLEM_TYPE, SIGNATURE_HEADER
 from client.signer import Signer
 from ledger.canonical import Object, digest
@@ -20,7 +21,8 @@ from ledger.commands import COMMAND_BYTES_MAX
 from tests.http.world import BANK, HOSPITAL, SRO, World
 
 GOLDEN: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "problems.json").read_text())
-_POST: Object = {"charge": "run-1", "steps": 0}
+_VOID: Object = {"charge": "run-1"}
+_SAID_BY = {"SRO": SRO, "TDP": HOSPITAL, "TDC": BANK}
 _JSON = {"content-type": "application/json", SIGNATURE_HEADER: "e30..e30"}
 
 
@@ -41,8 +43,8 @@ def _unread(world: World, name: str) -> httpx.Response:
         "not_canonical": lambda: world.post("/v1/charges", b'{ "v":1}', "e30..e30"),
         "float": lambda: world.post("/v1/charges", b'{"v":1.0}', "e30..e30"),
         "missing_field": lambda: world.post("/v1/charges", b"{}", "e30..e30"),
-        "quote_of_a_post": lambda: world.post(
-            "/v1/quotes", world.command(world.sro, SRO, "post", _POST, "post-1"), "nobody"
+        "quote_of_a_void": lambda: world.post(
+            "/v1/quotes", world.command(world.bank, BANK, "void", _VOID, "void-1"), "nobody"
         ),
         "no_parameter": lambda: http.get("/v1/accounts"),
         "bad_parameter": lambda: http.get("/v1/accounts", params={"partition": "digits"}),
@@ -50,7 +52,6 @@ def _unread(world: World, name: str) -> httpx.Response:
         "no_entry": lambda: http.get("/v1/entries/999"),
         "no_charge": lambda: http.get("/v1/charges/run-1"),
         "no_receipt": lambda: http.get("/v1/receipts/run-1"),
-        "challenge_of_no_charge": lambda: world.post("/v1/challenges", b'{"charge":"run-1"}', None),
     }
     return requests[name]()
 
@@ -110,36 +111,40 @@ def test_a_stopped_book_is_503_and_its_reason_is_logged(world: World, caplog: py
     assert lines == ["GET /v1/checkpoint: the book is closed"]
 
 
-@pytest.mark.parametrize("kind", sorted(set(PATHS) - {"post"}))
+@pytest.mark.parametrize(
+    "kind", sorted(kind for kind in PATHS if set(COMMANDS[kind]) & set(_SAID_BY) and kind != "void")
+)
 def test_a_command_sent_to_another_kind_s_path_is_refused(quiet: World, kind: str) -> None:
-    """Only a post may go to /v1/posts, whatever the signature says."""
-    raw = quiet.command(quiet.sro, SRO, "post", _POST, "post-1")
-    response = quiet.post(PATHS[kind], raw, quiet.sro.sign(raw))
+    """Only a void may go to /v1/voids, whatever the signature says."""
+    actor = next(_SAID_BY[role] for role in COMMANDS[kind] if role in _SAID_BY)
+    signer = {SRO: quiet.sro, HOSPITAL: quiet.hospital, BANK: quiet.bank}[actor]
+    raw = quiet.command(signer, actor, "void", _VOID, "void-1")
+    response = quiet.post(PATHS[kind], raw, signer.sign(raw))
     assert (response.status_code, response.json()["field"]) == (422, "kind")
 
 
 @pytest.mark.parametrize("fault", ["foreign key", "other bytes", "other kid", "truncated", "attached", "none"])
 def test_a_wrong_signature_is_refused(quiet: World, fault: str) -> None:
     """Whatever is wrong with a signature, it is 401 and nothing is recorded."""
-    raw = quiet.command(quiet.sro, SRO, "post", _POST, "post-1")
+    raw = quiet.command(quiet.bank, BANK, "void", _VOID, "void-1")
     foreign = Signer.generate()
     jws = {
         "foreign key": foreign.sign(raw),
-        "other bytes": quiet.sro.sign(raw + b" "),
-        "other kid": f"{quiet.sro.sign(raw).partition('.')[0]}..{foreign.sign(raw).rpartition('.')[2]}",
-        "truncated": quiet.sro.sign(raw)[:-4],
-        "attached": quiet.sro.sign(raw).replace("..", ".e30."),
+        "other bytes": quiet.bank.sign(raw + b" "),
+        "other kid": f"{quiet.bank.sign(raw).partition('.')[0]}..{foreign.sign(raw).rpartition('.')[2]}",
+        "truncated": quiet.bank.sign(raw)[:-4],
+        "attached": quiet.bank.sign(raw).replace("..", ".e30."),
         "none": "eyJhbGciOiJub25lIn0..",
     }[fault]
-    response = quiet.post("/v1/posts", raw, jws)
+    response = quiet.post("/v1/voids", raw, jws)
     assert (response.status_code, response.json()["code"]) == (401, "signature_invalid")
 
 
 def test_a_command_by_a_key_that_nobody_registered_is_refused(quiet: World) -> None:
     """A stranger's own signature over its own command is worth nothing."""
     stranger = Signer.generate()
-    raw = quiet.command(stranger, BANK, "post", _POST, "post-1")
-    response = quiet.post("/v1/posts", raw, stranger.sign(raw))
+    raw = quiet.command(stranger, BANK, "void", _VOID, "void-1")
+    response = quiet.post("/v1/voids", raw, stranger.sign(raw))
     assert (response.status_code, response.json()["code"]) == (401, "signature_invalid")
 
 
@@ -153,15 +158,15 @@ def test_a_document_of_a_stranger_is_refused(quiet: World) -> None:
 
 def test_two_signature_headers_are_none(quiet: World) -> None:
     """Which of two to believe is not ours to choose."""
-    raw = quiet.command(quiet.sro, SRO, "post", _POST, "post-1")
-    jws = quiet.sro.sign(raw)
+    raw = quiet.command(quiet.bank, BANK, "void", _VOID, "void-1")
+    jws = quiet.bank.sign(raw)
     headers = [("content-type", "application/json"), (SIGNATURE_HEADER, jws), (SIGNATURE_HEADER, jws)]
-    response = quiet.http.post("/v1/posts", content=raw, headers=headers)
+    response = quiet.http.post("/v1/voids", content=raw, headers=headers)
     assert (response.status_code, response.json()["code"]) == (401, "signature_missing")
 
 
 def test_an_actor_other_than_the_key_s_owner_is_refused(quiet: World) -> None:
-    """The SRO's key signs for the SRO and nobody else."""
-    raw = quiet.command(quiet.sro, HOSPITAL, "post", _POST, "post-1")
-    response = quiet.post("/v1/posts", raw, quiet.sro.sign(raw))
+    """The bank's key signs for the bank and nobody else."""
+    raw = quiet.command(quiet.bank, HOSPITAL, "void", _VOID, "void-1")
+    response = quiet.post("/v1/voids", raw, quiet.bank.sign(raw))
     assert response.status_code in {401, 403}

@@ -70,7 +70,7 @@ def _profile(folder: Path, change: str = "", serve: str = "") -> Path:
     path = folder / "profile.toml"
     path.write_text(
         'v = 1\n[client]\nservice = "http://127.0.0.1:8000"\nkey = "bank.pem"\n'
-        f'actor = "did:web:bank-a.example"\nlog = "{log.vkey}"\n{change}\n{serve}\n'
+        f'actor = "did:web:bank-a.example"\nlog = "{log.vkey}"\nissuer = "https://login.example"\n{change}\n{serve}\n'
     )
     return path
 
@@ -79,11 +79,12 @@ _SERVE = (
     '[serve]\nbook = "book.sqlite"\nlog_key = "log.pem"\norigin = "epsilon.example/ledger"\n'
     'host = "127.0.0.1"\nport = 8000\n'
 )
+_ISSUERS = '[serve.issuers]\n"https://login.example" = "issuer.jwks"\n'
 
 
 def test_a_profile_s_paths_are_relative_to_it(tmp_path: Path) -> None:
     """Both tables may stand in one file; each reader takes its own."""
-    path = _profile(tmp_path, serve=_SERVE)
+    path = _profile(tmp_path, serve=_SERVE + _ISSUERS)
     assert Profile.load(path).key == tmp_path / "bank.pem"
     settings = Settings.load(path)
     assert (settings.book, settings.keys, settings.kept) == (f"sqlite:///{tmp_path}/book.sqlite", None, None)
@@ -92,13 +93,15 @@ def test_a_profile_s_paths_are_relative_to_it(tmp_path: Path) -> None:
 def test_a_book_is_a_path_or_a_url(tmp_path: Path) -> None:
     """Any character a file name can have; a PostgreSQL URL with the one driver; and where its checkpoint is kept."""
     odd = _SERVE.replace("book.sqlite", "a?b#c%41.sqlite") + 'kept = "kept/checkpoint"\n'
-    settings = Settings.load(_profile(tmp_path, serve=odd))
+    settings = Settings.load(_profile(tmp_path, serve=odd + _ISSUERS))
     assert make_url(settings.book).database == f"{tmp_path}/a?b#c%41.sqlite"
     assert settings.kept == tmp_path / "kept" / "checkpoint"
     away = _SERVE.replace("book.sqlite", "postgresql://writer@db.example/book")
-    assert Settings.load(_profile(tmp_path, serve=away)).book == "postgresql+psycopg://writer@db.example/book"
+    assert (
+        Settings.load(_profile(tmp_path, serve=away + _ISSUERS)).book == "postgresql+psycopg://writer@db.example/book"
+    )
     with pytest.raises(Malformed, match="must be an SQLite file or a PostgreSQL database, not mysql"):
-        Settings.load(_profile(tmp_path, serve=_SERVE.replace("book.sqlite", "mysql://db.example/book")))
+        Settings.load(_profile(tmp_path, serve=_SERVE.replace("book.sqlite", "mysql://db.example/book") + _ISSUERS))
 
 
 @pytest.mark.parametrize(

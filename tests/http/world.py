@@ -280,5 +280,6 @@ def open_world(folder: Path, store: KeyStore | None = None) -> Iterator[World]:
             finally:
                 world.service.close()
                 world.http.close()
+                listener.close()
     finally:
         book.close()
