@@ -136,7 +136,7 @@ class World:
         self.everybody = everybody
         self.service = Service(url, attempts=1)
         self.service._http.auth = everybody  # noqa: SLF001 - the tests' own callers
-        self.http = httpx.Client(base_url=url, trust_env=False, auth=everybody)
+        self.http = httpx.Client(base_url=url, trust_env=False, auth=everybody, timeout=60)
         self.sro, self.hospital, self.bank = Signer.generate(), Signer.generate(), Signer.generate()
         self.attester = Ed25519PrivateKey.generate()
         for did, signer in ((SRO, self.sro), (HOSPITAL, self.hospital), (BANK, self.bank)):
