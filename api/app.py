@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from fastapi import Depends, FastAPI
 
 from api import problems
+from api.binding import Binding
 from api.challenges import Challenges
 from api.command_routes import challenge_router, command_router, document_router, quote_router
+from api.described import described
 from api.identity import Gatekeeper
 from api.key_release import KeyReleases
 from api.read_routes import read_router
@@ -22,18 +24,23 @@ if TYPE_CHECKING:
     from ledger.verifier import LogKey
 
 
-def create_app(
-    book: Book, key_store: KeyStore, *, log: LogKey, clock: Callable[[], int], issuers: Iterable[Issuer]
+def create_app(  # noqa: PLR0913 - what a service is made of
+    book: Book, key_store: KeyStore, *, url: str, log: LogKey, clock: Callable[[], int], issuers: Iterable[Issuer]
 ) -> FastAPI:
     """The service over ``book``. Tokens for it name the log's origin as their audience.
 
     Args:
         book: open, and closed by whoever opened it.
         key_store: where the data keys of its partitions lie.
+        url: the service as callers know it, which their signatures name.
         issuers: whose tokens are believed; a clean room's own are, always.
         log: the log's public key, as callers are told it.
         clock: Unix time in milliseconds, the book's own.
+
+    Raises:
+        Malformed: if ``url`` is none.
     """
+    binding = Binding(url, clock)
     app = FastAPI(
         title="Epsilon Ledger",
         version="1",
@@ -46,9 +53,11 @@ def create_app(
     )
     problems.install(app)
     challenges = Challenges(clock)
-    app.include_router(command_router(book, KeyReleases(book, key_store, challenges, clock)))
+    app.include_router(command_router(book, KeyReleases(book, key_store, challenges, clock), binding))
     app.include_router(challenge_router(book, challenges))
-    app.include_router(quote_router(book))
-    app.include_router(document_router(book))
+    app.include_router(quote_router(book, binding))
+    app.include_router(document_router(book, binding))
     app.include_router(read_router(book, log))
+    document = described(app)
+    app.openapi = lambda: document  # type: ignore[method-assign] # FastAPI's documented way
     return app

@@ -13,7 +13,7 @@ from api.challenges import LIFE_S, NoRoom
 from api.identity import Calling
 from api.problems import Fault, Problem, declared
 from api.reading import document_bytes, json_bytes, signature
-from client.paths import JSON_TYPE, PATHS, SIGNATURE_HEADER
+from client.paths import DOCUMENTS, JSON_TYPE, PATHS, QUOTES, SIGNATURE_HEADER
 from ledger import canonical as c
 from ledger import signatures
 from ledger.book import Submission
@@ -22,6 +22,7 @@ from ledger.malformed import Malformed
 from ledger.outcomes import ChargeState, Code
 
 if TYPE_CHECKING:
+    from api.binding import Binding
     from api.challenges import Challenges
     from api.key_release import KeyReleases
     from ledger.book import Book, Outcome
@@ -34,7 +35,7 @@ _HEADER: Final[dict[str, Any]] = {
     "name": SIGNATURE_HEADER,
     "in": "header",
     "required": True,
-    "description": "detached JWS (RFC 7797, Ed25519) over exactly the body",
+    "description": "detached JWS (RFC 7797) over exactly the body, made for this request: htm, htu, iat, jti",
     "schema": {"type": "string"},
 }
 _COMMAND: Final[dict[str, Any]] = {
@@ -65,13 +66,13 @@ _ANSWER: Final[dict[str, Any]] = {
 }
 
 
-def command_router(book: Book, releases: KeyReleases) -> APIRouter:
+def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRouter:
     """POST routes of :data:`client.paths.PATHS`."""
     router = APIRouter()
     for kind, path in PATHS.items():
         router.add_api_route(
             path,
-            _key_release_route(releases) if kind == "key_release" else _route(book, kind),
+            _key_release_route(releases, binding) if kind == "key_release" else _route(book, kind, binding),
             methods=["POST"],
             operation_id=f"submit_{kind}",
             status_code=201,
@@ -89,17 +90,20 @@ def command_router(book: Book, releases: KeyReleases) -> APIRouter:
     return router
 
 
-def _route(book: Book, kind: str) -> Callable[[bytes, str, Caller], Response]:
+def _route(book: Book, kind: str, binding: Binding) -> Callable[[bytes, str, Caller], Response]:
     def submit(raw: Raw, jws: Signature, caller: Calling) -> Response:
-        _command(raw, kind, caller)
+        command = _command(raw, kind, caller)
+        binding.check(jws, "POST", PATHS[kind], command.id)
         return answer(book.submit([Submission(raw, jws)])[0])
 
     return submit
 
 
-def _key_release_route(releases: KeyReleases) -> Callable[[bytes, str, Caller], Response]:
+def _key_release_route(releases: KeyReleases, binding: Binding) -> Callable[[bytes, str, Caller], Response]:
     def submit(raw: Raw, jws: Signature, caller: Calling) -> Response:
-        outcome, envelope = releases.release(_command(raw, "key_release", caller), Submission(raw, jws))
+        command = _command(raw, "key_release", caller)
+        binding.check(jws, "POST", PATHS["key_release"], command.id)
+        outcome, envelope = releases.release(command, Submission(raw, jws))
         return answer(outcome, {"envelope": envelope})
 
     return submit
@@ -135,30 +139,31 @@ def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
     return router
 
 
-def quote_router(book: Book) -> APIRouter:
+def quote_router(book: Book, binding: Binding) -> APIRouter:
     """POST /v1/quotes: what a charge would get now."""
     router = APIRouter()
 
     @router.post(
-        "/v1/quotes",
+        QUOTES,
         operation_id="quote_charge",
         tags=["commands"],
         responses=declared(401, 403, 404, 409, 413, 415, 422),
         openapi_extra={"parameters": [_HEADER], "requestBody": _body(_COMMAND)},
     )
     def quote(raw: Raw, jws: Signature, caller: Calling) -> Response:
-        _command(raw, "charge", caller)
+        command = _command(raw, "charge", caller)
+        binding.check(jws, "POST", QUOTES, command.id)
         return answer(book.quote(Submission(raw, jws)), status=200)
 
     return router
 
 
-def document_router(book: Book) -> APIRouter:
+def document_router(book: Book, binding: Binding) -> APIRouter:
     """PUT /v1/documents/{sha256}: bytes kept beside the log, signed by a key the book knows."""
     router = APIRouter()
 
     @router.put(
-        "/v1/documents/{sha256}",
+        f"{DOCUMENTS}/{{sha256}}",
         operation_id="put_document",
         tags=["documents"],
         responses=declared(401, 403, 413, 422),
@@ -173,6 +178,7 @@ def document_router(book: Book) -> APIRouter:
     def put(sha256: str, raw: Document, jws: Signature) -> Response:
         if c.sha256(sha256, "sha256") != c.digest(raw):
             raise Malformed("sha256", "is not the SHA-256 digest of the body")
+        binding.check(jws, "PUT", f"{DOCUMENTS}/{sha256}", sha256)
         _check_signature(book, jws, raw)
         document = book.put_document(raw)
         return json_response({"document": document, "signature": book.put_document(jws.encode("ascii"))})

@@ -79,7 +79,7 @@ def _add_log(router: APIRouter, book: Book, log: LogKey) -> None:
 
 
 def _add_accounts(router: APIRouter, book: Book) -> None:
-    @router.get("/v1/partitions", operation_id="list_partitions", responses=declared())
+    @router.get("/v1/partitions", operation_id="list_partitions", responses=declared(401, 403))
     def list_partitions(caller: Calling) -> Response:
         with book.read() as facts:
             seen = [one.ref for one in facts.partitions.values() if caller.sees_partition(one, facts)]

@@ -28,6 +28,12 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def base_url(listener: socket.socket) -> str:
+    """Where a listening socket is reached from this machine."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def check_loopback(host: str) -> str:
     """The host, if it is an address that only this machine can reach. Raises: Malformed."""
     if host != "localhost" and is_loopback(host):
@@ -45,13 +51,12 @@ def listen(host: str, port: int) -> socket.socket:
 def serving(app: FastAPI, listener: socket.socket | None = None) -> Iterator[str]:
     """Serve ``app`` from a thread while the block runs, on a free port unless one is given; gives the base URL."""
     listener = listener or listen(LOOPBACK, 0)
-    base_url = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
     server = uvicorn.Server(_config(app))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="epsilon-service", daemon=True)
     # The socket listens already, so a client that is faster than the server waits in its queue.
     thread.start()
     try:
-        yield base_url
+        yield base_url(listener)
     finally:
         server.should_exit = True
         thread.join()

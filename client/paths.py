@@ -8,6 +8,8 @@ SIGNATURE_HEADER: Final = "x-jws-signature"
 JSON_TYPE: Final = "application/json"
 PROBLEM_TYPE: Final = "application/problem+json"
 
+QUOTES: Final = "/v1/quotes"
+DOCUMENTS: Final = "/v1/documents"
 PATHS: Final = {
     "organisation": "/v1/organisations",
     "policy": "/v1/policies",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -14,13 +14,15 @@ from urllib.parse import quote as percent_encode
 
 import httpx
 
-from client.paths import JSON_TYPE, PATHS, SIGNATURE_HEADER
+from client.address import base_of
+from client.paths import DOCUMENTS, JSON_TYPE, PATHS, QUOTES, SIGNATURE_HEADER
 from client.problem import Refused, Unreachable
 from client.signer import Signer
 from client.tokens import Credentials
 from ledger import canonical as c
 from ledger.commands import Command
 from ledger.malformed import Malformed
+from ledger.signatures import Call
 
 ATTEMPTS: Final = 4
 TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
@@ -56,22 +58,19 @@ class Service:
         *,
         attempts: int = ATTEMPTS,
         backoff_s: float = 0.2,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Talk to ``base_url``; send at most ``attempts`` times, waiting ``backoff_s``, then twice that.
 
-        Without credentials only what is public is answered.
+        Without credentials only what is public is answered. ``clock`` gives Unix seconds; signatures name ``base_url``
+        and the time, so both have to be the service's own, give or take five minutes.
         """
-        try:
-            url = httpx.URL(base_url)
-            # What cannot be encoded cannot be looked up; asked here, where it can be told.
-            known = url.scheme in {"http", "https"} and url.host.encode("idna") != b""
-        except (httpx.InvalidURL, UnicodeError):
-            known = False
-        if not known:
-            raise Malformed("service", f"must be an http or https URL, not {base_url[:200]!r}")
+        url = httpx.URL(base_of(base_url))
         # A proxy named in the environment has no business between this process and its own machine.
         self._http = httpx.Client(base_url=url, timeout=TIMEOUT, trust_env=not _is_loopback(url.host))
         self._credentials = credentials
+        self._base_url = str(url)
+        self._clock = clock
         self._attempts = attempts
         self._backoff_s = backoff_s
 
@@ -107,23 +106,25 @@ class Service:
         """
         command = Command(kind, id or f"{kind}-{secrets.token_hex(8)}", actor, signer.key_id, body)
         raw = command.to_bytes()
-        return self._answer(self._command("POST", PATHS[kind], raw, signer.sign(raw)))
+        return self._answer(self._command(PATHS[kind], raw, self._sign(signer, "POST", PATHS[kind], raw, command.id)))
 
     def quote(self, signer: Signer, actor: str, body: c.Object, id: str | None = None) -> Answer:  # noqa: A002 - the wire's name
         """The decision that a charge would get now; records nothing. Raises: Refused, Unreachable."""
         command = Command("charge", id or f"quote-{secrets.token_hex(8)}", actor, signer.key_id, body)
         raw = command.to_bytes()
-        return self._answer(self._command("POST", "/v1/quotes", raw, signer.sign(raw)))
+        return self._answer(self._command(QUOTES, raw, self._sign(signer, "POST", QUOTES, raw, command.id)))
 
     def put_document(self, signer: Signer, data: bytes) -> tuple[str, str]:
         """Store a document and the signature over it; the digests of both. Raises: Refused, Unreachable."""
-        headers = {SIGNATURE_HEADER: signer.sign(data), "content-type": "application/octet-stream"}
-        stored = _object(self._send("PUT", f"/v1/documents/{c.digest(data)}", data, headers))
+        path = f"{DOCUMENTS}/{c.digest(data)}"
+        signature = self._sign(signer, "PUT", path, data, c.digest(data))
+        headers = {SIGNATURE_HEADER: signature, "content-type": "application/octet-stream"}
+        stored = _object(self._send("PUT", path, data, headers))
         return c.sha256(stored.get("document"), "document"), c.sha256(stored.get("signature"), "signature")
 
     def challenge(self, charge: str) -> str:
         """A one-time nonce for the key release of a charge. Raises: Refused, Unreachable."""
-        answer = _object(self._command("POST", "/v1/challenges", c.dump({"charge": charge}), None))
+        answer = _object(self._command("/v1/challenges", c.dump({"charge": charge}), None))
         return c.key_bytes(answer.get("nonce"), "nonce")
 
     def charge(self, charge: str) -> c.Object:
@@ -166,11 +167,14 @@ class Service:
     def _get(self, path: str, query: Mapping[str, str] | None = None) -> c.Object:
         return _object(self._send("GET", path, query=query))
 
-    def _command(self, method: str, path: str, raw: bytes, signature: str | None) -> httpx.Response:
+    def _sign(self, signer: Signer, method: str, path: str, payload: bytes, id: str) -> str:  # noqa: A002 - the wire's
+        return signer.sign(payload, Call(method, f"{self._base_url}{path}", int(self._clock()), id))
+
+    def _command(self, path: str, raw: bytes, signature: str | None) -> httpx.Response:
         headers = {"content-type": JSON_TYPE}
         if signature is not None:
             headers[SIGNATURE_HEADER] = signature
-        return self._send(method, path, raw, headers)
+        return self._send("POST", path, raw, headers)
 
     def _answer(self, response: httpx.Response) -> Answer:
         known = c.fields(

@@ -64,9 +64,9 @@ class Signer:
         """The public key as an OKP JWK."""
         return self._public.to_json()
 
-    def sign(self, payload: bytes) -> str:
-        """A detached JWS over exactly these bytes."""
-        return signatures.sign(self._private, payload)
+    def sign(self, payload: bytes, call: signatures.Call | None = None) -> str:
+        """A detached JWS over exactly these bytes, for one request if ``call`` is given."""
+        return signatures.sign(self._private, payload, call)
 
     def jwt(self, kind: str, claims: Object) -> str:
         """A compact JWS of type ``kind`` over claims: a token, or an assertion for one (RFC 7519)."""

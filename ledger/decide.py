@@ -82,9 +82,11 @@ def authentic(facts: Facts, asked: Asked, log_x: str) -> SignerKey:
     if asked.verified_by == key.x:
         return key
     try:
-        verify(asked.signature, asked.raw, key)
+        call = verify(asked.signature, asked.raw, key)
     except Malformed as fault:
         raise Refusal(Code.SIGNATURE_INVALID, str(fault), "signature") from None
+    if call is not None and call.id != asked.command.id:
+        raise Refusal(Code.SIGNATURE_INVALID, "signature.header.jti: is not the command's id", "signature")
     return key
 
 

@@ -17,6 +17,7 @@ from ledger import canonical as c
 from ledger.commands import KINDS, TIME_MAX, Body, Command, read_body
 from ledger.malformed import Malformed
 from ledger.outcomes import Code
+from ledger.signatures import SIGNATURE_BYTES_MAX
 
 ENTRY_BYTES_MAX: Final = 65_535
 """A tile of entries stores each with a 16-bit length (C2SP tlog-tiles)."""
@@ -77,7 +78,7 @@ class Entry:
             actor=c.did(known["actor"], "actor"),
             key_id=c.name_of_key(known["key_id"], "key_id"),
             body=body,
-            signature=c.string(known["signature"], "signature"),
+            signature=c.string(known["signature"], "signature", SIGNATURE_BYTES_MAX),
         )
 
     def to_bytes(self) -> bytes:

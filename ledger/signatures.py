@@ -2,13 +2,20 @@
 
     eyJhbGciOiJFZDI1NTE5IiwiYjY0IjpmYWxzZSwiY3JpdCI6WyJiNjQiXSwia2lkIjoi...In0..yN2x...
 
-The protected header is ``{"alg":"Ed25519","b64":false,"crit":["b64"],"kid":<thumbprint>}`` and nothing else. The
-algorithm is the key's own (RFC 9864; ES256 and RS256 for organisations that have such keys), so that no header picks
-one, and a key is only ever looked up by its thumbprint, never fetched.
+The protected header is ``{"alg":"Ed25519","b64":false,"crit":["b64"],"kid":<thumbprint>}`` and nothing else; or, of a
+signature made for one request, that and the whole of the request's name:
+
+    "htm":"POST","htu":"https://ledger.example/v1/charges","iat":1795233600,"jti":"run-1"
+
+``htm``, ``htu`` and ``iat`` are DPoP's (RFC 9449, section 4.2): method, URL without query, Unix seconds. ``jti`` is
+the command's id, or the digest of a document. They stand outside ``crit``, so that whoever verifies plain detached JWS
+verifies these too. The algorithm is the key's own (RFC 9864; ES256 and RS256 for organisations that have such keys),
+so that no header picks one, and a key is only ever looked up by its thumbprint, never fetched.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from cryptography.exceptions import InvalidSignature
@@ -19,8 +26,55 @@ from ledger.malformed import Malformed
 from ledger.organisation_key import SignerKey
 from ledger.public_key import PublicKey
 
-SIGNATURE_BYTES_MAX: Final = 1_000
+SIGNATURE_BYTES_MAX: Final = 2_000
+"""Room for RSA of 4,096 bits, 683 characters, and the longest URL and id."""
+URL_LENGTH_MAX: Final = 500
 ALGORITHMS: Final = ("Ed25519", "ES256", "RS256")
+_METHODS: Final = ("POST", "PUT")
+_PLAIN: Final = ("alg", "b64", "crit", "kid")
+_CALL: Final = ("htm", "htu", "iat", "jti")
+_TIME_S_MAX: Final = 253_402_300_799
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The one request that a signature was made for.
+
+    Attributes:
+        method: of HTTP, in capitals.
+        url: scheme, authority and path; no query, no fragment.
+        time_s: when it was signed, in Unix seconds.
+        id: the command's id, or the SHA-256 of a document.
+    """
+
+    method: str
+    url: str
+    time_s: int
+    id: str
+
+    @classmethod
+    def parse(cls, header: c.Object, where: str) -> Call | None:
+        """What a header says of it: nothing or everything. Raises: Malformed."""
+        if not set(_CALL) & set(header):
+            return None
+        c.fields(header, where, (*_PLAIN, *_CALL))
+        return cls(
+            c.one_of(header["htm"], f"{where}.htm", _METHODS),
+            c.string(header["htu"], f"{where}.htu", URL_LENGTH_MAX),
+            c.integer(header["iat"], f"{where}.iat", 0, _TIME_S_MAX),
+            c.name(header["jti"], f"{where}.jti"),
+        )
+
+    def to_json(self) -> c.Object:
+        """The header's members."""
+        return {"htm": self.method, "htu": self.url, "iat": self.time_s, "jti": self.id}
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    algorithm: str
+    key_id: str
+    call: Call | None
 
 
 def public_key(private: Ed25519PrivateKey) -> PublicKey:
@@ -28,50 +82,56 @@ def public_key(private: Ed25519PrivateKey) -> PublicKey:
     return PublicKey("Ed25519", c.base64url(private.public_key().public_bytes_raw()))
 
 
-def sign(private: Ed25519PrivateKey, payload: bytes) -> str:
-    """A detached JWS over ``payload``; ``kid`` is the key's thumbprint."""
-    protected = _protected(public_key(private).thumbprint)
+def sign(private: Ed25519PrivateKey, payload: bytes, call: Call | None = None) -> str:
+    """A detached JWS over ``payload``, for one request if ``call`` is given; ``kid`` is the key's thumbprint."""
+    key_id = public_key(private).thumbprint
+    protected = _bound(key_id, call) if call else _protected(key_id)
     return f"{protected}..{c.base64url(private.sign(_signing_input(protected, payload)))}"
 
 
 def key_id_of(signature: str) -> str:
-    """The thumbprint that a detached JWS names. Raises: Malformed, for any header but the one above."""
-    return _header(signature)[1]
+    """The thumbprint that a detached JWS names. Raises: Malformed, for any header but those above."""
+    return _header(signature).key_id
 
 
-def _header(signature: str) -> tuple[str, str]:
+def call_of(signature: str) -> Call | None:
+    """The request that a detached JWS says it is for, believed once it verifies. Raises: Malformed."""
+    return _header(signature).call
+
+
+def _header(signature: str) -> _Header:
+    where = "signature.header"
     parts = signature.split(".") if len(signature) <= SIGNATURE_BYTES_MAX else []
     if len(parts) != 3 or parts[1]:
         raise Malformed("signature", "must be a detached JWS: header, two dots, signature")
-    header = c.fields(
-        c.parse(c.unbase64url(parts[0], "signature.header"), SIGNATURE_BYTES_MAX, "signature.header"),
-        "signature.header",
-        ("alg", "b64", "crit", "kid"),
-    )
+    known = c.parse(c.unbase64url(parts[0], where), SIGNATURE_BYTES_MAX, where)
+    header = c.fields(known, where, _PLAIN, _CALL)
     if header["alg"] not in ALGORITHMS or header["b64"] is not False or header["crit"] != ["b64"]:
-        raise Malformed("signature.header", 'must be {"alg":"Ed25519","b64":false,"crit":["b64"],"kid":...}')
-    return str(header["alg"]), c.name_of_key(header["kid"], "signature.header.kid")
+        raise Malformed(where, 'must be {"alg":"Ed25519","b64":false,"crit":["b64"],"kid":...}')
+    key_id = c.name_of_key(header["kid"], f"{where}.kid")
+    return _Header(str(header["alg"]), key_id, Call.parse(header, where))
 
 
-def verify(signature: str, payload: bytes, key: SignerKey) -> None:
-    """Check a detached JWS over exactly these bytes. Raises: Malformed, if it is not that key's."""
-    protected = _protected(key.thumbprint)
-    # An Ed25519 key has one header; what bears another is read for what it is, or for what is wrong with it.
+def verify(signature: str, payload: bytes, key: SignerKey) -> Call | None:
+    """The request that a detached JWS over exactly these bytes is for, if for any. Raises: Malformed, if not this key's."""
+    protected, call = _protected(key.thumbprint), None
+    # An Ed25519 key has one plain header; what bears another is read for what it is, or for what is wrong with it.
     if (
         not isinstance(key, PublicKey)
         or not signature.startswith(f"{protected}..")
         or len(signature) > SIGNATURE_BYTES_MAX
     ):
-        algorithm, key_id = _header(signature)
-        if key_id != key.thumbprint:
+        header = _header(signature)
+        if header.key_id != key.thumbprint:
             raise Malformed("signature", "was made with another key")
         own = "Ed25519" if isinstance(key, PublicKey) else key.algorithm
-        if algorithm != own:
+        if header.algorithm != own:
             raise Malformed("signature.header.alg", f"must be {own}, the algorithm of this key")
-        protected = signature.split(".", maxsplit=1)[0]
+        protected, call = signature.split(".", maxsplit=1)[0], header.call
     value = signature[len(protected) + 2 :]
     if not _verifies(key, c.unbase64url(value, "signature"), _signing_input(protected, payload)):
         raise Malformed("signature", "does not verify over these bytes")
+    return call
 
 
 def _verifies(key: SignerKey, signature: bytes, message: bytes) -> bool:
@@ -82,6 +142,11 @@ def _verifies(key: SignerKey, signature: bytes, message: bytes) -> bool:
     except InvalidSignature:
         return False
     return True
+
+
+def _bound(key_id: str, call: Call) -> str:
+    header: c.Object = {"alg": "Ed25519", "b64": False, "crit": ["b64"], "kid": key_id, **call.to_json()}
+    return c.base64url(c.dump(header))
 
 
 def _protected(key_id: str) -> str:

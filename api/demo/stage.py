@@ -20,7 +20,7 @@ from api.demo.story import Story, verification
 from api.demo.trainer import Address
 from api.dev_issuer import DevelopmentIssuer, create_issuer_app
 from api.key_store import FileKeyStore
-from api.server import LOOPBACK, listen, serving
+from api.server import LOOPBACK, base_url, listen, serving
 from api.tokens import Issuer
 from client.service import Service
 from client.signer import Signer, load_private
@@ -73,13 +73,14 @@ def perform(folder: Path, console: Console) -> None:
 def opened(book: Book, keys: FileKeyStore, log: LogKey) -> Iterator[tuple[Address, Enrol]]:
     """A service and a development issuer, each on a free loopback port, while the block runs."""
     listener = listen(LOOPBACK, 0)
-    url = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
+    url = base_url(listener)
     issuer = DevelopmentIssuer(url, log.origin, Signer.generate(), {}, {}, unix_ms)
     believed = [Issuer.parse(issuer.url, issuer.jwks)]
-    app = create_app(book, keys, log=log, clock=unix_ms, issuers=believed)
+    door = listen(LOOPBACK, 0)
+    app = create_app(book, keys, url=base_url(door), log=log, clock=unix_ms, issuers=believed)
     with ExitStack() as stack:
         stack.enter_context(serving(create_issuer_app(issuer), listener))
-        service = stack.enter_context(serving(app))
+        service = stack.enter_context(serving(app, door))
 
         def enrol(did: str, signer: Signer) -> Service:
             issuer.add(did, signer.public)

@@ -8,16 +8,18 @@ from client.paths import SIGNATURE_HEADER
 from client.problem import Refused
 from ledger import canonical as c
 from ledger.entries import Entry
+from ledger.signatures import verify
 from ledger.verifier import Checkpoint, LogKey, verify_receipt
 from tests.http.world import BANK, HOSPITAL, PARTITION, SRO, CleanRoom, World
 
 
 def test_the_same_command_twice_is_one_entry(world: World) -> None:
-    """201 first, 200 after that, with the same index and the same body."""
+    """201 first, 200 after that, with the same index and the same body, and whenever it was signed."""
     raw = world.command(world.bank, BANK, "charge", world.charge_body(world.contract, CleanRoom()), "run-1")
-    first = world.post("/v1/charges", raw, world.bank.sign(raw))
+    first = world.post("/v1/charges", raw, world.sign(world.bank, "/v1/charges", raw, "run-1"))
     size = world.size
-    second = world.post("/v1/charges", raw, world.bank.sign(raw))
+    world.clock.now += 60_000
+    second = world.post("/v1/charges", raw, world.sign(world.bank, "/v1/charges", raw, "run-1"))
     assert (first.status_code, second.status_code, world.size) == (201, 200, size)
     one, two = first.json(), second.json()
     assert (one["index"], one["body"], one["repeated"]) == (two["index"], two["body"], False)
@@ -83,14 +85,18 @@ def test_the_account_shows_what_is_pending_and_what_fits(world: World, room: Cle
 
 
 def test_documents_are_named_by_their_digest(world: World) -> None:
-    """Storing one twice is storing it once, and the signature lies beside it."""
+    """Storing one twice is storing it once, and each signature lies beside it."""
     data = c.dump({"kind": "note", "v": 1})
-    first, second = (world.service.put_document(world.hospital, data) for _ in range(2))
-    assert first == second
+    first = world.service.put_document(world.hospital, data)
+    assert world.service.put_document(world.hospital, data) == first
+    world.clock.now += 1000
+    later = world.service.put_document(world.hospital, data)
+    assert (later[0], later[1] != first[1]) == (first[0], True)
     assert first[0] == c.digest(data)
     with world.book.read() as facts:
         assert facts.documents[first[0]] == data
-        assert facts.documents[first[1]].decode() == world.hospital.sign(data)
+        for _, stored in (first, later):
+            verify(facts.documents[stored].decode(), data, world.hospital.public)
 
 
 def test_an_unsigned_command_is_refused_by_the_service_that_knows_everybody(world: World) -> None:
@@ -98,7 +104,8 @@ def test_an_unsigned_command_is_refused_by_the_service_that_knows_everybody(worl
     size = world.size
     raw = world.command(world.hospital, HOSPITAL, "retirement", {"partition": PARTITION}, "retire-1")
     assert world.post("/v1/retirements", raw, None).status_code == 401
-    foreign = world.post("/v1/retirements", raw, world.bank.sign(raw), **world.everybody.shown(HOSPITAL))
+    signature = world.sign(world.bank, "/v1/retirements", raw, "retire-1")
+    foreign = world.post("/v1/retirements", raw, signature, **world.everybody.shown(HOSPITAL))
     assert (foreign.status_code, foreign.json()["code"], world.size) == (401, "signature_invalid", size)
     assert SIGNATURE_HEADER in foreign.headers["www-authenticate"]
 

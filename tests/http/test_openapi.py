@@ -37,6 +37,15 @@ def test_every_error_is_declared_as_a_problem(operations: dict[tuple[str, str], 
         assert all(list(response["content"]) == [PROBLEM_TYPE] for response in errors.values())
 
 
+def test_a_token_is_asked_for_but_where_it_is_not(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """Bearer everywhere but on what anybody may compare, with the problems that a wrong one gets."""
+    free = {what["operationId"] for what in operations.values() if not what["security"]}
+    assert free == {"read_log", "read_checkpoint"}
+    for what in operations.values():
+        assert what["security"] in ([], [{"token": []}])
+        assert not what["security"] or {"401", "403"} <= set(what["responses"])
+
+
 def test_whatever_moves_something_asks_for_a_signature(
     operations: dict[tuple[str, str], dict[str, Any]],
 ) -> None:

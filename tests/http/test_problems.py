@@ -127,39 +127,44 @@ def test_a_command_sent_to_another_kind_s_path_is_refused(quiet: World, kind: st
 def test_a_wrong_signature_is_refused(quiet: World, fault: str) -> None:
     """Whatever is wrong with a signature, it is 401 and nothing is recorded."""
     raw = quiet.command(quiet.bank, BANK, "void", _VOID, "void-1")
-    foreign = Signer.generate()
-    jws = {
-        "foreign key": foreign.sign(raw),
-        "other bytes": quiet.bank.sign(raw + b" "),
-        "other kid": f"{quiet.bank.sign(raw).partition('.')[0]}..{foreign.sign(raw).rpartition('.')[2]}",
-        "truncated": quiet.bank.sign(raw)[:-4],
-        "attached": quiet.bank.sign(raw).replace("..", ".e30."),
-        "none": "eyJhbGciOiJub25lIn0..",
+    stranger = Signer.generate()
+    good, foreign = (quiet.sign(one, "/v1/voids", raw, "void-1") for one in (quiet.bank, stranger))
+    jws, detail = {
+        "foreign key": (foreign, "was made with another key"),
+        "other bytes": (quiet.sign(quiet.bank, "/v1/voids", raw + b" ", "void-1"), "does not verify"),
+        "other kid": (f"{good.partition('.')[0]}..{foreign.rpartition('.')[2]}", "does not verify"),
+        "truncated": (good[:-4], "signature: "),
+        "attached": (good.replace("..", ".e30."), "must be a detached JWS"),
+        "none": ("eyJhbGciOiJub25lIn0..", "is missing"),
     }[fault]
     response = quiet.post("/v1/voids", raw, jws)
     assert (response.status_code, response.json()["code"]) == (401, "signature_invalid")
+    assert detail in response.json()["detail"]
 
 
 def test_a_command_by_a_key_that_nobody_registered_is_refused(quiet: World) -> None:
     """A stranger's own signature over its own command is worth nothing."""
     stranger = Signer.generate()
     raw = quiet.command(stranger, BANK, "void", _VOID, "void-1")
-    response = quiet.post("/v1/voids", raw, stranger.sign(raw))
+    response = quiet.post("/v1/voids", raw, quiet.sign(stranger, "/v1/voids", raw, "void-1"))
     assert (response.status_code, response.json()["code"]) == (401, "signature_invalid")
+    assert "has registered the key" in response.json()["detail"]
 
 
 def test_a_document_of_a_stranger_is_refused(quiet: World) -> None:
     """Documents are kept only for keys that the book knows."""
     data = b'{"v":1}'
-    headers = {SIGNATURE_HEADER: Signer.generate().sign(data)}
-    response = quiet.http.put(f"/v1/documents/{digest(data)}", content=data, headers=headers)
+    path = f"/v1/documents/{digest(data)}"
+    headers = {SIGNATURE_HEADER: quiet.sign(Signer.generate(), path, data, digest(data), "PUT")}
+    response = quiet.http.put(path, content=data, headers=headers)
     assert (response.status_code, response.json()["code"]) == (401, "signature_invalid")
+    assert "has registered the key" in response.json()["detail"]
 
 
 def test_two_signature_headers_are_none(quiet: World) -> None:
     """Which of two to believe is not ours to choose."""
     raw = quiet.command(quiet.bank, BANK, "void", _VOID, "void-1")
-    jws = quiet.bank.sign(raw)
+    jws = quiet.sign(quiet.bank, "/v1/voids", raw, "void-1")
     headers = [("content-type", "application/json"), (SIGNATURE_HEADER, jws), (SIGNATURE_HEADER, jws)]
     response = quiet.http.post("/v1/voids", content=raw, headers=headers)
     assert (response.status_code, response.json()["code"]) == (401, "signature_missing")
@@ -168,5 +173,7 @@ def test_two_signature_headers_are_none(quiet: World) -> None:
 def test_an_actor_other_than_the_key_s_owner_is_refused(quiet: World) -> None:
     """The bank's key signs for the bank and nobody else."""
     raw = quiet.command(quiet.bank, HOSPITAL, "void", _VOID, "void-1")
-    response = quiet.post("/v1/voids", raw, quiet.bank.sign(raw))
-    assert response.status_code in {401, 403}
+    for shown in (BANK, HOSPITAL):
+        signature = quiet.sign(quiet.bank, "/v1/voids", raw, "void-1")
+        response = quiet.post("/v1/voids", raw, signature, **quiet.everybody.shown(shown))
+        assert (response.status_code, response.json()["field"]) == (403, "actor")

@@ -19,7 +19,7 @@ from api.app import create_app
 from api.cli import unix_ms
 from api.dev_issuer import create_issuer_app
 from api.key_store import FileKeyStore, KeyStore
-from api.server import LOOPBACK, listen, serving
+from api.server import LOOPBACK, base_url, listen, serving
 from client.paths import JSON_TYPE, SIGNATURE_HEADER
 from client.service import Answer, Service
 from client.signer import Signer
@@ -27,6 +27,7 @@ from ledger import canonical as c
 from ledger import signatures
 from ledger.book import Book
 from ledger.commands import Command
+from ledger.signatures import Call
 from ledger.verifier import LogKey
 from policy.evaluate import gate
 from policy.reading import format_time
@@ -134,7 +135,7 @@ class World:
         self.keys = keys
         self.log = log
         self.everybody = everybody
-        self.service = Service(url, attempts=1)
+        self.service = Service(url, attempts=1, clock=lambda: clock.now / 1000)
         self.service._http.auth = everybody  # noqa: SLF001 - the tests' own callers
         self.http = httpx.Client(base_url=url, trust_env=False, auth=everybody, timeout=60)
         self.sro, self.hospital, self.bank = Signer.generate(), Signer.generate(), Signer.generate()
@@ -189,6 +190,10 @@ class World:
         if signature is not None:
             sent[SIGNATURE_HEADER] = signature
         return self.http.post(path, content=raw, headers=sent)
+
+    def sign(self, signer: Signer, path: str, raw: bytes, id: str, method: str = "POST") -> str:  # noqa: A002
+        """A signature over bytes for a request of now."""
+        return signer.sign(raw, Call(method, f"{self.url}{path}", self.clock.now // 1000, id))
 
     def register(self, did: str, role: str, signer: Signer) -> Answer:
         """Enter an organisation by the SRO's word."""
@@ -262,18 +267,20 @@ class World:
 @contextmanager
 def open_world(folder: Path, store: KeyStore | None = None) -> Iterator[World]:
     """A world whose service runs while the block does."""
-    url = f"sqlite:///{folder / 'book.sqlite'}"
-    migrations.upgrade(url)
+    database = f"sqlite:///{folder / 'book.sqlite'}"
+    migrations.upgrade(database)
     clock, log_key = Clock(), Ed25519PrivateKey.generate()
     log = LogKey(ORIGIN, log_key.public_key().public_bytes_raw())
     keys = FileKeyStore(folder / "keys")
-    book = Book.open(url, gate=gate, log_key=log_key, origin=ORIGIN, clock=clock)
+    book = Book.open(database, gate=gate, log_key=log_key, origin=ORIGIN, clock=clock)
     try:
         listener = listen(LOOPBACK, 0)
-        everybody = Everybody(f"http://{LOOPBACK}:{listener.getsockname()[1]}", ORIGIN, clock)
-        app = create_app(book, store or keys, log=log, clock=clock, issuers=[everybody.issuer()])
-        with serving(app) as base_url:
-            world = World(book, base_url, clock=clock, keys=keys, log=log, everybody=everybody)
+        everybody = Everybody(base_url(listener), ORIGIN, clock)
+        door = listen(LOOPBACK, 0)
+        issuers = [everybody.issuer()]
+        app = create_app(book, store or keys, url=base_url(door), log=log, clock=clock, issuers=issuers)
+        with serving(app, door) as url:
+            world = World(book, url, clock=clock, keys=keys, log=log, everybody=everybody)
             world.listener = listener
             try:
                 yield world

@@ -9,13 +9,17 @@ from pathlib import Path
 import pytest
 
 from ledger.malformed import Malformed
+from ledger.verifier import LogKey
 from trainer_adapter.job import JOB_BYTES_MAX, Job
 
+LOG = LogKey("rooms.example/ledger", bytes(range(32)))
 GOOD = f"""v = 1
 
 [train]
 id = "run-1"
 service = "http://127.0.0.1:8000"
+issuer = "http://127.0.0.1:8100"
+log = "{LOG.vkey}"
 actor = "did:web:bank-a.example"
 key = "keys/bank.pem"
 contract = "{"ab" * 32}"
@@ -54,6 +58,8 @@ CASES = [
     ('id = "run-1"', 'id = "run 1"', "train.id"),
     ('actor = "did:web:bank-a.example"', 'actor = "bank"', "train.actor"),
     ('test = "test.npz"', 'test = "test.npz"\nepochs = 3', "train.epochs"),
+    (f'log = "{LOG.vkey}"', 'log = "rooms.example/ledger"', "vkey"),
+    ('issuer = "http://127.0.0.1:8100"\n', "", "train.issuer"),
     ("deadline_s = 3600", "deadline_s = 1", "train.deadline_s"),
     ("deadline_s = 3600", "deadline_s = true", "train.deadline_s"),
     ("block_steps = 10", "block_steps = 0", "train.block_steps"),

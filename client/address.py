@@ -1,0 +1,30 @@
+"""A service's base URL, in the one spelling that signatures bind."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import httpx
+
+from ledger.malformed import Malformed
+
+BASE_LENGTH_MAX: Final = 300
+
+
+def base_of(url: str, field: str = "service") -> str:
+    """The base URL without a slash at its end and without a port that is its scheme's own; names in lower case.
+
+    Raises:
+        Malformed: naming ``field``, if it is no http or https URL, or says more than where the service is.
+    """
+    try:
+        known = httpx.URL(url)
+        # What cannot be encoded cannot be looked up; asked here, where it can be told.
+        sound = known.scheme in {"http", "https"} and known.host.encode("idna") != b"" and len(url) <= BASE_LENGTH_MAX
+    except (httpx.InvalidURL, UnicodeError):
+        sound = False
+    if not sound:
+        raise Malformed(field, f"must be an http or https URL, not {url[:200]!r}")
+    if known.query or known.fragment or known.userinfo:
+        raise Malformed(field, "must have no query, no fragment and no user")
+    return str(known).rstrip("/")
