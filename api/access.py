@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from api.problems import Problem
-from ledger.graph import ancestors
+from ledger.graph import ancestors, knows
 from ledger.outcomes import Code
 from ledger.registry import GLOBAL, holder_of
 
@@ -28,7 +28,7 @@ _PARTIES: Final = (SRO, TSO, TDP, TDC)
 _SEE_ALL: Final = frozenset({SRO, AUDITOR})
 
 COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "organisation": ("", *_PARTIES),
+    "organisation": ("", SRO),
     "policy": (SRO,),
     "dataset": (TDP,),
     "partition": (TDP,),
@@ -37,22 +37,23 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "charge": (TDC,),
     "key_release": (CCR,),
     "post": (CCR,),
-    "void": (TDC, TDP),
+    "void": (TDC, CCR),
     "model_release": (CCR,),
-    "model_opening": (CCR, TDC),
+    "model_opening": (TDC,),
     "recommendation": (TSO,),
     "revocation": (TDP,),
     "decree": (SRO,),
-    "release_notice": (CCR, TDC),
-    "merger": (SRO, TDC),
-    "acquisition": (SRO, TDC),
+    "release_notice": (CCR,),
+    "merger": (SRO,),
+    "acquisition": (SRO,),
     "collusion": (SRO,),
-    "split": (SRO, TDC),
+    "split": (SRO,),
     "transfer": (SRO, TDC),
-    "publication": (SRO, TDC),
+    "publication": (SRO,),
     "coalition": (SRO,),
 }
-"""By kind of command. The empty role is an organisation that is not on record yet: it may ask to be."""
+"""By kind of command, as the book has it. The empty role is an organisation that is not on record: of an empty book it
+may ask to be the first."""
 
 PUBLIC: Final = frozenset({"read_log", "read_checkpoint", "read_tile", "read_openapi"})
 """Operations without a caller: a checkpoint and its hashes hold nothing of anybody, and are there to be compared."""
@@ -109,12 +110,13 @@ class Caller:
         return bool(_SEE_ALL & set(self.roles))
 
     def sees_charge(self, charge: Charge, facts: Facts) -> bool:
-        """Its maker and whoever that became, the providers of its partitions, and its own clean room."""
+        """Its maker and whoever knows its run since, the providers of its partitions, and its own clean room."""
         if self.charge:
             return charge.id == self.charge
         if self.sees_all or self.organisation in {charge.actor, *map(provider_of, charge.partitions)}:
             return True
-        return self._became(charge.author, facts)
+        known = facts.organisations.get(self.organisation)
+        return known is not None and knows(facts.nodes, known.node, charge.author, charge.index)
 
     def sees_contract(self, contract: Contract, facts: Facts) -> bool:
         """Its parties and whoever the consumer became, and the clean room of a charge under it."""

@@ -49,10 +49,10 @@ def _group() -> None:
 @app.command(epilog=_SERVE_EXAMPLES)
 def serve(
     profile: Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named serve.")],
-    host: Annotated[str, typer.Option(help="A loopback address, instead of the profile's.")] = "",
+    host: Annotated[str, typer.Option(help="An address to listen on, instead of the profile's.")] = "",
     port: Annotated[int | None, typer.Option(help="Instead of the profile's.", min=0, max=65_535)] = None,
 ) -> None:
-    """Serve a book over HTTP on this machine until interrupted."""
+    """Serve a book over HTTP until interrupted, to this machine alone unless in production."""
     from api.server import listen
     from api.settings import Settings
     from ledger.malformed import Malformed
@@ -62,7 +62,7 @@ def serve(
         settings = Settings.load(profile)
         log_key = settings.load_log_key()
         issuers = settings.load_issuers()
-        listener = listen(host or settings.host, settings.port if port is None else port)
+        listener = listen(host or settings.host, settings.port if port is None else port, anywhere=settings.production)
     except (Malformed, OSError) as fault:
         typer.echo(str(fault), err=True)
         raise typer.Exit(Code.MALFORMED.exit_code) from None
@@ -72,6 +72,7 @@ def serve(
 def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: list[Issuer], listener: socket.socket) -> None:
     from api.app import create_app
     from api.key_store import AuthoriseOnly, FileKeyStore
+    from api.server import base_url
     from api.server import serve as run
     from ledger.book import Book, BookUnusable
     from ledger.engines import name_of
@@ -91,9 +92,9 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: list[Issuer]
         raise typer.Exit(Code.CONFLICT.exit_code) from None
     try:
         log = LogKey(settings.origin, log_key.public_key().public_bytes_raw())
-        host, port = listener.getsockname()[:2]
-        typer.echo(f"Serving {name_of(settings.book)} at http://{host}:{port} until interrupted.", err=True)
-        run(create_app(book, store, log=log, clock=unix_ms, issuers=issuers), listener)
+        url = settings.url or base_url(listener)
+        typer.echo(f"Serving {name_of(settings.book)} at {url} until interrupted.", err=True)
+        run(create_app(book, store, url=url, log=log, clock=unix_ms, issuers=issuers), listener)
     finally:
         book.close()
 

@@ -10,6 +10,7 @@ from fastapi.responses import Response
 
 from api.access import Caller
 from api.challenges import LIFE_S, NoRoom
+from api.hidden import check_seen
 from api.identity import Calling
 from api.problems import Fault, Problem, declared
 from api.reading import document_bytes, json_bytes, signature
@@ -72,7 +73,7 @@ def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRo
     for kind, path in PATHS.items():
         router.add_api_route(
             path,
-            _key_release_route(releases, binding) if kind == "key_release" else _route(book, kind, binding),
+            _key_release_route(book, releases, binding) if kind == "key_release" else _route(book, kind, binding),
             methods=["POST"],
             operation_id=f"submit_{kind}",
             status_code=201,
@@ -94,16 +95,20 @@ def _route(book: Book, kind: str, binding: Binding) -> Callable[[bytes, str, Cal
     def submit(raw: Raw, jws: Signature, caller: Calling) -> Response:
         command = _command(raw, kind, caller)
         binding.check(jws, "POST", PATHS[kind], command.id)
-        return answer(book.submit([Submission(raw, jws)])[0])
+        submission = Submission(raw, jws)
+        check_seen(book, caller, submission)
+        return answer(book.submit([submission])[0])
 
     return submit
 
 
-def _key_release_route(releases: KeyReleases, binding: Binding) -> Callable[[bytes, str, Caller], Response]:
+def _key_release_route(book: Book, releases: KeyReleases, binding: Binding) -> Callable[[bytes, str, Caller], Response]:
     def submit(raw: Raw, jws: Signature, caller: Calling) -> Response:
         command = _command(raw, "key_release", caller)
         binding.check(jws, "POST", PATHS["key_release"], command.id)
-        outcome, envelope = releases.release(command, Submission(raw, jws))
+        submission = Submission(raw, jws)
+        check_seen(book, caller, submission)
+        outcome, envelope = releases.release(command, submission)
         return answer(outcome, {"envelope": envelope})
 
     return submit
@@ -153,7 +158,9 @@ def quote_router(book: Book, binding: Binding) -> APIRouter:
     def quote(raw: Raw, jws: Signature, caller: Calling) -> Response:
         command = _command(raw, "charge", caller)
         binding.check(jws, "POST", QUOTES, command.id)
-        return answer(book.quote(Submission(raw, jws)), status=200)
+        submission = Submission(raw, jws)
+        check_seen(book, caller, submission)
+        return answer(book.quote(submission), status=200)
 
     return router
 

@@ -11,7 +11,7 @@ from api.access import PUBLIC
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-_TOKEN: Final = "token"
+_NAME: Final = "token"
 _SCHEME: Final = {
     "type": "http",
     "scheme": "bearer",
@@ -23,8 +23,8 @@ _SCHEME: Final = {
 def described(app: FastAPI) -> dict[str, Any]:
     """The document: an access token on every operation but the public ones."""
     document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-    document.setdefault("components", {})["securitySchemes"] = {_TOKEN: _SCHEME}
+    document.setdefault("components", {})["securitySchemes"] = {_NAME: _SCHEME}
     for methods in document["paths"].values():
         for operation in methods.values():
-            operation["security"] = [] if operation["operationId"] in PUBLIC else [{_TOKEN: []}]
+            operation["security"] = [] if operation["operationId"] in PUBLIC else [{_NAME: []}]
     return document

@@ -63,9 +63,11 @@ def _of_token(token: Token, facts: Facts) -> Caller:
     if token.key_id:
         charge = facts.charges[str(facts.keys[token.key_id].charge)]
         return Caller(charge.actor, (CCR,), charge.id)
+    if token.roles:
+        # Who comes to read, or to run the machine, comes as nothing else: an auditor writes nothing.
+        return Caller(token.organisation, token.roles)
     known = facts.organisations.get(token.organisation)
-    on_record = known.roles if known is not None else ("",)
-    return Caller(token.organisation, (*on_record, *token.roles))
+    return Caller(token.organisation, known.roles if known is not None else ("",))
 
 
 def caller_of(request: Request) -> Caller:

@@ -1,4 +1,4 @@
-"""The service on a loopback port: in a thread for the demonstration and the tests, or until interrupted."""
+"""The service on a port: in a thread for the demonstration and the tests, or until interrupted."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def check_loopback(host: str) -> str:
     """The host, if it is an address that only this machine can reach. Raises: Malformed."""
     if host != "localhost" and is_loopback(host):
         return host
-    raise Malformed("host", f"must be a loopback address as {LOOPBACK}: reads are not yet access-controlled")
+    raise Malformed("host", f"must be a loopback address as {LOOPBACK}, unless the service is in production")
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one. Raises: Malformed, OSError."""
-    family = socket.AF_INET6 if ":" in check_loopback(host) else socket.AF_INET
+def listen(host: str, port: int, *, anywhere: bool = False) -> socket.socket:
+    """A listening socket, on loopback or ``anywhere``; port 0 takes a free one. Raises: Malformed, OSError."""
+    family = socket.AF_INET6 if ":" in (host if anywhere else check_loopback(host)) else socket.AF_INET
     return socket.create_server((host, port), family=family, backlog=128)
 
 

@@ -10,6 +10,7 @@
     origin = "epsilon.example/ledger"
     host = "127.0.0.1"
     port = 8000
+    url = "http://127.0.0.1:8000"
     production = false
 
     [serve.issuers]
@@ -19,20 +20,24 @@ Paths are relative to the profile; ``book`` may also be the URL of a PostgreSQL 
 libpq's own means (PGPASSFILE). ``kept`` holds the newest checkpoint: a book older than that is refused, so keep it
 where backups of the book do not reach. Without ``keys`` the service authorises only: providers hand keys over
 themselves, against receipts. ``issuers`` name whose tokens are believed, each with a file of its public keys (a JWK
-Set). A service in production takes none on loopback or without TLS: that is what a development issuer is.
+Set). ``url`` is the service as callers know it, which their signatures name; left out, it is where it listens.
+
+Only a service in production listens elsewhere than on loopback. It takes no issuer on loopback or without TLS, which is
+what a development issuer is; and its ``url`` is https, because a proxy in front of it ends TLS.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from api.server import is_loopback
 from api.tokens import Issuer
+from client.address import base_of
 from client.profile import read_table
 from client.signer import load_private
 from ledger import canonical as c
@@ -51,6 +56,7 @@ class Settings:
         book: the URL of the book's database.
         keys: None where the service authorises only.
         kept: where the newest checkpoint is kept; None where it is not.
+        url: None where the service is known by where it listens.
     """
 
     book: str
@@ -60,13 +66,16 @@ class Settings:
     origin: str
     host: str
     port: int
+    url: str | None
+    production: bool
     issuers: tuple[tuple[str, Path], ...]
 
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read a profile. Raises: Malformed, OSError."""
         names = ("book", "host", "issuers", "log_key", "origin", "port")
-        known = c.fields(read_table(path, "serve"), "serve", names, optional=("keys", "kept", "production"))
+        known = c.fields(read_table(path, "serve"), "serve", names, optional=("keys", "kept", "production", "url"))
+        production = c.boolean(known.get("production", False), "serve.production")
         return cls(
             book=_book(path, c.string(known["book"], "serve.book")),
             keys=path.parent / c.string(known["keys"], "serve.keys") if "keys" in known else None,
@@ -75,7 +84,9 @@ class Settings:
             origin=c.string(known["origin"], "serve.origin", 200),
             host=c.string(known["host"], "serve.host"),
             port=c.integer(known["port"], "serve.port", 0, PORT_MAX),
-            issuers=_issuers(path.parent, known["issuers"], production=_production(known)),
+            url=_url(known.get("url"), production=production),
+            production=production,
+            issuers=_issuers(path.parent, known["issuers"], production=production),
         )
 
     def load_issuers(self) -> list[Issuer]:
@@ -91,8 +102,11 @@ def _book(profile: Path, named: str) -> str:
     return url_of(named if "://" in named else profile.parent / named)
 
 
-def _production(known: dict[str, Any]) -> bool:
-    return c.boolean(known.get("production", False), "serve.production")
+def _url(value: object, *, production: bool) -> str | None:
+    url = None if value is None else base_of(c.string(value, "serve.url"), "serve.url")
+    if production and (url is None or urlsplit(url).scheme != "https"):
+        raise Malformed("serve.url", "must be the https URL that callers know the service by, in production")
+    return url
 
 
 def _issuers(folder: Path, value: object, *, production: bool) -> tuple[tuple[str, Path], ...]:

@@ -114,7 +114,9 @@ def _consumer(job: Job) -> Service:
     from client.signer import Signer
     from client.tokens import ClientCredentials
 
-    return Service(job.service, ClientCredentials(job.issuer, job.actor, Signer.load(job.key), job.log.origin))
+    # The address first: a job that names no service is refused before any file but its own is read.
+    service = Service(job.service)
+    return service.as_caller(ClientCredentials(job.issuer, job.actor, Signer.load(job.key), job.log.origin))
 
 
 def _tell(event: str, **said: object) -> None:

@@ -171,9 +171,10 @@ def test_two_signature_headers_are_none(quiet: World) -> None:
 
 
 def test_an_actor_other_than_the_key_s_owner_is_refused(quiet: World) -> None:
-    """The bank's key signs for the bank and nobody else."""
-    raw = quiet.command(quiet.bank, HOSPITAL, "void", _VOID, "void-1")
+    """The bank's key signs for the bank and nobody else, whoever's token is shown."""
+    body: Object = {"document": "0" * 64, "signatures": ["0" * 64]}
+    raw = quiet.command(quiet.bank, HOSPITAL, "contract", body, "contract-1")
     for shown in (BANK, HOSPITAL):
-        signature = quiet.sign(quiet.bank, "/v1/voids", raw, "void-1")
-        response = quiet.post("/v1/voids", raw, signature, **quiet.everybody.shown(shown))
+        signature = quiet.sign(quiet.bank, "/v1/contracts", raw, "contract-1")
+        response = quiet.post("/v1/contracts", raw, signature, **quiet.everybody.shown(shown))
         assert (response.status_code, response.json()["field"]) == (403, "actor")

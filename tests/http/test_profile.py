@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from sqlalchemy import make_url
 
-from api.server import check_loopback
+from api.server import check_loopback, listen
 from api.settings import Settings
 from client.profile import Profile
 from client.service import Service
@@ -138,6 +139,41 @@ def test_only_a_loopback_address_is_served(host: str) -> None:
 def test_a_loopback_address_may_be_served(host: str) -> None:
     """Any address of the loopback network will do."""
     assert check_loopback(host) == host
+
+
+_PUBLIC = _SERVE.replace('"127.0.0.1"', '"0.0.0.0"') + 'production = true\nurl = "https://Ledger.example:443/"\n'
+
+
+def test_in_production_a_service_listens_anywhere_behind_tls(tmp_path: Path) -> None:
+    """With issuers and a URL of https, spelled as signatures bind it; outside production only on loopback."""
+    settings = Settings.load(_profile(tmp_path, serve=_PUBLIC + _ISSUERS))
+    assert (settings.host, settings.url, settings.production) == ("0.0.0.0", "https://ledger.example", True)  # noqa: S104
+    with closing(listen(settings.host, 0, anywhere=settings.production)) as listener:
+        assert listener.getsockname()[0] == "0.0.0.0"  # noqa: S104
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "field"),
+    [
+        ('url = "https://Ledger.example:443/"\n', "", "serve.url"),
+        ("https://Ledger", "http://Ledger", "serve.url"),
+        (":443/", ":443/?a=b", "serve.url"),
+        (":443/", ":443/#a", "serve.url"),
+        ("Ledger.example", "u:p@ledger.example", "serve.url"),
+        ("true", '"true"', "serve.production"),
+        ("https://login.example", "http://login.example", "serve.issuers.http://login.example"),
+        ("https://login.example", "https://127.0.0.1:8100", "serve.issuers.https://127.0.0.1:8100"),
+        ("https://login.example", "https://localhost", "serve.issuers.https://localhost"),
+        ("https://login.example", "https://[::1]:1", "serve.issuers.https://[::1]:1"),
+        ('"https://login.example" = "issuer.jwks"', "", "serve.issuers"),
+    ],
+)
+def test_production_refuses_what_only_development_may(tmp_path: Path, was: str, now: str, field: str) -> None:
+    """No plain HTTP, no issuer on this machine, and nothing is coerced."""
+    assert was in _PUBLIC + _ISSUERS
+    with pytest.raises(Malformed) as caught:
+        Settings.load(_profile(tmp_path, serve=(_PUBLIC + _ISSUERS).replace(was, now)))
+    assert caught.value.field == field
 
 
 @pytest.mark.parametrize("url", ["", "ftp://127.0.0.1", "127.0.0.1:8000", "http://"])

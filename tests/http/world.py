@@ -39,7 +39,8 @@ HOSPITAL: Final = "did:web:hospital.example"
 BANK: Final = "did:web:bank-a.example"
 ATTESTER: Final = "https://attester.example"
 PARTITION: Final = f"{HOSPITAL}/digits/2026-q4"
-NOW: Final = 1_795_000_000_000
+NOW: Final = unix_ms() // 1000 * 1000
+"""When these tests began. Commands of a process of its own are signed by the machine's clock, so worlds begin by it."""
 DAY_MS: Final = 86_400_000
 PLAN: Final[c.Object] = {
     "batch_size_expected": 64,
@@ -50,7 +51,7 @@ PLAN: Final[c.Object] = {
     "steps": 100,
     "v": 1,
 }
-_DATASET: Final = {
+DATASET: Final = {
     "deidentification": "no names",
     "domain": "health",
     "id": "digits",
@@ -60,7 +61,7 @@ _DATASET: Final = {
     "unit": "record",
     "v": 1,
 }
-_PARTITION: Final[c.Object] = {
+OPENED: Final[c.Object] = {
     "data_key": "digits-key",
     "dataset": "digits",
     "delta": "0.00001",
@@ -74,7 +75,8 @@ _PARTITION: Final[c.Object] = {
 }
 
 
-def _contract() -> dict[str, Any]:
+def contract_document() -> dict[str, Any]:
+    """What the hospital and the bank agree on."""
     return {
         "datasets": [{"dataset": "digits", "provider": HOSPITAL}],
         "ends": format_time(NOW + 90 * DAY_MS),
@@ -98,7 +100,9 @@ def _jwk(private: Ed25519PrivateKey) -> c.Object:
 class Clock:
     """Time that a test moves by hand."""
 
-    now = NOW
+    def __init__(self) -> None:
+        """It begins where the machine's stands."""
+        self.now = unix_ms() // 1000 * 1000
 
     def __call__(self) -> int:
         """Unix milliseconds."""
@@ -206,7 +210,7 @@ class World:
         body = {**claim, "possession": signer.sign(c.dump(claim))}
         self.everybody.organisations[signer.key_id] = did
         self.everybody.roles[did] = role
-        return self.service.submit(self.sro, SRO, "organisation", body, f"organisation-{role}")
+        return self.service.submit(self.sro, SRO, "organisation", body, f"organisation-{did.rpartition(':')[2]}")
 
     def enter(self, kind: str, document: dict[str, Any], actor: str, *signers: Signer) -> tuple[str, Answer]:
         """Store a document with its signatures and enter it."""
@@ -224,10 +228,10 @@ class World:
         ):
             self.register(did, role, signer)
         self.enter("policy", self._policy(), SRO, self.sro)
-        self.enter("dataset", _DATASET, HOSPITAL, self.hospital)
-        self.service.submit(self.hospital, HOSPITAL, "partition", dict(_PARTITION), "partition-q4")
+        self.enter("dataset", DATASET, HOSPITAL, self.hospital)
+        self.service.submit(self.hospital, HOSPITAL, "partition", dict(OPENED), "partition-q4")
         self.keys.create(HOSPITAL, "digits-key")
-        return self.enter("contract", _contract(), BANK, self.bank, self.hospital)[0]
+        return self.enter("contract", contract_document(), BANK, self.bank, self.hospital)[0]
 
     def charge_body(self, contract: str, room: CleanRoom) -> c.Object:
         """One run under the contract."""

@@ -58,7 +58,7 @@ CASES = [
     ('id = "run-1"', 'id = "run 1"', "train.id"),
     ('actor = "did:web:bank-a.example"', 'actor = "bank"', "train.actor"),
     ('test = "test.npz"', 'test = "test.npz"\nepochs = 3', "train.epochs"),
-    (f'log = "{LOG.vkey}"', 'log = "rooms.example/ledger"', "vkey"),
+    (f'log = "{LOG.vkey}"', 'log = "rooms.example/ledger"', "train.vkey"),
     ('issuer = "http://127.0.0.1:8100"\n', "", "train.issuer"),
     ("deadline_s = 3600", "deadline_s = 1", "train.deadline_s"),
     ("deadline_s = 3600", "deadline_s = true", "train.deadline_s"),

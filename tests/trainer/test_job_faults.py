@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ledger.malformed import Malformed
+from ledger.verifier import LogKey
 from trainer_adapter.cli import app
 from trainer_adapter.job import Job
 
@@ -21,6 +22,8 @@ JOB: dict[str, Any] = {
     "train": {
         "id": "run-1",
         "service": "http://127.0.0.1:1",
+        "issuer": "http://127.0.0.1:1",
+        "log": LogKey("rooms.example/ledger", bytes(range(32))).vkey,
         "actor": "did:web:bank-a.example",
         "key": "keys/bank.pem",
         "contract": "ab" * 32,

@@ -1,0 +1,83 @@
+"""Commands that name what their caller may not see: told exactly what they would be told of what never was.
+
+The book tells a stranger that a charge is not his, which tells that there is one. So a command that names a charge, a
+contract or a partition hidden from its caller ends here, with the book's own words for a thing that does not exist,
+after what the book would have looked at first: the id, the form and the signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from api.problems import Problem
+from ledger.commands import MakeCharge
+from ledger.decide import authentic
+from ledger.decision import Asked, Refusal
+from ledger.malformed import Malformed
+from ledger.outcomes import Code
+
+if TYPE_CHECKING:
+    from api.access import Caller
+    from ledger.book import Book, Submission
+    from ledger.registry import Facts
+
+_NO_LAPSE: Final = ""
+"""The log's key, which signs lapses alone, and those have no path here."""
+
+
+def check_seen(book: Book, caller: Caller, submission: Submission) -> None:
+    """Let a command pass if all that it names is missing or may be seen. Raises: Problem (404; 401 or 403 first)."""
+    if caller.sees_all:
+        return
+    try:
+        asked = Asked.read(submission.raw, submission.signature)
+    except Malformed:
+        return
+    with book.read() as facts:
+        hidden = next(_hidden(caller, asked, facts), None)
+        if hidden is None or facts.entry_index(asked.command.id) is not None:
+            return
+        try:
+            authentic(facts, asked, _NO_LAPSE)
+        except Refusal as refusal:
+            told = refusal.decided
+            raise Problem(told.code, told.detail, field=told.field, id=asked.command.id) from None
+    what, field = hidden
+    raise Problem(Code.NOT_FOUND, f"there is no {what}", field=f"body.{field}", id=asked.command.id)
+
+
+def _hidden(caller: Caller, asked: Asked, facts: Facts) -> Iterator[tuple[str, str]]:
+    """What it names that exists, and not for its caller, in the order in which the book looks."""
+    body = asked.body
+    contract = facts.contracts.get(str(getattr(body, "contract", "")))
+    if contract is not None and not caller.sees_contract(contract, facts):
+        yield f"contract {contract.document}", "contract"
+    named = getattr(body, "charge", None)
+    if named is not None and _is_hidden_charge(caller, named, facts):
+        yield f"charge {named}", "charge"
+    if isinstance(body, MakeCharge):
+        yield from _of_charge(caller, body, facts)
+    elif asked.command.kind == "retirement":
+        partition = facts.partitions.get(str(getattr(body, "partition", "")))
+        if partition is not None and not caller.sees_partition(partition, facts):
+            yield f"partition {partition.ref}", "partition"
+
+
+def _is_hidden_charge(caller: Caller, name: str, facts: Facts) -> bool:
+    found = facts.charges.get(name)
+    if found is None:
+        # A clean room's own is there; of any other it is told so before its nonce is looked at.
+        return bool(caller.charge)
+    return not caller.sees_charge(found, facts)
+
+
+def _of_charge(caller: Caller, body: MakeCharge, facts: Facts) -> Iterator[tuple[str, str]]:
+    for place, ref in enumerate(body.partitions):
+        partition = facts.partitions.get(ref)
+        if partition is not None and not caller.sees_partition(partition, facts):
+            yield f"partition {ref}", f"partitions[{place}]"
+    for place, name in enumerate(body.base):
+        charge = facts.charges.get(name)
+        if charge is not None and not caller.sees_charge(charge, facts):
+            yield f"charge {name}", f"base[{place}]"

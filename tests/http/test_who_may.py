@@ -1,0 +1,271 @@
+"""Who may do what: each operation of the OpenAPI document, asked by each role, of its own, of another's, of nothing.
+
+``who_may.json`` has a status for every cell: by operation, by role, for *own*, *foreign* and *none*. A command on
+what is the caller's own has an empty body, so where the role may ask it is 422 and moves nothing. Where a kind names no
+resource that is anybody's, *foreign* is a command in somebody else's name, and *none* names what was never stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+
+from api.access import COMMANDS, OPERATIONS, ROLES
+from api.app import create_app
+from api.server import LOOPBACK, base_url, listen, serving
+from client.paths import PATHS, SIGNATURE_HEADER
+from ledger import canonical as c
+from tests.http.market import CLINIC, MISSING, NOBODY, OTHER_BANK, Market, Person, Things
+from tests.http.world import HOSPITAL, NOW, OPENED, CleanRoom, open_world
+
+TABLE: Final[dict[str, dict[str, list[int]]]] = json.loads((Path(__file__).parent / "who_may.json").read_text())
+OWNERSHIPS: Final = ("own", "foreign", "none")
+COLUMNS: Final = (*ROLES, "", "no token")
+_MODEL: Final = "a" * 64
+_DOCUMENT: Final[c.Object] = {"document": "0" * 64, "signatures": ["0" * 64]}
+
+
+@pytest.fixture(scope="module")
+def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
+    """Two of everything, which no cell of the table changes."""
+    with open_world(tmp_path_factory.mktemp("market")) as world:
+        world.contract = world.found()
+        yield Market(world)
+
+
+@pytest.fixture(scope="module")
+def operations(market: Market) -> dict[str, str]:
+    """The path of each operation, as the document has it."""
+    paths = market.world.http.get("/v1/openapi.json").json()["paths"]
+    return {what["operationId"]: path for path, methods in paths.items() for what in methods.values()}
+
+
+def _of_things(market: Market, kind: str, things: Things) -> c.Object | None:
+    """A command's body about these things; None where the kind is about nothing that is anybody's."""
+    room = CleanRoom()
+    on_charge: c.Object = {"charge": things.charge}
+    sealed: c.Object = {"clean_room": room.to_json(), "evidence": "0" * 64, "model": _MODEL, "nonce": "A" * 43}
+    bodies: dict[str, c.Object] = {
+        "charge": market.charge(things, room),
+        "decree": {"holder": "global", "partition": things.partition, "reason": "an order"},
+        "key_release": {**on_charge, "evidence": "0" * 64, "nonce": "A" * 43},
+        "model_opening": {**on_charge, **sealed},
+        "model_release": {**on_charge, "model": _MODEL},
+        "post": {**on_charge, "steps": 1},
+        "publication": {**on_charge, "giver": NOBODY},
+        "release_notice": {**on_charge, "model": _MODEL},
+        "retirement": {"partition": things.partition},
+        "revocation": {"contract": things.contract},
+        "transfer": {**on_charge, "giver": NOBODY, "recipient": OTHER_BANK},
+        "void": on_charge,
+    }
+    return bodies.get(kind)
+
+
+def _of_nothing(kind: str) -> c.Object:
+    """A command's body that names what was never stored or registered."""
+    bodies: dict[str, c.Object] = {
+        "acquisition": {"acquired": [CLINIC], "organisation": NOBODY},
+        "coalition": {"epsilon": "1", "members": [NOBODY, CLINIC]},
+        "collusion": {"effective": NOW, "organisations": [NOBODY, CLINIC]},
+        "merger": {"organisation": "did:web:new.example", "parents": [NOBODY, CLINIC]},
+        "organisation": {
+            "key": CleanRoom().signer.jwk,
+            "name": "nobody",
+            "organisation": NOBODY,
+            "possession": "e30..e30",
+            "roles": ["TDC"],
+        },
+        "partition": {**OPENED, "dataset": "letters", "partition": "2027-q1"},
+        "split": {"child": "did:web:child.example", "organisation": NOBODY},
+    }
+    return bodies.get(kind, _DOCUMENT)
+
+
+def _command(market: Market, kind: str, path: str, caller: Person, ownership: str) -> httpx.Response:
+    things = {"foreign": market.foreign, "none": MISSING}.get(ownership)
+    body = _of_things(market, kind, things) if things else {}
+    actor = caller.did
+    if body is None:
+        body = _of_nothing(kind)
+        actor = HOSPITAL if ownership == "foreign" and caller.did != HOSPITAL else actor
+        actor = CLINIC if ownership == "foreign" and caller.did == HOSPITAL else actor
+    name = f"{kind}-{ownership}"
+    raw = market.world.command(caller.signer, actor, kind, body, name)
+    return market.world.post(path, raw, market.world.sign(caller.signer, path, raw, name), **caller.shown)
+
+
+def _document(market: Market, caller: Person, ownership: str) -> httpx.Response:
+    """Signed by the caller, by somebody else on record, or by nobody known."""
+    data = c.dump({"kind": "note", "said": ownership, "v": 1})
+    path = f"/v1/documents/{c.digest(data)}"
+    signer = {"own": caller.signer, "foreign": market.clinic, "none": CleanRoom().signer}[ownership]
+    signature = market.world.sign(signer, path, data, c.digest(data), "PUT")
+    return market.world.http.put(path, content=data, headers={SIGNATURE_HEADER: signature, **caller.shown})
+
+
+def _ask(market: Market, operation: str, path: str, role: str, ownership: str) -> httpx.Response:
+    """One cell."""
+    caller = market.people[role]
+    things = {"own": market.own, "foreign": market.foreign, "none": MISSING}[ownership]
+    if operation.startswith("submit_"):
+        return _command(market, operation.removeprefix("submit_"), path, caller, ownership)
+    if operation == "quote_charge":
+        return _command(market, "charge", path, caller, ownership)
+    if operation == "put_document":
+        return _document(market, caller, ownership)
+    if operation == "issue_challenge":
+        return market.world.http.post(path, json={"charge": things.charge}, headers=caller.shown)
+    index = {"own": "index", "foreign": "other", "none": "9999"}[ownership]
+    if operation == "read_entry" and ownership != "none":
+        with market.world.book.read() as facts:
+            index = str(facts.charges[things.charge].index)
+    named = {"id": things.charge, "index": index, "ref": things.partition, "sha256": things.contract}
+    query = {"partition": things.partition} if operation == "read_accounts" else {}
+    return market.world.http.get(path.format(**named), params=query, headers=caller.shown)
+
+
+def test_every_cell_has_its_status(market: Market, operations: dict[str, str]) -> None:
+    """No operation, role or ownership without one, none that the document lacks, and each is what is answered."""
+    size = market.world.size
+    found = {
+        operation: {
+            role: [_ask(market, operation, path, role, ownership).status_code for ownership in OWNERSHIPS]
+            for role in COLUMNS
+        }
+        for operation, path in operations.items()
+    }
+    assert found == TABLE
+    assert market.world.size == size
+
+
+def test_the_table_and_the_roles_agree(operations: dict[str, str]) -> None:
+    """A role that an operation is not for gets 403 in every cell, nobody's token 401; whoever may ask gets on."""
+    for operation, rows in TABLE.items():
+        if operation not in OPERATIONS:
+            assert {status for row in rows.values() for status in row} == {200}
+            continue
+        assert rows["no token"] == [401, 401, 401]
+        for role in (*ROLES, ""):
+            assert (rows[role][0] == 403) == (role not in OPERATIONS[operation]), (operation, role)
+    assert set(OPERATIONS) <= set(operations)
+
+
+def test_a_route_without_an_entry_is_nobody_s(market: Market) -> None:
+    """Deny by default: whoever adds a route and forgets the table has added nothing."""
+    world = market.world
+    door = listen(LOOPBACK, 0)
+    app = create_app(
+        world.book,
+        world.keys,
+        url=base_url(door),
+        log=world.log,
+        clock=world.clock,
+        issuers=[world.everybody.issuer()],
+    )
+
+    @app.get("/v1/secrets", operation_id="read_secrets")
+    def read_secrets() -> dict[str, str]:
+        return {"secret": "told"}
+
+    @app.get("/v1/unnamed")
+    def unnamed() -> dict[str, str]:
+        return {"secret": "told"}
+
+    with serving(app, door) as url:
+        for path in ("/v1/secrets", "/v1/unnamed"):
+            got = {
+                role: httpx.get(f"{url}{path}", headers=person.shown, trust_env=False)
+                for role, person in market.people.items()
+            }
+            assert {role: one.status_code for role, one in got.items()} == {
+                **dict.fromkeys(got, 403),
+                "no token": 401,
+            }
+            assert not any("told" in one.text for one in got.values())
+
+
+_READS: Final = (
+    "/v1/charges/{charge}",
+    "/v1/receipts/{charge}",
+    "/v1/contracts/{contract}",
+    "/v1/partitions/{partition}",
+)
+
+
+def _told(response: httpx.Response, things: Things) -> dict[str, Any]:
+    """A problem with the name that was asked for taken out, and the headers beside it."""
+    text = response.text
+    for name in (things.contract, things.partition, things.charge):
+        text = text.replace(name, "THIS")
+    headers = {name: value for name, value in response.headers.items() if name not in {"date", "content-length"}}
+    return {"body": json.loads(text), "status": response.status_code, "headers": headers}
+
+
+@pytest.mark.parametrize("role", ["TDP", "TDC", "CCR"])
+def test_what_is_another_s_reads_as_what_is_not(market: Market, role: str) -> None:
+    """Body, status and headers: nothing tells a hidden thing from a missing one."""
+    person = market.people[role]
+    for path in (*_READS, "/v1/accounts?partition={partition}"):
+        if role == "CCR" and "accounts" in path:
+            continue
+        hidden, missing = (
+            _told(market.world.http.get(path.format(**_fields(things)), headers=person.shown), things)
+            for things in (market.foreign, MISSING)
+        )
+        assert hidden == missing
+        assert hidden["status"] == 404
+
+
+def _fields(things: Things) -> dict[str, str]:
+    return {"charge": things.charge, "contract": things.contract, "partition": things.partition}
+
+
+@pytest.mark.parametrize(
+    ("role", "kind"),
+    [
+        ("TDC", "charge"),
+        ("TDC", "void"),
+        ("TDC", "model_opening"),
+        ("TDC", "transfer"),
+        ("TDP", "retirement"),
+        ("TDP", "revocation"),
+        ("CCR", "key_release"),
+        ("CCR", "post"),
+        ("CCR", "void"),
+        ("CCR", "model_release"),
+        ("CCR", "release_notice"),
+    ],
+)
+def test_a_command_about_another_s_thing_is_told_what_one_about_nothing_is(
+    market: Market, role: str, kind: str
+) -> None:
+    """Signed well or badly; nothing is recorded."""
+    world, person, size = market.world, market.people[role], market.world.size
+    for signer, status in ((person.signer, 404), (market.clinic, 401)):
+        told = []
+        for things in (market.foreign, MISSING):
+            body = _of_things(market, kind, things)
+            assert body is not None
+            raw = world.command(person.signer, person.did, kind, body, "asked-1")
+            signature = world.sign(signer, PATHS[kind], raw, "asked-1")
+            told.append(_told(world.post(PATHS[kind], raw, signature, **person.shown), things))
+        assert told[0] == told[1]
+        assert told[0]["status"] == status
+    assert world.size == size
+
+
+def test_lists_hold_what_the_caller_may_see(market: Market) -> None:
+    """Partitions: each hospital's own, each bank's and clean room's under contract, and all for those who watch."""
+    own, both = [market.own.partition], sorted([market.own.partition, market.foreign.partition])
+    expected = {"TDP": own, "TDC": own, "CCR": None, "SRO": both, "TSO": both, "AUDITOR": both}
+    people = market.people
+    for role, listed in expected.items():
+        response = market.world.http.get("/v1/partitions", headers=people[role].shown)
+        assert response.json().get("partitions") == listed
+    assert set(COMMANDS) == set(PATHS)
