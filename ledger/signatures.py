@@ -113,7 +113,7 @@ def _header(signature: str) -> _Header:
 
 
 def verify(signature: str, payload: bytes, key: SignerKey) -> Call | None:
-    """The request that a detached JWS over exactly these bytes is for, if for any. Raises: Malformed, if not this key's."""
+    """Check a detached JWS over exactly these bytes; the request it is for, if for any. Raises: Malformed."""
     protected, call = _protected(key.thumbprint), None
     # An Ed25519 key has one plain header; what bears another is read for what it is, or for what is wrong with it.
     if (
