@@ -15,10 +15,10 @@ from typing import Final, Protocol
 
 import httpx
 
-from client.problem import Unreachable
+from client.problem import Refused, Unreachable
 from client.signer import Signer
 from ledger import canonical as c
-from ledger.malformed import Malformed
+from ledger.outcomes import Code
 
 LIFE_S: Final = 300
 EARLY_S: Final = 30
@@ -30,7 +30,7 @@ class Credentials(Protocol):
     """Whoever can show a token."""
 
     def token(self) -> str:
-        """A token that is still valid. Raises: Unreachable, Malformed."""
+        """A token that is still valid. Raises: Refused, Unreachable, Malformed."""
         ...
 
 
@@ -47,7 +47,7 @@ class ClientCredentials:
         self._token, self._until = "", 0.0
 
     def token(self) -> str:
-        """The token of before, or a new one. Raises: Unreachable, Malformed."""
+        """The token of before, or a new one. Raises: Refused, Unreachable, Malformed."""
         with self._turn:
             if self._clock() >= self._until:
                 self._token, life = self._ask()
@@ -79,7 +79,8 @@ class ClientCredentials:
         known = c.parse(response.content, ANSWER_BYTES_MAX, "token answer")
         if not isinstance(known, dict) or not response.is_success:
             said = known.get("error_description") if isinstance(known, dict) else None
-            raise Malformed("issuer", f"gave {self._client} no token: {str(said or response.status_code)[:200]}")
+            detail = f"the issuer gave {self._client} no token: {str(said or response.status_code)[:200]}"
+            raise Refused(401, {"code": Code.NOT_AUTHORISED.word, "detail": detail, "field": "issuer"})
         return c.string(known.get("access_token"), "access_token", 8_192), c.integer(
             known.get("expires_in"), "expires_in", 1, 86_400
         )

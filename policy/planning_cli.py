@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from policy.question import Question
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
-policy = typer.Typer(no_args_is_help=True, help="What a policy would change, before it is published.")
+policy = typer.Typer(no_args_is_help=True)
 plan = typer.Typer(no_args_is_help=True, help="What fits a budget, and what mergers and coalitions would make of it.")
 app.add_typer(policy, name="policy")
 app.add_typer(plan, name="plan")
@@ -184,6 +184,8 @@ def again(
 Examples:
 
   epsilon plan merger demo/book.sqlite did:web:bank-a.example did:web:bank-b.example
+
+  epsilon plan merger demo/book.sqlite did:web:bank-a.example did:web:bank-b.example --json
 """
 )
 def merger(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.http.walk import Desk, Ran, walked
 from tests.http.world import BANK, HOSPITAL, SRO, CleanRoom, World, open_world
 
 
@@ -39,3 +40,16 @@ def room(world: World) -> CleanRoom:
     fresh = CleanRoom()
     world.service.submit(world.bank, BANK, "charge", world.charge_body(world.contract, fresh), "run-1")
     return fresh
+
+
+@pytest.fixture(scope="session")
+def walk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Desk, list[Ran]]]:
+    """A book that the first page's commands have filled; tests add to it, and take nothing from one another."""
+    with walked(tmp_path_factory.mktemp("walk")) as found:
+        yield found
+
+
+@pytest.fixture
+def desk(walk: tuple[Desk, list[Ran]]) -> Desk:
+    """Where to run more commands."""
+    return walk[0]
