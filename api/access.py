@@ -60,7 +60,9 @@ PUBLIC: Final = frozenset({"read_log", "read_checkpoint", "read_tile", "read_ope
 
 OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     **{f"submit_{kind}": roles for kind, roles in COMMANDS.items()},
-    "issue_challenge": (CCR,),
+    "deposit_model_key": (CCR,),
+    "issue_challenge": (CCR, TDC),
+    "read_deposit_key": (CCR,),
     "list_partitions": (*_PARTIES, AUDITOR),
     "put_document": (*_PARTIES, CCR),
     "quote_charge": (TDC,),

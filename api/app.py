@@ -14,6 +14,7 @@ from api.command_routes import challenge_router, command_router, document_router
 from api.described import described
 from api.identity import Gatekeeper
 from api.key_release import KeyReleases
+from api.model_keys import model_key_router
 from api.read_routes import read_router
 from api.tokens import Tokens
 
@@ -55,6 +56,7 @@ def create_app(  # noqa: PLR0913 - what a service is made of
     challenges = Challenges(clock)
     app.include_router(command_router(book, KeyReleases(book, key_store, challenges, clock), binding))
     app.include_router(challenge_router(book, challenges))
+    app.include_router(model_key_router(key_store))
     app.include_router(quote_router(book, binding))
     app.include_router(document_router(book, binding))
     app.include_router(read_router(book, log))

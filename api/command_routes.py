@@ -39,6 +39,8 @@ _HEADER: Final[dict[str, Any]] = {
     "description": "detached JWS (RFC 7797) over exactly the body, made for this request: htm, htu, iat, jti",
     "schema": {"type": "string"},
 }
+_RELEASES: Final = frozenset({"key_release", "model_opening"})
+"""Kinds of command that are answered with an envelope."""
 _COMMAND: Final[dict[str, Any]] = {
     "type": "object",
     "additionalProperties": False,
@@ -73,13 +75,13 @@ def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRo
     for kind, path in PATHS.items():
         router.add_api_route(
             path,
-            _key_release_route(book, releases, binding) if kind == "key_release" else _route(book, kind, binding),
+            _key_release_route(book, releases, kind, binding) if kind in _RELEASES else _route(book, kind, binding),
             methods=["POST"],
             operation_id=f"submit_{kind}",
             status_code=201,
             tags=["commands"],
             responses={
-                **declared(401, 403, 404, 409, 413, 415, 422, *((503,) if kind == "key_release" else ())),
+                **declared(401, 403, 404, 409, 413, 415, 422, *((503,) if kind in _RELEASES else ())),
                 201: {"description": "Recorded now", "content": {JSON_TYPE: {"schema": _ANSWER}}},
                 200: {
                     "description": "Recorded before: the same answer",
@@ -102,10 +104,12 @@ def _route(book: Book, kind: str, binding: Binding) -> Callable[[bytes, str, Cal
     return submit
 
 
-def _key_release_route(book: Book, releases: KeyReleases, binding: Binding) -> Callable[[bytes, str, Caller], Response]:
+def _key_release_route(
+    book: Book, releases: KeyReleases, kind: str, binding: Binding
+) -> Callable[[bytes, str, Caller], Response]:
     def submit(raw: Raw, jws: Signature, caller: Calling) -> Response:
-        command = _command(raw, "key_release", caller)
-        binding.check(jws, "POST", PATHS["key_release"], command.id)
+        command = _command(raw, kind, caller)
+        binding.check(jws, "POST", PATHS[kind], command.id)
         submission = Submission(raw, jws)
         check_seen(book, caller, submission)
         outcome, envelope = releases.release(command, submission)
@@ -115,7 +119,7 @@ def _key_release_route(book: Book, releases: KeyReleases, binding: Binding) -> C
 
 
 def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
-    """POST /v1/challenges: a nonce for the key release of a pending charge."""
+    """POST /v1/challenges: a nonce for the key release of a pending charge, or for opening a sealed model."""
     router = APIRouter()
     asked = {"type": "object", "required": ["charge"], "properties": {"charge": {"type": "string"}}}
 
@@ -131,10 +135,12 @@ def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
         charge = c.name(known["charge"], "charge")
         with book.read() as facts:
             found = facts.charges.get(charge)
-        if found is None or charge != caller.charge:
-            raise Problem(Code.NOT_FOUND, f"there is no charge {charge}", field="charge")
-        if found.state is not ChargeState.PENDING:
-            raise Problem(Code.CONFLICT, f"charge {charge} is {found.state}, not pending", field="charge")
+            if found is None or not caller.sees_charge(found, facts):
+                raise Problem(Code.NOT_FOUND, f"there is no charge {charge}", field="charge")
+        # A clean room asks for its own data keys; whoever goes on with its contract, for the key of its sealed model.
+        wanted = ChargeState.PENDING if caller.charge else ChargeState.POSTED
+        if found.state is not wanted:
+            raise Problem(Code.CONFLICT, f"charge {charge} is {found.state}, not {wanted}", field="charge")
         try:
             nonce = challenges.issue(charge)
         except NoRoom:

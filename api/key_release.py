@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Final
 from api.key_store import KeyStore, KeyUnavailable
 from api.problems import Fault, Problem
 from client.envelope import ENVELOPE_VERSION, SUITE, seal
+from client.sealed_model import model_ref
 from ledger import canonical as c
 from ledger.commands import Command, ReleaseKey, read_body
+from ledger.entries import Entry
+from ledger.governing_commands import OpenModel
 from ledger.malformed import Malformed
 from ledger.outcomes import ChargeState, Code
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from ledger.registry import Charge, Partition
 
 ENVELOPE_BYTES_MAX: Final = 1 << 20
+OPENING_LIFE_MS: Final = 3_600_000
 
 
 class KeyReleases:
@@ -42,8 +46,8 @@ class KeyReleases:
     def release(self, command: Command, submission: Submission) -> tuple[Outcome, c.Object | None]:
         """The outcome, and the envelope if it was permitted and the store holds the keys. Raises: Problem."""
         body = read_body(command)
-        if not isinstance(body, ReleaseKey):
-            message = "only key releases are routed here"
+        if not isinstance(body, ReleaseKey | OpenModel):
+            message = "only key releases and openings are routed here"
             raise TypeError(message)
         with self._turn:
             self._check_nonce(command, body)
@@ -55,7 +59,7 @@ class KeyReleases:
             raise AssertionError(message)
         return outcome, self._envelope(command, body, outcome.index)
 
-    def _check_nonce(self, command: Command, body: ReleaseKey) -> None:
+    def _check_nonce(self, command: Command, body: ReleaseKey | OpenModel) -> None:
         with self._book.read() as facts:
             if facts.entry_index(command.id) is not None:
                 # The book compares the bytes: the same command gets the same answer, another is refused.
@@ -64,19 +68,47 @@ class KeyReleases:
             detail = "the nonce answers no open challenge for this charge: ask for another"
             raise Problem(Code.NOT_AUTHORISED, detail, field="body.nonce", id=command.id)
 
-    def _envelope(self, command: Command, body: ReleaseKey, index: int) -> c.Object | None:
-        with self._book.read() as facts:
-            charge = facts.charges[body.charge]
-            self._check_still_open(command, charge, index)
-            keys = [(ref, facts.partitions[ref]) for ref in charge.partitions]
+    def _envelope(self, command: Command, body: ReleaseKey | OpenModel, index: int) -> c.Object | None:
         try:
             kept = self._store.kept(command.id)
+            if isinstance(body, OpenModel):
+                make = self._opening(command, body, index)
+            else:
+                make = self._release(command, body, index)
             if kept is None:
-                sealed = self._sealed(charge, keys, _info(command, body, charge, index))
+                sealed = make()
                 kept = sealed and self._store.keep(command.id, sealed)
             return _object(kept) if kept else None
         except KeyUnavailable as fault:
             raise Problem(Fault.KEY_WITHHELD, str(fault), id=command.id, index=index) from None
+
+    def _release(self, command: Command, body: ReleaseKey, index: int) -> Callable[[], bytes | None]:
+        """Seals the data keys of a charge that is still open. Raises: Problem, if it is not."""
+        with self._book.read() as facts:
+            charge = facts.charges[body.charge]
+            self._check_still_open(command, charge, index)
+            keys = [(ref, facts.partitions[ref]) for ref in charge.partitions]
+        return lambda: self._sealed(charge, keys, _info(command, body, charge, index, charge.deadline))
+
+    def _opening(self, command: Command, body: OpenModel, index: int) -> Callable[[], bytes | None]:
+        """Seals a model's key to the clean room of an opening, for an hour. Raises: Problem, if that is over."""
+        with self._book.read() as facts:
+            charge, entry = facts.charges[body.charge], Entry.parse(facts.entry(index))
+        until = entry.time + OPENING_LIFE_MS
+        if self._clock() >= until:
+            raise Problem(
+                Code.CONFLICT, "the hour of this opening is over: ask for another", id=command.id, index=index
+            )
+
+        def make() -> bytes | None:
+            key = self._store.model_key(body.charge, body.model)
+            if key is None:
+                return None
+            info, ref = _info(command, body, charge, index, until), model_ref(body.model)
+            sealed: c.Object = {ref: seal(key.reveal(), body.sealing.x, info, ref)}
+            return c.dump({"info": info, "sealed": sealed, "suite": SUITE, "v": ENVELOPE_VERSION})
+
+        return make
 
     def _sealed(self, charge: Charge, keys: list[tuple[str, Partition]], info: c.Object) -> bytes | None:
         """Each data key that the store holds, sealed; None if it holds none. Raises: KeyUnavailable."""
@@ -99,14 +131,14 @@ class KeyReleases:
         raise Problem(Code.CONFLICT, detail, id=command.id, index=index)
 
 
-def _info(command: Command, body: ReleaseKey, charge: Charge, index: int) -> c.Object:
+def _info(command: Command, body: ReleaseKey | OpenModel, charge: Charge, index: int, until: int) -> c.Object:
     return {
         "charge": charge.id,
         "contract": charge.contract,
         "entry": index,
         "evidence": body.evidence,
         "key_release": command.id,
-        "not_after": charge.deadline,
+        "not_after": until,
         "v": ENVELOPE_VERSION,
     }
 

@@ -14,13 +14,17 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Final, Protocol
 
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
 from api.secret import Secret
+from client.sealed_model import open_deposit
 from ledger import canonical as c
 from ledger.malformed import Malformed
 
 DATA_KEY_BYTES: Final = 32
 RELEASED: Final = "released"
-"""The folder of envelopes; no provider's, whose names are DIDs."""
+MODELS: Final = "models"
+"""The folders of envelopes and of sealed models' keys; no provider's, whose names are DIDs."""
 
 
 class KeyUnavailable(Exception):  # noqa: N818 - reads as what it says
@@ -36,6 +40,24 @@ class KeyStore(Protocol):
         Raises:
             KeyUnavailable: if the store should hold it and cannot give it.
         """
+        ...
+
+    @property
+    def deposit(self) -> str | None:
+        """The X25519 key (base64url) that keys of sealed models are deposited under; None where none are taken."""
+        ...
+
+    def deposit_model_key(self, charge: str, model: str, sealed: str) -> None:
+        """Keep the key of a sealed model, which only this store can open; the same again changes nothing.
+
+        Raises:
+            Malformed: if it was sealed to another store, or for another charge or model.
+            KeyUnavailable: if it cannot be kept.
+        """
+        ...
+
+    def model_key(self, charge: str, model: str) -> Secret | None:
+        """The key of a sealed model; None where the provider hands it over itself. Raises: KeyUnavailable."""
         ...
 
     def keep(self, release: str, envelope: bytes) -> bytes:
@@ -55,6 +77,18 @@ class AuthoriseOnly:
     """Holds no keys: the receipt of the key-release entry is the authority."""
 
     def data_key(self, provider: str, name: str) -> Secret | None:  # noqa: ARG002 - the interface's arguments
+        """None, always."""
+        return None
+
+    deposit: str | None = None
+
+    def deposit_model_key(self, charge: str, model: str, sealed: str) -> None:
+        """Refused: there is nowhere to keep it. Raises: KeyUnavailable."""
+        del sealed
+        message = f"this service holds no keys: the key of model {model} of {charge} has to go to the provider's store"
+        raise KeyUnavailable(message)
+
+    def model_key(self, charge: str, model: str) -> Secret | None:  # noqa: ARG002 - the interface's arguments
         """None, always."""
         return None
 
@@ -105,35 +139,70 @@ class FileKeyStore:
             raise KeyUnavailable(message)
         return Secret(value)
 
+    @property
+    def deposit(self) -> str:
+        """The public half of its deposit key, which is made when it is first asked for. Raises: OSError."""
+        return c.base64url(self._deposit().public_key().public_bytes_raw())
+
+    def deposit_model_key(self, charge: str, model: str, sealed: str) -> None:
+        """Opened, to see that it can be, and kept. Raises: Malformed, KeyUnavailable."""
+        key = open_deposit(sealed, self._deposit(), charge, model)
+        kept = self._keep_file(self._model(charge, model), key, f"the key of model {model}")
+        if kept != key:
+            raise Malformed("sealed", "is another key than the one that was deposited for this model before")
+
+    def model_key(self, charge: str, model: str) -> Secret:
+        """The key in its file. Raises: KeyUnavailable."""
+        key = self._kept_file(self._model(charge, model), f"the key of model {model}")
+        if key is None or len(key) != DATA_KEY_BYTES:
+            message = f"no key was deposited for model {model} of charge {charge}"
+            raise KeyUnavailable(message)
+        return Secret(key)
+
+    def _deposit(self) -> X25519PrivateKey:
+        fresh = X25519PrivateKey.generate().private_bytes_raw()
+        raw = self._keep_file(self._folder / MODELS / "deposit", fresh, "the deposit key")
+        return X25519PrivateKey.from_private_bytes(raw)
+
+    def _model(self, charge: str, model: str) -> Path:
+        return self._folder / MODELS / c.name(charge, "charge") / c.sha256(model, "model")
+
     def keep(self, release: str, envelope: bytes) -> bytes:
         """On disk before it is given back; of two at once, both get the first. Raises: KeyUnavailable."""
-        path = self._envelope(release)
-        try:
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            with NamedTemporaryFile(dir=path.parent) as file:
-                file.write(envelope)
-                file.flush()
-                os.fsync(file.fileno())
-                with suppress(FileExistsError):
-                    os.link(file.name, path)
-            _sync_folder(path.parent)
-        except OSError as fault:
-            message = f"the envelope of {release} cannot be kept ({type(fault).__name__})"
-            raise KeyUnavailable(message) from None
-        kept = self.kept(release)
-        if kept is None:
-            message = f"the envelope of {release} was not kept"
-            raise KeyUnavailable(message)
-        return kept
+        return self._keep_file(self._envelope(release), envelope, f"the envelope of {release}")
 
     def kept(self, release: str) -> bytes | None:
         """What its file holds. Raises: KeyUnavailable."""
+        return self._kept_file(self._envelope(release), f"the envelope of {release}")
+
+    def _keep_file(self, path: Path, data: bytes, what: str) -> bytes:
+        """Whole and on disk, or what was there before. Raises: KeyUnavailable."""
         try:
-            return self._envelope(release).read_bytes()
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not path.exists():
+                with NamedTemporaryFile(dir=path.parent) as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                    with suppress(FileExistsError):
+                        os.link(file.name, path)
+                _sync_folder(path.parent)
+        except OSError as fault:
+            message = f"{what} cannot be kept ({type(fault).__name__})"
+            raise KeyUnavailable(message) from None
+        kept = self._kept_file(path, what)
+        if kept is None:
+            message = f"{what} was not kept"
+            raise KeyUnavailable(message)
+        return kept
+
+    def _kept_file(self, path: Path, what: str) -> bytes | None:
+        try:
+            return path.read_bytes()
         except FileNotFoundError:
             return None
         except OSError as fault:
-            message = f"the envelope of {release} cannot be read ({type(fault).__name__})"
+            message = f"{what} cannot be read ({type(fault).__name__})"
             raise KeyUnavailable(message) from None
 
     def _envelope(self, release: str) -> Path:

@@ -51,14 +51,15 @@ def unseal(envelope: object, private: X25519PrivateKey, expected: c.Object) -> d
             raise Malformed(f"envelope.info.{name}", "is not what this clean room asked for")
     if not isinstance(known["sealed"], dict):
         raise Malformed("envelope.sealed", "must be an object")
-    return {ref: _open(text, private, _bytes(info, ref), ref) for ref, text in known["sealed"].items()}
+    return {ref: open_key(text, private, info, ref) for ref, text in known["sealed"].items()}
 
 
-def _open(text: object, private: X25519PrivateKey, info: bytes, ref: str) -> bytes:
+def open_key(text: object, private: X25519PrivateKey, info: c.Object, ref: str) -> bytes:
+    """One key that :func:`seal` sealed. Raises: Malformed, if it was sealed to another key, info or reference."""
     field = f"envelope.sealed.{ref}"
     raw = c.unbase64url(text, field)
     try:
-        data_key = bytes(_suite().decrypt(raw, private, info=info))
+        data_key = bytes(_suite().decrypt(raw, private, info=_bytes(info, ref)))
     except (InvalidTag, ValueError):
         raise Malformed(field, "does not open with this key for this release") from None
     if len(data_key) != DATA_KEY_BYTES:

@@ -22,6 +22,7 @@ from client.tokens import Credentials
 from ledger import canonical as c
 from ledger.commands import Command
 from ledger.malformed import Malformed
+from ledger.public_key import PublicKey
 from ledger.signatures import Call
 
 ATTEMPTS: Final = 4
@@ -126,6 +127,14 @@ class Service:
         """A one-time nonce for the key release of a charge. Raises: Refused, Unreachable."""
         answer = _object(self._command("/v1/challenges", c.dump({"charge": charge}), None))
         return c.key_bytes(answer.get("nonce"), "nonce")
+
+    def deposit_key(self) -> str:
+        """The X25519 key that keys of sealed models are deposited under. Raises: Refused, Unreachable."""
+        return PublicKey.parse(self._get("/v1/deposit-key"), "deposit", "X25519").x
+
+    def deposit_model_key(self, charge: str, model: str, sealed: str) -> None:
+        """Leave a sealed model's key with the key store. Raises: Refused, Unreachable."""
+        self._command("/v1/model-keys", c.dump({"charge": charge, "model": model, "sealed": sealed}), None)
 
     def charge(self, charge: str) -> c.Object:
         """A charge as it stands. Raises: Refused, Unreachable."""

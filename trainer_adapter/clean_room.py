@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from client.data_at_rest import decrypt
 from client.envelope import unseal
-from client.problem import Refused
+from client.problem import Refused, Unreachable
+from client.sealed_model import seal_deposit, seal_model
 from client.service import Answer, Service
 from client.signer import Signer, load_private
 from client.tokens import CleanRoomCredentials
@@ -94,7 +95,7 @@ class CleanRoom:
         # What can fail without the key fails before anything is charged.
         device = choose()
         model = models.make(job.model).to(device)
-        test = _tensors(job.test.read_bytes(), "test")
+        test = tensors(job.test.read_bytes(), "test")
         if not len(test[0]):
             raise Malformed("test", "holds no record")
         consumer = Signer.load(job.key)
@@ -105,8 +106,8 @@ class CleanRoom:
         data = self._open_data(self._release_key(attester), sealed)
         with StepLog.create(job.output / "steps.log", job.id, job.plan, job.block_steps) as log:
             steps = self._train_and_post(model, data, test, log, on_step)
-        accuracy = _accuracy(model, test)
-        return Report(job.id, steps, job.plan.steps, accuracy, in_words(device), self._release_model(model))
+        right = accuracy(model, test)
+        return Report(job.id, steps, job.plan.steps, right, in_words(device), self._release_model(model))
 
     def _keys(self) -> c.Object:
         x = c.base64url(self._sealing.public_key().public_bytes_raw())
@@ -165,7 +166,7 @@ class CleanRoom:
         for ref, stored in sealed:
             if ref not in keys:
                 raise Malformed("data", f"no key was released for {ref}")
-            parts.append(_tensors(decrypt(keys[ref], ref, stored), ref))
+            parts.append(tensors(decrypt(keys[ref], ref, stored), ref))
         self._say("data decrypted in memory")
         inputs, targets = torch.cat([one for one, _ in parts]), torch.cat([one for _, one in parts])
         # A label of no class would stop a step and be named in the fault. Its record gives no finite gradient
@@ -211,7 +212,7 @@ class CleanRoom:
         target = self._job.accuracy_target
         if target is None or self._ran == 0 or self._ran < log.steps_begun():
             return False
-        return _accuracy(model, test) >= target
+        return accuracy(model, test) >= target
 
     def _counting(self, on_step: OnStep) -> OnStep:
         def count(step: int, steps: int) -> None:
@@ -238,13 +239,29 @@ class CleanRoom:
             answer = self._own.submit(self._signer, job.actor, "model_release", body)
         except Refused as refused:
             self._say(f"the model stays in the clean room: {refused.detail}")
+            self._seal_model(data)
             return ""
         (job.output / "model.safetensors").write_bytes(data)
         self._say(f"model released, entry {answer.index}")
         return name
 
+    def _seal_model(self, data: bytes) -> None:
+        """What may not leave is written sealed: only an attested clean room opens it, by an entry of its own."""
+        job = self._job
+        sealed, key = seal_model(data, job.id)
+        name = c.digest(sealed)
+        try:
+            deposit = self._own.deposit_key()
+            self._own.deposit_model_key(job.id, name, seal_deposit(key, deposit, job.id, name))
+        except (Refused, Unreachable) as fault:
+            # A model whose key nobody keeps would be noise: then it goes with this process.
+            self._say(f"the model is not kept: {fault}")
+            return
+        (job.output / "model.sealed").write_bytes(sealed)
+        self._say(f"the model is sealed as {name}, for attested clean rooms alone")
 
-def _tensors(data: bytes, what: str) -> tuple[Tensor, Tensor]:
+
+def tensors(data: bytes, what: str) -> tuple[Tensor, Tensor]:
     """Inputs (records, 64), from 0 to 1, and targets (records,). Raises: Malformed, for what one record cannot change.
 
     The shapes and types of the whole decide, never a record's value: that would tell of it.
@@ -263,7 +280,7 @@ def _tensors(data: bytes, what: str) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(inputs.reshape(-1, models.PIXELS)), torch.from_numpy(targets.astype(np.int64))
 
 
-def _accuracy(model: nn.Module, test: tuple[Tensor, Tensor]) -> float:
+def accuracy(model: nn.Module, test: tuple[Tensor, Tensor]) -> float:
     """The share of a public set that the model gets right."""
     device = next(model.parameters()).device
     with torch.no_grad():

@@ -86,6 +86,39 @@ def train(
         typer.echo(report.in_words())
 
 
+@app.command(
+    epilog="""
+Examples:
+
+  epsilon evaluate demo/jobs/bank-a-run-1.toml
+
+  epsilon evaluate job.toml --json
+"""
+)
+def evaluate(
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="The job file of a run that left a sealed model.")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Open a sealed model in an attested clean room, and measure it on the job's public test set."""
+    from client.problem import Refused, Unreachable
+    from ledger.malformed import Malformed
+    from trainer_adapter.job import Job
+    from trainer_adapter.opening import measure
+
+    try:
+        known = Job.load(job)
+        with _consumer(known) as service:
+            opened = measure(known, service, lambda line: typer.echo(line, err=True))
+    except (Refused, Unreachable) as fault:
+        typer.echo(str(fault), err=True)
+        raise typer.Exit(fault.exit_code) from None
+    except (Malformed, OSError) as fault:
+        typer.echo(str(fault), err=True)
+        raise typer.Exit(_EXIT_USAGE) from None
+    typer.echo(json.dumps(opened.to_json()) if as_json else opened.in_words())
+
+
 def _run_for_programs(job: Job) -> Report:
     from trainer_adapter.clean_room import CleanRoom
 

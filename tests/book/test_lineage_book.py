@@ -80,7 +80,7 @@ def eventful(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_child_has_no_share_in_what_its_parent_signs_after_it_parted(tmp_path: Path) -> None:
-    """It goes on with the contract that stood when it split off; the version signed afterwards is its parent's alone."""
+    """It goes on with the contract that stood when it split off; what is signed afterwards is its parent's alone."""
     with open_world(tmp_path) as world:
         world.signers[LATE] = Signer(private(LATE))
         world.submit(world.registration(LATE, "TDC"), world.charge("before", run=SMALL))

@@ -19,6 +19,7 @@ from api.key_store import FileKeyStore
 from client.data_at_rest import encrypt
 from client.service import Service
 from client.signer import Signer, load_private
+from ledger import canonical as c
 from ledger.book import Book
 from ledger.entries import Entry
 from ledger.plan import Plan
@@ -73,8 +74,8 @@ class Place:
 
 
 @contextmanager
-def open_place(folder: Path) -> Iterator[Place]:
-    """A policy, a data set with one partition, and a contract; no run yet."""
+def open_place(folder: Path, **policy: c.Json) -> Iterator[Place]:
+    """A policy with these changes, a data set with one partition, and a contract; no run yet."""
     for name in ("data", "jobs", "keys", "runs"):
         (folder / name).mkdir(parents=True)
     url = f"sqlite:///{folder / 'book.sqlite'}"
@@ -86,12 +87,14 @@ def open_place(folder: Path) -> Iterator[Place]:
     book = Book.open(url, gate=gate, log_key=log_key, origin=ORIGIN, clock=unix_ms)
     try:
         with opened(book, store, log) as (address, enrol):
-            yield _furnished(folder, book, store, address, enrol)
+            yield _furnished(folder, book, store, address, enrol, policy)
     finally:
         book.close()
 
 
-def _furnished(folder: Path, book: Book, store: FileKeyStore, address: Address, enrol: Enrol) -> Place:
+def _furnished(  # noqa: PLR0913, PLR0917 - what a place is made of
+    folder: Path, book: Book, store: FileKeyStore, address: Address, enrol: Enrol, changes: c.Object
+) -> Place:
     now = unix_ms() // 1000 * 1000
     Signer.generate().save(folder / "keys" / "attester.pem")
     sro, tdp, bank = (
@@ -100,7 +103,8 @@ def _furnished(folder: Path, book: Book, store: FileKeyStore, address: Address, 
     )
     for one in (sro, tdp, bank):
         one.register(sro)
-    sro.enter("policy", people.policy(sro, load_private(folder / "keys" / "attester.pem"), now))
+    policy = people.policy(sro, load_private(folder / "keys" / "attester.pem"), now)
+    sro.enter("policy", {**policy, **changes})
     tdp.enter("dataset", people.dataset(tdp))
     tdp.submit("partition", people.partition(tdp, "2026-q3", digits.RECORDS))
     contract, _ = bank.enter("contract", people.contract(tdp, bank, now), tdp)

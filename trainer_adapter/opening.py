@@ -1,0 +1,101 @@
+"""Opening a sealed model: a clean room of its own, attested, that uses the model and lets nothing of it out.
+
+What a Level 2 policy allows of a trained model: it is decrypted in memory, here to be measured on a public test set,
+and forgotten. Every opening is an entry and a key release of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from safetensors import SafetensorError
+from safetensors.torch import load
+
+from client.envelope import unseal
+from client.sealed_model import model_ref, open_model
+from client.service import Service
+from client.signer import Signer, load_private
+from ledger import canonical as c
+from ledger.malformed import Malformed
+from trainer_adapter import models
+from trainer_adapter.attester import DevelopmentAttester
+from trainer_adapter.clean_room import accuracy, tensors
+from trainer_adapter.device import choose, in_words
+from trainer_adapter.job import Job
+
+SEALED_BYTES_MAX = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What may be told of an opened model."""
+
+    charge: str
+    model: str
+    accuracy: float
+    device: str
+
+    def to_json(self) -> c.Object:
+        """For programs."""
+        measured = f"{self.accuracy:.6f}"
+        return {"accuracy": measured, "charge": self.charge, "device": self.device, "model": self.model}
+
+    def in_words(self) -> str:
+        """For people."""
+        return (
+            f"{self.charge}: the sealed model {self.model[:16]}… was opened on {self.device}; "
+            f"accuracy {self.accuracy:.1%} on the public test set"
+        )
+
+
+def measure(job: Job, service: Service, say: Callable[[str], None]) -> Opened:
+    """Open the sealed model that a job left, and measure it on the job's public test set.
+
+    Args:
+        job: a job that has run; its output folder holds ``model.sealed``.
+        service: as the consumer calls it.
+        say: is told each stage in one line.
+
+    Raises:
+        Refused: if the opening is. Malformed: if the model is not the one that was sealed. OSError, Unreachable.
+    """
+    with (job.output / "model.sealed").open("rb") as file:
+        sealed = file.read(SEALED_BYTES_MAX + 1)
+    if len(sealed) > SEALED_BYTES_MAX:
+        raise Malformed("model", f"has more than {SEALED_BYTES_MAX} bytes")
+    test = tensors(job.test.read_bytes(), "test")
+    name = c.digest(sealed)
+    data = open_model(sealed, _key(job, service, name, say), job.id)
+    say("the model is decrypted in memory")
+    device = choose()
+    model = models.make(job.model)
+    try:
+        model.load_state_dict(load(data))
+    except (SafetensorError, RuntimeError):
+        raise Malformed("model", f"is no {job.model}") from None
+    return Opened(job.id, name, accuracy(model.to(device), test), in_words(device))
+
+
+def _key(job: Job, service: Service, model: str, say: Callable[[str], None]) -> bytes:
+    consumer, room, sealing = Signer.load(job.key), Signer.generate(), X25519PrivateKey.generate()
+    x = c.base64url(sealing.public_key().public_bytes_raw())
+    keys: c.Object = {"sealing": {"crv": "X25519", "kty": "OKP", "x": x}, "signing": room.jwk}
+    nonce = service.challenge(job.id)
+    say("a development attester signs for this clean room: it attests nothing, and is not for production")
+    attester = DevelopmentAttester(job.attester_issuer, load_private(job.attester_key))
+    claims: c.Object = {"charge": job.id, "cnf": keys, "eat_nonce": nonce, "plan": job.plan.digest}
+    evidence, _ = service.put_document(consumer, attester.attest(claims, int(time.time())))
+    body: c.Object = {"charge": job.id, "clean_room": keys, "evidence": evidence, "model": model, "nonce": nonce}
+    answer = service.submit(consumer, job.actor, "model_opening", body)
+    expected: c.Object = {
+        "charge": job.id,
+        "contract": job.contract,
+        "entry": answer.index,
+        "evidence": evidence,
+        "key_release": answer.id,
+    }
+    say(f"the model's key is released to this clean room alone, entry {answer.index}")
+    return unseal(answer.envelope, sealing, expected)[model_ref(model)]
