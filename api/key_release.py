@@ -61,8 +61,9 @@ class KeyReleases:
 
     def _check_nonce(self, command: Command, body: ReleaseKey | OpenModel) -> None:
         with self._book.read() as facts:
-            if facts.entry_index(command.id) is not None:
-                # The book compares the bytes: the same command gets the same answer, another is refused.
+            if facts.entry_index(command.id) is not None or body.charge not in facts.charges:
+                # The book compares the bytes: the same command gets the same answer, another is refused. And a
+                # charge that does not exist has no challenge to answer: the book says so.
                 return
         if not self._challenges.burn(body.nonce, body.charge):
             detail = "the nonce answers no open challenge for this charge: ask for another"

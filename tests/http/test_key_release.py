@@ -37,14 +37,14 @@ def test_the_clean_room_gets_the_data_key(world: World, room: CleanRoom) -> None
 
 
 def test_a_challenge_is_for_the_clean_room_s_own_charge(world: World, room: CleanRoom) -> None:
-    """Another charge does not exist for it, and nobody else gets a challenge at all."""
+    """Another charge does not exist for it, and the consumer gets none before the run is posted."""
     for charge, status in (("run-9", 404), ("", 422)):
         asked = world.http.post(
             "/v1/challenges", json={"charge": charge}, headers=world.everybody.shown_by(room.signer)
         )
         assert asked.status_code == status
     refused = world.http.post("/v1/challenges", json={"charge": "run-1"}, headers=world.everybody.shown(BANK))
-    assert (refused.status_code, refused.json()["code"]) == (403, "not_authorised")
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
 
 
 def test_nobody_else_can_open_it(world: World, room: CleanRoom) -> None:

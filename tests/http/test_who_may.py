@@ -121,6 +121,9 @@ def _ask(market: Market, operation: str, path: str, role: str, ownership: str) -
         return _document(market, caller, ownership)
     if operation == "issue_challenge":
         return market.world.http.post(path, json={"charge": things.charge}, headers=caller.shown)
+    if operation == "deposit_model_key":
+        deposit = {"charge": things.charge, "model": _MODEL, "sealed": "AAAA"}
+        return market.world.http.post(path, json=deposit, headers=caller.shown)
     index = {"own": "index", "foreign": "other", "none": "9999"}[ownership]
     if operation == "read_entry" and ownership != "none":
         with market.world.book.read() as facts:
