@@ -121,11 +121,7 @@ class DevelopmentIssuer:
     def authorize(self, form: Mapping[str, str]) -> str:
         """Where to send a person who chose who to be, with a code (RFC 6749, section 4.1). Raises: Refused."""
         person, redirect = form.get("person", ""), form.get("redirect_uri", "")
-        host = urlsplit(redirect).hostname or ""
-        try:
-            check_loopback(host)
-        except Malformed:
-            raise Refused("invalid_request", "redirect_uri must be on a loopback address") from None
+        _check_redirect(redirect)
         if person not in self._people:
             raise Refused("access_denied", "choose one of the people on the page")
         if form.get("response_type") != "code" or form.get("code_challenge_method") != "S256":
@@ -222,6 +218,18 @@ class DevelopmentIssuer:
         body: c.Object = {"aud": self.audience, "iss": self.url, "jti": secrets.token_urlsafe(16), **self._times()}
         token = self._signer.jwt("at+jwt", {**body, **claims})
         return {"access_token": token, "expires_in": LIFE_S, "token_type": "Bearer"}
+
+
+def _check_redirect(url: str) -> None:
+    """Raises: Refused, unless it leads to this machine, with no query to add to."""
+    try:
+        known = urlsplit(url)
+        check_loopback(known.hostname or "")
+        sound = known.scheme == "http" and not known.query and not known.fragment
+    except ValueError:
+        sound = False
+    if not sound:
+        raise Refused("invalid_request", "redirect_uri must be an http address on loopback, without a query")
 
 
 _ASSERTED: Final = ("aud", "exp", "iat", "iss", "jti", "sub")

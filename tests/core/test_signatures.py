@@ -10,14 +10,16 @@ from hypothesis import strategies as st
 
 from ledger import canonical as c
 from ledger.malformed import Malformed
-from ledger.signatures import key_id_of, public_key, sign, verify
+from ledger.signatures import Call, call_of, key_id_of, public_key, sign, verify
 
 KEY = Ed25519PrivateKey.from_private_bytes(c.unbase64url("nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A", "d"))
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes([7]) * 32)
 PUBLIC = public_key(KEY)
 PAYLOAD = b'{"id":"run-1"}'
 GOOD = sign(KEY, PAYLOAD)
+CALL = Call("POST", "https://ledger.example/v1/charges", 1_795_233_600, "run-1")
 HEADER = {"alg": "Ed25519", "b64": False, "crit": ["b64"], "kid": PUBLIC.thumbprint}
+BOUND = {**HEADER, **CALL.to_json()}
 A4 = (
     "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc."
     "hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg"
@@ -79,6 +81,21 @@ def test_a_forged_header_equal_to_ours_would_pass() -> None:
     verify(forged(HEADER), PAYLOAD, PUBLIC)
 
 
+def test_a_signature_for_one_request_says_which() -> None:
+    """Plain ones say none; the members are signed, so that none can be changed, added or taken away."""
+    bound = sign(KEY, PAYLOAD, CALL)
+    assert (verify(bound, PAYLOAD, PUBLIC), call_of(bound), call_of(GOOD)) == (CALL, CALL, None)
+    assert json.loads(c.unbase64url(bound.split(".")[0], "h")) == BOUND
+    value = bound.rpartition(".")[2]
+    for header in (HEADER, {**BOUND, "jti": "run-2"}, {**BOUND, "iat": CALL.time_s + 1}):
+        head = c.base64url(json.dumps(header, separators=(",", ":")).encode())
+        with pytest.raises(Malformed, match="does not verify"):
+            verify(f"{head}..{value}", PAYLOAD, PUBLIC)
+    for place in range(len(bound)):
+        with pytest.raises(Malformed, match=r"^signature"):
+            verify(bound[:place], PAYLOAD, PUBLIC)
+
+
 HEADERS: dict[str, object] = {
     "alg none": {**HEADER, "alg": "none"},
     "alg EdDSA": {**HEADER, "alg": "EdDSA"},
@@ -96,6 +113,21 @@ HEADERS: dict[str, object] = {
     "kid no thumbprint": {**HEADER, "kid": "key-1"},
     "a list": ["Ed25519"],
     "a float": {**HEADER, "b64": 0.0},
+    "no method": {**HEADER, "htu": CALL.url, "iat": CALL.time_s, "jti": CALL.id},
+    "method alone": {**HEADER, "htm": "POST"},
+    "another method": {**BOUND, "htm": "GET"},
+    "small letters": {**BOUND, "htm": "post"},
+    "URL empty": {**BOUND, "htu": ""},
+    "URL too long": {**BOUND, "htu": "x" * 501},
+    "URL a list": {**BOUND, "htu": [CALL.url]},
+    "time a string": {**BOUND, "iat": "1795233600"},
+    "time a boolean": {**BOUND, "iat": True},
+    "time a float": {**BOUND, "iat": 1795233600.5},
+    "time negative": {**BOUND, "iat": -1},
+    "id no name": {**BOUND, "jti": "run 1"},
+    "id a number": {**BOUND, "jti": 1},
+    "critical": {**BOUND, "crit": ["b64", "htu"]},
+    "nonce": {**BOUND, "nonce": "n"},
 }
 
 
