@@ -7,7 +7,6 @@ Data go to stdout, everything else to stderr. With ``--json`` a fault is data to
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -60,6 +59,8 @@ def milliseconds(moment: datetime) -> int:
 
 def fresh_id(kind: str, given: str = "") -> str:
     """The id that was given, or one that nobody has yet; made here, so that it can be told if no answer comes."""
+    import secrets
+
     return given or f"{kind}-{secrets.token_hex(8)}"
 
 

@@ -7,18 +7,20 @@ functions. This module imports no room.
 import os
 import re
 import sys
-from importlib.metadata import entry_points
+from importlib.metadata import distribution
 from importlib.util import find_spec
+from inspect import getdoc
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
+from typer.main import get_command
 from typer.models import CommandInfo, TyperInfo
 
-from epsilon_ledger import __version__
-
+DISTRIBUTION: Final = "epsilon-ledger"
 GROUP: Final = "epsilon.commands"
-PIPED_COLUMNS: Final = "160"
+COLUMNS_MAX: Final = 160
+PIPED_COLUMNS: Final = str(COLUMNS_MAX)
 """A pipe or a file has no edge to wrap at: names in a table are kept whole there. COLUMNS, where set, comes first."""
 EXIT_CODES: Final = """
 Exit codes: 0 done · 1 a fault of ours or of the service · 2 what was typed or read is malformed · 3 refused: budget,
@@ -42,7 +44,26 @@ def main() -> None:
         sys.exit(2)
     if not sys.stdout.isatty():
         os.environ.setdefault("COLUMNS", PIPED_COLUMNS)
-    assemble()()
+    completing = any(name.endswith("_COMPLETE") for name in os.environ)
+    words = [word for word in sys.argv[1:] if not word.startswith("-")]
+    root = assemble(None if completing else "".join(words[:1]))
+    if completing or not _told(root, sys.argv[1:]):
+        root()
+
+
+def _told(root: typer.Typer, words: list[str]) -> bool:
+    """Tell the help that is asked for, and whether any was: parsing first would load what reads values."""
+    if not words or words.pop() != "--help":
+        return False
+    command: Any = get_command(root)
+    context = command.context_class(command, info_name="epsilon", **command.context_settings)
+    for word in words:
+        command = getattr(command, "commands", {}).get(word)
+        if command is None:
+            return False
+        context = command.context_class(command, info_name=word, parent=context)
+    typer.echo(command.get_help(context))
+    return True
 
 
 def complaint_about_rooms() -> str | None:
@@ -60,25 +81,47 @@ def complaint_about_rooms() -> str | None:
     return None
 
 
-def assemble() -> typer.Typer:
-    """Build the root command from what the installed rooms bring."""
+def assemble(only: str | None = None) -> typer.Typer:
+    """Build the root command from what the installed rooms bring.
+
+    Args:
+        only: the word that stands after `epsilon`. What stands under other words is then named and explained, but not
+            built: building all takes longer than all else that a help does. None builds all.
+    """
     root = typer.Typer(
         name="epsilon",
         help="A ledger for differential privacy: budgets charged, refused, refunded and proven.",
         epilog=EXIT_CODES,
         no_args_is_help=True,
         add_completion=True,
+        # Rich takes longer to load than a help may take; tables, where commands print them, are Rich's.
+        rich_markup_mode=None,
+        context_settings={"max_content_width": COLUMNS_MAX},
         pretty_exceptions_show_locals=False,
     )
     root.callback()(_root)
     groups: list[TyperInfo] = []
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+    for entry in sorted(distribution(DISTRIBUTION).entry_points.select(group=GROUP), key=lambda entry: entry.name):
         room = entry.load()
-        root.registered_commands.extend(room.registered_commands)
+        root.registered_commands.extend(
+            one if only in {None, _name(one)} else _named(one) for one in room.registered_commands
+        )
         groups.extend(room.registered_groups)
     for name in dict.fromkeys(str(group.name) for group in groups):
-        root.add_typer(_merged([group for group in groups if group.name == name]), name=name)
+        whole = _merged([group for group in groups if group.name == name])
+        if only not in {None, name}:
+            whole.registered_commands, whole.registered_groups = [], []
+        root.add_typer(whole, name=name)
     return root
+
+
+def _name(command: CommandInfo) -> str:
+    return command.name or getattr(command.callback, "__name__", "").replace("_", "-")
+
+
+def _named(command: CommandInfo) -> CommandInfo:
+    """A command's name and what it does, without how it is called."""
+    return CommandInfo(name=_name(command), callback=_group, help=command.help or getdoc(command.callback))
 
 
 def _merged(groups: list[TyperInfo]) -> typer.Typer:
@@ -98,7 +141,7 @@ def _two_examples(commands: list[CommandInfo]) -> str:
     """A group's own examples: the first ones of its commands, which show them all in their own help."""
     told = [re.findall(r"^  (\S.*)$", command.epilog or "", re.MULTILINE) for command in commands]
     chosen = [line for place in range(2) for lines in told for line in lines[place : place + 1]]
-    return "\n\n".join(("Examples:", *(f"  {line}" for line in chosen[:2])))
+    return "\n" + "\n\n".join(("Examples:", *(f"  {line}" for line in chosen[:2])))
 
 
 def _group() -> None:
@@ -117,7 +160,7 @@ def _folder_of(room: str) -> Path | None:
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value
     if wanted:
-        typer.echo(f"epsilon-ledger {__version__}")
+        typer.echo(f"{DISTRIBUTION} {distribution(DISTRIBUTION).version}")
         raise typer.Exit
 
 

@@ -41,7 +41,7 @@ class Desk:
 
     def __init__(self, folder: Path, world: World) -> None:
         """The example's files, with today's dates and the world's log; the service is put in when it is known."""
-        self.folder, self.world = folder, world
+        self.folder, self.world, self.epsilon = folder, world, assemble()
         shutil.copytree(ROOT / "docs" / "example", folder)
         for path in folder.iterdir():
             path.write_text(self.today(path.read_text()))
@@ -75,7 +75,7 @@ class Desk:
         target = words[words.index(">") + 1] if ">" in words else ""
         given = words[1 : words.index(">")] if target else words[1:]
         with chdir(self.folder):
-            done = CliRunner().invoke(assemble(), given, env={"COLUMNS": "200"})
+            done = CliRunner().invoke(self.epsilon, given, env={"COLUMNS": "200"})
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         if target:
