@@ -12,7 +12,8 @@ _EXIT_BUG: Final = 1
 _EXIT_USAGE: Final = 2
 _EXIT_RETRY: Final = 75
 _SERVER_ERROR: Final = 500
-_UNAVAILABLE: Final = 503
+_EXIT_BY_STATUS: Final = {401: 6, 403: 6, 404: 4, 409: 5, 412: 5, 429: _EXIT_RETRY, 503: _EXIT_RETRY}
+"""For codes that only HTTP knows: who is calling, what is where, and when to ask again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,7 @@ class Refused(Exception):  # noqa: N818 - the glossary's word
         try:
             return Code.of(self.code).exit_code
         except KeyError:
-            if self.status == _UNAVAILABLE:
-                return _EXIT_RETRY
-            return _EXIT_BUG if self.status >= _SERVER_ERROR else _EXIT_USAGE
+            return _EXIT_BY_STATUS.get(self.status, _EXIT_BUG if self.status >= _SERVER_ERROR else _EXIT_USAGE)
 
 
 class Unreachable(Exception):  # noqa: N818 - reads as what it says

@@ -39,4 +39,3 @@ def test_help_in_bare_starts(benchmark: Any, words: tuple[str, ...]) -> None:  #
     benchmark.pedantic(once, rounds=ROUNDS, warmup_rounds=1)
     benchmark.extra_info["starts"] = round(min(ours) / min(bare), 1)
     benchmark.extra_info["starts_max"] = STARTS_MAX
-    print(f"{' '.join(words)}: {min(ours) / min(bare):.1f} bare starts")
