@@ -75,17 +75,17 @@ OPENED: Final[c.Object] = {
 }
 
 
-def contract_document() -> dict[str, Any]:
+def contract_document(now: int = NOW, runs_max: int = 10) -> dict[str, Any]:
     """What the hospital and the bank agree on."""
     return {
         "datasets": [{"dataset": "digits", "provider": HOSPITAL}],
-        "ends": format_time(NOW + 90 * DAY_MS),
+        "ends": format_time(now + 90 * DAY_MS),
         "id": "digits-bank-a",
         "kind": "contract",
         "purpose": "reading digits",
         "run": {"epsilon_max": "1"},
-        "runs_max": 10,
-        "starts": format_time(NOW),
+        "runs_max": runs_max,
+        "starts": format_time(now),
         "tdc": BANK,
         "tdps": [HOSPITAL],
         "v": 1,
@@ -135,6 +135,7 @@ class World:
         self.book = book
         self.url = url
         self.clock = clock
+        self.begun = clock() // 1000 * 1000
         self.contract = ""
         self.keys = keys
         self.log = log
@@ -164,7 +165,7 @@ class World:
             },
             "budget": {"delta_max": "0.00001", "epsilon_max": "8"},
             "domain": "health",
-            "effective": format_time(NOW),
+            "effective": format_time(self.begun),
             "id": "health-policy",
             "issuer": SRO,
             "kind": "policy",
@@ -219,7 +220,13 @@ class World:
         body: c.Object = {"document": stored[0][0], "signatures": [signature for _, signature in stored]}
         return stored[0][0], self.service.submit(signers[0], actor, kind, body)
 
-    def found(self) -> str:
+    def open_partition(self, name: str) -> str:
+        """Another partition like the first, under its own data key; its reference."""
+        body = {**OPENED, "data_key": f"digits-{name}", "partition": name}
+        self.service.submit(self.hospital, HOSPITAL, "partition", body, f"partition-{name}")
+        return f"{HOSPITAL}/digits/{name}"
+
+    def found(self, runs_max: int = 10) -> str:
         """Everything that a charge needs; the digest of the contract."""
         for did, role, signer in (
             (SRO, "SRO", self.sro),
@@ -231,7 +238,7 @@ class World:
         self.enter("dataset", DATASET, HOSPITAL, self.hospital)
         self.service.submit(self.hospital, HOSPITAL, "partition", dict(OPENED), "partition-q4")
         self.keys.create(HOSPITAL, "digits-key")
-        return self.enter("contract", contract_document(), BANK, self.bank, self.hospital)[0]
+        return self.enter("contract", contract_document(self.begun, runs_max), BANK, self.bank, self.hospital)[0]
 
     def charge_body(self, contract: str, room: CleanRoom) -> c.Object:
         """One run under the contract."""
@@ -239,7 +246,7 @@ class World:
         return {
             "clean_room": room.to_json(),
             "contract": contract,
-            "deadline": NOW + 3_600_000,
+            "deadline": self.begun + 3_600_000,
             "partitions": [PARTITION],
             "plan": PLAN,
         }

@@ -1,0 +1,114 @@
+"""Real ``epsilon serve`` processes over one book, and a world of parties in front of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from api.cli import unix_ms
+from api.key_store import FileKeyStore
+from client.signer import Signer, load_private
+from ledger import canonical as c
+from ledger.book import Book
+from ledger.verifier import LogKey
+from policy.evaluate import gate
+from tests.http.callers import Everybody
+from tests.http.world import ORIGIN, Clock, World
+
+ISSUER: Final = "http://127.0.0.1:9"
+"""An issuer that nobody can ask: its tokens are made here, and its keys are in the profile."""
+_READY: Final = " at "
+
+
+class Served:
+    """One process, from when it listens."""
+
+    def __init__(self, profile: Path) -> None:
+        """Start it on a free port and wait until it says where it serves."""
+        command = [sys.executable, "-m", "epsilon_ledger", "serve", str(profile)]
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=profile.parent)
+        assert self._process.stderr is not None
+        self._told = self._process.stderr
+        line = next((one for one in self._told if one.startswith("Serving ")), "")
+        assert line, f"ended with {self._process.wait()}"
+        self._said = ""
+        self.url = line.rpartition(_READY)[2].split()[0]
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """As the kernel kills: nothing of it runs any more."""
+        self._process.kill()
+        self._process.wait()
+
+    def end(self) -> str:
+        """Interrupt it, and wait; what it said on standard error since it served, which is nothing if all was well."""
+        if not self._told.closed:
+            self._process.terminate()
+            with self._told:
+                self._said = self._told.read()
+            self._process.wait(60)
+        return self._said
+
+
+def write_profile(folder: Path, book: str, log_key: Signer, everybody: Everybody) -> Path:
+    """A folder with the profile of one server: its own copy of the log's key, and whose tokens it believes."""
+    folder.mkdir()
+    log_key.save(folder / "log.pem")
+    (folder / "issuer.jwks").write_bytes(c.dump({"keys": [everybody.signer.jwk]}))
+    lines = (
+        "v = 1\n[serve]",
+        f'book = "{book}"',
+        'log_key = "log.pem"',
+        f'origin = "{ORIGIN}"',
+        'host = "127.0.0.1"\nport = 0\n[serve.issuers]',
+        f'"{everybody.url}" = "issuer.jwks"',
+    )
+    path = folder / "profile.toml"
+    path.write_text("\n".join(lines))
+    return path
+
+
+class Servers:
+    """Servers of one book and one log, started as they are wanted, and a world of parties. It is today in it."""
+
+    def __init__(self, folder: Path, book: str) -> None:
+        """Before any runs."""
+        self.book = book
+        self._folder, self._parties = folder, ExitStack()
+        self._served: list[Served] = []
+        self._started: list[Served] = []
+        clock = Clock()
+        clock.now = unix_ms()
+        self._everybody = Everybody(ISSUER, ORIGIN, clock)
+        self._log_key = Signer.generate()
+        self._log_key.save(folder / "log.pem")
+        (first,) = self.running(1)
+        private = load_private(folder / "log.pem")
+        log = LogKey(ORIGIN, private.public_key().public_bytes_raw())
+        opened = Book.open(book, gate=gate, log_key=private, origin=ORIGIN, clock=unix_ms)
+        self._parties.callback(opened.close)
+        keys = FileKeyStore(folder / "keys")
+        self.world = World(opened, first.url, clock=clock, keys=keys, log=log, everybody=self._everybody)
+        self._parties.callback(self.world.service.close)
+        self._parties.callback(self.world.http.close)
+
+    def running(self, number: int) -> list[Served]:
+        """So many of them; those that were killed are replaced. The world speaks to the first there ever was."""
+        self._served = [one for one in self._served if one.runs]
+        while len(self._served) < number:
+            place = self._folder / f"server-{len(list(self._folder.glob('server-*')))}"
+            self._served.append(Served(write_profile(place, self.book, self._log_key, self._everybody)))
+            self._started.append(self._served[-1])
+        return self._served[:number]
+
+    def close(self) -> str:
+        """End them all; what they said on standard error, which is nothing if all was well."""
+        self._parties.close()
+        return "".join([one.end() for one in self._started])
