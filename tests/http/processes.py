@@ -57,9 +57,9 @@ class Served:
         return self._said
 
 
-def write_profile(folder: Path, book: str, log_key: Signer, everybody: Everybody) -> Path:
+def write_profile(folder: Path, book: str, log_key: Signer, everybody: Everybody, more: str = "") -> Path:
     """A folder with the profile of one server: its own copy of the log's key, and whose tokens it believes."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     log_key.save(folder / "log.pem")
     (folder / "issuer.jwks").write_bytes(c.dump({"keys": [everybody.signer.jwk]}))
     lines = (
@@ -67,7 +67,9 @@ def write_profile(folder: Path, book: str, log_key: Signer, everybody: Everybody
         f'book = "{book}"',
         'log_key = "log.pem"',
         f'origin = "{ORIGIN}"',
-        'host = "127.0.0.1"\nport = 0\n[serve.issuers]',
+        'host = "127.0.0.1"\nport = 0',
+        more,
+        "[serve.issuers]",
         f'"{everybody.url}" = "issuer.jwks"',
     )
     path = folder / "profile.toml"

@@ -133,20 +133,24 @@ class World:
     ) -> None:
         """Before anybody is registered."""
         self.book = book
-        self.url = url
         self.clock = clock
         self.begun = clock() // 1000 * 1000
         self.contract = ""
         self.keys = keys
         self.log = log
         self.everybody = everybody
-        self.service = Service(url, attempts=1, clock=lambda: clock.now / 1000)
-        self.service._http.auth = everybody  # noqa: SLF001 - the tests' own callers
-        self.http = httpx.Client(base_url=url, trust_env=False, auth=everybody, timeout=60)
+        self.call(url)
         self.sro, self.hospital, self.bank = Signer.generate(), Signer.generate(), Signer.generate()
         self.attester = Ed25519PrivateKey.generate()
         for did, signer in ((SRO, self.sro), (HOSPITAL, self.hospital), (BANK, self.bank)):
             everybody.organisations[signer.key_id] = did
+
+    def call(self, url: str) -> None:
+        """Speak to the service at ``url`` from now on."""
+        self.url = url
+        self.service = Service(url, attempts=1, clock=lambda: self.clock.now / 1000)
+        self.service._http.auth = self.everybody  # noqa: SLF001 - the tests' own callers
+        self.http = httpx.Client(base_url=url, trust_env=False, auth=self.everybody, timeout=60)
 
     @contextmanager
     def issuing(self) -> Iterator[str]:
@@ -276,11 +280,13 @@ class World:
 
 
 @contextmanager
-def open_world(folder: Path, store: KeyStore | None = None) -> Iterator[World]:
-    """A world whose service runs while the block does."""
+def open_world(
+    folder: Path, store: KeyStore | None = None, clock: Clock | None = None, log_key: Ed25519PrivateKey | None = None
+) -> Iterator[World]:
+    """A world whose service runs while the block does; its time and its log's key are made up unless given."""
     database = f"sqlite:///{folder / 'book.sqlite'}"
     migrations.upgrade(database)
-    clock, log_key = Clock(), Ed25519PrivateKey.generate()
+    clock, log_key = clock or Clock(), log_key or Ed25519PrivateKey.generate()
     log = LogKey(ORIGIN, log_key.public_key().public_bytes_raw())
     keys = FileKeyStore(folder / "keys")
     book = Book.open(database, gate=gate, log_key=log_key, origin=ORIGIN, clock=clock)

@@ -1,0 +1,113 @@
+"""Charges and key releases over HTTP with requests signed beforehand, beside the same charges to a book in process."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from api.cli import unix_ms
+from client.paths import JSON_TYPE, PATHS, SIGNATURE_HEADER
+from client.signer import Signer, load_private
+from ledger import canonical as c
+from ledger.book import Submission
+from tests.bench.compare import LINES, Side, compare
+from tests.bench.wire import Heard, request, send_all
+from tests.http.processes import Served, write_profile
+from tests.http.world import BANK, PLAN, CleanRoom, Clock, World, open_world
+
+pytestmark = pytest.mark.bench
+
+CLIENTS: Final = 32
+EACH: Final = 16
+"""Requests of one client in one round."""
+TINY: Final[c.Object] = {**PLAN, "noise_multiplier": "1000", "steps": 1}
+"""A run of which tens of thousands fit."""
+Plans = list[list[bytes]]
+
+
+def today() -> Clock:
+    """A clock that stands at what time it is."""
+    clock = Clock()
+    clock.now = unix_ms()
+    return clock
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[tuple[World, Served]]:
+    """A world whose service is a process of its own, as anybody would start it."""
+    log_key = Signer.generate()
+    log_key.save(folder / "key.pem")
+    with open_world(folder, clock=today(), log_key=load_private(folder / "key.pem")) as world:
+        world.contract = world.found(runs_max=1_000_000)
+    server = Served(write_profile(folder, str(folder / "book.sqlite"), log_key, world.everybody, 'keys = "keys"'))
+    try:
+        world.call(server.url)
+        yield world, server
+    finally:
+        world.service.close()
+        world.http.close()
+        server.end()
+
+
+def charge(world: World, name: str, room: CleanRoom) -> tuple[bytes, str]:
+    """A tiny charge and the signature over it."""
+    body: c.Object = {**world.charge_body(world.contract, room), "plan": TINY}
+    raw = world.command(world.bank, BANK, "charge", body, name)
+    return raw, world.bank.sign(raw)
+
+
+def packed(world: World, kind: str, raw: bytes, signature: str, token: dict[str, str]) -> bytes:
+    """A command as it goes over the wire."""
+    return request(world.url, PATHS[kind], {**token, "content-type": JSON_TYPE, SIGNATURE_HEADER: signature}, raw)
+
+
+def test_charges_over_http(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
+    """Signed charges of 32 clients to a server, against as many of 32 threads to a book in this process."""
+    for name in ("far", "near"):
+        (tmp_path / name).mkdir()
+    with (
+        served(tmp_path / "far") as (far, server),
+        open_world(tmp_path / "near", clock=today()) as near,
+        ThreadPoolExecutor(CLIENTS) as threads,
+    ):
+        near.contract = near.found(runs_max=1_000_000)
+        names = (f"charge-{number}" for number in count())
+        rounds: list[Heard] = []
+
+        def requests() -> Plans:
+            token = far.everybody.shown(BANK)
+            made = (packed(far, "charge", *charge(far, next(names), CleanRoom()), token) for _ in range(CLIENTS * EACH))
+            return [list(row) for row in zip(*[made] * EACH, strict=True)]
+
+        def submissions() -> list[Submission]:
+            return [Submission(*charge(near, next(names), CleanRoom())) for _ in range(CLIENTS * EACH)]
+
+        def send(plans: Plans) -> None:
+            rounds.append(send_all(server.url, plans))
+            assert rounds[-1].statuses == {201: CLIENTS * EACH}
+
+        def submit(given: list[Submission]) -> None:
+            answered = threads.map(lambda one: near.book.submit([one])[0].code.word, given)
+            assert set(answered) == {"pending"}
+
+        compare(
+            benchmark,
+            Side(f"charge over HTTP, {CLIENTS} clients", CLIENTS * EACH, requests, send),
+            Side(f"charge in process, {CLIENTS} threads", CLIENTS * EACH, submissions, submit),
+        )
+        _tell(benchmark, "charge over HTTP", rounds[1:])
+
+
+def _tell(benchmark: BenchmarkFixture, what: str, rounds: list[Heard]) -> None:
+    took = [second for one in rounds for second in one.seconds]
+    median, last = statistics.median(took), statistics.quantiles(took, n=100)[98]
+    benchmark.extra_info |= {"p50_s": median, "p99_s": last}
+    LINES.append(f"{what}: p50 {median * 1000:.1f} ms, p99 {last * 1000:.1f} ms")
