@@ -70,7 +70,7 @@ def _of_token(token: Token, facts: Facts) -> Caller:
     return Caller(token.organisation, known.roles if known is not None else ("",))
 
 
-def caller_of(request: Request) -> Caller:
+async def caller_of(request: Request) -> Caller:
     """Whom the gatekeeper found."""
     caller = request.state.caller
     if not isinstance(caller, Caller):

@@ -24,7 +24,7 @@ async def document_bytes(request: Request) -> bytes:
     return await _bounded(request, DOCUMENT_BYTES_MAX)
 
 
-def signature(request: Request) -> str:
+async def signature(request: Request) -> str:
     """The one signature header. Raises: Problem."""
     values = request.headers.getlist(SIGNATURE_HEADER)
     if len(values) != 1 or not values[0]:

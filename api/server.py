@@ -73,9 +73,11 @@ def _config(app: FastAPI) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         access_log=False,
+        http="httptools",
         lifespan="off",
         log_config=None,
         log_level="warning",
+        loop="uvloop",
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=STOP_S,

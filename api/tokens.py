@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final
 
 from cryptography.exceptions import InvalidSignature
@@ -28,6 +29,8 @@ TOKEN_BYTES_MAX: Final = 8_192
 LIFE_S_MAX: Final = 600
 SKEW_S: Final = 60
 KEYS_MAX: Final = 32
+BELIEVED_MAX: Final = 4_096
+"""Tokens whose signatures are remembered as verified; all are forgotten when there are more."""
 OWN_ROLES: Final = ("AUDITOR", "OPERATOR")
 """Roles that a token may give; every other role is what the ledger has on record."""
 _TIME_S_MAX: Final = 253_402_300_799
@@ -35,6 +38,7 @@ _HEADER: Final = (("alg", "typ"), ("jku", "kid"))
 _ALGORITHMS: Final = {"OKP": "Ed25519", "RSA": "RS256", "EC": "ES256"}
 _RSA_BITS_MIN: Final = 2048
 Key = OKPKey | RSAKey | ECKey
+Times = tuple[int, int]
 _IMPORTERS: Final[dict[str, Callable[[Any], Key]]] = {
     "EC": ECKey.import_key,
     "OKP": OKPKey.import_key,
@@ -103,6 +107,7 @@ class Tokens:
         self._issuers = {one.name: one for one in issuers}
         self._audience = audience
         self._clock = clock
+        self._believed: dict[bytes, tuple[Times, Token]] = {}
 
     def verify(self, text: str, clean_room: Callable[[str], str | None]) -> Token:
         """What a token says, once it is believed.
@@ -114,44 +119,51 @@ class Tokens:
         Raises:
             TokenInvalid: if it is not one, not signed by a pinned key, for another audience, or out of its time.
         """
+        # What an issuer signed stays signed; whether it is the time for it is asked each time. A clean room's own
+        # token hangs on what the book knows, and is read anew.
+        digest = sha256(text.encode("utf-8", "surrogatepass")).digest()
         try:
+            if (known := self._believed.get(digest)) is not None:
+                self._check_now(known[0])
+                return known[1]
             algorithm, claims = _read(text)
-            self._check_times(claims)
+            times = _times(claims)
+            self._check_now(times)
             self._check_audience(claims.get("aud"))
-            return self._signed(text, algorithm, claims, clean_room)
+            name = c.string(claims.get("iss"), "iss", 500)
+            if (issuer := self._issuers.get(name)) is None:
+                return _of_clean_room(text, algorithm, claims, name, clean_room(name))
+            _check_signature(text, algorithm, [key for word, key in issuer.keys if word == algorithm])
+            token = _of_issuer(claims)
         except Malformed as fault:
             raise TokenInvalid(f"the access token is refused: {fault}") from None
-
-    def _signed(self, text: str, algorithm: str, claims: c.Object, clean_room: Callable[[str], str | None]) -> Token:
-        name = c.string(claims.get("iss"), "iss", 500)
-        issuer = self._issuers.get(name)
-        if issuer is not None:
-            _check_signature(text, algorithm, [key for word, key in issuer.keys if word == algorithm])
-            return _of_issuer(claims)
-        x = clean_room(name)
-        if x is None:
-            raise Malformed("iss", "is no issuer that this service believes, and no clean room's key")
-        _check_signature(text, algorithm, [OKPKey.import_key({"crv": "Ed25519", "kty": "OKP", "x": x})])
-        if algorithm != "Ed25519" or {claims.get("sub"), claims.get("client_id")} != {name}:
-            raise Malformed("sub", "must be the clean room's key, as iss and client_id")
-        return Token(name, "", name, ())
+        if len(self._believed) >= BELIEVED_MAX:
+            self._believed.clear()
+        self._believed[digest] = times, token
+        return token
 
     def _check_audience(self, audience: c.Json) -> None:
         if audience not in (self._audience, [self._audience]):
             raise Malformed("aud", "is another service")
 
-    def _check_times(self, claims: c.Object) -> None:
-        issued = c.integer(claims.get("iat"), "iat", 0, _TIME_S_MAX)
-        expires = c.integer(claims.get("exp"), "exp", 0, _TIME_S_MAX)
-        begins = c.integer(claims.get("nbf", issued), "nbf", 0, _TIME_S_MAX)
+    def _check_now(self, times: Times) -> None:
+        begins, expires = times
         now = self._clock() // 1000
-        if not 0 < expires - issued <= LIFE_S_MAX:
-            raise Malformed("exp", f"must be after iat by at most {LIFE_S_MAX} s")
-        if max(issued, begins) > now + SKEW_S:
+        if begins > now + SKEW_S:
             raise Malformed("iat", "lies in the future")
         if now >= expires + SKEW_S:
             raise Malformed("exp", "has passed")
-        c.string(claims.get("jti"), "jti", 200)
+
+
+def _times(claims: c.Object) -> Times:
+    """From when to when a token holds, in Unix seconds."""
+    issued = c.integer(claims.get("iat"), "iat", 0, _TIME_S_MAX)
+    expires = c.integer(claims.get("exp"), "exp", 0, _TIME_S_MAX)
+    begins = c.integer(claims.get("nbf", issued), "nbf", 0, _TIME_S_MAX)
+    if not 0 < expires - issued <= LIFE_S_MAX:
+        raise Malformed("exp", f"must be after iat by at most {LIFE_S_MAX} s")
+    c.string(claims.get("jti"), "jti", 200)
+    return max(issued, begins), expires
 
 
 def _read(text: str) -> tuple[str, c.Object]:
@@ -187,3 +199,13 @@ def _of_issuer(claims: c.Object) -> Token:
     organisation = c.did(claims["organisation"] if person else client, "organisation" if person else "client_id")
     roles = c.strings(claims["roles"], "roles", 16) if "roles" in claims else ()
     return Token(subject, organisation, "", tuple(role for role in OWN_ROLES if role in roles))
+
+
+def _of_clean_room(text: str, algorithm: str, claims: c.Object, name: str, x: str | None) -> Token:
+    """By its own word, signed with the key whose thumbprint it goes by; ``x`` is that key as the book has it."""
+    if x is None:
+        raise Malformed("iss", "is no issuer that this service believes, and no clean room's key")
+    _check_signature(text, algorithm, [OKPKey.import_key({"crv": "Ed25519", "kty": "OKP", "x": x})])
+    if algorithm != "Ed25519" or {claims.get("sub"), claims.get("client_id")} != {name}:
+        raise Malformed("sub", "must be the clean room's key, as iss and client_id")
+    return Token(name, "", name, ())
