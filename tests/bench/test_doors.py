@@ -61,7 +61,7 @@ def charge(world: World, name: str, room: CleanRoom) -> tuple[bytes, str]:
     """A tiny charge and the signature over it."""
     body: c.Object = {**world.charge_body(world.contract, room), "plan": TINY}
     raw = world.command(world.bank, BANK, "charge", body, name)
-    return raw, world.bank.sign(raw)
+    return raw, world.sign(world.bank, PATHS["charge"], raw, name)
 
 
 def packed(world: World, kind: str, raw: bytes, signature: str, token: dict[str, str]) -> bytes:

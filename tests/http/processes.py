@@ -86,9 +86,8 @@ class Servers:
         self._folder, self._parties = folder, ExitStack()
         self._served: list[Served] = []
         self._started: list[Served] = []
-        clock = Clock()
-        clock.now = unix_ms()
-        self._everybody = Everybody(ISSUER, ORIGIN, clock)
+        self._clock = Clock()
+        self._everybody = Everybody(ISSUER, ORIGIN, self._clock)
         self._log_key = Signer.generate()
         self._log_key.save(folder / "log.pem")
         (first,) = self.running(1)
@@ -97,12 +96,14 @@ class Servers:
         opened = Book.open(book, gate=gate, log_key=private, origin=ORIGIN, clock=unix_ms)
         self._parties.callback(opened.close)
         keys = FileKeyStore(folder / "keys")
-        self.world = World(opened, first.url, clock=clock, keys=keys, log=log, everybody=self._everybody)
+        self.world = World(opened, first.url, clock=self._clock, keys=keys, log=log, everybody=self._everybody)
         self._parties.callback(self.world.service.close)
         self._parties.callback(self.world.http.close)
 
     def running(self, number: int) -> list[Served]:
         """So many of them; those that were killed are replaced. The world speaks to the first there ever was."""
+        # What is signed from now on is signed now.
+        self._clock.now = unix_ms()
         self._served = [one for one in self._served if one.runs]
         while len(self._served) < number:
             place = self._folder / f"server-{len(list(self._folder.glob('server-*')))}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,10 +19,12 @@ from ledger.entries import Entry
 from ledger.reading import entries_of
 from ledger.registry import GLOBAL
 from ledger.replay import verify_book
+from ledger.signatures import Call
 from ledger.verifier import verify_receipt
 from tests.book.world import no_step
 from tests.core.exact import capacity, sampled_gaussian
-from tests.http.world import BANK, PARTITION, PLAN, CleanRoom, World
+from tests.http.processes import Served
+from tests.http.world import BANK, PLAN, CleanRoom, World
 
 CLIENTS: Final = 64
 _PATH: Final = PATHS["charge"]
@@ -31,10 +33,11 @@ _CLEAR: Final = Fraction(1, 10**6)
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A charge, signed beforehand, so that it is the same command wherever and however often it is sent."""
+    """A charge, signed beforehand for each server: the same command wherever and however often it is sent."""
 
     id: str
     raw: bytes
+    signatures: dict[str, str]
     headers: dict[str, str]
 
 
@@ -53,15 +56,16 @@ class Heard:
         return self.status in {200, 201}
 
 
-def signed(world: World, names: list[str], partition: str = PARTITION) -> list[Signed]:
+def signed(world: World, servers: Sequence[Served], names: Sequence[str], partition: str) -> list[Signed]:
     """Charges of the bank's, each with a clean room of its own."""
-    shown = world.everybody.shown(BANK)
+    headers = {**world.everybody.shown(BANK), "content-type": JSON_TYPE}
+    now_s = world.clock() // 1000
     made = []
     for name in names:
         body: c.Object = {**world.charge_body(world.contract, CleanRoom()), "partitions": [partition]}
         raw = world.command(world.bank, BANK, "charge", body, name)
-        headers = {**shown, "content-type": JSON_TYPE, SIGNATURE_HEADER: world.bank.sign(raw)}
-        made.append(Signed(name, raw, headers))
+        signatures = {one.url: world.bank.sign(raw, Call("POST", one.url + _PATH, now_s, name)) for one in servers}
+        made.append(Signed(name, raw, signatures, headers))
     return made
 
 
@@ -111,7 +115,8 @@ def race(
 def _sent(http: httpx.Client, server: str, elsewhere: str, charge: Signed) -> Heard:
     for url in dict.fromkeys((server, elsewhere) if elsewhere else (server,)):
         try:
-            answer = http.post(url + _PATH, content=charge.raw, headers=charge.headers)
+            headers = {**charge.headers, SIGNATURE_HEADER: charge.signatures[url]}
+            answer = http.post(url + _PATH, content=charge.raw, headers=headers)
         except httpx.TransportError:
             if url == elsewhere or not elsewhere:
                 raise

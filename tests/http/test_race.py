@@ -42,10 +42,10 @@ def servers(book: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
 
 def test_the_last_of_a_budget_goes_to_as_many_as_fit(servers: Servers) -> None:
     """Every client has a charge of its own and one that it shares with the next, who sends it to the other server."""
-    world, (first, second) = servers.world, servers.running(2)
-    own = signed(world, [f"own-{client}" for client in range(CLIENTS)])
-    shared = signed(world, [f"shared-{pair}" for pair in range(CLIENTS // 2)])
-    urls = [(first.url, second.url)[client % 2] for client in range(CLIENTS)]
+    world, both = servers.world, servers.running(2)
+    own = signed(world, both, [f"own-{client}" for client in range(CLIENTS)], PARTITION)
+    shared = signed(world, both, [f"shared-{pair}" for pair in range(CLIENTS // 2)], PARTITION)
+    urls = [both[client % 2].url for client in range(CLIENTS)]
     # Half send what they share first: it races itself at the start, and at the end.
     plans = [
         [(urls[client], charge) for charge in ((shared[client // 2], own[client])[:: 1 if client % 4 < 2 else -1])]
@@ -62,7 +62,7 @@ def test_a_server_killed_in_the_race_loses_nothing(servers: Servers) -> None:
     """Killed after a few answers; its clients go to the other with the same charges, and what was told still holds."""
     world, (other, doomed) = servers.world, servers.running(2)
     ref = world.open_partition("2027-q1")
-    charges = signed(world, [f"run-{number}" for number in range(2 * CLIENTS)], ref)
+    charges = signed(world, (other, doomed), [f"run-{number}" for number in range(2 * CLIENTS)], ref)
     urls = [(doomed.url, other.url)[client % 2] for client in range(CLIENTS)]
     plans = [[(url, charge) for charge in charges[client::CLIENTS]] for client, url in enumerate(urls)]
     answers, turn = count(1), Lock()
