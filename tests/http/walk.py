@@ -71,6 +71,8 @@ class Desk:
 
     def run(self, line: str) -> Ran:
         """Run a line of shell: one command of ours, and where its output goes."""
+        # The world's time goes on as the machine's does, by which commands tell theirs.
+        self.world.clock.now = max(self.world.clock.now, unix_ms() // 1000 * 1000)
         words = shlex.split(self.today(line))
         target = words[words.index(">") + 1] if ">" in words else ""
         given = words[1 : words.index(">")] if target else words[1:]
