@@ -43,7 +43,12 @@ class WholeBook(RuleBasedStateMachine):
     def call(self, asked: list[tuple[str, int, int, int]]) -> None:
         """Commands sent together are answered one by one, each by what those before it did."""
         # What is asked rests on what stands before the call; what stands within it, the model follows.
-        sent = [self.asking.next(*one) for one in asked]
+        sent = []
+        for one in asked:
+            sent.append(self.asking.next(*one))
+            # What comes after colluders were found is asked in the knowledge of it.
+            if sent[-1][0].kind == "collusion":
+                break
         told = self.model.call([(ask, submission.raw) for ask, submission in sent], self.scene.clock.now)
         outcomes = self.scene.submit(*(submission for _, submission in sent))
         for (ask, _), expected, got in zip(sent, told, outcomes, strict=True):
