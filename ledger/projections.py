@@ -206,7 +206,9 @@ def charge_rows(key: str, value: Charge) -> list[Fields]:
 
 
 def account_of(rows: list[Fields]) -> Account:
-    """An account, as its rows have it."""
+    """An account, as its rows have it. Raises: ValueError, if one of its coordinates has no row or stands elsewhere."""
+    if [row["coordinate"] for row in rows] != [*range(len(rows))]:
+        raise ValueError(f"coordinates {[row['coordinate'] for row in rows]} are not 0 to {len(rows) - 1}")
     posted = Loss(tuple(row["posted"] for row in rows), tuple(row["posted_infinite"] for row in rows))
     pending = Loss(tuple(row["pending"] for row in rows), tuple(row["pending_infinite"] for row in rows))
     return Account(rows[0]["partition"], rows[0]["holder"], posted, pending)

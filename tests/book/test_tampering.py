@@ -134,6 +134,8 @@ ROWS: Final = {
     "UPDATE charge SET steps = 50 WHERE id = 'run-3'": "charges: .*run-3",
     "UPDATE charge SET state = 'voided', steps_posted = NULL WHERE id = 'run-1'": "charges: .*run-1",
     "UPDATE charge SET deadline = deadline + 1 WHERE id = 'run-6'": "charges: .*run-6",
+    "UPDATE account SET coordinate = 35 WHERE holder = 'global' AND coordinate = 3": "accounts: .*global.*coordinates",
+    "UPDATE charge SET prices = replace(prices, 'hospital', 'hospitAl') WHERE id = 'run-3'": "charges: .*run-3",
     "DELETE FROM charge WHERE id = 'run-4'": "charges: .*run-4",
     "UPDATE organisation SET roles = '[\"SRO\", \"TDC\"]' WHERE did LIKE '%bank-b%'": "organisations: .*bank-b",
     "UPDATE signing_key SET owner = 'did:web:bank-b.example' WHERE entered = 2": "keys: ",
