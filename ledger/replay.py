@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from sqlalchemy import select
+from sqlalchemy.exc import DatabaseError
 
 from ledger import canonical as c
 from ledger.apply import apply
@@ -31,6 +32,7 @@ from ledger.signature_pool import SignaturePool
 from ledger.snapshot import Snapshot
 from ledger.standing import PROJECTIONS, check_rows, check_sums
 from ledger.tables import DocumentRow, EntryRow, table_of
+from ledger.undecodable import find_undecodable
 from ledger.verifier import Checkpoint, LogKey, leaf_hash, verify_receipt
 
 CHUNK: Final = 1_024
@@ -130,7 +132,11 @@ def verify(  # noqa: PLR0913 - see above
     """Verify a whole book on a snapshot. See :func:`verify_book`."""
     check_kept(book, kept, key)
     with SignaturePool(asked=signatures) as pool:
-        return _Replay(book, key, gate, pool).run(step, len(kept))
+        try:
+            return _Replay(book, key, gate, pool).run(step, len(kept))
+        except DatabaseError:
+            find_undecodable(book.connection)
+            raise
 
 
 class _Replay:

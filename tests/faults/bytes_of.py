@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, select, text
+from sqlalchemy import Connection, Engine, Text, cast, select, text
 from sqlalchemy.exc import DatabaseError
 
 from ledger.engines import engine_of, is_postgres
@@ -34,12 +34,12 @@ class Byte:
         return f"{self.table} ({key}): byte {self.place} of {self.column}"
 
     def changed(self, dice: random.Random) -> Any:  # noqa: ANN401 - of the type of the value
-        """The value with one bit of this byte changed; a text stays ASCII, or SQLite could not tell it as text."""
+        """The value with one bit of this byte changed; a text may be none any more."""
         if isinstance(self.value, int):
             return self.value ^ 1 << min(62, 8 * self.place + dice.randrange(8))
         data = bytearray(self.value.encode() if isinstance(self.value, str) else self.value)
-        data[self.place] ^= 1 << dice.randrange(7 if isinstance(self.value, str) else 8)
-        return data.decode() if isinstance(self.value, str) else bytes(data)
+        data[self.place] ^= 1 << dice.randrange(8)
+        return data.decode(errors="surrogateescape") if isinstance(self.value, str) else bytes(data)
 
 
 def bytes_of(connection: Connection) -> Iterator[Byte]:
@@ -75,16 +75,26 @@ def unguarded(url: str) -> Iterator[Engine]:
 def put(engine: Engine, byte: Byte, value: Any) -> bool:  # noqa: ANN401 - of the type of the value
     """Write one value over what stands in its row; whether the database let it be."""
     table = metadata.tables[byte.table]
-    # The key itself may be what was changed before.
-    key = [
-        table.c[name] == (byte.value if value != byte.value else one) if name == byte.column else table.c[name] == one
-        for name, one in byte.key
-    ]
     try:
         with engine.begin() as connection:
+            if is_postgres(connection) and not _decodes(value):
+                return False
             if not is_postgres(connection):
                 connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
-            assert connection.execute(table.update().where(*key).values({byte.column: value})).rowcount == 1
+            # The key itself may be what was changed before.
+            key = [
+                table.c[name] == _as_stored(byte.value if name == byte.column and value != byte.value else one)
+                for name, one in byte.key
+            ]
+            assert connection.execute(table.update().where(*key).values({byte.column: _as_stored(value)})).rowcount == 1
     except DatabaseError:
         return False
     return True
+
+
+def _decodes(value: Any) -> bool:  # noqa: ANN401
+    return not isinstance(value, str) or not any("\udc80" <= at <= "\udcff" for at in value)
+
+
+def _as_stored(value: Any) -> Any:  # noqa: ANN401 - a value, or the text that bytes are for SQLite
+    return value if _decodes(value) else cast(value.encode(errors="surrogateescape"), Text)
