@@ -19,6 +19,7 @@ from sqlalchemy.exc import DatabaseError
 from ledger import canonical as c
 from ledger.apply import apply
 from ledger.broken import Broken, Fork, Shorter
+from ledger.cosignatures import check_cosignatures
 from ledger.decision import Refusal
 from ledger.engines import engine_of
 from ledger.entries import Entry
@@ -29,7 +30,7 @@ from ledger.malformed import Malformed
 from ledger.memory import MemoryState
 from ledger.recheck import check_before, check_fits
 from ledger.signature_pool import SignaturePool
-from ledger.snapshot import Snapshot
+from ledger.snapshot import Log, Snapshot
 from ledger.standing import PROJECTIONS, check_rows, check_sums
 from ledger.tables import DocumentRow, EntryRow, table_of
 from ledger.undecodable import find_undecodable
@@ -167,6 +168,7 @@ class _Replay:
         try:
             check_rows(book, state)
             check_sums(state, book.size)
+            check_cosignatures(Log(book.connection))
         except _FAULTS as fault:
             raise Broken(None, f"a row cannot be read: {_told(fault)}") from None
         return Finding(
