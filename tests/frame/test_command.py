@@ -9,7 +9,7 @@ from importlib.metadata import entry_points, version
 import pytest
 import typer.main
 
-from epsilon_ledger.__main__ import GROUP
+from epsilon_ledger.__main__ import GROUP, assemble
 from tests.frame.commands import leaves, walk
 
 HEAVY = ("alembic", "dp_accounting", "fastapi", "numpy", "scipy", "sklearn", "sqlalchemy", "torch", "uvicorn")
@@ -59,6 +59,19 @@ def test_no_room_hides_another_s_command() -> None:
         count += sum(names not in groups for names in found)
     assert {names for names, _ in walk() if names} == brought
     assert len(leaves()) == count
+
+
+def test_what_is_built_alone_is_what_is_built_with_all() -> None:
+    """A command takes the same words whether the others are built or not, and the others are still named."""
+    whole = dict(walk())
+    for first in whole[()].commands:
+        alone = dict(walk(typer.main.get_command(assemble(first))))
+        for names, command in whole.items():
+            if names[:1] == (first,):
+                assert [one.opts for one in alone[names].params] == [one.opts for one in command.params], names
+                assert alone[names].epilog == command.epilog
+        told = [(name, one.get_short_help_str(500)) for name, one in alone[()].commands.items()]
+        assert told == [(name, one.get_short_help_str(500)) for name, one in whole[()].commands.items()]
 
 
 def _environment() -> dict[str, str]:
