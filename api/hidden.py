@@ -54,7 +54,9 @@ def _hidden(caller: Caller, asked: Asked, facts: Facts) -> Iterator[tuple[str, s
     if contract is not None and not caller.sees_contract(contract, facts):
         yield f"contract {contract.document}", "contract"
     named = getattr(body, "charge", None)
-    if named is not None and _is_hidden_charge(caller, named, facts):
+    # What brings a nonce is told so of a charge that never was, too, before the nonce is looked at.
+    early = bool(caller.charge) or hasattr(body, "nonce")
+    if named is not None and (early if named not in facts.charges else _is_hidden(caller, named, facts)):
         yield f"charge {named}", "charge"
     if isinstance(body, MakeCharge):
         yield from _of_charge(caller, body, facts)
@@ -64,12 +66,8 @@ def _hidden(caller: Caller, asked: Asked, facts: Facts) -> Iterator[tuple[str, s
             yield f"partition {partition.ref}", "partition"
 
 
-def _is_hidden_charge(caller: Caller, name: str, facts: Facts) -> bool:
-    found = facts.charges.get(name)
-    if found is None:
-        # A clean room's own is there; of any other it is told so before its nonce is looked at.
-        return bool(caller.charge)
-    return not caller.sees_charge(found, facts)
+def _is_hidden(caller: Caller, charge: str, facts: Facts) -> bool:
+    return not caller.sees_charge(facts.charges[charge], facts)
 
 
 def _of_charge(caller: Caller, body: MakeCharge, facts: Facts) -> Iterator[tuple[str, str]]:
