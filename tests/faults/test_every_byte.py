@@ -72,14 +72,14 @@ def _change(url: str, engine: Engine, byte: Byte, dice: random.Random) -> str:
 
 
 def test_some_bytes_of_every_table(healthy: tuple[str, Engine]) -> None:
-    """One of each column of each table (on PostgreSQL of some), the same ones every time."""
+    """One of each second column (on PostgreSQL of fewer), of every table, the same ones every time."""
     url, engine = healthy
     dice, seen = random.Random(5), Counter[str]()  # noqa: S311 - places to damage
     with engine.begin() as connection:
         columns: dict[tuple[str, str], list[Byte]] = {}
         for byte in bytes_of(connection):
             columns.setdefault((byte.table, byte.column), []).append(byte)
-    for bytes_ in list(columns.values())[:: 1 if engine.dialect.name == "sqlite" else 5]:
+    for bytes_ in list(columns.values())[:: 2 if engine.dialect.name == "sqlite" else 6]:
         seen[_change(url, engine, dice.choice(bytes_), dice)] += 1
     assert seen["found"] > seen.total() * 2 / 3, seen
     assert verify_book(url, LOG, no_step).charges == 3

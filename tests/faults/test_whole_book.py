@@ -57,8 +57,8 @@ def _settings(examples: int, steps: int) -> settings:
 def test_the_book_says_what_the_model_says(machine: type[WholeBook]) -> None:
     """The same few books every time; every kind of answer is among what they are given."""
     before = TALLY["commands"]
-    run_state_machine_as_test(machine, settings=_settings(4, 20))
-    assert TALLY["commands"] - before > 200
+    run_state_machine_as_test(seed(11)(machine), settings=settings(_settings(3, 16), derandomize=False))
+    assert TALLY["commands"] - before > 250
 
 
 @pytest.mark.soak
