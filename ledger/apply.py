@@ -158,15 +158,15 @@ def _charge(state: State, entry: Entry, index: int) -> None:
     state.charges[found.id] = found
     state.keys[found.key_id] = SigningKey(found.key_id, entry.actor, body.signing.x, found.id, index)
     contract = state.contracts[body.contract]
-    state.contracts[body.contract] = replace(contract, runs=contract.runs + 1)
+    state.contracts[body.contract] = contract._replace(runs=contract.runs + 1)
     for account, segments in _touched(state, found):
-        pending = account.pending + loss_of(segments, found.steps)
-        state.accounts[account.partition, account.holder] = account._replace(pending=pending)
+        ref, holder, posted, pending = account
+        state.accounts[ref, holder] = Account(ref, holder, posted, pending + loss_of(segments, found.steps))
 
 
 def read_prices(segments: Any) -> tuple[Segment, ...]:  # noqa: ANN401 - JSON as recorded
     """The prices of one partition as a charge's entry records them; equal ones are one value."""
-    return _segments(c.dump(segments))
+    return _segments(c.spelled(segments))
 
 
 @lru_cache(maxsize=4_096)
@@ -177,29 +177,36 @@ def _segments(spelled: bytes) -> tuple[Segment, ...]:
 
 def _touched(state: State, found: Charge) -> Iterator[tuple[Account, tuple[Segment, ...]]]:
     """Everyone's account and those of all who may know this charge, on each partition."""
-    holders = (GLOBAL, *(holder_of(node) for node in sorted(knowers(state.nodes, found.author, found.index))))
+    holders = _holders(knowers(state.nodes, found.author, found.index))
     for ref, segments in found.prices:
-        zero = Loss.zero(len(read_rule(state.partitions[ref].terms).coordinates))
         for holder in holders:
-            yield state.accounts.get((ref, holder)) or Account(ref, holder, zero, zero), segments
+            yield state.accounts.get((ref, holder)) or _empty(state, ref, holder), segments
+
+
+@lru_cache(maxsize=1_024)
+def _holders(nodes: frozenset[int]) -> tuple[str, ...]:
+    return GLOBAL, *(holder_of(node) for node in sorted(nodes))
+
+
+def _empty(state: State, ref: str, holder: str) -> Account:
+    zero = Loss.zero(len(read_rule(state.partitions[ref].terms).coordinates))
+    return Account(ref, holder, zero, zero)
 
 
 def _settle(state: State, found: Charge, steps: int, code: Code) -> None:
     """Move what ran from pending to posted; the rest of it goes back to headroom."""
     for account, segments in _touched(state, found):
-        state.accounts[account.partition, account.holder] = account._replace(
-            pending=account.pending - loss_of(segments, found.steps),
-            posted=account.posted + loss_of(segments, steps),
-        )
+        ref, holder, before, pending = account
+        rest = pending - loss_of(segments, found.steps)
+        state.accounts[ref, holder] = Account(ref, holder, before + loss_of(segments, steps), rest)
     posted = code is Code.POSTED
-    state.charges[found.id] = replace(
-        found,
+    state.charges[found.id] = found._replace(
         state=ChargeState.POSTED if posted else ChargeState.VOIDED,
         steps_posted=steps if posted else None,
     )
     if not posted:
         contract = state.contracts[found.contract]
-        state.contracts[found.contract] = replace(contract, runs=contract.runs - 1)
+        state.contracts[found.contract] = contract._replace(runs=contract.runs - 1)
 
 
 def _post(state: State, entry: Entry, index: int) -> None:
@@ -219,7 +226,7 @@ def _key_release(state: State, entry: Entry, index: int) -> None:
     del index
     body = entry.asked
     assert isinstance(body, ReleaseKey)
-    state.charges[body.charge] = replace(state.charges[body.charge], key_release=entry.id)
+    state.charges[body.charge] = state.charges[body.charge]._replace(key_release=entry.id)
 
 
 _CHANGES: Final[dict[str, Callable[[State, Entry, int], None]]] = {

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections import Counter
+from functools import lru_cache
 from typing import Any, Final, NoReturn, TypeAlias
 
 import orjson
@@ -60,9 +61,14 @@ def _is_plain(container: Any, levels: int = DEPTH_MAX) -> bool:  # noqa: ANN401 
         return not container
     for one in container.values() if type(container) is dict else container:
         kind = type(one)
-        if kind not in _ATOMS and (kind not in _CONTAINERS or not _is_plain(one, levels - 1)):
+        if kind is not str and kind not in _ATOMS and (kind not in _CONTAINERS or not _is_plain(one, levels - 1)):
             return False
     return True
+
+
+def spelled(value: Json) -> bytes:
+    """Bytes by which a part of what was read as JSON is found again: quick, and canonical for ASCII without floats."""
+    return orjson.dumps(value, option=_OPTIONS)
 
 
 def digest(data: bytes) -> str:
@@ -170,6 +176,8 @@ def fields(value: object, where: str, required: tuple[str, ...], optional: tuple
     """An object with exactly these names. Raises: Malformed, for the first name unknown or missing."""
     if not isinstance(value, dict):
         raise Malformed(where, "must be an object")
+    if value.keys() == _set(required):
+        return value
     for name in value:
         if name not in required and name not in optional:
             raise Malformed(f"{where}.{name[:80]}" if where else name[:80], "is not a known field")
@@ -177,6 +185,11 @@ def fields(value: object, where: str, required: tuple[str, ...], optional: tuple
         if name not in value:
             raise Malformed(f"{where}.{name}" if where else name, "is missing")
     return value
+
+
+@lru_cache(maxsize=1_024)
+def _set(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(names)
 
 
 def integer(value: object, field: str, least: int, most: int) -> int:

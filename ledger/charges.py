@@ -84,14 +84,15 @@ def _group(partition: Partition, body: MakeCharge) -> int:
 
 def epsilon_of(partition: Partition, body: MakeCharge) -> Fraction:
     """The ε of the whole run at the partition's δ. Slow when new, kept afterwards. Raises: Malformed, Refusal."""
-    return _told(partition.delta, partition.relation, _group(partition, body), body.plan)
+    delta = partition.delta
+    return _told(delta.numerator, delta.denominator, partition.relation, _group(partition, body), body.plan)
 
 
 @lru_cache(maxsize=65_536)
-def _told(delta: Fraction, relation: str, unit_records: int, plan: AnyPlan) -> Fraction:
+def _told(numerator: int, denominator: int, relation: str, unit_records: int, plan: AnyPlan) -> Fraction:
     whole = grouped(unit_records, plan.mechanism(plan.steps))
     try:
-        return told_epsilon(whole, delta, relation)
+        return told_epsilon(whole, Fraction(numerator, denominator), relation)
     except (NotPriced, ArithmeticError) as fault:
         raise Refusal(Code.NOT_PRICED, str(fault), "body.plan") from None
 

@@ -36,7 +36,7 @@ def _group() -> None:
 
 
 @app.command(epilog=_EXAMPLES)
-def verify(
+def verify(  # noqa: PLR0913 - one argument an option
     book: Annotated[str, typer.Argument(metavar="BOOK", help=_BOOK)],
     log: Annotated[
         Path | None,
@@ -49,6 +49,14 @@ def verify(
     *,
     signatures: Annotated[
         bool, typer.Option("--signatures/--no-signatures", help="Whether to verify the signature over every entry.")
+    ] = True,
+    decisions: Annotated[
+        bool,
+        typer.Option(
+            "--decisions/--no-decisions",
+            help="Whether to decide every command again. Without, the book is only shown to be what its entries make "
+            "it, no signature over an entry verified.",
+        ),
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the finding as JSON.")] = False,
 ) -> None:
@@ -70,7 +78,9 @@ def verify(
                 progress.update(task, completed=done, total=total)
 
             try:
-                finding = verify_book(url, key, step, gate=_gate(), kept=heads, signatures=signatures)
+                finding = verify_book(
+                    url, key, step, gate=_gate(), kept=heads, signatures=signatures, decisions=decisions
+                )
             except Broken as fault:
                 typer.echo(json.dumps(fault.to_json()) if as_json else str(fault))
                 raise typer.Exit(VERIFICATION_FAILED) from None

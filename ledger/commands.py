@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from ledger import canonical as c
@@ -239,15 +240,27 @@ Body = (
 
 def read_body(command: Command) -> Body:
     """The typed body of a command. Raises: Malformed, with the field under ``body``."""
+    return read_request(command.kind, command.body)
+
+
+def read_request(kind: str, body: c.Object) -> Body:
+    """The same, of the body by itself."""
     try:
-        return _READERS[command.kind](command.body)
+        return _READERS[kind](body)
     except Malformed as fault:
         raise fault.under("body") from None
 
 
 def parse_ref(value: object, field: str) -> str:
     """A partition reference, ``provider/dataset/partition``. Raises: Malformed."""
-    parts = value.split("/") if isinstance(value, str) else []
+    if not isinstance(value, str):
+        raise Malformed(field, "must be 'provider/dataset/partition'")
+    return _ref(value, field)
+
+
+@lru_cache(maxsize=4_096)
+def _ref(value: str, field: str) -> str:
+    parts = value.split("/")
     if len(parts) != 3:
         raise Malformed(field, "must be 'provider/dataset/partition'")
     c.did(parts[0], field)

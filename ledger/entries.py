@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Final
 
 from ledger import canonical as c
-from ledger.commands import KINDS, TIME_MAX, Body, Command, read_body
+from ledger.commands import KINDS, TIME_MAX, Body, Command, read_request
 from ledger.malformed import Malformed
 from ledger.outcomes import Code
 from ledger.signatures import SIGNATURE_BYTES_MAX
@@ -46,7 +46,7 @@ class Entry:
             raise Malformed("body.request", "must be an object")
         return request
 
-    @cached_property
+    @property
     def code(self) -> Code:
         """What was decided."""
         return Code.of(str(self.body["outcome"]))
@@ -59,7 +59,7 @@ class Entry:
     @cached_property
     def asked(self) -> Body:
         """The typed body of the command. Raises: Malformed."""
-        return read_body(self.command)
+        return read_request(self.kind, self.request)
 
     @classmethod
     def parse(cls, data: bytes) -> Entry:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from ledger.entries import Entry
@@ -16,7 +15,7 @@ def _revocation(state: State, entry: Entry, index: int) -> None:
     del index
     body = entry.asked
     assert isinstance(body, Revoke)
-    state.contracts[body.contract] = replace(state.contracts[body.contract], revoked=True)
+    state.contracts[body.contract] = state.contracts[body.contract]._replace(revoked=True)
 
 
 def _decree(state: State, entry: Entry, index: int) -> None:
@@ -31,7 +30,7 @@ def _notice(state: State, entry: Entry, index: int) -> None:
     body = entry.asked
     assert isinstance(body, Announce)
     found = state.charges[body.charge]
-    state.charges[body.charge] = replace(found, notices=(*found.notices, (body.model, entry.time)))
+    state.charges[body.charge] = found._replace(notices=(*found.notices, (body.model, entry.time)))
 
 
 def _opening(state: State, entry: Entry, index: int) -> None:

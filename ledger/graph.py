@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Final
 
@@ -96,6 +97,8 @@ def knowers(nodes: Mapping[int, Node], author: int, index: int) -> frozenset[int
 
     A search for the entry since when each node has known it.
     """
+    if not nodes[author].children:
+        return _alone(author)
     since: dict[int, int] = {}
     todo = [(index, author)]
     while todo:
@@ -107,6 +110,11 @@ def knowers(nodes: Mapping[int, Node], author: int, index: int) -> frozenset[int
             if arrow.node not in since and known < arrow.cut:
                 heappush(todo, (max(known, at, arrow.node), arrow.node))
     return frozenset(since)
+
+
+@lru_cache(maxsize=1_024)
+def _alone(author: int) -> frozenset[int]:
+    return frozenset((author,))
 
 
 def knows(nodes: Mapping[int, Node], node: int, author: int, index: int) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import func, select
+from typing import Final
+
+from sqlalchemy import bindparam, func, select
 
 from ledger import merkle
 from ledger.broken import Broken
@@ -13,6 +15,13 @@ from ledger.verifier import Checkpoint, LogKey
 
 _node = table_of(TreeNodeRow)
 _checkpoint = table_of(CheckpointRow)
+_WITHIN: Final = (
+    _node.c.level == bindparam("level"),
+    _node.c.position.between(bindparam("first"), bindparam("last")),
+)
+# Made once: making a statement costs more than SQLite takes to answer it.
+_HASHES: Final = select(_node.c.hash).where(*_WITHIN).order_by(_node.c.position)
+_PLACED: Final = select(_node.c.position, _node.c.hash).where(*_WITHIN)
 
 
 class Growth:
@@ -28,20 +37,20 @@ class Growth:
 
     def grow(self, leaves: list[bytes]) -> None:
         """Append leaf hashes. Raises: Broken, for the first node or checkpoint that is not theirs."""
+        made = merkle.extend(self.size, leaves, self._edge)
+
+        def read(level: int, position: int) -> bytes:
+            # A root at one of these sizes has no node that is older than the edge.
+            first, values = made[level] if level < len(made) else (position + 1, [])
+            return values[position - first] if position >= first else self._edge[level]
+
         notes = self._notes(self.size, self.size + len(leaves))
-        made: dict[int, list[bytes]] = {}
-        roots = {}
-        start = self.size
-        for leaf in leaves:
-            for level, _, value in merkle.append(self.size, leaf, self._read):
-                self._edge[level] = value
-                made.setdefault(level, []).append(value)
-            self.size += 1
-            if self.size in notes:
-                roots[self.size] = merkle.root(self.size, self._read)
-        for level, values in made.items():
-            self._check(level, start >> level, values)
+        roots = {size: merkle.root(size, read) for size in notes}
+        for level, (first, values) in enumerate(made):
+            self._check(level, first, values)
             self._nodes += len(values)
+            self._edge[level] = values[-1]
+        self.size += len(leaves)
         for size, note in notes.items():
             self.newest = self._checked(size, note, roots[size])
 
@@ -57,15 +66,11 @@ class Growth:
             raise Broken(None, "the newest entries stand under no checkpoint")
         return self.newest
 
-    def _read(self, level: int, position: int) -> bytes:
-        # Whatever is read while a tree grows at its edge is the newest complete node of its level.
-        del position
-        return self._edge[level]
-
     def _check(self, level: int, first: int, values: list[bytes]) -> None:
-        within = _node.c.position.between(first, first + len(values) - 1)
-        chosen = select(_node.c.position, _node.c.hash).where(_node.c.level == level, within)
-        stored = {int(place): bytes(value) for place, value in self._book.connection.execute(chosen)}
+        within = {"level": level, "first": first, "last": first + len(values) - 1}
+        if [*self._book.connection.execute(_HASHES, within).scalars()] == values:
+            return
+        stored = {int(place): bytes(value) for place, value in self._book.connection.execute(_PLACED, within)}
         for place, value in enumerate(values, first):
             if stored.get(place) != value:
                 raise Broken(place << level, f"tree node {level}/{place} is not that of the entries")

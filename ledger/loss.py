@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import add, mul, sub
-from typing import Any
+from typing import Any, NamedTuple
 
 from ledger.canonical import Object
 from ledger.units import LOSS_MAX
@@ -32,12 +32,14 @@ class Loss:
 
     def __add__(self, other: Loss) -> Loss:
         """Both together."""
-        _alike(self, other)
+        if len(self.finite) != len(other.finite):
+            raise _unlike(self, other)
         return Loss(tuple(map(add, self.finite, other.finite)), tuple(map(add, self.infinite, other.infinite)))
 
     def __sub__(self, other: Loss) -> Loss:
         """Without a part that was added before; an invariant, so it crashes rather than go below zero."""
-        _alike(self, other)
+        if len(self.finite) != len(other.finite):
+            raise _unlike(self, other)
         rest = Loss(tuple(map(sub, self.finite, other.finite)), tuple(map(sub, self.infinite, other.infinite)))
         if min(rest.finite, default=0) < 0 or min(rest.infinite, default=0) < 0:
             message = f"a loss of {self} cannot hold {other}"
@@ -68,14 +70,12 @@ class Loss:
         return None if self.infinite[coordinate] else self.finite[coordinate]
 
 
-def _alike(one: Loss, other: Loss) -> None:
+def _unlike(one: Loss, other: Loss) -> ValueError:
     # Sums by ``map`` end with the shorter of two without a word.
-    if len(one.finite) != len(other.finite):
-        raise ValueError(f"a loss at {len(one.finite)} coordinates and one at {len(other.finite)} are of two rules")
+    return ValueError(f"a loss at {len(one.finite)} coordinates and one at {len(other.finite)} are of two rules")
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """``steps`` equal steps of a run, settled by themselves: ``price`` for every ``unit`` steps begun.
 
     The unit is 1 unless the price is of steps together, which cannot be told apart afterwards.

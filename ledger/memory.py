@@ -96,16 +96,17 @@ class Authored:
 def sum_exposures(charges: Iterable[Charge]) -> Iterator[tuple[str, Loss, Loss]]:
     """Per partition, what these charges have posted and have pending."""
     # Runs alike are counted, and their loss taken once: most runs of a contract cost the same.
-    counts: Counter[tuple[str, tuple[Segment, ...], ChargeState, int | None]] = Counter()
-    for one in charges:
-        ran = one.steps if one.state is ChargeState.PENDING else one.steps_posted
-        counts.update((ref, segments, one.state, ran) for ref, segments in one.prices)
+    counts: Counter[tuple[tuple[tuple[str, tuple[Segment, ...]], ...], bool, int | None]] = Counter(
+        (one.prices, True, one.steps) if one.state is ChargeState.PENDING else (one.prices, False, one.steps_posted)
+        for one in charges
+    )
     sums: dict[str, tuple[Loss, Loss]] = {}
-    for (ref, segments, state, steps), count in counts.items():
-        zero = Loss.zero(len(segments[0].price))
-        posted, pending = sums.get(ref, (zero, zero))
-        if steps is not None:
-            loss = loss_of(segments, steps).times(count)
-            posted, pending = (posted, pending + loss) if state is ChargeState.PENDING else (posted + loss, pending)
-        sums[ref] = (posted, pending)
+    for (prices, waits, steps), count in counts.items():
+        for ref, segments in prices:
+            zero = Loss.zero(len(segments[0].price))
+            posted, pending = sums.get(ref, (zero, zero))
+            if steps is not None:
+                loss = loss_of(segments, steps).times(count)
+                posted, pending = (posted, pending + loss) if waits else (posted + loss, pending)
+            sums[ref] = (posted, pending)
     return ((ref, posted, pending) for ref, (posted, pending) in sorted(sums.items()))

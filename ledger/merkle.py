@@ -6,7 +6,7 @@ and position P covers the leaves P·2^L to (P + 1)·2^L - 1. A proof reads about
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ledger.verifier import EMPTY_ROOT, node_hash
 
@@ -21,6 +21,22 @@ def append(size: int, leaf: bytes, read: Read) -> list[tuple[int, int, bytes]]:
         leaf = node_hash(read(level, position - 1), leaf)
         level, position = level + 1, position >> 1
         made.append((level, position, leaf))
+    return made
+
+
+def extend(size: int, leaves: list[bytes], edge: Mapping[int, bytes]) -> list[tuple[int, list[bytes]]]:
+    """The nodes that many leaf hashes complete, a level at a time: the first one's position, and their hashes.
+
+    Args:
+        size: of the tree so far.
+        edge: the newest complete node of each level that has any.
+    """
+    made, first, values = list[tuple[int, list[bytes]]](), size, leaves
+    while values:
+        made.append((first, values))
+        pairs = [edge[len(made) - 1], *values] if first & 1 else values
+        first >>= 1
+        values = [node_hash(left, right) for left, right in zip(pairs[::2], pairs[1::2], strict=False)]
     return made
 
 

@@ -73,7 +73,7 @@ class Code(Enum):
     @property
     def refused(self) -> bool:
         """Asked for and not given."""
-        return self in _REFUSED
+        return self.name in _REFUSED
 
     @classmethod
     def of(cls, word: str) -> Code:
@@ -82,4 +82,4 @@ class Code(Enum):
 
 
 _BY_WORD = {code.word: code for code in Code}
-_REFUSED = frozenset(code for code in Code if code.exit_code)
+_REFUSED = frozenset(code.name for code in Code if code.exit_code)

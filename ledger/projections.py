@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
+from typing import Any, Final
 
 from ledger.apply import read_prices
-from ledger.loss import Loss
+from ledger.loss import Loss, Segment
 from ledger.outcomes import ChargeState
 from ledger.registry import (
     Account,
@@ -173,19 +175,43 @@ _CHARGE = (
 def charge_of(rows: list[Fields]) -> Charge:
     """A charge, as its row has it."""
     (row,) = rows
-    prices = json.loads(row["prices"])
-    partitions = tuple(json.loads(row["partitions"]))
+    partitions, prices = _priced(row["partitions"], row["prices"])
     return Charge(
         id=row["id"],
-        **{name: row[name] for name in _CHARGE},
+        contract=row["contract"],
+        actor=row["actor"],
+        author=row["author"],
         partitions=partitions,
-        state=ChargeState(row["state"]),
-        prices=tuple((ref, read_prices(prices[ref])) for ref in partitions),
-        recipients=tuple(json.loads(row["recipients"])),
-        base=tuple(json.loads(row["base"])),
+        plan=row["plan"],
+        steps=row["steps"],
+        steps_posted=row["steps_posted"],
+        state=_STATES[row["state"]],
+        key_id=row["key_id"],
+        sealing=row["sealing"],
+        key_release=row["key_release"],
+        deadline=row["deadline"],
+        pipeline=row["pipeline"],
+        prices=prices,
+        recipients=_items(row["recipients"]),
+        base=_items(row["base"]),
         index=row["entered"],
-        notices=tuple((model, time) for model, time in json.loads(row["notices"])),
+        notices=tuple((model, time) for model, time in _items(row["notices"])),
     )
+
+
+# Most charges of a book name the same partitions at the same prices, and nobody else.
+@lru_cache(maxsize=4_096)
+def _priced(partitions: str, prices: str) -> tuple[tuple[str, ...], tuple[tuple[str, tuple[Segment, ...]], ...]]:
+    named, known = tuple(json.loads(partitions)), json.loads(prices)
+    return named, tuple((ref, read_prices(known[ref])) for ref in named)
+
+
+@lru_cache(maxsize=4_096)
+def _items(listed: str) -> tuple[Any, ...]:
+    return tuple(json.loads(listed))
+
+
+_STATES: Final = {one.value: one for one in ChargeState}
 
 
 def charge_rows(key: str, value: Charge) -> list[Fields]:

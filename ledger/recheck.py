@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final
 
 from ledger import canonical as c
@@ -77,9 +78,11 @@ def _lenient(gate: Gate, *, refused: bool) -> Gate:
     sign = 1 if refused else -1
 
     def ask(request: Request, facts: Facts) -> Verdict:
-        told = tuple((ref, max(one + sign * (one * TOLD_SLACK + TOLD_SLACK), ZERO)) for ref, one in request.epsilon)
         exact = gate(request, facts)
-        return exact if exact.permit is not refused else gate(replace(request, epsilon=told), facts)
+        if exact.permit is not refused:
+            return exact
+        told = tuple((ref, max(one + sign * (one * TOLD_SLACK + TOLD_SLACK), ZERO)) for ref, one in request.epsilon)
+        return gate(replace(request, epsilon=told), facts)
 
     return ask
 
@@ -206,7 +209,10 @@ def check_fits(state: State, entry: Entry) -> None:
 
 
 def _cap(recorded: Any) -> Cap:  # noqa: ANN401 - JSON as recorded
-    return Cap(
-        parse_number(recorded["epsilon"], "body.limits.cap.epsilon"),
-        tuple(recorded["capacity"]),
-    )
+    return _read_cap(c.spelled(recorded))
+
+
+@lru_cache(maxsize=4_096)
+def _read_cap(spelled: bytes) -> Cap:
+    recorded: Any = c.parse(spelled, len(spelled))
+    return Cap(parse_number(recorded["epsilon"], "body.limits.cap.epsilon"), tuple(recorded["capacity"]))

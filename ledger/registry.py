@@ -43,8 +43,8 @@ class Organisation:
         return next((node for since, node in reversed(self.moves) if since <= time), self.moves[0][1])
 
 
-@dataclass(frozen=True, slots=True)
-class SigningKey:
+# Values of which there are as many as runs are named tuples: made, compared and hashed without a step of Python.
+class SigningKey(NamedTuple):
     """A public key and whose it is; a clean room's key is bound to its one charge.
 
     Attributes:
@@ -55,7 +55,7 @@ class SigningKey:
     owner: str
     x: str
     charge: str | None
-    index: int
+    index: int  # type: ignore[assignment]  # tuples have a method of that name, which nobody asks for
 
     @property
     def public(self) -> SignerKey:
@@ -109,8 +109,7 @@ class Partition:
     commitments: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Contract:
+class Contract(NamedTuple):
     """A contract all its parties signed, known by its document's digest."""
 
     document: str
@@ -122,12 +121,11 @@ class Contract:
     starts: int
     ends: int
     runs: int
-    index: int
+    index: int  # type: ignore[assignment]  # see SigningKey
     revoked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
+class Charge(NamedTuple):
     """One run's charge. ``steps`` is what was asked, ``steps_posted`` what it was settled for.
 
     Attributes:
@@ -154,7 +152,7 @@ class Charge:
     prices: tuple[tuple[str, tuple[Segment, ...]], ...]
     recipients: tuple[str, ...]
     base: tuple[str, ...]
-    index: int
+    index: int  # type: ignore[assignment]  # see SigningKey
     notices: tuple[tuple[str, int], ...] = ()
     pipeline: str | None = None
 

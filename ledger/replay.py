@@ -1,9 +1,10 @@
 """Replay: rebuild everything from the entries, and compare with what the book says stands.
 
-Every entry's bytes, place, time and signature are checked and every command is decided anew (:mod:`ledger.recheck`);
-then each tree node, checkpoint, document, account and registry row of the book must be what the entries make it, and
-each account the sum over its distinct runs. The log is read in chunks and no more of it is held than one chunk; what
-stands at the end is held whole.
+Every entry's bytes, place and time are checked and what it says is made true; then each tree node, checkpoint,
+document, account and registry row of the book must be what the entries make it, and each account the sum over its
+distinct runs. To verify is to replay and, entry by entry, to check the signature and to decide the command anew
+(:mod:`ledger.recheck`). The log is read in chunks and no more of it is held than one chunk; what stands at the end is
+held whole.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Finding:
     documents: int
     signatures: int
     kept: int
+    decided: bool
     judged: bool
     root: str
     log: str
@@ -65,6 +67,7 @@ class Finding:
         return {
             "accounts": self.accounts,
             "charges": self.charges,
+            "decided_again": self.decided,
             "documents": self.documents,
             "entries": self.entries,
             "kept": self.kept,
@@ -79,9 +82,10 @@ class Finding:
         """For people."""
         signed = "with their signatures" if self.signatures else "WITHOUT their signatures"
         judged = "every verdict of the policy decided again" if self.judged else "the policy's verdicts as recorded"
+        judged = f"{judged}, {self.charges} charges priced again" if self.decided else "NOTHING decided again"
         kept = f"; they extend the {self.kept} checkpoints that were kept" if self.kept else ""
         return (
-            f"verified: {self.entries} entries replayed {signed}, {judged}, {self.charges} charges priced again, "
+            f"verified: {self.entries} entries replayed {signed}, {judged}, "
             f"{self.accounts} accounts re-derived, {self.documents} documents hashed; the checkpoint of {self.log} "
             f"is signed over the root {self.root[:16]}… of these entries, and the inclusion proof of entry "
             f"{self.entries - 1} holds{kept}"
@@ -96,6 +100,7 @@ def verify_book(  # noqa: PLR0913 - what to check, against what, and who decides
     gate: Gate | None = None,
     kept: Sequence[Checkpoint] = (),
     signatures: bool = True,
+    decisions: bool = True,
 ) -> Finding:
     """Verify a whole book on one snapshot of it.
 
@@ -107,6 +112,8 @@ def verify_book(  # noqa: PLR0913 - what to check, against what, and who decides
         kept: checkpoints of this log that were kept outside the book, their signatures checked.
         signatures: whether the signature over every entry's command is verified. Those over documents and
             checkpoints always are.
+        decisions: whether every command is decided again and the signature over it looked at. Without, the book is
+            replayed and no more: it is shown to be what its entries make it, not that they could stand.
 
     Raises:
         Broken: naming the first entry that is wrong, or what else is.
@@ -116,7 +123,9 @@ def verify_book(  # noqa: PLR0913 - what to check, against what, and who decides
     engine = engine_of(url, writes=False)
     try:
         with engine.begin() as connection:
-            return verify(Snapshot(connection), key, step, gate=gate, kept=kept, signatures=signatures)
+            return verify(
+                Snapshot(connection), key, step, gate=gate, kept=kept, signatures=signatures, decisions=decisions
+            )
     finally:
         engine.dispose()
 
@@ -129,30 +138,42 @@ def verify(  # noqa: PLR0913 - see above
     gate: Gate | None = None,
     kept: Sequence[Checkpoint] = (),
     signatures: bool = True,
+    decisions: bool = True,
 ) -> Finding:
     """Verify a whole book on a snapshot. See :func:`verify_book`."""
     check_kept(book, kept, key)
     with SignaturePool(asked=signatures) as pool:
+        check = _Check(key, gate, pool) if decisions else None
         try:
-            return _Replay(book, key, gate, pool).run(step, len(kept))
+            return _Replay(book, key, check).run(step, len(kept), pool)
         except DatabaseError:
             find_undecodable(book.connection)
             raise
 
 
+class _Check:
+    """Whether an entry could stand on the facts before it."""
+
+    def __init__(self, key: LogKey, gate: Gate | None, pool: SignaturePool) -> None:
+        self.gate, self._pool = gate, pool
+        self._log_x = c.base64url(key.public)
+
+    def before(self, state: MemoryState, entry: Entry, index: int) -> None:
+        check_before(state, entry, index, self._log_x, partial(self._pool.gather, index), self.gate)
+
+
 class _Replay:
     """One book, from its first entry on."""
 
-    def __init__(self, book: Snapshot, key: LogKey, gate: Gate | None, pool: SignaturePool) -> None:
-        self._book, self._key, self._gate, self._pool = book, key, gate, pool
-        self._log_x = c.base64url(key.public)
+    def __init__(self, book: Snapshot, key: LogKey, check: _Check | None) -> None:
+        self._book, self._key, self._check = book, key, check
         self._documents = Documents(book)
         # Replay only reads documents.
         self._state = MemoryState(documents=self._documents)  # type: ignore[arg-type]
         self._growth = Growth(book, key)
         self._last = 0
 
-    def run(self, step: Step, kept: int) -> Finding:
+    def run(self, step: Step, kept: int, pool: SignaturePool) -> Finding:
         book, state = self._book, self._state
         documents = self._documents.check()
         for chunk in _stored(book):
@@ -160,7 +181,7 @@ class _Replay:
                 leaves = [self._leaf(index, one) for index, one in enumerate(chunk, self._growth.size)]
             finally:
                 # A signature that does not verify stands before whatever else is wrong later in the chunk.
-                self._pool.verify()
+                pool.verify()
             self._growth.grow(leaves)
             step(self._growth.size, book.size)
         newest = self._growth.finish()
@@ -176,9 +197,10 @@ class _Replay:
             charges=len(state.charges),
             accounts=len(state.accounts),
             documents=documents,
-            signatures=self._pool.count,
+            signatures=pool.count,
             kept=kept,
-            judged=self._gate is not None,
+            decided=self._check is not None,
+            judged=self._check is not None and self._check.gate is not None,
             root=newest.root.hex(),
             log=newest.origin,
         )
@@ -201,7 +223,10 @@ class _Replay:
         if entry.time < self._last:
             raise Malformed("time", "lies before the time of the entry before it")
         self._last = entry.time
-        check_before(state, entry, index, self._log_x, partial(self._pool.gather, index), self._gate)
+        if self._check is None:
+            apply(state, entry, index)
+            return entry
+        self._check.before(state, entry, index)
         apply(state, entry, index)
         check_fits(state, entry)
         return entry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from functools import cache
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final, Generic, TypeVar
 
@@ -94,7 +94,12 @@ class Rows(MutableMapping[K, V], Generic[K, V]):
         chosen = select(self._table).order_by(*order)
         of_key = itemgetter(*(self._names.index(one.name) for one in self._columns))
         with self._connection.execute(chosen, execution_options={"yield_per": 1_000}) as found:
-            for key, rows in groupby(found, of_key):
+            every = chain.from_iterable(found.partitions())
+            if set(self._columns) == set(self._table.primary_key.columns):
+                for row in every:
+                    yield of_key(row), self._read([dict(zip(self._names, row, strict=True))])
+                return
+            for key, rows in groupby(every, of_key):
                 yield key, self._read([dict(zip(self._names, one, strict=True)) for one in rows])
 
     def where(self, *conditions: Any) -> list[V]:  # noqa: ANN401 - SQLAlchemy's own types

@@ -24,7 +24,9 @@ class Findings:
     def that(self, code: str, passed: bool, text: str, source: str = "") -> None:  # noqa: FBT001 - it is the finding
         """Note one check."""
         # A hostile name may hold a lone surrogate, which no canonical form can spell.
-        spelled = text[:TEXT_MAX].encode("utf-8", "replace").decode("utf-8")
+        spelled = text[:TEXT_MAX]
+        if not spelled.isascii():
+            spelled = spelled.encode("utf-8", "replace").decode("utf-8")
         self.checks.append(Check(code, passed, spelled, source))
 
     def passed(self, code: str, text: str, source: str = "") -> None:

@@ -247,7 +247,7 @@ def _after(question: Question, runs: int) -> Question:
         return question
     holders = (GLOBAL, holder_of(node), *map(holder_of, coalitions_of(facts.nodes, node)))
     accounts = {(ref, who): _charged(facts, ref, who, cost, runs) for ref, cost in costs.items() for who in holders}
-    contracts = {run.contract: replace(contract, runs=contract.runs + runs)}
+    contracts = {run.contract: contract._replace(runs=contract.runs + runs)}
     return question.on(suppose(facts, accounts=accounts, contracts=contracts))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from ledger import canonical as c
@@ -38,6 +39,7 @@ def parse_time(value: object, field: str) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
+@lru_cache(maxsize=4_096)
 def format_time(moment: int) -> str:
     """RFC 3339 in UTC of Unix milliseconds; with milliseconds where there are any."""
     exact = _EPOCH + timedelta(milliseconds=moment)

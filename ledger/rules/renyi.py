@@ -59,6 +59,10 @@ class Renyi:
     weights: tuple[int, ...]
     slack: int = 0
 
+    def __hash__(self) -> int:
+        """Without δ, whose hash is slow: rules with the same orders are few."""
+        return hash((self.orders, self.weights, self.slack))
+
     @classmethod
     def choose(
         cls,
@@ -163,7 +167,7 @@ class Renyi:
         Raises:
             NoRoom: if no order is open, with the least ε that would open one.
         """
-        return _cap(self, epsilon)
+        return _cap(self, epsilon.numerator, epsilon.denominator)
 
     def admits(self, loss: Loss, cap: Cap) -> bool:
         """Whether the slack holds and, at some open order, no charge is infinite and the sum is within capacity."""
@@ -270,7 +274,9 @@ def _load_prices(load: Mechanism, relation: str) -> dict[int, int]:
 
 
 @lru_cache(maxsize=4_096)
-def _cap(rule: Renyi, epsilon: Fraction) -> Cap:
+def _cap(rule: Renyi, numerator: int, denominator: int) -> Cap:
+    # Two integers, because a fraction is hashed by a modular power.
+    epsilon = Fraction(numerator, denominator)
     bounds = rule.bounds(epsilon)
     if max(bounds) <= 0:
         raise NoRoom(epsilon, max(epsilon - max(bounds), Fraction(0)) + Fraction(1, 1000))

@@ -17,6 +17,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, select
 
 from ledger import canonical as c
+from ledger import tables
 from ledger.apply import apply
 from ledger.checkpoint import sign
 from ledger.engines import engine_of
@@ -28,61 +29,63 @@ from ledger.storage import DatabaseState
 from ledger.tables import CheckpointRow, EntryRow, table_of
 from ledger.tree import Tree
 from ledger.verifier import Checkpoint
+from tests.book import world
 from tests.book.world import BANK_A, HOSPITAL, LOG_KEY, ORIGIN, Room, World, contract, copy, open_world, plan
 
 TINY: Final = plan(1, "1000")
 """A run of which millions fit."""
 ENDLESS: Final = {**contract(BANK_A), "runs_max": 1_000_000, "version": 2}
 FOLDER: Final = Path(os.environ.get("EPSILON_BENCH_BOOKS", Path(tempfile.gettempdir()) / "epsilon-bench-books"))
-"""Where books once made are kept. One made by another version of this file is not taken."""
+"""Where books once made are kept. One made by another version of these files is not taken."""
+_MAKERS: Final = (Path(__file__), Path(tables.__file__), Path(world.__file__))
 CHUNK: Final = 1_000
 
 
 def grown(entries: int) -> Path:
     """A book of about so many entries, half of them charges and half what each was settled for."""
-    made = c.digest(Path(__file__).read_bytes())[:12]
+    made = c.digest(b"".join(one.read_bytes() for one in _MAKERS))[:12]
     path = FOLDER / f"{made}-{entries}.sqlite"
     if not path.exists():
         FOLDER.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
-            with open_world(Path(folder)) as world:
-                _first(world)
-            _grow(world, entries)
-            copy(world.path, Path(folder) / "whole")
+            with open_world(Path(folder)) as opened:
+                _first(opened)
+            _grow(opened, entries)
+            copy(opened.path, Path(folder) / "whole")
             (Path(folder) / "whole").rename(path)
     return path
 
 
-def endless(world: World) -> str:
+def endless(opened: World) -> str:
     """Enter a contract for a million runs; its digest."""
-    sent = world.document("contract", ENDLESS, "endless", BANK_A, BANK_A, HOSPITAL)
-    (found,) = world.submit(sent)
+    sent = opened.document("contract", ENDLESS, "endless", BANK_A, BANK_A, HOSPITAL)
+    (found,) = opened.submit(sent)
     assert found.code.word == "permitted", found
     return c.digest(c.dump(ENDLESS))
 
 
-def _first(world: World) -> None:
-    sent = world.charge("run", run=TINY, contract=endless(world), deadline=world.clock.now + 30 * 86_400_000)
-    (found,) = world.submit(sent)
+def _first(opened: World) -> None:
+    sent = opened.charge("run", run=TINY, contract=endless(opened), deadline=opened.clock.now + 30 * 86_400_000)
+    (found,) = opened.submit(sent)
     assert found.code.word == "pending", found
 
 
-def _grow(world: World, entries: int) -> None:
-    engine = engine_of(world.url, writes=True)
+def _grow(opened: World, entries: int) -> None:
+    engine = engine_of(opened.url, writes=True)
     with engine.begin() as connection:
         state = MemoryState(documents=dict(DatabaseState(connection).documents))
         table = table_of(EntryRow)
         old = connection.execute(select(table.c.data).order_by(table.c.position)).scalars().all()
         for index, data in enumerate(old):
             apply(state, Entry.parse(data), index)
-        _append(connection, state, _pairs(world, Entry.parse(old[-1])), entries)
+        _append(connection, state, _pairs(opened, Entry.parse(old[-1])), entries)
         _project(connection, state)
     engine.dispose()
 
 
-def _pairs(world: World, first: Entry) -> Iterator[Entry]:
+def _pairs(opened: World, first: Entry) -> Iterator[Entry]:
     """What the book would have recorded for one run after the other, each settled for its one step."""
-    bank, body = world.signers[BANK_A], first.body
+    bank, body = opened.signers[BANK_A], first.body
     number = 0
     while True:
         name = f"run-{number}"

@@ -16,7 +16,7 @@ from client.signer import Signer
 from ledger import canonical as c
 from ledger import signatures
 from ledger.entries import Entry
-from ledger.replay import verify_book
+from ledger.replay import Broken, verify_book
 from ledger.rules import read_rule
 from ledger.units import parse_number
 from tests.book.forge import broken, entries_of, forged, tampered
@@ -241,6 +241,18 @@ def test_a_lying_operator_is_found_out(healthy: Path, tmp_path: Path, name: str)
     found = broken(forged(healthy, tmp_path / "b", _lied(entries, CHARGE, lie), LOG_KEY))
     assert found.index == _place(entries, CHARGE)
     assert said in str(found)
+
+
+def test_replay_alone_finds_what_is_not_what_the_entries_make_it(healthy: Path, tmp_path: Path) -> None:
+    """A changed row is named; what an operator lied into the entries themselves only deciding again finds."""
+    lied = forged(healthy, tmp_path / "lied", _lied(entries_of(healthy), CHARGE, _zero_price), LOG_KEY)
+    assert not verify_book(f"sqlite:///{lied}", LOG, no_step, decisions=False).decided
+    for number, (statement, said) in enumerate(ROWS.items()):
+        # Nobody reads the document that is gone.
+        if said != "entry 5":
+            changed = tampered(healthy, tmp_path / f"{number}", statement)
+            with pytest.raises(Broken, match=said):
+                verify_book(f"sqlite:///{changed}", LOG, no_step, decisions=False)
 
 
 def test_a_cap_beyond_the_budget_is_found_out(healthy: Path, tmp_path: Path) -> None:

@@ -41,6 +41,14 @@ def test_a_sound_book(book: Path) -> None:
     assert (found["ok"], found["entries"], found["charges"], found["log"]) == (True, 12, 1, LOG.origin)
 
 
+def test_a_book_replayed_and_no_more(book: Path) -> None:
+    """What was left out is said, in words and as JSON."""
+    told = _verify(book, "--no-decisions").stdout
+    assert told.startswith("verified: 12 entries replayed WITHOUT their signatures, NOTHING decided again, ")
+    found = json.loads(_verify(book, "--no-decisions", "--json").stdout)
+    assert [found[name] for name in ("signatures", "decided_again", "policy_decided_again")] == [0, False, False]
+
+
 def test_a_changed_book(book: Path, tmp_path: Path) -> None:
     """Exit 7 and the entry, in words and as JSON."""
     statement = "UPDATE entry SET data = CAST(replace(CAST(data AS TEXT), '40', '39') AS BLOB) WHERE position = ?"

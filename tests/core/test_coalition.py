@@ -214,5 +214,4 @@ def test_a_named_coalition_is_the_union_of_what_its_members_know(sequence: list[
 
 
 def _settled(run: Charge, state: ChargeState, steps: int) -> Charge:
-    values = {name: getattr(run, name) for name in Charge.__slots__}
-    return Charge(**{**values, "state": state, "steps_posted": steps if state is ChargeState.POSTED else None})
+    return run._replace(state=state, steps_posted=steps if state is ChargeState.POSTED else None)

@@ -105,6 +105,17 @@ def test_roots_of_every_size() -> None:
         assert merkle.root(size, TREE.read) == naive_root(LEAVES[:size])
 
 
+def test_many_leaves_at_once_complete_what_one_after_the_other_do() -> None:
+    """From every size to every greater one, from the edge alone: the same nodes, each in its place."""
+    for old in range(SIZE_MAX + 1):
+        edge = {level: TREE.nodes[level, (old >> level) - 1] for level in range(8) if old >> level}
+        for size in range(old + 1, SIZE_MAX + 1):
+            made = enumerate(merkle.extend(old, list(LEAVES[old:size]), edge))
+            placed = {(level, first + at): one for level, (first, some) in made for at, one in enumerate(some)}
+            wanted = {place for place in TREE.nodes if old < (place[1] + 1) << place[0] <= size}
+            assert placed == {place: TREE.nodes[place] for place in wanted}
+
+
 def test_inclusion_of_every_leaf_in_every_size() -> None:
     """The proof is the recursion's and verifies, for its own leaf, index, size and root only."""
     for size in range(1, SIZE_MAX + 1):
