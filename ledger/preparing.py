@@ -29,6 +29,8 @@ from ledger.writing import LAPSE_ID, Recorder
 
 PRICED_MAX: Final = 16_384
 """Runs under a contract that are remembered as priced; all are forgotten when there are more."""
+READ_MAX: Final = 512
+"""Commands of one call that are read ahead, at most."""
 AT_ONCE: Final = os.cpu_count() or 1
 """How many prices are worked out at once; it is work for processors alone."""
 WAIT_S: Final = 30.0
@@ -77,8 +79,8 @@ class Preparer:
         ready: list[Asked | Outcome] = []
         changing = False
         facts = Snapshot(self._glimpses)
-        for one in submissions:
-            asked = self._read(facts, one)
+        for one in _ahead(facts, submissions):
+            asked = self._verified(facts, one) if isinstance(one, Asked) else one
             if isinstance(asked, Asked) and isinstance(asked.body, MakeCharge | OpenPartition):
                 if changing or (ready and not asked.verified_by):
                     break
@@ -87,16 +89,8 @@ class Preparer:
             changing = changing or (isinstance(asked, Asked) and asked.command.kind in _CHANGE_PRICES)
         return ready
 
-    def _read(self, facts: Snapshot, one: Submission) -> Asked | Outcome:
-        """A command with its signature checked, or why it is none."""
-        try:
-            asked = Asked.read(one.raw, one.signature)
-        except Malformed as fault:
-            return Outcome(Code.MALFORMED, _id_of(one.raw), None, {}, None, fault.field, str(fault), repeated=False)
-        if asked.command.kind == "lapse" or asked.command.id.startswith(LAPSE_ID):
-            field = "kind" if asked.command.kind == "lapse" else "id"
-            detail = f"{field}: a lapse is the book's own entry; nobody may send one, nor take its id"
-            return Outcome(Code.NOT_AUTHORISED, asked.command.id, None, {}, None, field, detail, repeated=False)
+    def _verified(self, facts: Snapshot, asked: Asked) -> Asked:
+        """The command with its signature checked, if there is a key for it."""
         # A refusal here may be outdated by the time the writer decides, so the writer repeats it.
         with suppress(Refusal, Malformed):
             return replace(asked, verified_by=authentic(facts, asked, self._recorder.log_x).x)
@@ -141,6 +135,33 @@ class Preparer:
             yield
         finally:
             self._turns.release()
+
+
+def _ahead(facts: Snapshot, submissions: Sequence[Submission]) -> Iterator[Asked | Outcome]:
+    """The commands in order, with their keys read in one statement for many.
+
+    Twice as many each time, since a price may put an end to it: no more is read in vain than was made ready.
+    """
+    start, many = 0, 1
+    while start < len(submissions):
+        some = [_read(one) for one in submissions[start : start + many]]
+        if many > 1:
+            facts.keys.load(one.command.key_id for one in some if isinstance(one, Asked))
+        yield from some
+        start, many = start + many, min(2 * many, READ_MAX)
+
+
+def _read(one: Submission) -> Asked | Outcome:
+    """A command, or why it is none."""
+    try:
+        asked = Asked.read(one.raw, one.signature)
+    except Malformed as fault:
+        return Outcome(Code.MALFORMED, _id_of(one.raw), None, {}, None, fault.field, str(fault), repeated=False)
+    if asked.command.kind == "lapse" or asked.command.id.startswith(LAPSE_ID):
+        field = "kind" if asked.command.kind == "lapse" else "id"
+        detail = f"{field}: a lapse is the book's own entry; nobody may send one, nor take its id"
+        return Outcome(Code.NOT_AUTHORISED, asked.command.id, None, {}, None, field, detail, repeated=False)
+    return asked
 
 
 def _id_of(raw: bytes) -> str:
