@@ -15,6 +15,7 @@ from ledger.book import Submission
 from ledger.commands import read_body
 from ledger.decision import Asked
 from ledger.entries import Entry
+from ledger.outcomes import Code
 from policy.question import Question, Run
 from policy.supposing import governed
 from tests.book.world import BANK_A, BANK_B, HOUR_MS, SMALL, World, open_world, plan, policy
@@ -77,7 +78,8 @@ def test_a_quote_is_what_the_command_then_gets(world: World, sequence: list[tupl
             continue
         quoted = world.book.quote(sent)
         (got,) = world.submit(sent)
-        if got.repeated:
+        if got.repeated or got.code is Code.ID_REUSED:
+            # A quote is of a command that is still to be made, whatever its id.
             continue
         assert (quoted.code, quoted.field, quoted.detail) == (got.code, got.field, got.detail)
         assert (quoted.index, quoted.receipt) == (None, None)

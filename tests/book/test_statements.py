@@ -46,4 +46,5 @@ def test_a_batch_costs_as_many_statements_as_a_small_one(world: World, kind: str
     few, many = counts
     # Of what is repeated, its entry and proof. Before the writer has them, keys are read for twice as many each time.
     alone = 4 if kind == "repeat" else 0
-    assert many - few <= (64 - 8) * alone + 8, counts
+    # The writer may come by while they are put down, and make two batches of them: far from one more for each.
+    assert many - few <= (64 - 8) * alone + 40, counts

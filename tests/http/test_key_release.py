@@ -133,7 +133,7 @@ def test_no_key_is_sealed_again_after_the_deadline(world: World, room: CleanRoom
     """A released key expires with its charge."""
     body = _body(world, room)
     _release(world, room, body)
-    world.clock.now = NOW + 3_600_000
+    world.clock.now = world.begun + 3_600_000
     with pytest.raises(Refused) as caught:
         _release(world, room, body)
     assert (caught.value.status, caught.value.code) == (409, "conflict")

@@ -42,6 +42,7 @@ class Desk:
     def __init__(self, folder: Path, world: World) -> None:
         """The example's files, with today's dates and the world's log; the service is put in when it is known."""
         self.folder, self.world, self.epsilon = folder, world, assemble()
+        self.began = datetime.fromtimestamp(world.clock.now / 1000, UTC)
         shutil.copytree(ROOT / "docs" / "example", folder)
         for path in folder.iterdir():
             path.write_text(self.today(path.read_text()))
@@ -52,9 +53,8 @@ class Desk:
 
     def today(self, text: str) -> str:
         """The dates of the page, as days from today."""
-        began = datetime.fromtimestamp(self.world.clock.now / 1000, UTC)
         for date, days in (("2026-12-01", 0), ("2026-12-02", 1), ("2027-12-01", 365)):
-            text = text.replace(f"{date}T00:00:00Z", (began + timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ"))
+            text = text.replace(f"{date}T00:00:00Z", (self.began + timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ"))
         return text
 
     def known_to_the_issuer(self, slug: str) -> None:
