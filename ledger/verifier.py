@@ -18,6 +18,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Final, Self, TextIO
@@ -129,7 +130,7 @@ def _hashes(*values: bytes) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class Key(ABC):
     """A public key under its name, as the ``vkey`` that a verifier is given."""
 
     TYPE: ClassVar[bytes]
@@ -160,9 +161,9 @@ class Key:
         """``name+hex id+base64(type || key)``."""
         return f"{self.name}+{self.id.hex()}+{to_base64(self.TYPE + self.public)}"
 
+    @abstractmethod
     def verifies(self, text: str, signature: bytes) -> bool:
         """Whether this is the key's signature over a note's text."""
-        raise NotImplementedError
 
     def _verifies(self, message: str, signature: bytes) -> bool:
         # Loaded here, so that whoever only wants to name a fault does not wait for it.

@@ -26,7 +26,7 @@ REFUSED = Loss((0, 0), (1, 1))
 class GaussianTrial:
     """A library and its runs, under H_ε(G_μ) + slack."""
 
-    library: Library
+    mechanisms: Library
     runs: list[Run]
     mu: float
     slack: float
@@ -39,7 +39,7 @@ class GaussianTrial:
 
     def reached(self, *, one_direction: bool = False) -> float:
         """The most that is reached, as a multiple of δ; with certificates that look one way only, or both."""
-        library = pairs(self.library)
+        library = pairs(self.mechanisms)
         delta, slack = Fraction(self.delta), floor(self.slack * DELTA_ONE)
         rule = GaussianRule(delta, Fraction(self.epsilon), slack, (slack,))
         cap = Cap(rule.epsilon, (floor(self.mu**2 * NAT), slack))

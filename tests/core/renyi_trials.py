@@ -35,7 +35,7 @@ FINE = Fraction(6, 5)
 class Trial:
     """A library, the runs that may be asked for, and a budget under a rule."""
 
-    library: Library
+    mechanisms: Library
     runs: list[Run]
     rule: Renyi
     epsilon: Fraction
@@ -44,7 +44,7 @@ class Trial:
     @property
     def pairs(self) -> list[Pair]:
         """The library on its lattice."""
-        return pairs(self.library, self.step)
+        return pairs(self.mechanisms, self.step)
 
     def charging(self) -> Charging:
         """What the rule itself admits under its cap, at exact prices rounded up."""
@@ -52,7 +52,7 @@ class Trial:
         return self._priced(lambda loss: self.rule.admits(loss, cap))
 
     def _priced(self, admits: Callable[[Loss], bool]) -> Charging:
-        return Charging.per_step(self.runs, [one.loss(self.rule.orders) for one in self.library], admits)
+        return Charging.per_step(self.runs, [one.loss(self.rule.orders) for one in self.mechanisms], admits)
 
     def filtered(self, *, together: int = 2, admissions: int = 4) -> float:
         """The most that is reached under the rule, as a multiple of δ."""
@@ -61,7 +61,7 @@ class Trial:
 
     def by_curve(self, *, together: int = 1, admissions: int = 3) -> float:
         """The same under the unsound habit: the exact curve of all that was charged against the budget."""
-        curve, width = curve_of(self.pairs), len(self.library)
+        curve, width = curve_of(self.pairs), len(self.mechanisms)
         prices = [counted(*(int(at == place) for at in range(width))) for place in range(width)]
         rule = Charging.per_step(
             self.runs, prices, lambda loss: curve(loss.finite, float(self.epsilon)) <= float(self.rule.delta)

@@ -139,7 +139,7 @@ def test_an_order_that_comes_back_is_no_way_in() -> None:
     reached = []
     for seed in range(30):
         trial = random_trial(seed)
-        prices = [one.loss(trial.rule.orders) for one in trial.library]
+        prices = [one.loss(trial.rule.orders) for one in trial.mechanisms]
         shut = Loss((0, *prices[0].finite[1:]), (1, *prices[0].infinite[1:]))
         cap = trial.rule.cap(trial.epsilon)
         admits = partial(trial.rule.admits, cap=cap)

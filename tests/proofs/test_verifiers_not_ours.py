@@ -36,28 +36,28 @@ class Metamorphic:
     """metamorphic-log: Rust, compiled."""
 
     def __init__(self) -> None:
-        self.library: Any = other("metamorphic_log")
+        self.module: Any = other("metamorphic_log")
 
     def inclusion(self, leaf: bytes, index: int, size: int, proof: list[bytes], root: bytes) -> bool:
         """Whether it accepts the proof."""
-        return self._holds(lambda: self.library.verify_inclusion(index, size, leaf, proof, root))
+        return self._holds(lambda: self.module.verify_inclusion(index, size, leaf, proof, root))
 
     def consistency(self, old: int, size: int, proof: list[bytes], roots: tuple[bytes, bytes]) -> bool:
         """Whether it accepts the proof."""
-        return self._holds(lambda: self.library.verify_consistency(old, size, proof, *roots))
+        return self._holds(lambda: self.module.verify_consistency(old, size, proof, *roots))
 
     def checkpoint(self, note: str, key: LogKey) -> Checkpoint | None:
         """What it reads in a signed note, None if it refuses it."""
         try:
-            head = self.library.checkpoint_verify(note, [key.vkey])
-        except self.library.VerifyError:
+            head = self.module.checkpoint_verify(note, [key.vkey])
+        except self.module.VerifyError:
             return None
         return Checkpoint(head.origin, head.size, bytes(head.root))
 
     def _holds(self, check: Any) -> bool:  # noqa: ANN401 - the library brings no types
         try:
             return check() is not False
-        except self.library.VerifyError:
+        except self.module.VerifyError:
             return False
 
 
@@ -65,21 +65,21 @@ class Aics:
     """aics-tlog: Python."""
 
     def __init__(self) -> None:
-        self.library: Any = other("aics_tlog")
+        self.module: Any = other("aics_tlog")
 
     def inclusion(self, leaf: bytes, index: int, size: int, proof: list[bytes], root: bytes) -> bool:
         """Whether it accepts the proof."""
-        return bool(self.library.verify_inclusion(leaf, index, size, proof, root))
+        return bool(self.module.verify_inclusion(leaf, index, size, proof, root))
 
     def consistency(self, old: int, size: int, proof: list[bytes], roots: tuple[bytes, bytes]) -> bool:
         """Whether it accepts the proof."""
-        return bool(self.library.verify_consistency(old, size, *roots, proof))
+        return bool(self.module.verify_consistency(old, size, *roots, proof))
 
     def checkpoint(self, note: str, key: LogKey) -> Checkpoint | None:
         """What it reads in a signed note, None if it refuses it."""
         try:
-            found = self.library.verify_checkpoint(
-                self.library.parse_note(note.encode()), self.library.parse_vkey(key.vkey), [], quorum=0
+            found = self.module.verify_checkpoint(
+                self.module.parse_note(note.encode()), self.module.parse_vkey(key.vkey), [], quorum=0
             )
         except ValueError:
             return None
