@@ -62,12 +62,12 @@ def of_consumer(findings: Findings, actor: str, contract: Contract, document: Co
 
 
 def _goes_on(organisation: Organisation, contract: Contract, facts: Facts) -> bool:
-    at = facts.nodes[organisation.node]
-    if contract.consumer_node == at.index:
-        # Colluders stand together and are no body together: a contract is its own signer's.
-        return at.kind is not NodeKind.COLLUSION or organisation.did == contract.consumer
     stood = (node for _, node in organisation.moves)
-    return contract.consumer_node in ancestors(facts.nodes, at.index, stood, contract.index)
+    if contract.consumer_node not in ancestors(facts.nodes, organisation.node, stood, contract.index):
+        return False
+    # Colluders stand together and are no body together: a contract signed there is its own signer's, for good.
+    together = facts.nodes[contract.consumer_node].kind is NodeKind.COLLUSION
+    return not together or organisation.did == contract.consumer
 
 
 def _charged(

@@ -98,6 +98,23 @@ def test_a_child_has_no_share_in_what_its_parent_signs_after_it_parted(tmp_path:
         assert "actor_not_consumer" in str(childs.body)
 
 
+def test_what_a_colluder_signs_stays_its_own(tmp_path: Path) -> None:
+    """Neither the other colluder nor whoever that one merges with goes on with it; its signer does."""
+    with open_world(tmp_path) as world:
+        world.signers[LATE] = Signer(private(LATE))
+        world.submit(world.registration(LATE, "TDC"))
+        enter(world, "collusion", organisations=[BANK_A, BANK_B], effective=world.clock.now)
+        second = {**contract(BANK_A), "version": 2}
+        (signed,) = world.submit(world.document("contract", second, "second", BANK_A, BANK_A, HOSPITAL))
+        assert signed.code.word == "permitted"
+        assert enter(world, "merger", organisation=MERGED, parents=[BANK_B, LATE]).code.word == "permitted"
+        runs = [
+            world.charge(f"run-{bank[8:]}", bank, SMALL, contract=c.digest(c.dump(second)))
+            for bank in (BANK_A, BANK_B, LATE, MERGED)
+        ]
+        assert [one.code.word for one in world.submit(*runs)] == ["pending", *["policy_denied"] * 3]
+
+
 def test_a_book_with_every_event_verifies(eventful: Path) -> None:
     """Every row is what replay makes of the entries in memory, and every account the sum over its runs."""
     kinds = {one.kind for one in entries_of(eventful)}
