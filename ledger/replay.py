@@ -141,14 +141,14 @@ def verify(  # noqa: PLR0913 - see above
     decisions: bool = True,
 ) -> Finding:
     """Verify a whole book on a snapshot. See :func:`verify_book`."""
-    check_kept(book, kept, key)
-    with SignaturePool(asked=signatures) as pool:
-        check = _Check(key, gate, pool) if decisions else None
-        try:
+    try:
+        check_kept(book, kept, key)
+        with SignaturePool(asked=signatures) as pool:
+            check = _Check(key, gate, pool) if decisions else None
             return _Replay(book, key, check).run(step, len(kept), pool)
-        except DatabaseError:
-            find_undecodable(book.connection)
-            raise
+    except DatabaseError:
+        find_undecodable(book.connection)
+        raise
 
 
 class _Check:
