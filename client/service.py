@@ -75,6 +75,11 @@ class Service:
         self._attempts = attempts
         self._backoff_s = backoff_s
 
+    @property
+    def clock(self) -> Callable[[], float]:
+        """What it tells the time by, Unix seconds."""
+        return self._clock
+
     def as_caller(self, credentials: Credentials) -> Service:
         """The same service, and the same connections, for somebody else."""
         other = copy(self)

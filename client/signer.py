@@ -49,6 +49,18 @@ class Signer:
         with os.fdopen(handle, "wb") as file:
             file.write(pem)
 
+    @classmethod
+    def of_secret(cls, secret: bytes) -> Self:
+        """The signer whose :meth:`secret` this is. Raises: Malformed."""
+        try:
+            return cls(Ed25519PrivateKey.from_private_bytes(secret))
+        except ValueError:
+            raise Malformed("key", f"has {len(secret)} bytes, not 32") from None
+
+    def secret(self) -> bytes:
+        """The private key's 32 bytes, for what is sealed before it is written."""
+        return self._private.private_bytes_raw()
+
     @property
     def key_id(self) -> str:
         """RFC 7638 thumbprint of the public key."""

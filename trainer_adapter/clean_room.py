@@ -7,7 +7,6 @@ run that breaks posts the steps it began, and one that dies is posted in full wh
 from __future__ import annotations
 
 import io
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -22,17 +21,20 @@ from client.data_at_rest import decrypt
 from client.envelope import unseal
 from client.problem import Refused, Unreachable
 from client.sealed_model import seal_deposit, seal_model
-from client.service import Answer, Service
+from client.service import Service
 from client.signer import Signer, load_private
 from client.tokens import CleanRoomCredentials
 from ledger import canonical as c
-from ledger.entries import Entry
 from ledger.malformed import Malformed
-from ledger.verifier import verify_receipt
+from ledger.outcomes import Code
 from trainer_adapter import models
 from trainer_adapter.attester import DevelopmentAttester
 from trainer_adapter.device import choose, in_words
+from trainer_adapter.durable import write_whole
 from trainer_adapter.job import Job
+from trainer_adapter.kept_model import KeptModel
+from trainer_adapter.leaving import Leaving, Pause, too_soon
+from trainer_adapter.recorded import check_recorded
 from trainer_adapter.run import train
 from trainer_adapter.step_log import StepLog
 
@@ -79,14 +81,17 @@ class Report:
 class CleanRoom:
     """The clean room of one job."""
 
-    def __init__(self, job: Job, service: Service, say: Say) -> None:
-        """Fresh keys; ``say`` is told each stage in one line."""
-        self._job, self._service, self._say = job, service, say
+    def __init__(self, job: Job, service: Service, say: Say, pause: Pause | None = None) -> None:
+        """Fresh keys; ``say`` is told each stage in one line.
+
+        ``pause`` waits some seconds: with it a run stays until its providers have had their notice of the model.
+        """
+        self._job, self._service, self._say, self._pause = job, service, say, pause
         self._signer = Signer.generate()
         self._sealing = X25519PrivateKey.generate()
-        self._deadline = (int(time.time()) + job.deadline_s) * 1000
+        self._deadline = (int(service.clock()) + job.deadline_s) * 1000
         # From its charge on the clean room speaks for itself: the key that the charge names is its credential.
-        self._own = service.as_caller(CleanRoomCredentials(self._signer, job.log.origin))
+        self._own = service.as_caller(CleanRoomCredentials(self._signer, job.log.origin, service.clock))
         self._ran = 0
 
     def run(self, on_step: OnStep) -> Report:
@@ -123,7 +128,7 @@ class CleanRoom:
             "plan": job.plan.to_json(),
         }
         answer = self._service.submit(consumer, job.actor, "charge", body, job.id)
-        self._check_recorded(answer)
+        check_recorded(self._own, answer, job.log, "charge", Code.PENDING)
         self._say(f"charge {job.id} is {answer.outcome}, entry {answer.index}")
 
     def _release_key(self, attester: DevelopmentAttester) -> dict[str, bytes]:
@@ -136,7 +141,7 @@ class CleanRoom:
             "eat_nonce": nonce,
             "plan": job.plan.digest,
         }
-        evidence, _ = self._own.put_document(self._signer, attester.attest(claims, int(time.time())))
+        evidence, _ = self._own.put_document(self._signer, attester.attest(claims, int(self._service.clock())))
         body: c.Object = {"charge": job.id, "evidence": evidence, "nonce": nonce}
         answer = self._own.submit(self._signer, job.actor, "key_release", body)
         expected: c.Object = {
@@ -147,19 +152,10 @@ class CleanRoom:
             "key_release": answer.id,
             "not_after": self._deadline,
         }
-        self._check_recorded(answer)
+        check_recorded(self._own, answer, job.log, "key_release", Code.PERMITTED)
         keys = unseal(answer.envelope, self._sealing, expected)
         self._say(f"key released to this clean room alone, sealed with HPKE, entry {answer.index}")
         return keys
-
-    def _check_recorded(self, answer: Answer) -> None:
-        """Believe the log's key, not the service: the entry is in the log. Raises: Malformed."""
-        if answer.index is None or answer.receipt is None:
-            raise Malformed("receipt", f"{answer.id} came without one")
-        entry = self._own.entry(answer.index)
-        index, _ = verify_receipt(answer.receipt, entry, self._job.log)
-        if (index, Entry.parse(entry).id) != (answer.index, answer.id):
-            raise Malformed("receipt", f"is of another entry than that of {answer.id}")
 
     def _open_data(self, keys: dict[str, bytes], sealed: list[tuple[str, bytes]]) -> tuple[Tensor, Tensor]:
         parts = []
@@ -232,23 +228,34 @@ class CleanRoom:
         job = self._job
         tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
         data = save(tensors, {"charge": job.id, "contract": job.contract, "plan": job.plan.digest})
-        name = c.digest(data)
-        body: c.Object = {"charge": job.id, "model": name}
+        leaving = Leaving(job, self._service, self._signer, data)
+        index: int | None
         try:
-            self._own.submit(self._signer, job.actor, "release_notice", body)
-            answer = self._own.submit(self._signer, job.actor, "model_release", body)
+            leaving.announce()
+            index = leaving.ask()
         except Refused as refused:
             self._say(f"the model stays in the clean room: {refused.detail}")
+            # Before any waiting, so that a process that ends meanwhile loses nothing.
             self._seal_model(data)
+            if self._pause is None or not too_soon(refused):
+                return ""
+            index = self._waited(leaving, self._pause)
+        if index is None:
             return ""
-        (job.output / "model.safetensors").write_bytes(data)
-        self._say(f"model released, entry {answer.index}")
-        return name
+        self._say(f"model released, entry {index}")
+        return leaving.model
+
+    def _waited(self, leaving: Leaving, pause: Pause) -> int | None:
+        try:
+            return leaving.ask_until(pause)
+        except Refused as refused:
+            self._say(f"the model stays in the clean room: {refused.detail}")
+            return None
 
     def _seal_model(self, data: bytes) -> None:
-        """What may not leave is written sealed: only an attested clean room opens it, by an entry of its own."""
+        """What may not leave, or not yet, is written sealed: only an attested clean room opens it, by an entry."""
         job = self._job
-        sealed, key = seal_model(data, job.id)
+        sealed, key = seal_model(KeptModel(data, self._signer).to_bytes(), job.id)
         name = c.digest(sealed)
         try:
             deposit = self._own.deposit_key()
@@ -257,7 +264,7 @@ class CleanRoom:
             # A model whose key nobody keeps would be noise: then it goes with this process.
             self._say(f"the model is not kept: {fault}")
             return
-        (job.output / "model.sealed").write_bytes(sealed)
+        write_whole(job.output / "model.sealed", sealed)
         self._say(f"the model is sealed as {name}, for attested clean rooms alone")
 
 

@@ -1,8 +1,11 @@
-"""The trainer's commands: ``epsilon train`` and ``epsilon device``. torch loads inside a command only."""
+"""The trainer's commands: ``train``, ``release``, ``evaluate`` and ``device``. torch loads inside a command only."""
 
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
     from client.service import Service
     from trainer_adapter.clean_room import Report
     from trainer_adapter.job import Job
+    from trainer_adapter.leaving import Pause
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
 
@@ -23,6 +27,8 @@ Examples:
   epsilon train job.toml --json > report.json
 """
 _EXIT_USAGE: Final = 2
+
+Wait = Annotated[bool, typer.Option("--wait", help="Stay until the providers have had their notice of the model.")]
 
 
 @app.callback()
@@ -53,33 +59,14 @@ def train(
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object a line: each stage, each step, then the report.")
     ] = False,
+    wait: Wait = False,
 ) -> None:
     """Run one training job in one clean room: charge, key, data, noise, post."""
-    from client.problem import Refused, Unreachable
-    from ledger.malformed import Malformed
     from trainer_adapter.job import Job
 
-    try:
-        known = Job.load(job)
-        report = _run_for_programs(known) if as_json else _run_for_people(known)
-    except Refused as refused:
-        if as_json:
-            reasons = [{"code": one.code, "detail": one.detail} for one in refused.reasons]
-            told = {
-                "code": refused.code,
-                "detail": refused.detail,
-                "index": refused.index,
-                "reasons": reasons,
-            }
-            _tell("refused", **told)
-        typer.echo(str(refused), err=True)
-        raise typer.Exit(refused.exit_code) from None
-    except (Malformed, OSError) as fault:
-        typer.echo(str(fault), err=True)
-        raise typer.Exit(_EXIT_USAGE) from None
-    except Unreachable as fault:
-        typer.echo(str(fault), err=True)
-        raise typer.Exit(fault.exit_code) from None
+    with _faults_told(as_json=as_json):
+        known, pause = Job.load(job), time.sleep if wait else None
+        report = _run_for_programs(known, pause) if as_json else _run_for_people(known, pause)
     if as_json:
         _tell("report", **report.to_json())
     else:
@@ -101,33 +88,73 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Open a sealed model in an attested clean room, and measure it on the job's public test set."""
-    from client.problem import Refused, Unreachable
-    from ledger.malformed import Malformed
     from trainer_adapter.job import Job
     from trainer_adapter.opening import measure
 
-    try:
+    with _faults_told():
         known = Job.load(job)
         with _consumer(known) as service:
             opened = measure(known, service, lambda line: typer.echo(line, err=True))
-    except (Refused, Unreachable) as fault:
-        typer.echo(str(fault), err=True)
-        raise typer.Exit(fault.exit_code) from None
-    except (Malformed, OSError) as fault:
-        typer.echo(str(fault), err=True)
-        raise typer.Exit(_EXIT_USAGE) from None
     typer.echo(json.dumps(opened.to_json()) if as_json else opened.in_words())
 
 
-def _run_for_programs(job: Job) -> Report:
+@app.command(
+    epilog="""
+Examples:
+
+  epsilon release demo/jobs/bank-a-run-1.toml
+
+  epsilon release job.toml --wait --json
+"""
+)
+def release(
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="The job file of a run that left a sealed model.")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was released, or why not, as JSON.")] = False,
+    wait: Wait = False,
+) -> None:
+    """Ask again whether a sealed model may leave, and write it if it may."""
+    from trainer_adapter.job import Job
+    from trainer_adapter.opening import release as ask
+
+    with _faults_told(as_json=as_json):
+        known = Job.load(job)
+        with _consumer(known) as service:
+            model = ask(known, service, lambda line: typer.echo(line, err=True), time.sleep if wait else None)
+    typer.echo(json.dumps({"charge": known.id, "model": model}) if as_json else f"{known.id}: released as {model}")
+
+
+@contextmanager
+def _faults_told(*, as_json: bool = False) -> Iterator[None]:
+    """One sentence on stderr and an exit code for what went wrong; for programs a refusal is an event too."""
+    from client.problem import Refused, Unreachable
+    from ledger.malformed import Malformed
+
+    try:
+        yield
+    except Refused as refused:
+        if as_json:
+            reasons = [{"code": one.code, "detail": one.detail} for one in refused.reasons]
+            _tell("refused", code=refused.code, detail=refused.detail, index=refused.index, reasons=reasons)
+        typer.echo(str(refused), err=True)
+        raise typer.Exit(refused.exit_code) from None
+    except (Malformed, OSError) as fault:
+        typer.echo(str(fault), err=True)
+        raise typer.Exit(_EXIT_USAGE) from None
+    except Unreachable as fault:
+        typer.echo(str(fault), err=True)
+        raise typer.Exit(fault.exit_code) from None
+
+
+def _run_for_programs(job: Job, pause: Pause | None) -> Report:
     from trainer_adapter.clean_room import CleanRoom
 
     with _consumer(job) as service:
-        room = CleanRoom(job, service, lambda line: _tell("stage", text=line))
+        room = CleanRoom(job, service, lambda line: _tell("stage", text=line), pause)
         return room.run(lambda step, steps: _tell("step", step=step, steps=steps))
 
 
-def _run_for_people(job: Job) -> Report:
+def _run_for_people(job: Job, pause: Pause | None) -> Report:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -137,7 +164,7 @@ def _run_for_people(job: Job) -> Report:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with _consumer(job) as service, Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("noisy steps", total=job.plan.steps)
-        room = CleanRoom(job, service, lambda line: console.print(line, highlight=False))
+        room = CleanRoom(job, service, lambda line: console.print(line, highlight=False), pause)
         return room.run(lambda step, _: progress.update(task, completed=step))
 
 

@@ -1,20 +1,22 @@
-"""Opening a sealed model: a clean room of its own, attested, that uses the model and lets nothing of it out.
+"""Opening a sealed model: a clean room of its own, attested, that holds the model in memory alone.
 
-What a Level 2 policy allows of a trained model: it is decrypted in memory, here to be measured on a public test set,
-and forgotten. Every opening is an entry and a key release of its own.
+There it is measured on a public test set and forgotten, which is what a Level 2 policy allows of a trained model; or
+it is asked again whether the model may leave, in the name of the clean room that trained it. Every opening is an entry
+and a key release of its own.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from safetensors import SafetensorError
 from safetensors.torch import load
 
 from client.envelope import unseal
+from client.problem import Refused
 from client.sealed_model import model_ref, open_model
 from client.service import Service
 from client.signer import Signer, load_private
@@ -25,8 +27,11 @@ from trainer_adapter.attester import DevelopmentAttester
 from trainer_adapter.clean_room import accuracy, tensors
 from trainer_adapter.device import choose, in_words
 from trainer_adapter.job import Job
+from trainer_adapter.kept_model import KeptModel
+from trainer_adapter.leaving import Leaving, Pause, too_soon
 
-SEALED_BYTES_MAX = 1 << 30
+SEALED_BYTES_MAX: Final = 1 << 30
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,7 @@ class Opened:
         )
 
 
-def measure(job: Job, service: Service, say: Callable[[str], None]) -> Opened:
+def measure(job: Job, service: Service, say: Say) -> Opened:
     """Open the sealed model that a job left, and measure it on the job's public test set.
 
     Args:
@@ -62,24 +67,56 @@ def measure(job: Job, service: Service, say: Callable[[str], None]) -> Opened:
     Raises:
         Refused: if the opening is. Malformed: if the model is not the one that was sealed. OSError, Unreachable.
     """
-    with (job.output / "model.sealed").open("rb") as file:
-        sealed = file.read(SEALED_BYTES_MAX + 1)
-    if len(sealed) > SEALED_BYTES_MAX:
-        raise Malformed("model", f"has more than {SEALED_BYTES_MAX} bytes")
     test = tensors(job.test.read_bytes(), "test")
-    name = c.digest(sealed)
-    data = open_model(sealed, _key(job, service, name, say), job.id)
-    say("the model is decrypted in memory")
+    name, kept = _open(job, service, say)
     device = choose()
     model = models.make(job.model)
     try:
-        model.load_state_dict(load(data))
+        model.load_state_dict(load(kept.model))
     except (SafetensorError, RuntimeError):
         raise Malformed("model", f"is no {job.model}") from None
     return Opened(job.id, name, accuracy(model.to(device), test), in_words(device))
 
 
-def _key(job: Job, service: Service, model: str, say: Callable[[str], None]) -> bytes:
+def release(job: Job, service: Service, say: Say, pause: Pause | None = None) -> str:
+    """Open the sealed model that a job left and ask again whether it may leave; the SHA-256 of what is written.
+
+    Args:
+        job: a job that has run; its output folder holds ``model.sealed`` and gets ``model.safetensors``.
+        service: as the consumer calls it.
+        say: is told each stage in one line.
+        pause: waits some seconds; without it the question is asked once.
+
+    Raises:
+        Refused: if the opening is, or the release. Whatever ``pause`` raises. Malformed, OSError, Unreachable.
+    """
+    _, kept = _open(job, service, say)
+    leaving = Leaving(job, service, kept.signer, kept.model)
+    leaving.announce()
+    try:
+        index = leaving.ask()
+    except Refused as refused:
+        if pause is None or not too_soon(refused):
+            raise
+        say(f"the model stays in the clean room: {refused.detail}")
+        index = leaving.ask_until(pause)
+    say(f"model released, entry {index}")
+    return leaving.model
+
+
+def _open(job: Job, service: Service, say: Say) -> tuple[str, KeptModel]:
+    """The sealed model's name, and what is in it."""
+    with (job.output / "model.sealed").open("rb") as file:
+        sealed = file.read(SEALED_BYTES_MAX + 1)
+    if len(sealed) > SEALED_BYTES_MAX:
+        raise Malformed("model", f"has more than {SEALED_BYTES_MAX} bytes")
+    name = c.digest(sealed)
+    kept = KeptModel.parse(open_model(sealed, _key(job, service, name, say), job.id))
+    say("the model is decrypted in memory")
+    return name, kept
+
+
+def _key(job: Job, service: Service, model: str, say: Say) -> bytes:
     consumer, room, sealing = Signer.load(job.key), Signer.generate(), X25519PrivateKey.generate()
     x = c.base64url(sealing.public_key().public_bytes_raw())
     keys: c.Object = {"sealing": {"crv": "X25519", "kty": "OKP", "x": x}, "signing": room.jwk}
@@ -87,7 +124,7 @@ def _key(job: Job, service: Service, model: str, say: Callable[[str], None]) -> 
     say("a development attester signs for this clean room: it attests nothing, and is not for production")
     attester = DevelopmentAttester(job.attester_issuer, load_private(job.attester_key))
     claims: c.Object = {"charge": job.id, "cnf": keys, "eat_nonce": nonce, "plan": job.plan.digest}
-    evidence, _ = service.put_document(consumer, attester.attest(claims, int(time.time())))
+    evidence, _ = service.put_document(consumer, attester.attest(claims, int(service.clock())))
     body: c.Object = {"charge": job.id, "clean_room": keys, "evidence": evidence, "model": model, "nonce": nonce}
     answer = service.submit(consumer, job.actor, "model_opening", body)
     expected: c.Object = {

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from ledger.canonical import dump, fields, integer, parse
 from ledger.malformed import Malformed
+from trainer_adapter.durable import sync_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,11 +66,7 @@ class StepLog:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         log = cls(descriptor, plan, block_steps)
         log._append(header)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(path.parent)
         return log
 
     def begin(self, first: int, last: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -70,22 +70,27 @@ def perform(folder: Path, console: Console) -> None:
 
 
 @contextmanager
-def opened(book: Book, keys: FileKeyStore, log: LogKey) -> Iterator[tuple[Address, Enrol]]:
-    """A service and a development issuer, each on a free loopback port, while the block runs."""
+def opened(
+    book: Book, keys: FileKeyStore, log: LogKey, clock: Callable[[], int] = unix_ms
+) -> Iterator[tuple[Address, Enrol]]:
+    """A service and a development issuer, each on a free loopback port, while the block runs; ``clock`` tells ms."""
     listener = listen(LOOPBACK, 0)
     url = base_url(listener)
-    issuer = DevelopmentIssuer(url, log.origin, Signer.generate(), {}, {}, unix_ms)
+    issuer = DevelopmentIssuer(url, log.origin, Signer.generate(), {}, {}, clock)
     believed = [Issuer.parse(issuer.url, issuer.jwks)]
     door = listen(LOOPBACK, 0)
-    app = create_app(book, keys, url=base_url(door), log=log, clock=unix_ms, issuers=believed)
+    app = create_app(book, keys, url=base_url(door), log=log, clock=clock, issuers=believed)
     with ExitStack() as stack:
         stack.enter_context(serving(create_issuer_app(issuer), listener))
         service = stack.enter_context(serving(app, door))
 
+        def seconds() -> float:
+            return clock() / 1000
+
         def enrol(did: str, signer: Signer) -> Service:
             issuer.add(did, signer.public)
-            credentials = ClientCredentials(issuer.url, did, signer, log.origin)
-            return stack.enter_context(Service(service, credentials))
+            credentials = ClientCredentials(issuer.url, did, signer, log.origin, seconds)
+            return stack.enter_context(Service(service, credentials, clock=seconds))
 
         yield Address(service, issuer.url, log), enrol
 

@@ -26,12 +26,25 @@ from ledger.plan import Plan
 from ledger.registry import Charge
 from ledger.verifier import LogKey
 from policy.evaluate import gate
+from policy.reading import format_time
 from trainer_adapter.clean_room import CleanRoom, Report
 from trainer_adapter.job import Job
 
 ORIGIN: Final = "rooms.example/ledger"
 PLAN: Final = Plan(Fraction(1, 2), Fraction(8), Fraction(1), 20, digits.RECORDS // 2)
 """Within the contract's and the policy's ε for one run, and done in a moment."""
+
+
+class Clock:
+    """The service's time and everybody's: the machine's, and what a test adds to it."""
+
+    def __init__(self) -> None:
+        """The machine's."""
+        self.ahead_ms = 0
+
+    def __call__(self) -> int:
+        """Unix milliseconds."""
+        return unix_ms() + self.ahead_ms
 
 
 @dataclass
@@ -46,6 +59,14 @@ class Place:
     contract: str
     ref: str
     data_key: bytes
+    clock: Clock
+    sro: Organisation
+    policy: c.Object
+
+    def republish(self, **changes: c.Json) -> None:
+        """The policy's second version, with these changes, in force at once."""
+        self.policy = {**self.policy, "effective": format_time(self.clock() // 1000 * 1000), "version": 2, **changes}
+        self.sro.enter("policy", self.policy)
 
     def job(self, name: str, plan: Plan = PLAN, accuracy_target: str = "") -> Path:
         """A job file of the bank's."""
@@ -78,24 +99,24 @@ def open_place(folder: Path, **policy: c.Json) -> Iterator[Place]:
     """A policy with these changes, a data set with one partition, and a contract; no run yet."""
     for name in ("data", "jobs", "keys", "runs"):
         (folder / name).mkdir(parents=True)
-    url = f"sqlite:///{folder / 'book.sqlite'}"
+    url, clock = f"sqlite:///{folder / 'book.sqlite'}", Clock()
     migrations.upgrade(url)
     Signer.generate().save(folder / "log.pem")
     log_key = load_private(folder / "log.pem")
     log = LogKey(ORIGIN, log_key.public_key().public_bytes_raw())
     store = FileKeyStore(folder / "data-keys")
-    book = Book.open(url, gate=gate, log_key=log_key, origin=ORIGIN, clock=unix_ms)
+    book = Book.open(url, gate=gate, log_key=log_key, origin=ORIGIN, clock=clock)
     try:
-        with opened(book, store, log) as (address, enrol):
-            yield _furnished(folder, book, store, address, enrol, policy)
+        with opened(book, store, log, clock) as (address, enrol):
+            yield _furnished(folder, book, store, address, enrol, policy, clock)
     finally:
         book.close()
 
 
 def _furnished(  # noqa: PLR0913, PLR0917 - what a place is made of
-    folder: Path, book: Book, store: FileKeyStore, address: Address, enrol: Enrol, changes: c.Object
+    folder: Path, book: Book, store: FileKeyStore, address: Address, enrol: Enrol, changes: c.Object, clock: Clock
 ) -> Place:
-    now = unix_ms() // 1000 * 1000
+    now = clock() // 1000 * 1000
     Signer.generate().save(folder / "keys" / "attester.pem")
     sro, tdp, bank = (
         Organisation.found(folder / "keys", slug, slug, role, enrol)
@@ -103,14 +124,14 @@ def _furnished(  # noqa: PLR0913, PLR0917 - what a place is made of
     )
     for one in (sro, tdp, bank):
         one.register(sro)
-    policy = people.policy(sro, load_private(folder / "keys" / "attester.pem"), now)
-    sro.enter("policy", {**policy, **changes})
+    policy = {**people.policy(sro, load_private(folder / "keys" / "attester.pem"), now), **changes}
+    sro.enter("policy", policy)
     tdp.enter("dataset", people.dataset(tdp))
     tdp.submit("partition", people.partition(tdp, "2026-q3", digits.RECORDS))
     contract, _ = bank.enter("contract", people.contract(tdp, bank, now), tdp)
     ref = f"{tdp.did}/{people.DATASET}/2026-q3"
     data_key = store.create(tdp.did, f"{people.DATASET}-2026-q3").reveal()
-    place = Place(folder, book, bank.service, address, bank, contract, ref, data_key)
+    place = Place(folder, book, bank.service, address, bank, contract, ref, data_key, clock, sro, policy)
     place.sealed.write_bytes(encrypt(data_key, ref, digits.archive(digits.FIRST)))
     (folder / "data" / "test.npz").write_bytes(digits.archive(digits.TEST))
     return place

@@ -1,0 +1,25 @@
+"""Believe the log's key, not the service: an answer counts only if its entry is in the log."""
+
+from __future__ import annotations
+
+from client.service import Answer, Service
+from ledger.entries import Entry
+from ledger.malformed import Malformed
+from ledger.outcomes import Code
+from ledger.verifier import LogKey, verify_receipt
+
+
+def check_recorded(service: Service, answer: Answer, log: LogKey, kind: str, wanted: Code) -> int:
+    """The index of the entry that an answer speaks of, if the log holds it and it says what was asked for.
+
+    Raises:
+        Malformed: if there is no receipt, it does not verify, or it is another entry's. Refused, Unreachable.
+    """
+    if answer.index is None or answer.receipt is None:
+        raise Malformed("receipt", f"{answer.id} came without one")
+    data = service.entry(answer.index)
+    index, _ = verify_receipt(answer.receipt, data, log)
+    entry = Entry.parse(data)
+    if (index, entry.id, entry.kind, entry.code) != (answer.index, answer.id, kind, wanted):
+        raise Malformed("receipt", f"is of another entry than that of {answer.id}")
+    return index
