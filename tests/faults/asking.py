@@ -207,21 +207,16 @@ class Asking:
     def _sro(self, number: int) -> str:
         return SRO if number % 9 else self._bank(number)
 
-    @property
-    def _settled(self) -> bool:
-        """Whoever was found to collude stays where it is: then each goes on with its own contracts alone."""
-        return bool(self.model.suspects)
-
     def _merger(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         del now
         parents = tuple(dict.fromkeys((self._bank(b), self._bank(c))))
-        return None if self._settled else (self._sro(a), {"into": self._bank(a), "parents": parents})
+        return self._sro(a), {"into": self._bank(a), "parents": parents}
 
     _acquisition = _merger
 
     def _split(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         del now
-        return None if self._settled else (self._sro(c), {"parent": self._bank(a), "child": self._bank(b)})
+        return self._sro(c), {"parent": self._bank(a), "child": self._bank(b)}
 
     def _transfer(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         del now
@@ -243,7 +238,7 @@ class Asking:
         return self._sro(c), {"members": members, "epsilon": ("2", "100")[c % 2]}
 
     def _collusion(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
-        if self.planned or self._settled or b % 2:
+        if self.planned or self.model.suspects or b % 2:
             return None
         first = max(moved[0][0] for moved in self.model.moves.values())
         times = [time for time, _, _ in self.model.log if time >= first] or [now]

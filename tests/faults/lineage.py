@@ -25,18 +25,11 @@ class Lineage(Standing):
 
         def change(index: int) -> None:
             self._happened(now, index, "merge", dids)
-            self._share_rights(index, self._beside(into))
+            self._share_rights(self._beside(into), self._beside(into))
 
         return "permitted", change
 
     _acquisition = _merger
-
-    def _share_rights(self, index: int, dids: list[str]) -> None:
-        """Whoever now stands at a new node goes on with the contracts of all that it came from."""
-        del index
-        union = set[str]().union(*(self.rights[did] for did in dids))
-        for did in dids:
-            self.rights[did] = set(union)
 
     def _split(self, ask: Ask, now: int, parent: str, child: str) -> Any:  # noqa: ANN401
         word = self._named(ask, (parent, child))
@@ -47,12 +40,10 @@ class Lineage(Standing):
         stands, knows = self.sets.stands, self.sets.knows
         if stands[parent] != stands[child] and knows[stands[parent]] <= knows[stands[child]]:
             return "conflict"
-        rights = self.rights[parent] | self.rights[child]
 
         def change(index: int) -> None:
             self._happened(now, index, "split", parent, child)
-            for did in self._beside(child):
-                self.rights[did] = set(rights)
+            self._share_rights(self._beside(child), [parent, child])
 
         return "permitted", change
 
@@ -111,5 +102,8 @@ class Lineage(Standing):
         def change(index: int) -> None:
             self.suspects.append((since, dids))
             self._happened(now, index, "collusion", len(self.suspects) - 1)
+            for did, node in self.sets.stands.items():
+                if node == index:
+                    self.own[did] = set(self.rights[did])
 
         return "permitted", change

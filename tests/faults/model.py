@@ -124,9 +124,11 @@ class Model(Governing):
             del index
             contract.runs = head.runs if head else 0
             self.contracts[digest], self.heads[contract.id] = contract, digest
-            colluded = any(event[0] == "collusion" for _, _, event in self.log)
-            for did in [contract.consumer] if colluded else self._beside(contract.consumer):
+            together = self.sets.stands[contract.consumer] in self._joint()
+            for did in [contract.consumer] if together else self._beside(contract.consumer):
                 self.rights[did].add(digest)
+            if together:
+                self.own[contract.consumer].add(digest)
 
         return "permitted", change
 

@@ -99,6 +99,8 @@ class Standing:
     Attributes:
         costs: what a step of a plan costs under a kind of rule; None where it has no price.
         lineage: the policy's cap on each lineage.
+        rights: the contracts that each may charge under.
+        own: those of them that it goes on with alone, since it stood together with colluders.
         forgiven: what a decree took from an account's standing against its caps; it stays lost.
         loud: the plans that no contract permits.
     """
@@ -115,6 +117,7 @@ class Standing:
     contracts: dict[str, Contract] = field(default_factory=dict)
     heads: dict[str, str] = field(default_factory=dict)
     rights: dict[str, set[str]] = field(default_factory=dict)
+    own: dict[str, set[str]] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
     rooms: dict[str, str] = field(default_factory=dict)
     forgiven: dict[tuple[str, int | None], Vector] = field(default_factory=dict)
@@ -128,7 +131,8 @@ class Standing:
 
     def register(self, did: str, role: str, index: int, now: int) -> None:
         """An organisation, with nothing but what is public."""
-        self.roles[did], self.rights[did], self.moves[did] = role, set(), [(now, index)]
+        self.roles[did], self.rights[did], self.own[did] = role, set(), set()
+        self.moves[did] = [(now, index)]
         self._happened(now, index, "register", did)
 
     def _beside(self, did: str) -> list[str]:
@@ -154,8 +158,18 @@ class Standing:
                 self.moves[did].append((now, index))
 
     def _colluded(self, did: str) -> bool:
-        nodes = {index for _, index, event in self.log if event[0] == "collusion"}
-        return any(node in nodes for _, node in self.moves[did])
+        return any(node in self._joint() for _, node in self.moves[did])
+
+    def _joint(self) -> set[int]:
+        """Where colluders stand together."""
+        return {index for _, index, event in self.log if event[0] == "collusion"}
+
+    def _share_rights(self, dids: list[str], among: list[str]) -> None:
+        """Each of ``dids`` goes on with the contracts of all ``among``, but for what one of them holds alone."""
+        union = set[str]().union(*(self.rights[did] - self.own[did] for did in among))
+        for did in dids:
+            self.rights[did] |= union
+            self.own[did] -= union
 
     def stood(self, did: str, time: int) -> int:
         """Where an organisation stood."""
