@@ -55,7 +55,9 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
 """By kind of command, as the book has it. The empty role is an organisation that is not on record: of an empty book it
 may ask to be the first."""
 
-PUBLIC: Final = frozenset({"read_log", "read_checkpoint", "read_tile", "read_openapi"})
+PUBLIC: Final = frozenset(
+    {"read_live", "read_log", "read_checkpoint", "read_consistency", "read_ready", "read_tile", "read_openapi"}
+)
 """Operations without a caller: a checkpoint and its hashes hold nothing of anybody, and are there to be compared."""
 
 OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -63,11 +65,38 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "deposit_model_key": (CCR,),
     "issue_challenge": (CCR, TDC),
     "read_deposit_key": (CCR,),
+    "list_charges": (SRO, TDP, TDC, CCR, AUDITOR),
+    "list_contracts": (SRO, TDP, TDC, CCR, AUDITOR),
+    "list_datasets": (*_PARTIES, AUDITOR),
+    "list_decisions": (*_PARTIES, CCR, AUDITOR),
+    "list_frozen_accounts": (SRO, TSO, TDP, TDC, AUDITOR),
+    "list_organisations": (*_PARTIES, AUDITOR),
     "list_partitions": (*_PARTIES, AUDITOR),
+    "list_policies": (*_PARTIES, CCR, AUDITOR),
+    "list_signing_keys": (*_PARTIES, CCR, AUDITOR),
     "put_document": (*_PARTIES, CCR),
     "quote_charge": (TDC,),
+    "ask_merger_impact": (SRO,),
+    "ask_policy_impact": (SRO,),
+    "plan_run": (TDC,),
+    "read_coalition": (*_PARTIES, AUDITOR),
+    "read_exposure": (SRO, TDP, AUDITOR),
+    "read_lineage": (SRO, TDC, AUDITOR),
+    "read_smallest_coalitions": (SRO, TDP, AUDITOR),
     "read_accounts": (SRO, TSO, TDP, TDC, AUDITOR),
     "read_charge": (SRO, TDP, TDC, CCR, AUDITOR),
+    "read_contract_head": (SRO, TDP, TDC, AUDITOR),
+    "read_dataset": (*_PARTIES, AUDITOR),
+    "read_decision": (*_PARTIES, CCR, AUDITOR),
+    "read_document": (*_PARTIES, CCR, AUDITOR),
+    "read_entry_bundle": (SRO, AUDITOR),
+    "read_key_release": (SRO, TDP, TDC, CCR, AUDITOR),
+    "read_model_release": (SRO, TDP, TDC, CCR, AUDITOR),
+    "read_organisation": (*_PARTIES, CCR, AUDITOR),
+    "read_policy": (*_PARTIES, CCR, AUDITOR),
+    "read_policy_in_force": (*_PARTIES, CCR, AUDITOR),
+    "read_recommendation": (*_PARTIES, AUDITOR),
+    "report_progress": (CCR,),
     "read_contract": (SRO, TDP, TDC, CCR, AUDITOR),
     "read_entry": (*_PARTIES, CCR, AUDITOR),
     "read_partition": (*_PARTIES, CCR, AUDITOR),
@@ -132,9 +161,15 @@ class Caller:
         """Its provider, consumers with a contract of that provider, TSOs, and the clean rooms charged to it."""
         if self.charge:
             return partition.ref in facts.charges[self.charge].partitions
-        if self.sees_all or TSO in self.roles or partition.provider == self.organisation:
+        return self.sees_provider(partition.provider, facts)
+
+    def sees_provider(self, provider: str, facts: Facts) -> bool:
+        """Itself, consumers with a contract of it, TSOs, and the clean rooms charged to it: to its datasets."""
+        if self.charge:
+            return provider in map(provider_of, facts.charges[self.charge].partitions)
+        if self.sees_all or TSO in self.roles or provider == self.organisation:
             return True
-        under = (one for one in facts.contracts.values() if partition.provider in one.providers)
+        under = (one for one in facts.contracts.values() if provider in one.providers)
         return any(self.sees_contract(one, facts) for one in under)
 
     def sees_account(self, partition: Partition, holder: str, facts: Facts) -> bool:

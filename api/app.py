@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from fastapi import Depends, FastAPI
 
 from api import problems
+from api.account_routes import account_router
 from api.binding import Binding
 from api.challenges import Challenges
 from api.command_routes import challenge_router, command_router, document_router, quote_router
 from api.described import described
 from api.identity import Gatekeeper
 from api.key_release import KeyReleases
+from api.lineage_routes import lineage_router
+from api.log_routes import log_router
 from api.model_keys import model_key_router
-from api.read_routes import read_router
+from api.moments import Moments
+from api.pages import Cursors
+from api.planning_routes import planning_router
+from api.progress import Progress, progress_router
+from api.reading import check_query
+from api.registry_routes import registry_router
 from api.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -26,7 +35,14 @@ if TYPE_CHECKING:
 
 
 def create_app(  # noqa: PLR0913 - what a service is made of
-    book: Book, key_store: KeyStore, *, url: str, log: LogKey, clock: Callable[[], int], issuers: Iterable[Issuer]
+    book: Book,
+    key_store: KeyStore,
+    *,
+    url: str,
+    log: LogKey,
+    clock: Callable[[], int],
+    issuers: Iterable[Issuer],
+    cursor_key: bytes | None = None,
 ) -> FastAPI:
     """The service over ``book``. Tokens for it name the log's origin as their audience.
 
@@ -37,6 +53,8 @@ def create_app(  # noqa: PLR0913 - what a service is made of
         issuers: whose tokens are believed; a clean room's own are, always.
         log: the log's public key, as callers are told it.
         clock: Unix time in milliseconds, the book's own.
+        cursor_key: signs the cursors of lists, the same for every process that serves the book; a fresh one if none
+            is given.
 
     Raises:
         Malformed: if ``url`` is none.
@@ -50,7 +68,7 @@ def create_app(  # noqa: PLR0913 - what a service is made of
         redoc_url=None,
         openapi_url="/v1/openapi.json",
         redirect_slashes=False,
-        dependencies=[Depends(Gatekeeper(book, Tokens(issuers, log.origin, clock)))],
+        dependencies=[Depends(Gatekeeper(book, Tokens(issuers, log.origin, clock))), Depends(check_query)],
     )
     problems.install(app)
     challenges = Challenges(clock)
@@ -59,7 +77,13 @@ def create_app(  # noqa: PLR0913 - what a service is made of
     app.include_router(model_key_router(key_store))
     app.include_router(quote_router(book, binding))
     app.include_router(document_router(book, binding))
-    app.include_router(read_router(book, log))
+    moments, cursors, progress = Moments(book, clock), Cursors(cursor_key or secrets.token_bytes(32)), Progress(clock)
+    app.include_router(log_router(moments, cursors, log))
+    app.include_router(registry_router(moments, cursors))
+    app.include_router(account_router(moments, cursors, progress))
+    app.include_router(lineage_router(moments))
+    app.include_router(planning_router(moments))
+    app.include_router(progress_router(moments, progress))
     document = described(app)
     app.openapi = lambda: document  # type: ignore[method-assign] # FastAPI's documented way
     return app

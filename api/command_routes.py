@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.access import Caller
+from api.answering import answer, json_response
 from api.challenges import LIFE_S, NoRoom
 from api.hidden import check_seen
 from api.identity import Calling
 from api.problems import Fault, Problem, declared
-from api.reading import document_bytes, json_bytes, signature
+from api.reading import Document, Raw, Signature
 from client.paths import DOCUMENTS, JSON_TYPE, PATHS, QUOTES, SIGNATURE_HEADER
 from ledger import canonical as c
 from ledger import signatures
@@ -26,11 +27,7 @@ if TYPE_CHECKING:
     from api.binding import Binding
     from api.challenges import Challenges
     from api.key_release import KeyReleases
-    from ledger.book import Book, Outcome
-
-Raw = Annotated[bytes, Depends(json_bytes)]
-Document = Annotated[bytes, Depends(document_bytes)]
-Signature = Annotated[str, Depends(signature)]
+    from ledger.book import Book
 
 _HEADER: Final[dict[str, Any]] = {
     "name": SIGNATURE_HEADER,
@@ -81,7 +78,7 @@ def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRo
             status_code=201,
             tags=["commands"],
             responses={
-                **declared(401, 403, 404, 409, 413, 415, 422, *((503,) if kind in _RELEASES else ())),
+                **declared(401, 403, 404, 408, 409, 413, 415, 422, *((503,) if kind in _RELEASES else ())),
                 201: {"description": "Recorded now", "content": {JSON_TYPE: {"schema": _ANSWER}}},
                 200: {
                     "description": "Recorded before: the same answer",
@@ -127,7 +124,7 @@ def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
         "/v1/challenges",
         operation_id="issue_challenge",
         tags=["key release"],
-        responses=declared(401, 403, 404, 409, 413, 415, 422, 503),
+        responses=declared(401, 403, 404, 408, 409, 413, 415, 422, 503),
         openapi_extra={"requestBody": _body(asked)},
     )
     def issue(raw: Raw, caller: Calling) -> Response:
@@ -158,7 +155,7 @@ def quote_router(book: Book, binding: Binding) -> APIRouter:
         QUOTES,
         operation_id="quote_charge",
         tags=["commands"],
-        responses=declared(401, 403, 404, 409, 413, 415, 422),
+        responses=declared(401, 403, 404, 408, 409, 413, 415, 422),
         openapi_extra={"parameters": [_HEADER], "requestBody": _body(_COMMAND)},
     )
     def quote(raw: Raw, jws: Signature, caller: Calling) -> Response:
@@ -179,7 +176,7 @@ def document_router(book: Book, binding: Binding) -> APIRouter:
         f"{DOCUMENTS}/{{sha256}}",
         operation_id="put_document",
         tags=["documents"],
-        responses=declared(401, 403, 413, 422),
+        responses=declared(401, 403, 408, 413, 422),
         openapi_extra={
             "parameters": [_HEADER],
             "requestBody": {
@@ -223,41 +220,3 @@ def _command(raw: bytes, kind: str, caller: Caller) -> Command:
 
 def _body(schema: dict[str, Any]) -> dict[str, Any]:
     return {"required": True, "content": {JSON_TYPE: {"schema": schema}}}
-
-
-def answer(outcome: Outcome, extra: c.Object | None = None, status: int | None = None) -> Response:
-    """The HTTP answer to an outcome. Raises: Problem, if it is a refusal."""
-    if outcome.code.refused:
-        raise Problem(
-            outcome.code,
-            outcome.detail,
-            field=outcome.field,
-            id=outcome.id,
-            index=outcome.index,
-            reasons=reasons(outcome.body),
-        )
-    body: c.Object = {
-        "body": outcome.body,
-        "id": outcome.id,
-        "index": outcome.index,
-        "outcome": outcome.code.word,
-        "receipt": outcome.receipt,
-        "repeated": outcome.repeated,
-        **(extra or {}),
-    }
-    return json_response(body, status or (200 if outcome.repeated else outcome.code.http_status))
-
-
-def reasons(body: c.Object) -> tuple[c.Object, ...]:
-    """Every check of a decision that failed, in order."""
-    checks = body.get("checks")
-    return tuple(
-        {"code": check["code"], "detail": check["text"]}
-        for check in (checks if isinstance(checks, list) else [])
-        if isinstance(check, dict) and check.get("passed") is False
-    )
-
-
-def json_response(value: c.Json, status: int = 200) -> Response:
-    """Canonical JSON that no cache keeps: what it says may change with the next entry."""
-    return Response(c.dump(value), status, {"cache-control": "no-store"}, JSON_TYPE)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
 from client.paths import PROBLEM_TYPE, SIGNATURE_HEADER
@@ -46,11 +47,16 @@ class Fault(Enum):
     TOKEN_MISSING = _Meaning("token_missing", 401, "The request carries no access token")
     TOKEN_INVALID = _Meaning("token_invalid", 401, "The access token is not believed")
     METHOD_NOT_ALLOWED = _Meaning("method_not_allowed", 405, "The resource has no such method")
+    TIMED_OUT = _Meaning("timed_out", 408, "The request took too long to arrive")
+    STALE = _Meaning("stale", 412, "The resource has changed since the version that the request names")
     TOO_LARGE = _Meaning("too_large", 413, "The body is larger than allowed")
     MEDIA_TYPE_UNSUPPORTED = _Meaning("media_type_unsupported", 415, "The body has a type that is not read here")
+    VERSION_MISSING = _Meaning("version_missing", 428, "The request must name the version that it replaces")
+    TOO_MANY = _Meaning("too_many", 429, "The caller has as many of these open as it may")
     INTERNAL = _Meaning("internal", 500, "The service failed; the same request may be sent again")
     BUSY = _Meaning("busy", 503, "The service has no room for this now; the same request may be sent again")
     STOPPED = _Meaning("stopped", 503, "The book stopped; send a command again, as it is, once it was opened anew")
+    UNANSWERED = _Meaning("unanswered", 503, "The service took too long; send a command again as it is")
     KEY_WITHHELD = _Meaning("key_withheld", 503, "The key release is recorded, but the key was not handed over")
 
     @property
@@ -73,6 +79,14 @@ _CHALLENGES: Final[dict[Code | Fault, str]] = {
     Fault.TOKEN_MISSING: "Bearer",
     Fault.TOKEN_INVALID: 'Bearer error="invalid_token"',
 }
+_WAITS_S: Final[dict[Code | Fault, int]] = {
+    Fault.BUSY: 2,
+    Fault.KEY_WITHHELD: 5,
+    Fault.STOPPED: 30,
+    Fault.TOO_MANY: 30,
+    Fault.UNANSWERED: 5,
+}
+"""Seconds after which it may be tried again (RFC 9110, 10.2.3)."""
 
 
 class Problem(Exception):  # noqa: N818 - RFC 9457's word
@@ -87,8 +101,9 @@ class Problem(Exception):  # noqa: N818 - RFC 9457's word
         id: str = "",  # noqa: A002 - the wire's name
         index: int | None = None,
         reasons: tuple[c.Object, ...] = (),
+        remaining: tuple[c.Object, ...] = (),
     ) -> None:
-        """Say what went wrong this time."""
+        """Say what went wrong this time, and how much room there is where more was asked for."""
         super().__init__(detail)
         self.code = code
         self.status = code.http_status
@@ -102,7 +117,13 @@ class Problem(Exception):  # noqa: N818 - RFC 9457's word
             "status": code.http_status,
             "title": code.title,
             "type": f"urn:epsilon:problem:{code.word}",
+            **({"remaining": list(remaining)} if remaining else {}),
         }
+
+    @property
+    def body(self) -> c.Object:
+        """Its members, for where a problem is one item of an answer."""
+        return self._body
 
     def response(self, headers: Mapping[str, str] | None = None) -> Response:
         """The HTTP answer."""
@@ -110,6 +131,8 @@ class Problem(Exception):  # noqa: N818 - RFC 9457's word
         if self.status == _UNAUTHENTICATED:
             # RFC 9110, 15.5.2: a 401 names how to authenticate; RFC 6750, 3.1: and what was wrong with a token.
             extra["www-authenticate"] = _CHALLENGES.get(self.code, f'JWS header="{SIGNATURE_HEADER}"')
+        if self.code in _WAITS_S:
+            extra.setdefault("retry-after", str(_WAITS_S[self.code]))
         return Response(c.dump(self._body), self.status, {"cache-control": "no-store", **extra}, PROBLEM_TYPE)
 
 
@@ -128,6 +151,15 @@ SCHEMA: Final[dict[str, Any]] = {
                 "type": "object",
                 "required": ["code", "detail"],
                 "properties": {"code": {"type": "string"}, "detail": {"type": "string"}},
+            },
+        },
+        "remaining": {
+            "type": "array",
+            "description": "where there was no room: the share of each account's capacity that is left",
+            "items": {
+                "type": "object",
+                "required": ["holder", "partition", "share"],
+                "properties": {name: {"type": "string"} for name in ("holder", "partition", "share")},
             },
         },
         "status": {"type": "integer"},
@@ -163,6 +195,10 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(BookBusy)
     def _busy(_request: Request, fault: BookBusy) -> Response:
         return Problem(Fault.BUSY, str(fault)).response()
+
+    @app.exception_handler(PoolTimeout)
+    def _no_connection(_request: Request, _fault: PoolTimeout) -> Response:
+        return Problem(Fault.BUSY, "every connection to the book is in use").response()
 
     @app.exception_handler(Malformed)
     def _malformed(_request: Request, fault: Malformed) -> Response:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from fastapi import Request
+import asyncio
+from typing import Annotated, Final
+
+from fastapi import Depends, Request
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
 
 from api.problems import Fault, Problem
 from client.paths import JSON_TYPE, SIGNATURE_HEADER
 from ledger.commands import COMMAND_BYTES_MAX
 from ledger.gate import DOCUMENT_BYTES_MAX
+from ledger.malformed import Malformed
 from ledger.outcomes import Code
+
+BODY_S: Final = 20
+"""How long a body may take to arrive."""
+_REPEATED: Final = frozenset({"member"})
+"""Parameters that are lists."""
 
 
 async def json_bytes(request: Request) -> bytes:
@@ -40,8 +51,35 @@ async def _bounded(request: Request, size_max: int) -> bytes:
     if len(declared) > len(str(size_max)) or int(declared) > size_max:
         raise fault
     body = bytearray()
-    async for chunk in request.stream():
-        if len(body) + len(chunk) > size_max:
-            raise fault
-        body += chunk
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for chunk in request.stream():
+                if len(body) + len(chunk) > size_max:
+                    raise fault
+                body += chunk
+    except TimeoutError:
+        raise Problem(Fault.TIMED_OUT, f"the body took more than the {BODY_S} seconds allowed") from None
     return bytes(body)
+
+
+def check_query(request: Request) -> None:
+    """Parameters that the route knows, each once: a misspelt one must not pass for one left out. Raises: Problem."""
+    route = request.scope.get("route")
+    if not isinstance(route, APIRoute):
+        return
+    known = _parameters(route.dependant)
+    for name in request.query_params:
+        if name not in known:
+            raise Malformed(name[:100], "is no parameter of this resource")
+        if name not in _REPEATED and len(request.query_params.getlist(name)) > 1:
+            raise Malformed(name, "is given more than once")
+
+
+def _parameters(dependant: Dependant) -> set[str]:
+    named = {field.alias for field in dependant.query_params}
+    return named.union(*map(_parameters, dependant.dependencies))
+
+
+Raw = Annotated[bytes, Depends(json_bytes)]
+Document = Annotated[bytes, Depends(document_bytes)]
+Signature = Annotated[str, Depends(signature)]

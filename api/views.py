@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from typing import Final
 
-from api.access import Caller
+from api.pages import fetch_from
 from ledger import canonical as c
 from ledger.loss import Loss, loss_of
-from ledger.registry import Account, Charge, Contract, Facts, Partition, holder_of
+from ledger.registry import GLOBAL, Account, Charge, Contract, Facts, Partition
 from ledger.rules import Rule, read_rule
+from ledger.snapshot import Past, Snapshot
 from ledger.units import ceil_decimal, format_number
+from policy.bounds import Bounds, bounds_of, cap_of, standing
+
+_LINEAGES_MAX: Final = 200
+_RUNS_MAX: Final = 20
+"""Lineages of a partition, and newest runs of each, among which the last charge is looked for."""
 
 
 def partition(found: Partition) -> c.Object:
@@ -64,44 +72,72 @@ def contract(found: Contract) -> c.Object:
     }
 
 
-def accounts(facts: Facts, found: Partition, caller: Caller) -> c.Object:
-    """The accounts of a partition that the caller may see, against its budget, with what a person wants to know.
+@dataclass(frozen=True)
+class Accounts:
+    """The accounts of one partition, against its budget and the caps that policies set at one time.
 
     ``runs_like_the_last`` is how many more runs at the full price of the newest charge would fit the budget
     if nobody else charged; null before the first charge. A tighter cap may let fewer through.
     """
-    last = max((one for one in facts.charges.values() if found.ref in one.partitions), key=_index, default=None)
-    mine = [
-        account
-        for (ref, holder), account in facts.accounts.items()
-        if ref == found.ref and caller.sees_account(found, holder, facts)
-    ]
-    return {
-        "accounts": [_account(facts, found, account, last) for account in sorted(mine, key=_holder)],
-        "budget": {"delta": format_number(found.delta), "epsilon": format_number(found.epsilon)},
-        "partition": found.ref,
-        "retired": found.retired,
-    }
+
+    facts: Snapshot | Past
+    partition: Partition
+    bounds: Bounds | None
+    last: Charge | None
+
+    @classmethod
+    def of(cls, facts: Snapshot | Past, found: Partition, now: int) -> Accounts:
+        """Under what binds at ``now`` (ms)."""
+        return cls(facts, found, bounds_of(facts, found, now), _last(facts, found.ref))
+
+    def to_json(self) -> c.Object:
+        """What all of them share."""
+        found = self.partition
+        return {
+            "bounds": self.bounds.to_json() if self.bounds else None,
+            "budget": {"delta": format_number(found.delta), "epsilon": format_number(found.epsilon)},
+            "partition": found.ref,
+            "retired": found.retired,
+        }
+
+    def account(self, account: Account) -> c.Object:
+        """One of them, with what a person wants to know."""
+        rule = read_rule(self.partition.terms)
+        cap = rule.cap(self.partition.epsilon)
+        runs = rule.runs(account.loss, cap, _price(self.last, self.partition.ref)) if self.last else None
+        return {
+            "holder": account.holder,
+            "odometer": _odometer(rule, account.loss),
+            "organisations": _organisations(self.facts, account.holder),
+            "pending": _loss(account.pending),
+            "posted": _loss(account.posted),
+            "runs_like_the_last": runs,
+            "share_of_budget": ceil_decimal(rule.share(account.loss, cap), 4),
+            "under_its_cap": self._standing(account),
+        }
+
+    def frozen(self, account: Account) -> c.Object | None:
+        """One of them, if it is over its cap."""
+        told = self._standing(account)
+        return {"organisations": _organisations(self.facts, account.holder), **told} if told and told["over"] else None
+
+    def _standing(self, account: Account) -> c.Object | None:
+        if self.bounds is None:
+            return None
+        return standing(self.facts, account, cap_of(self.facts, self.partition, account.holder, self.bounds)).to_json()
 
 
-def _account(facts: Facts, found: Partition, account: Account, last: Charge | None) -> c.Object:
-    rule = read_rule(found.terms)
-    cap = rule.cap(found.epsilon)
-    runs = rule.runs(account.loss, cap, _price(last, found.ref)) if last else None
-    return {
-        "holder": account.holder,
-        "odometer": _odometer(rule, account.loss),
-        "organisations": _organisations(facts, account.holder),
-        "pending": _loss(account.pending),
-        "posted": _loss(account.posted),
-        "runs_like_the_last": runs,
-        "share_of_budget": ceil_decimal(rule.share(account.loss, cap), 4),
-    }
+def _last(facts: Snapshot | Past, ref: str) -> Charge | None:
+    """The newest charge, among the newest ones of each lineage that knows something of the partition."""
+    holders = (holder for (_, holder), _ in fetch_from(facts.accounts, partition=ref)(None, _LINEAGES_MAX))
+    authors = [int(holder.partition(":")[2]) for holder in holders if holder != GLOBAL]
+    newest = (next((one for one in facts.latest(at, _RUNS_MAX) if ref in one.partitions), None) for at in authors)
+    return max((one for one in newest if one), key=lambda one: one.index, default=None)
 
 
 def _organisations(facts: Facts, holder: str) -> c.Json:
-    named = [one.did for one in facts.organisations.values() if holder_of(one.node) == holder]
-    return [*sorted(named)]
+    node = None if holder == GLOBAL else facts.nodes.get(int(holder.partition(":")[2]))
+    return [] if node is None else [*sorted(node.members)]
 
 
 def _price(last: Charge, ref: str) -> Loss:
@@ -118,11 +154,3 @@ def _odometer(rule: Rule, loss: Loss) -> str | None:
 def _loss(loss: Loss) -> c.Object:
     # As text, because a sum over many runs may pass the integers that JSON keeps exactly.
     return {"finite": [str(one) for one in loss.finite], "infinite": list(loss.infinite)}
-
-
-def _index(one: Charge) -> int:
-    return one.index
-
-
-def _holder(one: Account) -> str:
-    return one.holder

@@ -26,6 +26,8 @@ from ledger.public_key import PublicKey
 from ledger.signatures import Call
 
 ATTEMPTS: Final = 4
+PAGE: Final = 200
+PAGES_MAX: Final = 1_000
 TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
 ANSWER_BYTES_MAX: Final = 16 * 2**20
 _SERVER_ERROR: Final = 500
@@ -155,12 +157,12 @@ class Service:
 
     def partitions(self) -> tuple[str, ...]:
         """The references of all partitions. Raises: Refused, Unreachable."""
-        listed = self._get("/v1/partitions").get("partitions")
-        return tuple(str(ref) for ref in listed) if isinstance(listed, list) else ()
+        return tuple(str(one["partition"]) for one in self._list("/v1/partitions", {})[1])
 
     def accounts(self, partition: str) -> c.Object:
         """Every account of a partition. Raises: Refused, Unreachable."""
-        return self._get("/v1/accounts", {"partition": partition})
+        shared, items = self._list("/v1/accounts", {"partition": partition})
+        return {**shared, "accounts": [*items]}
 
     def entry(self, index: int) -> bytes:
         """The bytes of an entry, exactly as they are hashed. Raises: Refused, Unreachable."""
@@ -177,6 +179,19 @@ class Service:
     def log(self) -> c.Object:
         """The log's origin and verifier key, to compare with a profile's. Raises: Refused, Unreachable."""
         return self._get("/v1/log")
+
+    def _list(self, path: str, query: Mapping[str, str]) -> tuple[c.Object, list[c.Object]]:
+        """What all items share, and the items of every page."""
+        items: list[c.Object] = []
+        asked: Mapping[str, str] = {**query, "limit": str(PAGE)}
+        for _ in range(PAGES_MAX):
+            page = self._get(path, asked)
+            listed, cursor = page.pop("items", None), page.pop("next_cursor", None)
+            items += [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+            if not isinstance(cursor, str):
+                return page, items
+            asked = {**asked, "cursor": cursor}
+        raise Malformed("answer.next_cursor", f"leads beyond {PAGES_MAX} pages")
 
     def _get(self, path: str, query: Mapping[str, str] | None = None) -> c.Object:
         return _object(self._send("GET", path, query=query))

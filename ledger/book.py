@@ -200,6 +200,11 @@ class Book:
         with self._reads.begin() as connection:
             yield Past(connection, size, self._recorder.sign)
 
+    @property
+    def stopped(self) -> str | None:
+        """Why the book takes no commands any more; None while it does."""
+        return self._writer.stopped
+
     def close(self) -> None:
         """Finish what is waiting, and let go of the book."""
         self._writer.close()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from ledger.graph import Node, NodeKind
+from ledger.graph import END, Node, NodeKind
 from ledger.loss import Loss, Segment, loss_of
 from ledger.outcomes import ChargeState
 from ledger.registry import (
@@ -63,6 +63,11 @@ class MemoryState:
         """How many charges there are in these spans."""
         self._authored.take(self.charges)
         return sum(len(self._authored.names(one)) for one in spans)
+
+    def latest(self, author: int, most: int) -> list[Charge]:
+        """The newest charges authored at a node, newest first."""
+        self._authored.take(self.charges)
+        return [self.charges[name] for name in reversed(self._authored.names(Span(author, 0, END))[-most:])]
 
     def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
         """Per partition: posted and pending loss of the charges in these spans."""

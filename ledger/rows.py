@@ -8,7 +8,7 @@ from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final, Generic, TypeVar
 
-from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy import Connection, bindparam, insert, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import SQLModel
 
@@ -105,6 +105,19 @@ class Rows(MutableMapping[K, V], Generic[K, V]):
     def where(self, *conditions: Any) -> list[V]:  # noqa: ANN401 - SQLAlchemy's own types
         """The values of one-row tables that meet conditions, as stored and not yet changed."""
         return [self._read([one]) for one in self._select(*conditions)]
+
+    def page(self, after: K | None, most: int, **same: str) -> list[tuple[K, V]]:
+        """The next values in order of their keys, as stored; those with ``same`` values in these columns alone."""
+        names = [column.name for column in self._columns]
+        keys = select(*self._columns).distinct().where(*(self._table.c[name] == value for name, value in same.items()))
+        if after is not None:
+            parts = after if isinstance(after, tuple) else (after,)
+            keys = keys.where(tuple_(*self._columns) > tuple_(*parts))
+        grouped: dict[Any, list[Fields]] = {}
+        for one in self._select(tuple_(*self._columns).in_(keys.order_by(*self._columns).limit(most))):
+            key = tuple(one[name] for name in names)
+            grouped.setdefault(key if len(names) > 1 else key[0], []).append(one)
+        return [(key, self._read(rows)) for key, rows in grouped.items()]
 
     def _select(self, *conditions: Any) -> list[Fields]:  # noqa: ANN401
         order = list(self._table.primary_key.columns)

@@ -59,6 +59,10 @@ class Log:
             raise KeyError(index)
         return entry_bytes(self.connection, index)
 
+    def entries(self, start: int, stop: int) -> list[bytes]:
+        """The exact bytes of the entries from one index up to another; fewer, if there are fewer."""
+        return entries_between(self.connection, start, min(stop, self.size))
+
     def entry_index(self, command_id: str) -> int | None:
         """Where the entry of a command stands, None if there is none."""
         found = entry_index(self.connection, command_id)

@@ -99,6 +99,12 @@ class DatabaseState:
         self.charges.flush()
         return sum_exposures(charge for one in spans for charge in self.charges.where(*_within(one)))
 
+    def latest(self, author: int, most: int) -> list[Charge]:
+        """The newest charges authored at a node, as stored, newest first."""
+        table = t.table_of(t.ChargeRow)
+        newest = select(table.c.id).where(table.c.author == author).order_by(table.c.entered.desc()).limit(most)
+        return sorted(self.charges.where(table.c.id.in_(newest)), key=lambda one: -one.index)
+
     def due(self, now: int, most: int) -> list[str]:
         """The ids of pending charges whose deadline has passed, oldest first."""
         table = t.table_of(t.ChargeRow)

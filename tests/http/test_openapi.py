@@ -49,11 +49,18 @@ def test_a_token_is_asked_for_but_where_it_is_not(operations: dict[tuple[str, st
 def test_whatever_moves_something_asks_for_a_signature(
     operations: dict[tuple[str, str], dict[str, Any]],
 ) -> None:
-    """Every POST and PUT but challenges, which move nothing and cost nothing."""
+    """Every POST and PUT but those that move nothing: challenges, reports of progress, and questions."""
     unsigned = {
         path
         for (method, path), what in operations.items()
         if method != "get" and SIGNATURE_HEADER not in [item["name"] for item in what.get("parameters", [])]
     }
     # A deposit is sealed to the store and bound to its charge and model: there is nothing to move.
-    assert unsigned == {"/v1/challenges", "/v1/model-keys"}
+    assert unsigned == {
+        "/v1/challenges",
+        "/v1/charges/{id}/progress",
+        "/v1/merger-impacts",
+        "/v1/model-keys",
+        "/v1/plans",
+        "/v1/policy-impacts",
+    }

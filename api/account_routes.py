@@ -1,0 +1,114 @@
+"""Routes that read what is charged: partitions, accounts, those that are frozen, and charges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from api import views
+from api.answering import json_response
+from api.etags import versioned
+from api.identity import Calling
+from api.moments import AsOf
+from api.pages import Paging, fetch_from, scope_of
+from api.problems import declared
+from api.seen import partition_at, seen
+from ledger import canonical as c
+from ledger.registry import Account, Charge, Partition
+
+if TYPE_CHECKING:
+    from api.moments import Moments
+    from api.pages import Cursors
+    from api.progress import Progress
+
+_LISTED = declared(401, 403, 422)
+_MISSING = declared(401, 403, 404, 422)
+_OneState = Annotated[str | None, Query(pattern="^(pending|posted|voided)$")]
+
+
+def account_router(moments: Moments, cursors: Cursors, progress: Progress) -> APIRouter:
+    """GET routes over accounts and charges."""
+    router = APIRouter(tags=["accounts"])
+    _add_partitions(router, moments, cursors)
+    _add_accounts(router, moments, cursors)
+    _add_charges(router, moments, cursors, progress)
+    return router
+
+
+def _add_partitions(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
+    @router.get("/v1/partitions", operation_id="list_partitions", responses=_LISTED)
+    def list_partitions(caller: Calling, asked: Paging) -> Response:
+        with moments.read() as facts:
+
+            def show(found: Partition) -> c.Json:
+                return views.partition(found) if caller.sees_partition(found, facts) else None
+
+            return json_response(cursors.page("partitions", asked, fetch_from(facts.partitions), show))
+
+    @router.get("/v1/partitions/{ref:path}", operation_id="read_partition", responses=_MISSING)
+    def read_partition(request: Request, ref: str, caller: Calling, as_of: AsOf = None) -> Response:
+        with moments.read(as_of) as facts:
+            return versioned(request, views.partition(partition_at(facts, ref, "ref", caller)))
+
+
+def _add_accounts(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
+    @router.get("/v1/accounts", operation_id="read_accounts", responses=_MISSING)
+    def read_accounts(partition: str, caller: Calling, asked: Paging, as_of: AsOf = None) -> Response:
+        with moments.read(as_of) as facts:
+            found = partition_at(facts, partition, "partition", caller)
+            told = views.Accounts.of(facts, found, moments.time(facts))
+
+            def show(account: Account) -> c.Json:
+                return told.account(account) if caller.sees_account(found, account.holder, facts) else None
+
+            fetch = fetch_from(facts.accounts, partition=found.ref)
+            page = cursors.page(scope_of("accounts", partition=found.ref, as_of=as_of), asked, fetch, show)
+            return json_response({**told.to_json(), **page})
+
+    @router.get(
+        "/v1/frozen-accounts",
+        operation_id="list_frozen_accounts",
+        responses=_MISSING,
+        description="The accounts of a partition that are over their cap, and by how much: they take nothing new.",
+    )
+    def list_frozen(partition: str, caller: Calling, asked: Paging, as_of: AsOf = None) -> Response:
+        with moments.read(as_of) as facts:
+            found = partition_at(facts, partition, "partition", caller)
+            told = views.Accounts.of(facts, found, moments.time(facts))
+
+            def show(account: Account) -> c.Json:
+                return told.frozen(account) if caller.sees_account(found, account.holder, facts) else None
+
+            fetch = fetch_from(facts.accounts, partition=found.ref)
+            scope = scope_of("frozen-accounts", partition=found.ref, as_of=as_of)
+            return json_response(cursors.page(scope, asked, fetch, show))
+
+
+def _add_charges(router: APIRouter, moments: Moments, cursors: Cursors, progress: Progress) -> None:
+    @router.get("/v1/charges", operation_id="list_charges", responses=_MISSING)
+    def list_charges(
+        caller: Calling,
+        asked: Paging,
+        partition: Annotated[str | None, Query(max_length=600)] = None,
+        state: _OneState = None,
+        as_of: AsOf = None,
+    ) -> Response:
+        with moments.read(as_of) as facts:
+            if partition is not None:
+                partition_at(facts, partition, "partition", caller)
+
+            def show(found: Charge) -> c.Json:
+                wanted = partition in {None, *found.partitions} and state in {None, found.state.value}
+                return views.charge(found) if wanted and caller.sees_charge(found, facts) else None
+
+            scope = scope_of("charges", partition=partition, state=state, as_of=as_of)
+            return json_response(cursors.page(scope, asked, fetch_from(facts.charges), show))
+
+    @router.get("/v1/charges/{id}", operation_id="read_charge", responses=_MISSING)
+    def read_charge(request: Request, id: str, caller: Calling, as_of: AsOf = None) -> Response:  # noqa: A002 - the wire's name
+        with moments.read(as_of) as facts:
+            found = seen(facts.charges.get(c.name(id, "id")), caller.sees_charge, facts, f"charge {id}")
+            told = None if as_of is not None else progress.of(found.id)
+            return versioned(request, {**views.charge(found), "progress": told})

@@ -1,0 +1,182 @@
+"""Routes over who knows what: the graph around an organisation, declared coalitions, and the smallest ones possible."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Final
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import Response
+
+from api.access import Caller
+from api.answering import json_response
+from api.etags import versioned
+from api.identity import Calling
+from api.moments import AsOf
+from api.problems import declared
+from api.registry_routes import organisation_of
+from api.seen import missing, partition_at
+from ledger.coalition import exposure_of
+from ledger.graph import Arrow, Node, NodeKind
+from ledger.malformed import Malformed
+from ledger.registry import Facts, holder_of
+from ledger.rules import NoRoom, read_rule
+from ledger.units import ceil_decimal, format_number, parse_positive
+from policy.bounds import bounds_of, cap_of, standing
+from policy.coalitions import coalitions
+
+if TYPE_CHECKING:
+    from api.moments import Moments
+    from ledger import canonical as c
+    from ledger.snapshot import Past, Snapshot
+
+NODES_MAX: Final = 200
+"""Nodes of one answer; the nearest come first."""
+MEMBERS_MAX: Final = 16
+_MISSING: Final = declared(401, 403, 404, 422)
+NUMBER: Final = r"^(0|[1-9][0-9]{0,17})(\.[0-9]{0,17}[1-9])?$"
+"""An ε as a decimal string, as :func:`ledger.units.parse_number` reads it."""
+
+
+def lineage_router(moments: Moments) -> APIRouter:
+    """GET routes over the lineage."""
+    router = APIRouter(tags=["lineage"])
+    _add_graph(router, moments)
+    _add_coalitions(router, moments)
+    return router
+
+
+def _add_graph(router: APIRouter, moments: Moments) -> None:
+    @router.get(
+        "/v1/lineage/{did}",
+        operation_id="read_lineage",
+        responses=_MISSING,
+        description="Where an organisation stands, and all within reach of its arrows, nearest first; `complete` "
+        "says whether all are told.",
+    )
+    def read_lineage(request: Request, did: str, caller: Calling, as_of: AsOf = None) -> Response:
+        with moments.read(as_of) as facts:
+            if not caller.sees_all and did != caller.organisation:
+                raise missing(f"organisation {did}")
+            found = organisation_of(facts, did)
+            nodes, complete = _around(facts, found.node)
+            told: list[c.Json] = [_node(one) for one in nodes]
+            return versioned(request, {"complete": complete, "node": found.node, "nodes": told, "organisation": did})
+
+
+def _around(facts: Facts, start: int) -> tuple[list[Node], bool]:
+    """Breadth first along arrows both ways."""
+    todo, seen = [start], {start}
+    found: list[Node] = []
+    for at in todo:
+        if len(found) == NODES_MAX:
+            return found, False
+        node = facts.nodes[at]
+        found.append(node)
+        fresh = [one.node for one in (*node.parents, *node.children) if one.node not in seen]
+        todo += dict.fromkeys(fresh)
+        seen.update(fresh)
+    return found, True
+
+
+def _node(node: Node) -> c.Object:
+    return {
+        "children": [_arrow(one) for one in node.children],
+        "epsilon": None if node.epsilon is None else format_number(node.epsilon),
+        "index": node.index,
+        "kind": node.kind.value,
+        "members": list(node.members),
+        "organisation": node.organisation,
+        "parents": [_arrow(one) for one in node.parents],
+        "time": node.time,
+    }
+
+
+def _arrow(arrow: Arrow) -> c.Json:
+    return {"before": arrow.before, "node": arrow.node}
+
+
+def _add_coalitions(router: APIRouter, moments: Moments) -> None:
+    @router.get(
+        "/v1/coalitions/{index}",
+        operation_id="read_coalition",
+        responses=_MISSING,
+        description="A declared coalition, by the index of its entry, and where each of its accounts stands.",
+    )
+    def read_coalition(
+        request: Request, index: Annotated[str, _Index], _caller: Calling, as_of: AsOf = None
+    ) -> Response:
+        with moments.read(as_of) as facts:
+            node = facts.nodes.get(int(index))
+            if node is None or node.kind is not NodeKind.COALITION:
+                raise missing(f"coalition {index}")
+            return versioned(request, {**_node(node), "accounts": _accounts(facts, node, moments.time(facts))})
+
+    @router.get(
+        "/v1/smallest-coalitions",
+        operation_id="read_smallest_coalitions",
+        responses=_MISSING,
+        description="The fewest consumers that together would exceed a cap on a partition; each lineage's cap, if "
+        "none is given. Nothing is recorded.",
+    )
+    def read_smallest(
+        partition: str, caller: Calling, epsilon: Annotated[str | None, Query(pattern=NUMBER)] = None
+    ) -> Response:
+        cap = None if epsilon is None else parse_positive(epsilon, "epsilon")
+        with moments.long() as facts:
+            ref = _watched(facts, partition, caller)
+            found = coalitions(facts, moments.time(facts), [ref], cap)
+            if not found:
+                raise missing(f"cap on {ref} that a coalition could exceed")
+            return json_response(found[0].to_json())
+
+    @router.get(
+        "/v1/exposures",
+        operation_id="read_exposure",
+        responses=_MISSING,
+        description="What these organisations may know of a partition together, each run counted once.",
+    )
+    def read_exposure(
+        partition: str, member: Annotated[list[str], Query(max_length=MEMBERS_MAX)], caller: Calling
+    ) -> Response:
+        with moments.long() as facts:
+            ref = _watched(facts, partition, caller)
+            members = tuple(organisation_of(facts, did).did for did in member)
+            return json_response(_exposure(facts, ref, members))
+
+
+_Index = Path(pattern="^(0|[1-9][0-9]{0,15})$")
+
+
+def _watched(facts: Facts, ref: str, caller: Caller) -> str:
+    """A partition whose consumers are the caller's to watch. Raises: Malformed, Problem."""
+    found = partition_at(facts, ref, "partition", caller)
+    if not caller.sees_all and found.provider != caller.organisation:
+        raise missing(f"partition {ref}")
+    return found.ref
+
+
+def _accounts(facts: Snapshot | Past, node: Node, now: int) -> list[c.Json]:
+    """Each account of the coalition, pending counted in full: the share, and nothing of who did what."""
+    found: list[c.Json] = []
+    for account in facts.accounts_of(holder_of(node.index)):
+        partition = facts.partitions[account.partition]
+        bounds = bounds_of(facts, partition, now)
+        if bounds is not None:
+            found.append(standing(facts, account, cap_of(facts, partition, account.holder, bounds)).to_json())
+    return found
+
+
+def _exposure(facts: Facts, ref: str, members: tuple[str, ...]) -> c.Object:
+    partition = facts.partitions[ref]
+    rule = read_rule(partition.terms)
+    loss = exposure_of(facts, ref, members)
+    share: Fraction | None
+    try:
+        share = rule.share(loss, rule.cap(partition.epsilon))
+    except NoRoom:
+        share = None
+    if not members:
+        raise Malformed("member", "must be given at least once")
+    told = None if share is None else ceil_decimal(share, 4)
+    return {"members": [*sorted(members)], "partition": ref, "share_of_budget": told}

@@ -1,0 +1,190 @@
+"""Routes that read the log: entries and their receipts, decisions, checkpoints, tiles and proofs."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import PlainTextResponse, Response
+
+from api import registry_views
+from api.access import Caller, sees_entry
+from api.answering import json_response
+from api.etags import versioned
+from api.identity import Calling
+from api.pages import Paging, scope_of
+from api.problems import Problem, declared
+from api.seen import entry_of, missing
+from client.paths import JSON_TYPE
+from ledger import canonical as c
+from ledger.commands import KINDS
+from ledger.cosignatures import cosigned_checkpoint, cosigned_receipt
+from ledger.entries import Entry
+from ledger.malformed import Malformed
+from ledger.outcomes import Code
+from ledger.registry import Facts
+from ledger.tiles import Tile
+
+if TYPE_CHECKING:
+    from api.moments import Moments
+    from api.pages import Cursors
+    from ledger.verifier import LogKey
+
+FOREVER: Final = "public, immutable, max-age=31536000"
+_INDEX: Final = re.compile(r"(0|[1-9][0-9]{0,15})\Z")
+_MISSING: Final = declared(401, 403, 404, 422)
+_KINDS: Final = f"^({'|'.join(KINDS)})$"
+_BYTES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"description": "C2SP tlog-tiles", "content": {"application/octet-stream": {}}}
+}
+
+
+def log_router(moments: Moments, cursors: Cursors, log: LogKey) -> APIRouter:
+    """GET routes over the log."""
+    router = APIRouter(tags=["log"])
+    _add_checkpoints(router, moments, log)
+    _add_tiles(router, moments)
+    _add_entries(router, moments)
+    _add_decisions(router, moments, cursors)
+    return router
+
+
+def _add_checkpoints(router: APIRouter, moments: Moments, log: LogKey) -> None:
+    @router.get("/v1/log", operation_id="read_log", responses=declared())
+    def read_log() -> Response:
+        return json_response({"origin": log.origin, "vkey": log.vkey})
+
+    @router.get(
+        "/v1/checkpoint",
+        operation_id="read_checkpoint",
+        responses=declared(404),
+        response_class=PlainTextResponse,
+        description="The newest signed checkpoint, with every cosignature that it has.",
+    )
+    def read_checkpoint() -> Response:
+        with moments.read() as facts:
+            if not facts.size:
+                raise Problem(Code.NOT_FOUND, "the log is empty")
+            return _text(cosigned_checkpoint(facts.connection, facts.size))
+
+    @router.get(
+        "/v1/consistency/{old}",
+        operation_id="read_consistency",
+        responses=declared(404, 422),
+        description="RFC 9162, 2.1.4: that the first `old` entries are the first of the log under the checkpoint.",
+    )
+    def read_consistency(old: str) -> Response:
+        size = _index(old, "old")
+        with moments.read() as facts:
+            if not 0 < size <= facts.size:
+                raise missing(f"checkpoint of {size} entries to be consistent with")
+            proof: list[c.Json] = [c.base64url(one) for one in facts.consistency(size)]
+            note = cosigned_checkpoint(facts.connection, facts.size)
+            return json_response({"checkpoint": note, "new": facts.size, "old": size, "proof": proof})
+
+
+def _add_tiles(router: APIRouter, moments: Moments) -> None:
+    @router.get(
+        "/tile/entries/{path:path}",
+        operation_id="read_entry_bundle",
+        responses={**_MISSING, **_BYTES},
+        description="A bundle of entries, for those who may read every entry.",
+    )
+    def read_entry_bundle(path: str) -> Response:
+        return _tile(moments, f"tile/entries/{path}")
+
+    @router.get("/tile/{path:path}", operation_id="read_tile", responses={**declared(404, 422), **_BYTES})
+    def read_tile(path: str) -> Response:
+        return _tile(moments, f"tile/{path}")
+
+
+def _tile(moments: Moments, path: str) -> Response:
+    tile = Tile.parse(path)
+    with moments.read() as facts:
+        try:
+            data = facts.tile(tile)
+        except KeyError:
+            raise Problem(Code.NOT_FOUND, f"the log has nothing at {path}", field="path") from None
+    return Response(data, media_type="application/octet-stream", headers={"cache-control": FOREVER})
+
+
+def _add_entries(router: APIRouter, moments: Moments) -> None:
+    @router.get("/v1/entries/{index}", operation_id="read_entry", responses=_MISSING)
+    def read_entry(index: str, caller: Calling) -> Response:
+        place = _index(index, "index")
+        with moments.read() as facts:
+            data = facts.entry(place) if place < facts.size else None
+            if data is None or not sees_entry(caller, Entry.parse(data), facts):
+                raise Problem(Code.NOT_FOUND, f"the log has no entry {index}", field="index")
+        # These very bytes are hashed into the tree, so they are sent as they are stored.
+        return Response(data, media_type=JSON_TYPE, headers={"cache-control": FOREVER})
+
+    @router.get("/v1/receipts/{id}", operation_id="read_receipt", responses=_MISSING, response_class=PlainTextResponse)
+    def read_receipt(
+        id: str,  # noqa: A002 - the wire's name
+        caller: Calling,
+        cosigned: Annotated[
+            str, Query(pattern="^(true|false)$", description="under the checkpoint that most witnesses cosigned")
+        ] = "false",
+    ) -> Response:
+        with moments.read() as facts:
+            index, _ = entry_of(facts, id, caller)
+            return _text(cosigned_receipt(facts, index) if cosigned == "true" else facts.receipt(index))
+
+
+def _add_decisions(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
+    @router.get("/v1/decisions", operation_id="list_decisions", responses=declared(401, 403, 422))
+    def list_decisions(
+        caller: Calling,
+        asked: Paging,
+        kind: Annotated[str | None, Query(pattern=_KINDS)] = None,
+        refused: Annotated[str | None, Query(pattern="^(true|false)$")] = None,
+    ) -> Response:
+        with moments.read() as facts:
+
+            def fetch(after: int | None, most: int) -> list[tuple[int, Entry]]:
+                start = 0 if after is None else after + 1
+                return list(enumerate(map(Entry.parse, facts.entries(start, start + most)), start))
+
+            show = partial(_decision, facts=facts, caller=caller, kind=kind, refused=refused)
+            scope = scope_of("decisions", kind=kind, refused=refused)
+            return json_response(cursors.page(scope, asked, lambda *of: [(i, (i, e)) for i, e in fetch(*of)], show))
+
+    @router.get("/v1/decisions/{id}", operation_id="read_decision", responses=_MISSING)
+    def read_decision(request: Request, id: str, caller: Calling) -> Response:  # noqa: A002 - the wire's name
+        with moments.read() as facts:
+            index, entry = entry_of(facts, id, caller)
+            return versioned(request, registry_views.decision(entry, index))
+
+    for kind, path in (("key_release", "key-releases"), ("model_release", "model-releases")):
+        _add_releases(router, moments, kind, path)
+
+
+def _add_releases(router: APIRouter, moments: Moments, kind: str, path: str) -> None:
+    @router.get(f"/v1/{path}/{{id}}", operation_id=f"read_{kind}", responses=_MISSING)
+    def read_release(request: Request, id: str, caller: Calling) -> Response:  # noqa: A002 - the wire's name
+        with moments.read() as facts:
+            index, entry = entry_of(facts, id, caller)
+            if entry.kind != kind:
+                raise Problem(Code.NOT_FOUND, f"no {kind.replace('_', ' ')} has the id {id}", field="id", id=id)
+            return versioned(request, registry_views.decision(entry, index))
+
+
+def _decision(
+    found: tuple[int, Entry], *, facts: Facts, caller: Caller, kind: str | None, refused: str | None
+) -> c.Object | None:
+    index, entry = found
+    wanted = kind in {None, entry.kind} and refused in {None, str(entry.code.refused).lower()}
+    return registry_views.decision(entry, index) if wanted and sees_entry(caller, entry, facts) else None
+
+
+def _index(text: str, field: str) -> int:
+    if not _INDEX.match(text):
+        raise Malformed(field, "must be an integer without leading zeros")
+    return int(text)
+
+
+def _text(content: str) -> Response:
+    return PlainTextResponse(content, headers={"cache-control": "no-store"})

@@ -1,0 +1,123 @@
+"""Routes for people who must decide: what a run would get, what a policy or a merger would change."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from api.answering import json_response
+from api.identity import Calling
+from api.problems import Problem, declared
+from api.reading import Document, Raw
+from api.seen import missing, partition_at, seen
+from client.paths import JSON_TYPE
+from ledger import canonical as c
+from ledger.commands import COMMAND_BYTES_MAX
+from ledger.entries import Entry
+from ledger.outcomes import Code
+from policy.impact import impact
+from policy.joining import joined
+from policy.plan_report import report
+from policy.question import Question, Run
+
+if TYPE_CHECKING:
+    from api.moments import Moments
+    from ledger.snapshot import Snapshot
+
+RATE_MS: Final = 30 * 86_400_000
+"""How far back charges make the present rate."""
+PENDING_MAX: Final = 10_000
+_EVER: Final = 2**62
+_ERRORS: Final = declared(401, 403, 404, 408, 413, 415, 422)
+_OBJECT: Final[dict[str, Any]] = {"type": "object"}
+
+
+def planning_router(moments: Moments) -> APIRouter:
+    """POST routes that only answer."""
+    router = APIRouter(tags=["planning"])
+    _add_plans(router, moments)
+    _add_impacts(router, moments)
+    return router
+
+
+def _add_plans(router: APIRouter, moments: Moments) -> None:
+    @router.post(
+        "/v1/plans",
+        operation_id="plan_run",
+        responses=_ERRORS,
+        description="What a run would get now, how much of it fits, what would pass instead, and how long the "
+        "accounts last. The body is a charge's; clean_room and deadline may be left out.",
+        openapi_extra={"requestBody": {"required": True, "content": {JSON_TYPE: {"schema": _OBJECT}}}},
+    )
+    def plan(raw: Raw, caller: Calling) -> Response:
+        asked = Run.parse(c.parse(raw, COMMAND_BYTES_MAX), caller.organisation)
+        with moments.long() as facts:
+            for ref in asked.partitions:
+                partition_at(facts, ref, "partitions", caller)
+            seen(facts.contracts.get(asked.contract), caller.sees_contract, facts, f"contract {asked.contract}")
+            now = moments.time(facts)
+            since = now - RATE_MS
+            return json_response(report(Question(facts, asked, now), _first(facts, since), since))
+
+
+def _first(facts: Snapshot, since: int) -> int:
+    """The index of the first entry at or after a time; entries are in order of time."""
+    return bisect_left(range(facts.size), since, key=lambda index: Entry.parse(facts.entry(index)).time)
+
+
+def _add_impacts(router: APIRouter, moments: Moments) -> None:
+    @router.post(
+        "/v1/policy-impacts",
+        operation_id="ask_policy_impact",
+        responses=_ERRORS,
+        description="What publishing a policy, given as JSON or YAML, would change, and which accounts freeze.",
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+            }
+        },
+    )
+    def policy_impact(raw: Document, _caller: Calling) -> Response:
+        with moments.long() as facts:
+            pending = facts.due(_EVER, PENDING_MAX + 1)
+            if len(pending) > PENDING_MAX:
+                raise Problem(Code.CONFLICT, f"more than {PENDING_MAX} charges are pending: ask the book itself")
+            return json_response(impact(facts, raw, moments.time(facts), pending).to_json())
+
+    @router.post(
+        "/v1/merger-impacts",
+        operation_id="ask_merger_impact",
+        responses=_ERRORS,
+        description="What a merger of these organisations would make of their accounts.",
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {
+                    JSON_TYPE: {
+                        "schema": {
+                            "type": "object",
+                            "additionalProperties": False,
+                            "required": ["organisations"],
+                            "properties": {"organisations": {"type": "array", "items": {"type": "string"}}},
+                        }
+                    }
+                },
+            }
+        },
+    )
+    def merger_impact(raw: Raw, _caller: Calling) -> Response:
+        known = c.fields(c.parse(raw, COMMAND_BYTES_MAX), "", ("organisations",))
+        named = c.strings(known["organisations"], "organisations", _MERGED_MAX)
+        with moments.long() as facts:
+            for did in named:
+                if did not in facts.organisations:
+                    raise missing(f"organisation {did}")
+            items: list[c.Json] = [one.to_json() for one in joined(facts, named, moments.time(facts))]
+            return json_response({"items": items, "next_cursor": None})
+
+
+_MERGED_MAX: Final = 16

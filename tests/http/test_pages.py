@@ -1,0 +1,65 @@
+"""Pages: every item once, in order, whatever the limit; and cursors that nobody else can make."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.pages import LOOKED_AT_MAX, Cursors, Wanted, fetch_from
+from ledger.canonical import Json, base64url, unbase64url
+from ledger.malformed import Malformed
+
+CURSORS = Cursors(b"k" * 32)
+
+
+def _show(value: int) -> Json:
+    return value if value % 3 else None
+
+
+@given(st.dictionaries(st.text("abc", min_size=1, max_size=6), st.integers(0, 99)), st.integers(1, 5))
+def test_the_pages_together_are_the_list(values: dict[str, int], limit: int) -> None:
+    """What may be seen, sorted by key, cut in pieces of the limit and no item twice."""
+    cursor: str | None = None
+    pages: list[Json] = []
+    while True:
+        page = CURSORS.page("list", Wanted(limit, cursor), fetch_from(values), _show)
+        pages.append(page["items"])
+        if (following := page["next_cursor"]) is None:
+            break
+        cursor = str(following)
+    told = [item for page in pages if isinstance(page, list) for item in page]
+    assert told == [values[key] for key in sorted(values) if values[key] % 3]
+    assert all(isinstance(page, list) and len(page) == limit for page in pages[:-1])
+
+
+def test_a_page_looks_at_so_many_and_no_more() -> None:
+    """Where nothing may be seen, the page is empty and says where to go on."""
+    asked: list[int] = []
+
+    def fetch(after: int | None, most: int) -> list[tuple[int, int]]:
+        asked.append(most)
+        start = 0 if after is None else after + 1
+        return [(place, 0) for place in range(start, start + most)]
+
+    page = CURSORS.page("list", Wanted(1, None), fetch, _show)
+    assert (page["items"], sum(asked)) == ([], LOOKED_AT_MAX)
+    assert CURSORS.read("list", str(page["next_cursor"])) == LOOKED_AT_MAX - 1
+
+
+@given(st.integers(0, 200), st.integers(1, 255))
+def test_a_changed_cursor_is_refused(place: int, change: int) -> None:
+    """Whichever byte is changed."""
+    data = bytearray(unbase64url(CURSORS.write("list", "a"), "cursor"))
+    data[place % len(data)] ^= change
+    with pytest.raises(Malformed, match="was not made by this service"):
+        CURSORS.read("list", base64url(bytes(data)))
+
+
+def test_a_cursor_is_for_one_list_of_one_service() -> None:
+    """Another list refuses it, and so does a service with another key."""
+    cursor = CURSORS.write("list", "a")
+    with pytest.raises(Malformed, match="another list"):
+        CURSORS.read("other", cursor)
+    with pytest.raises(Malformed, match="was not made"):
+        Cursors(b"l" * 32).read("list", cursor)
