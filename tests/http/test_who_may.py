@@ -133,7 +133,7 @@ def _ask(market: Market, operation: str, path: str, role: str, ownership: str) -
         body = QUESTIONS[operation](market, things)
         return market.world.http.post(url, content=body, headers={**caller.shown, "content-type": "application/json"})
     query = {"partition": things.partition} if operation in OF_A_PARTITION else {}
-    query |= {"member": caller.did} if operation == "read_exposure" else {}
+    query |= {"member": BANK} if operation == "read_exposure" else {}
     return market.world.http.get(url, params=query, headers=caller.shown)
 
 
