@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fastapi import Depends, FastAPI
 
 from api import problems
 from api.account_routes import account_router
+from api.batch_routes import batch_router
 from api.binding import Binding
 from api.challenges import Challenges
 from api.command_routes import challenge_router, command_router, document_router, quote_router
 from api.described import described
+from api.events import Streams, event_router
+from api.health_routes import health_router
 from api.identity import Gatekeeper
 from api.key_release import KeyReleases
 from api.lineage_routes import lineage_router
 from api.log_routes import log_router
+from api.metrics import Metrics
 from api.model_keys import model_key_router
 from api.moments import Moments
 from api.pages import Cursors
@@ -25,6 +30,7 @@ from api.planning_routes import planning_router
 from api.progress import Progress, progress_router
 from api.reading import check_query
 from api.registry_routes import registry_router
+from api.requests import Requests
 from api.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -73,6 +79,7 @@ def create_app(  # noqa: PLR0913 - what a service is made of
     problems.install(app)
     challenges = Challenges(clock)
     app.include_router(command_router(book, KeyReleases(book, key_store, challenges, clock), binding))
+    app.include_router(batch_router(book, binding))
     app.include_router(challenge_router(book, challenges))
     app.include_router(model_key_router(key_store))
     app.include_router(quote_router(book, binding))
@@ -84,6 +91,16 @@ def create_app(  # noqa: PLR0913 - what a service is made of
     app.include_router(lineage_router(moments))
     app.include_router(planning_router(moments))
     app.include_router(progress_router(moments, progress))
+    streams = Streams()
+    metrics = Metrics(partial(_size, book), partial(len, streams))
+    app.include_router(event_router(moments, streams))
+    app.include_router(health_router(moments, metrics))
+    app.add_middleware(Requests, metrics=metrics)
     document = described(app)
     app.openapi = lambda: document  # type: ignore[method-assign] # FastAPI's documented way
     return app
+
+
+def _size(book: Book) -> int:
+    with book.read() as facts:
+        return facts.size

@@ -70,10 +70,14 @@ def serve(
 
 
 def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: list[Issuer], listener: socket.socket) -> None:
+    import hmac
+    import sys
+
     from api.app import create_app
     from api.key_store import AuthoriseOnly, FileKeyStore
     from api.server import base_url
     from api.server import serve as run
+    from api.service_log import log_to
     from ledger.book import Book, BookUnusable
     from ledger.engines import name_of
     from ledger.outcomes import Code
@@ -94,7 +98,11 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: list[Issuer]
         log = LogKey(settings.origin, log_key.public_key().public_bytes_raw())
         url = settings.url or base_url(listener)
         typer.echo(f"Serving {name_of(settings.book)} at {url} until interrupted.", err=True)
-        run(create_app(book, store, url=url, log=log, clock=unix_ms, issuers=issuers), listener)
+        log_to(sys.stderr)
+        # The same in every process that serves this book.
+        cursors = hmac.digest(log_key.private_bytes_raw(), b"epsilon-ledger cursors v1", "sha256")
+        app = create_app(book, store, url=url, log=log, clock=unix_ms, issuers=issuers, cursor_key=cursors)
+        run(app, listener)
     finally:
         book.close()
 

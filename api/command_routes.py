@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Header, Query
 from fastapi.responses import Response
 
 from api.access import Caller
-from api.answering import answer, json_response
+from api.answering import answer, json_response, refusal
 from api.challenges import LIFE_S, NoRoom
 from api.hidden import check_seen
 from api.identity import Calling
+from api.preconditions import VERSIONED, check_version
 from api.problems import Fault, Problem, declared
 from api.reading import Document, Raw, Signature
+from api.views import remaining
 from client.paths import DOCUMENTS, JSON_TYPE, PATHS, QUOTES, SIGNATURE_HEADER
 from ledger import canonical as c
 from ledger import signatures
@@ -27,7 +29,10 @@ if TYPE_CHECKING:
     from api.binding import Binding
     from api.challenges import Challenges
     from api.key_release import KeyReleases
-    from ledger.book import Book
+    from ledger.book import Book, Outcome
+
+DryRun = Annotated[str, Query(pattern="^(true|false)$", description="the decision, and nothing recorded")]
+IfMatch = Annotated[str | None, Header(description="the tag of the version that a document replaces")]
 
 _HEADER: Final[dict[str, Any]] = {
     "name": SIGNATURE_HEADER,
@@ -78,7 +83,7 @@ def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRo
             status_code=201,
             tags=["commands"],
             responses={
-                **declared(401, 403, 404, 408, 409, 413, 415, 422, *((503,) if kind in _RELEASES else ())),
+                **declared(401, 403, 404, 408, 409, 413, 415, 422, *((412, 428) if kind in VERSIONED else ())),
                 201: {"description": "Recorded now", "content": {JSON_TYPE: {"schema": _ANSWER}}},
                 200: {
                     "description": "Recorded before: the same answer",
@@ -91,12 +96,17 @@ def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRo
 
 
 def _route(book: Book, kind: str, binding: Binding) -> Callable[[bytes, str, Caller], Response]:
-    def submit(raw: Raw, jws: Signature, caller: Calling) -> Response:
+    def submit(
+        raw: Raw, jws: Signature, caller: Calling, dry_run: DryRun = "false", if_match: IfMatch = None
+    ) -> Response:
         command = _command(raw, kind, caller)
-        binding.check(jws, "POST", PATHS[kind], command.id)
-        submission = Submission(raw, jws)
+        submission = _bound(binding, command, raw, jws, dry_run)
         check_seen(book, caller, submission)
-        return answer(book.submit([submission])[0])
+        with book.read() as facts:
+            check_version(facts, command, if_match)
+        if dry_run == "true":
+            return _told(book, caller, command, book.quote(submission), 200)
+        return _told(book, caller, command, book.submit([submission])[0])
 
     return submit
 
@@ -104,15 +114,31 @@ def _route(book: Book, kind: str, binding: Binding) -> Callable[[bytes, str, Cal
 def _key_release_route(
     book: Book, releases: KeyReleases, kind: str, binding: Binding
 ) -> Callable[[bytes, str, Caller], Response]:
-    def submit(raw: Raw, jws: Signature, caller: Calling) -> Response:
+    def submit(raw: Raw, jws: Signature, caller: Calling, dry_run: DryRun = "false") -> Response:
         command = _command(raw, kind, caller)
-        binding.check(jws, "POST", PATHS[kind], command.id)
-        submission = Submission(raw, jws)
+        submission = _bound(binding, command, raw, jws, dry_run)
         check_seen(book, caller, submission)
+        if dry_run == "true":
+            # Its nonce is not burnt.
+            return _told(book, caller, command, book.quote(submission), 200)
         outcome, envelope = releases.release(command, submission)
         return answer(outcome, {"envelope": envelope})
 
     return submit
+
+
+def _bound(binding: Binding, command: Command, raw: bytes, jws: str, dry_run: str) -> Submission:
+    """A signature for a dry run is good for nothing else. Raises: Problem."""
+    path = PATHS[command.kind]
+    binding.check(jws, "POST", f"{path}?dry_run=true" if dry_run == "true" else path, command.id)
+    return Submission(raw, jws)
+
+
+def _told(book: Book, caller: Caller, command: Command, outcome: Outcome, status: int | None = None) -> Response:
+    if outcome.code in {Code.BUDGET_EXHAUSTED, Code.POLICY_DENIED}:
+        with book.read() as facts:
+            raise refusal(outcome, remaining(facts, command.body.get("partitions"), caller))
+    return answer(outcome, status=status)
 
 
 def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
@@ -163,7 +189,7 @@ def quote_router(book: Book, binding: Binding) -> APIRouter:
         binding.check(jws, "POST", QUOTES, command.id)
         submission = Submission(raw, jws)
         check_seen(book, caller, submission)
-        return answer(book.quote(submission), status=200)
+        return _told(book, caller, command, book.quote(submission), 200)
 
     return router
 

@@ -214,11 +214,11 @@ def install(app: FastAPI) -> None:
     def _http(request: Request, fault: HTTPException) -> Response:
         return _of_status(request, fault).response(fault.headers)
 
-    # Starlette raises the error again once this is sent, so that the server logs its traceback too.
-    @app.exception_handler(Exception)
-    def _internal(request: Request, fault: Exception) -> Response:
-        _LOG.error("%s %s failed with %s", request.method, request.url.path, type(fault).__name__)
-        return Problem(Fault.INTERNAL, "").response()
+
+def failed(method: str, path: str, fault: Exception) -> Problem:
+    """What went wrong inside, for the log; the caller is told nothing of it."""
+    _LOG.error("%s %s failed with %s", method, path, type(fault).__name__, exc_info=fault)
+    return Problem(Fault.INTERNAL, "")
 
 
 def _of_status(request: Request, fault: HTTPException) -> Problem:

@@ -16,6 +16,7 @@ from ledger.gate import DOCUMENT_BYTES_MAX
 from ledger.malformed import Malformed
 from ledger.outcomes import Code
 
+BATCH_BYTES_MAX: Final = 1 << 20
 BODY_S: Final = 20
 """How long a body may take to arrive."""
 _REPEATED: Final = frozenset({"member"})
@@ -24,10 +25,19 @@ _REPEATED: Final = frozenset({"member"})
 
 async def json_bytes(request: Request) -> bytes:
     """The raw bytes of a JSON body, at most those of a command. Raises: Problem."""
+    return await _json(request, COMMAND_BYTES_MAX)
+
+
+async def batch_bytes(request: Request) -> bytes:
+    """The raw bytes of a batch of commands. Raises: Problem."""
+    return await _json(request, BATCH_BYTES_MAX)
+
+
+async def _json(request: Request, size_max: int) -> bytes:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != JSON_TYPE:
         raise Problem(Fault.MEDIA_TYPE_UNSUPPORTED, f"the body must be {JSON_TYPE}", field="content-type")
-    return await _bounded(request, COMMAND_BYTES_MAX)
+    return await _bounded(request, size_max)
 
 
 async def document_bytes(request: Request) -> bytes:

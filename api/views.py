@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Final
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
 
 from api.pages import fetch_from
 from ledger import canonical as c
 from ledger.loss import Loss, loss_of
-from ledger.registry import GLOBAL, Account, Charge, Contract, Facts, Partition
+from ledger.registry import GLOBAL, Account, Charge, Contract, Facts, Partition, holder_of
 from ledger.rules import Rule, read_rule
 from ledger.snapshot import Past, Snapshot
 from ledger.units import ceil_decimal, format_number
 from policy.bounds import Bounds, bounds_of, cap_of, standing
 
+if TYPE_CHECKING:
+    from api.access import Caller
+
+_SHARE_UNIT: Final = 10_000
 _LINEAGES_MAX: Final = 200
 _RUNS_MAX: Final = 20
 """Lineages of a partition, and newest runs of each, among which the last charge is looked for."""
@@ -154,3 +159,24 @@ def _odometer(rule: Rule, loss: Loss) -> str | None:
 def _loss(loss: Loss) -> c.Object:
     # As text, because a sum over many runs may pass the integers that JSON keeps exactly.
     return {"finite": [str(one) for one in loss.finite], "infinite": list(loss.infinite)}
+
+
+def remaining(facts: Snapshot, refs: c.Json, caller: Caller) -> tuple[c.Object, ...]:
+    """Of a refused charge: the share of capacity left on the global account and on the caller's own lineage's."""
+    known = facts.organisations.get(caller.organisation)
+    holders = [GLOBAL, *([holder_of(known.node)] if known else [])]
+    found: list[c.Object] = []
+    for ref in refs if isinstance(refs, list) else []:
+        partition = facts.partitions.get(str(ref))
+        if partition is None or not caller.sees_partition(partition, facts):
+            continue
+        for holder in holders:
+            account = facts.accounts.get((partition.ref, holder))
+            rule = read_rule(partition.terms)
+            used = rule.share(account.loss, rule.cap(partition.epsilon)) if account else Fraction(0)
+            found.append({"holder": holder, "partition": partition.ref, "share": _floor(max(1 - used, Fraction(0)))})
+    return tuple(found)
+
+
+def _floor(share: Fraction) -> str:
+    return format_number(Fraction(int(share * _SHARE_UNIT), _SHARE_UNIT))

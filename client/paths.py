@@ -10,6 +10,8 @@ PROBLEM_TYPE: Final = "application/problem+json"
 
 QUOTES: Final = "/v1/quotes"
 DOCUMENTS: Final = "/v1/documents"
+BATCH: Final = "/v1/charges/batch"
+BATCH_MAX: Final = 64
 PATHS: Final = {
     "organisation": "/v1/organisations",
     "policy": "/v1/policies",

@@ -102,7 +102,16 @@ class Service:
         """Close the connections."""
         self._http.close()
 
-    def submit(self, signer: Signer, actor: str, kind: str, body: c.Object, id: str | None = None) -> Answer:  # noqa: A002 - the wire's name
+    def submit(  # noqa: PLR0913 - the members of a command, and what it replaces
+        self,
+        signer: Signer,
+        actor: str,
+        kind: str,
+        body: c.Object,
+        id: str | None = None,  # noqa: A002 - the wire's name
+        *,
+        replaces: str | None = None,
+    ) -> Answer:
         """Sign a command and send it. Raises: Refused, Unreachable.
 
         Args:
@@ -111,10 +120,16 @@ class Service:
             kind: one of :data:`client.paths.PATHS`.
             body: the command's body.
             id: the client-made id; a fresh one where none is given. Give it again to repeat the command.
+            replaces: of a next version of a policy or a contract, the tag (:meth:`tag`) of what it replaces.
         """
         command = Command(kind, id or f"{kind}-{secrets.token_hex(8)}", actor, signer.key_id, body)
         raw = command.to_bytes()
-        return self._answer(self._command(PATHS[kind], raw, self._sign(signer, "POST", PATHS[kind], raw, command.id)))
+        signature = self._sign(signer, "POST", PATHS[kind], raw, command.id)
+        return self._answer(self._command(PATHS[kind], raw, signature, replaces))
+
+    def tag(self, path: str) -> str:
+        """The tag of a versioned resource, as ``/v1/policies/health``. Raises: Refused, Unreachable."""
+        return str(self._send("GET", path).headers.get("etag", ""))
 
     def quote(self, signer: Signer, actor: str, body: c.Object, id: str | None = None) -> Answer:  # noqa: A002 - the wire's name
         """The decision that a charge would get now; records nothing. Raises: Refused, Unreachable."""
@@ -199,8 +214,10 @@ class Service:
     def _sign(self, signer: Signer, method: str, path: str, payload: bytes, id: str) -> str:  # noqa: A002 - the wire's
         return signer.sign(payload, Call(method, f"{self._base_url}{path}", int(self._clock()), id))
 
-    def _command(self, path: str, raw: bytes, signature: str | None) -> httpx.Response:
+    def _command(self, path: str, raw: bytes, signature: str | None, replaces: str | None = None) -> httpx.Response:
         headers = {"content-type": JSON_TYPE}
+        if replaces is not None:
+            headers["if-match"] = replaces
         if signature is not None:
             headers[SIGNATURE_HEADER] = signature
         return self._send("POST", path, raw, headers)

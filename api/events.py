@@ -1,0 +1,176 @@
+"""Server-sent events: the log as it grows, one event an entry, as far as the caller may see it.
+
+    id: 57
+    event: charge
+    data: {"actor":"did:web:bank-a.example","id":"run-1","index":57,"kind":"charge","outcome":"pending","time":...}
+
+Ids are indices in the log, so a stream is resumed after any of them (Last-Event-ID). A budget alert comes before the
+entry that crossed the threshold and has no id of its own: a stream that breaks between the two tells it again.
+Between events come comments, with the place so far, so that what may not be seen is not looked at twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Header, Query
+from fastapi.responses import Response, StreamingResponse
+
+from api.access import Caller, sees_entry
+from api.identity import Calling
+from api.problems import Fault, Problem, declared
+from ledger import canonical as c
+from ledger.entries import Entry
+from ledger.registry import Facts
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from api.moments import Moments
+
+PER_ORGANISATION_MAX: Final = 8
+STREAMS_MAX: Final = 128
+LIFE_S: Final = 300
+"""How long one stream lives, since a token does not live longer; the client comes back with Last-Event-ID."""
+POLL_S: Final = 0.25
+PING_S: Final = 15.0
+BATCH: Final = 100
+"""Entries that are looked at in one go."""
+_PLACE: Final = "^(0|[1-9][0-9]{0,15})$"
+
+
+class Streams:
+    """How many are open, of whom."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._lock = threading.Lock()
+        self._open: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return self._open.total()
+
+    def take(self, organisation: str) -> None:
+        """Open one. Raises: Problem, if there are as many as may be."""
+        with self._lock:
+            if self._open[organisation] >= PER_ORGANISATION_MAX:
+                raise Problem(Fault.TOO_MANY, f"{organisation} has {PER_ORGANISATION_MAX} streams open")
+            if self._open.total() >= STREAMS_MAX:
+                raise Problem(Fault.BUSY, "as many streams are open as the service has room for")
+            self._open[organisation] += 1
+
+    def give_back(self, organisation: str) -> None:
+        """Close one."""
+        with self._lock:
+            self._open[organisation] -= 1
+            self._open += Counter()
+
+
+class EventStream(StreamingResponse):
+    """An answer that gives its place back at its end, whether or not a single event was sent."""
+
+    def __init__(self, content: AsyncIterator[bytes], end: Callable[[], None]) -> None:
+        """``end`` is called once."""
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__(content, media_type="text/event-stream", headers=headers)
+        self._end = end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._end()
+
+
+def event_router(moments: Moments, streams: Streams) -> APIRouter:
+    """GET /v1/events."""
+    router = APIRouter(tags=["events"])
+    stream: dict[int | str, dict[str, Any]] = {
+        200: {"description": "A stream of events", "content": {"text/event-stream": {"schema": _SCHEMA}}}
+    }
+
+    @router.get("/v1/events", operation_id="stream_events", responses={**declared(401, 403, 422, 429), **stream})
+    def stream_events(
+        caller: Calling,
+        last_event_id: Annotated[str | None, Header(pattern=_PLACE, description="go on after this index")] = None,
+        after: Annotated[str | None, Query(pattern=_PLACE, description="the same, for the first time")] = None,
+    ) -> Response:
+        told = last_event_id if last_event_id is not None else after
+        with moments.read() as facts:
+            start = facts.size if told is None else min(int(told) + 1, facts.size)
+        streams.take(caller.organisation)
+        return EventStream(_events(moments, caller, start), partial(streams.give_back, caller.organisation))
+
+    return router
+
+
+_SCHEMA: Final[dict[str, Any]] = {"type": "string", "example": "id: 57\nevent: charge\ndata: {}\n\n"}
+
+
+async def _events(moments: Moments, caller: Caller, start: int) -> AsyncIterator[bytes]:
+    clock = asyncio.get_running_loop().time
+    ends, pinged, place = clock() + LIFE_S, clock(), start
+    yield b": open\n\n"
+    while clock() < ends:
+        lines, after = await run_sync(_next, moments, caller, place)
+        if lines:
+            yield lines
+            pinged = clock()
+        elif clock() - pinged >= PING_S:
+            yield f": ping\nid: {after - 1}\n\n".encode() if after else b": ping\n\n"
+            pinged = clock()
+        if after == place:
+            await asyncio.sleep(POLL_S)
+        place = after
+
+
+def _next(moments: Moments, caller: Caller, place: int) -> tuple[bytes, int]:
+    """What the caller sees of the next entries, and where to go on."""
+    with moments.read() as facts:
+        stored = facts.entries(place, place + BATCH)
+        told = (_told(caller, Entry.parse(data), index, facts) for index, data in enumerate(stored, place))
+        return b"".join(told), place + len(stored)
+
+
+def _told(caller: Caller, entry: Entry, index: int, facts: Facts) -> bytes:
+    events = [("alert", alert) for alert in _alerts(caller, entry, index, facts)]
+    if sees_entry(caller, entry, facts):
+        events.append((entry.kind, _event(entry, index)))
+    last = len(events) - 1
+    return b"".join(_written(name, data, index if at == last else None) for at, (name, data) in enumerate(events))
+
+
+def _event(entry: Entry, index: int) -> c.Object:
+    return {
+        "actor": entry.actor,
+        "id": entry.id,
+        "index": index,
+        "kind": entry.kind,
+        "outcome": entry.code.word,
+        "time": entry.time,
+    }
+
+
+def _alerts(caller: Caller, entry: Entry, index: int, facts: Facts) -> Iterator[c.Object]:
+    """The thresholds that a charge crossed, on accounts that the caller may see."""
+    crossed = entry.body.get("alerts")
+    for one in crossed if isinstance(crossed, list) else []:
+        if not isinstance(one, dict):
+            continue
+        partition = facts.partitions.get(str(one.get("partition")))
+        if partition is None or caller.charge or not caller.sees_partition(partition, facts):
+            continue
+        if caller.sees_account(partition, str(one.get("holder")), facts):
+            yield {**one, "index": index, "time": entry.time}
+
+
+def _written(name: str, data: c.Object, index: int | None) -> bytes:
+    head = "" if index is None else f"id: {index}\n"
+    return f"{head}event: {name}\ndata: ".encode() + c.dump(data) + b"\n\n"

@@ -1,0 +1,47 @@
+"""Routes for whoever runs the service: whether it lives, whether it is ready, and its metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from api.answering import json_response
+from api.identity import Calling
+from api.problems import Fault, Problem, declared
+
+if TYPE_CHECKING:
+    from api.metrics import Metrics
+    from api.moments import Moments
+
+
+def health_router(moments: Moments, metrics: Metrics) -> APIRouter:
+    """GET /livez, /readyz and /metrics."""
+    router = APIRouter(tags=["operation"])
+    text: dict[int | str, dict[str, Any]] = {
+        200: {"description": "The Prometheus text format", "content": {"text/plain": {}}}
+    }
+
+    @router.get("/livez", operation_id="read_live", responses=declared())
+    async def read_live() -> Response:
+        return json_response({"live": True})
+
+    @router.get(
+        "/readyz",
+        operation_id="read_ready",
+        responses=declared(),
+        description="503 while the book takes no commands, or cannot be read.",
+    )
+    def read_ready() -> Response:
+        if moments.book.stopped is not None:
+            raise Problem(Fault.STOPPED, "")
+        with moments.read() as facts:
+            return json_response({"entries": facts.size, "ready": True})
+
+    @router.get("/metrics", operation_id="read_metrics", responses={**declared(401, 403), **text})
+    def read_metrics(_caller: Calling) -> Response:
+        return Response(metrics.text(), headers={"cache-control": "no-store", "content-type": CONTENT_TYPE_LATEST})
+
+    return router

@@ -1,0 +1,42 @@
+"""Metrics for operators, as Prometheus reads them: how much is asked and how it ends, and nothing of anybody's data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class Metrics:
+    """One service's; labels are operations and statuses alone, of which there are few."""
+
+    def __init__(self, size: Callable[[], int], streams: Callable[[], int]) -> None:
+        """``size`` tells how many entries the log has, ``streams`` how many event streams are open."""
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "epsilon_requests", "Requests answered", ("operation", "status"), registry=self._registry
+        )
+        self._seconds = Histogram(
+            "epsilon_request_seconds",
+            "Seconds until a request was answered",
+            ("operation",),
+            registry=self._registry,
+            buckets=_BUCKETS_S,
+        )
+        self.in_flight = Gauge("epsilon_requests_in_flight", "Requests being answered", registry=self._registry)
+        Gauge("epsilon_log_entries", "Entries of the log", registry=self._registry).set_function(size)
+        Gauge("epsilon_event_streams", "Event streams that are open", registry=self._registry).set_function(streams)
+
+    def answered(self, operation: str, status: int, seconds: float) -> None:
+        """Count one request."""
+        self._requests.labels(operation, str(status)).inc()
+        self._seconds.labels(operation).observe(seconds)
+
+    def text(self) -> bytes:
+        """The exposition format, version 0.0.4."""
+        return generate_latest(self._registry)

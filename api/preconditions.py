@@ -1,0 +1,56 @@
+"""Which version a document replaces: If-Match on commands that enter the next version of a policy or a contract.
+
+428 where the header is missing, 412 where the resource has changed since (RFC 9110, 13.1.1; RFC 6585, 3). It keeps
+people from publishing over what they have not read; that no two versions take one place, the book sees to itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from api.etags import etag_of, names
+from api.problems import Fault, Problem
+from api.registry_routes import head_of, policy_of
+from ledger import canonical as c
+from ledger.commands import EnterDocument, read_body
+from ledger.malformed import Malformed
+from policy.in_force import read_contract, read_policy
+
+if TYPE_CHECKING:
+    from ledger.commands import Command
+    from ledger.registry import Facts
+    from ledger.snapshot import Snapshot
+
+VERSIONED: Final = ("policy", "contract")
+HEADER: Final = "if-match"
+
+
+def check_version(facts: Snapshot, command: Command, if_match: str | None) -> None:
+    """Raises: Problem (428, 412), if the command enters a next version and names another as the newest, or none."""
+    if command.kind not in VERSIONED or facts.entry_index(command.id) is not None:
+        return
+    try:
+        standing = _standing(facts, command)
+    except Malformed:
+        # The book says what is wrong with it.
+        return
+    if standing is None:
+        return
+    if if_match is None:
+        detail = f"a next version needs the header {HEADER} with the tag of the one that it replaces"
+        raise Problem(Fault.VERSION_MISSING, detail, field=HEADER, id=command.id)
+    if not names(if_match, etag_of(c.dump(standing))):
+        raise Problem(Fault.STALE, "it is not the tag of what stands now", field=HEADER, id=command.id)
+
+
+def _standing(facts: Facts, command: Command) -> c.Object | None:
+    """What the command replaces, as its own resource tells it; None if it enters a first version."""
+    body = read_body(command)
+    data = facts.documents.get(body.document) if isinstance(body, EnterDocument) else None
+    if data is None:
+        return None
+    if command.kind == "policy":
+        domain = read_policy(data).domain
+        return policy_of(facts, domain) if domain in facts.policies else None
+    head = facts.contracts.get(facts.contract_heads.get(read_contract(data).id, ""))
+    return None if head is None else head_of(head)
