@@ -56,7 +56,16 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
 may ask to be the first."""
 
 PUBLIC: Final = frozenset(
-    {"read_live", "read_log", "read_checkpoint", "read_consistency", "read_ready", "read_tile", "read_openapi"}
+    {
+        "read_docs",
+        "read_live",
+        "read_log",
+        "read_checkpoint",
+        "read_consistency",
+        "read_ready",
+        "read_tile",
+        "read_openapi",
+    }
 )
 """Operations without a caller: a checkpoint and its hashes hold nothing of anybody, and are there to be compared."""
 

@@ -16,6 +16,7 @@ from api.binding import Binding
 from api.challenges import Challenges
 from api.command_routes import challenge_router, command_router, document_router, quote_router
 from api.described import described
+from api.docs_page import docs_router
 from api.events import Streams, event_router
 from api.health_routes import health_router
 from api.identity import Gatekeeper
@@ -95,6 +96,8 @@ def create_app(  # noqa: PLR0913 - what a service is made of
     metrics = Metrics(partial(_size, book), partial(len, streams))
     app.include_router(event_router(moments, streams))
     app.include_router(health_router(moments, metrics))
+    # Looked up when it is asked for: it is made last.
+    app.include_router(docs_router(lambda: app.openapi()))  # noqa: PLW0108
     app.add_middleware(Requests, metrics=metrics)
     document = described(app)
     app.openapi = lambda: document  # type: ignore[method-assign] # FastAPI's documented way

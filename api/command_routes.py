@@ -16,6 +16,7 @@ from api.identity import Calling
 from api.preconditions import VERSIONED, check_version
 from api.problems import Fault, Problem, declared
 from api.reading import Document, Raw, Signature
+from api.schemas import BODIES, EXAMPLE
 from api.views import remaining
 from client.paths import DOCUMENTS, JSON_TYPE, PATHS, QUOTES, SIGNATURE_HEADER
 from ledger import canonical as c
@@ -90,7 +91,7 @@ def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRo
                     "content": {JSON_TYPE: {"schema": _ANSWER}},
                 },
             },
-            openapi_extra={"parameters": [_HEADER], "requestBody": _body(_COMMAND)},
+            openapi_extra={"parameters": [_HEADER], "requestBody": _body(_of_kind(kind))},
         )
     return router
 
@@ -182,7 +183,7 @@ def quote_router(book: Book, binding: Binding) -> APIRouter:
         operation_id="quote_charge",
         tags=["commands"],
         responses=declared(401, 403, 404, 408, 409, 413, 415, 422),
-        openapi_extra={"parameters": [_HEADER], "requestBody": _body(_COMMAND)},
+        openapi_extra={"parameters": [_HEADER], "requestBody": _body(_of_kind("charge"))},
     )
     def quote(raw: Raw, jws: Signature, caller: Calling) -> Response:
         command = _command(raw, "charge", caller)
@@ -242,6 +243,12 @@ def _command(raw: bytes, kind: str, caller: Caller) -> Command:
         raise Malformed("kind", f"must be '{kind}' at this path, not '{command.kind}'")
     caller.check_actor(command.actor)
     return command
+
+
+def _of_kind(kind: str) -> dict[str, Any]:
+    fixed = {"kind": {"const": kind}, "body": BODIES.get(kind, {"type": "object"})}
+    example = {"example": EXAMPLE} if kind == EXAMPLE["kind"] else {}
+    return {**_COMMAND, **example, "properties": {**_COMMAND["properties"], **fixed}}
 
 
 def _body(schema: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fastapi.openapi.utils import get_openapi
 
 from api.access import PUBLIC
+from api.problems import SCHEMA
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -23,7 +24,9 @@ _SCHEME: Final = {
 def described(app: FastAPI) -> dict[str, Any]:
     """The document: an access token on every operation but the public ones."""
     document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-    document.setdefault("components", {})["securitySchemes"] = {_NAME: _SCHEME}
+    components = document.setdefault("components", {})
+    components["securitySchemes"] = {_NAME: _SCHEME}
+    components["schemas"] = {"Problem": SCHEMA}
     for methods in document["paths"].values():
         for operation in methods.values():
             operation["security"] = [] if operation["operationId"] in PUBLIC else [{_NAME: []}]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -12,6 +12,7 @@ from api.answering import json_response
 from api.identity import Calling
 from api.problems import Problem, declared
 from api.reading import Document, Raw
+from api.schemas import PLANNED
 from api.seen import missing, partition_at, seen
 from client.paths import JSON_TYPE
 from ledger import canonical as c
@@ -32,7 +33,6 @@ RATE_MS: Final = 30 * 86_400_000
 PENDING_MAX: Final = 10_000
 _EVER: Final = 2**62
 _ERRORS: Final = declared(401, 403, 404, 408, 413, 415, 422)
-_OBJECT: Final[dict[str, Any]] = {"type": "object"}
 
 
 def planning_router(moments: Moments) -> APIRouter:
@@ -50,7 +50,7 @@ def _add_plans(router: APIRouter, moments: Moments) -> None:
         responses=_ERRORS,
         description="What a run would get now, how much of it fits, what would pass instead, and how long the "
         "accounts last. The body is a charge's; clean_room and deadline may be left out.",
-        openapi_extra={"requestBody": {"required": True, "content": {JSON_TYPE: {"schema": _OBJECT}}}},
+        openapi_extra={"requestBody": {"required": True, "content": {JSON_TYPE: {"schema": PLANNED}}}},
     )
     def plan(raw: Raw, caller: Calling) -> Response:
         asked = Run.parse(c.parse(raw, COMMAND_BYTES_MAX), caller.organisation)

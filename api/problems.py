@@ -138,6 +138,17 @@ class Problem(Exception):  # noqa: N818 - RFC 9457's word
 
 SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
+    "example": {
+        "code": "policy_denied",
+        "detail": "the run's ε 1.4 is above the contract's 1",
+        "field": "",
+        "id": "run-4",
+        "index": 31,
+        "reasons": [{"code": "run_above_contract", "detail": "the run's ε 1.4 is above the contract's 1"}],
+        "status": 403,
+        "title": "A policy or contract denies it",
+        "type": "urn:epsilon:problem:policy_denied",
+    },
     "required": ["code", "detail", "field", "id", "index", "reasons", "status", "title", "type"],
     "properties": {
         "code": {"type": "string", "enum": sorted({item.word for group in (Code, Fault) for item in group})},
@@ -171,7 +182,7 @@ SCHEMA: Final[dict[str, Any]] = {
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The OpenAPI responses for the problems a route may answer with; 405, 500 and 503 belong to every route."""
-    content = {PROBLEM_TYPE: {"schema": SCHEMA}}
+    content = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     titles = {
         status: sorted({item.title for group in (Code, Fault) for item in group if item.http_status == status})
         for status in (*statuses, 405, 500, 503)

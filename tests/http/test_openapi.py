@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from api.access import PUBLIC
 from client.paths import PATHS, PROBLEM_TYPE, SIGNATURE_HEADER
 from tests.http.world import World
+
+COMMITTED: Final = Path(__file__).parents[2] / "api" / "openapi.json"
 
 
 @pytest.fixture
@@ -50,7 +55,7 @@ def test_a_token_is_asked_for_but_where_it_is_not(operations: dict[tuple[str, st
 def test_whatever_moves_something_asks_for_a_signature(
     operations: dict[tuple[str, str], dict[str, Any]],
 ) -> None:
-    """Every POST and PUT but challenges, reports of progress and questions, which move nothing, and a batch, which has many."""
+    """Every POST and PUT but what moves nothing, and a batch, whose every item has one."""
     unsigned = {
         path
         for (method, path), what in operations.items()
@@ -66,3 +71,17 @@ def test_whatever_moves_something_asks_for_a_signature(
         "/v1/plans",
         "/v1/policy-impacts",
     }
+
+
+def test_the_document_is_the_committed_one(quiet: World) -> None:
+    """Whoever changes an operation sees what changes for callers: ``python -m tests.http.write_openapi`` writes it."""
+    assert quiet.http.get("/v1/openapi.json").json() == json.loads(COMMITTED.read_text(encoding="utf-8"))
+
+
+def test_the_page_needs_nothing_but_itself(quiet: World) -> None:
+    """Every operation is on it, no address but our own, and its policy lets nothing else in."""
+    page = quiet.http.get("/docs")
+    assert all(name in page.text for name in ("submit_charge", "read_checkpoint", "stream_events"))
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert re.findall(r'(?:src|href)="([^"]*)"', page.text) == ["/v1/openapi.json"]
+    assert "<script" not in page.text
