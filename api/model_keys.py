@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
-from api.command_routes import json_response
+from api.answering import json_response
 from api.identity import Calling
 from api.key_store import KeyUnavailable
 from api.problems import Fault, Problem, declared

@@ -109,7 +109,9 @@ def _document(market: Market, caller: Person, ownership: str) -> httpx.Response:
     return market.world.http.put(path, content=data, headers={SIGNATURE_HEADER: signature, **caller.shown})
 
 
-def _ask(market: Market, operation: str, path: str, role: str, ownership: str) -> httpx.Response:
+def _ask(  # noqa: PLR0911 - one return for each way to ask
+    market: Market, operation: str, path: str, role: str, ownership: str
+) -> httpx.Response:
     """One cell."""
     caller = market.people[role]
     things = {"own": market.own, "foreign": market.foreign, "none": MISSING}[ownership]
