@@ -13,7 +13,7 @@ from api.answering import answer, json_response, refusal
 from api.challenges import LIFE_S, NoRoom
 from api.hidden import check_seen
 from api.identity import Calling
-from api.preconditions import VERSIONED, check_version
+from api.preconditions import VERSIONED, check_version, tag_replaced
 from api.problems import Fault, Problem, declared
 from api.reading import Document, Raw, Signature
 from api.schemas import BODIES, EXAMPLE
@@ -103,8 +103,9 @@ def _route(book: Book, kind: str, binding: Binding) -> Callable[[bytes, str, Cal
         command = _command(raw, kind, caller)
         submission = _bound(binding, command, raw, jws, dry_run)
         check_seen(book, caller, submission)
-        with book.read() as facts:
-            check_version(facts, command, if_match)
+        if kind in VERSIONED:
+            with book.read() as facts:
+                check_version(facts, command, if_match, caller)
         if dry_run == "true":
             return _told(book, caller, command, book.quote(submission), 200)
         return _told(book, caller, command, book.submit([submission])[0])
@@ -204,6 +205,8 @@ def document_router(book: Book, binding: Binding) -> APIRouter:
         operation_id="put_document",
         tags=["documents"],
         responses=declared(401, 403, 408, 413, 422),
+        description="`replaces` is the tag of the version of a policy or a contract that the document would replace: "
+        "what the command that enters it names in If-Match.",
         openapi_extra={
             "parameters": [_HEADER],
             "requestBody": {
@@ -212,13 +215,16 @@ def document_router(book: Book, binding: Binding) -> APIRouter:
             },
         },
     )
-    def put(sha256: str, raw: Document, jws: Signature) -> Response:
+    def put(sha256: str, raw: Document, jws: Signature, caller: Calling) -> Response:
         if c.sha256(sha256, "sha256") != c.digest(raw):
             raise Malformed("sha256", "is not the SHA-256 digest of the body")
         binding.check(jws, "PUT", f"{DOCUMENTS}/{sha256}", sha256)
         _check_signature(book, jws, raw)
-        document = book.put_document(raw)
-        return json_response({"document": document, "signature": book.put_document(jws.encode("ascii"))})
+        document, signature = book.put_document(raw), book.put_document(jws.encode("ascii"))
+        with book.read() as facts:
+            tags = (tag_replaced(facts, kind, raw, caller) for kind in VERSIONED)
+            replaces = next((tag for tag in tags if tag is not None), None)
+        return json_response({"document": document, "replaces": replaces, "signature": signature})
 
     return router
 

@@ -5,7 +5,8 @@
     data: {"actor":"did:web:bank-a.example","id":"run-1","index":57,"kind":"charge","outcome":"pending","time":...}
 
 Ids are indices in the log, so a stream is resumed after any of them (Last-Event-ID). A budget alert comes before the
-entry that crossed the threshold and has no id of its own: a stream that breaks between the two tells it again.
+entry that crossed the threshold, and has its id only where the entry itself may not be seen: a stream that breaks
+between the two tells it again.
 Between events come comments, with the place so far, so that what may not be seen is not looked at twice.
 """
 
@@ -106,7 +107,7 @@ def event_router(moments: Moments, streams: Streams) -> APIRouter:
         with moments.read() as facts:
             start = facts.size if told is None else min(int(told) + 1, facts.size)
         streams.take(caller.organisation)
-        return EventStream(_events(moments, caller, start), partial(streams.give_back, caller.organisation))
+        return EventStream(events(moments, caller, start), partial(streams.give_back, caller.organisation))
 
     return router
 
@@ -114,16 +115,19 @@ def event_router(moments: Moments, streams: Streams) -> APIRouter:
 _SCHEMA: Final[dict[str, Any]] = {"type": "string", "example": "id: 57\nevent: charge\ndata: {}\n\n"}
 
 
-async def _events(moments: Moments, caller: Caller, start: int) -> AsyncIterator[bytes]:
+async def events(
+    moments: Moments, caller: Caller, start: int, life_s: float = LIFE_S, ping_s: float = PING_S
+) -> AsyncIterator[bytes]:
+    """What one stream sends: entries from ``start`` on, and a comment where there was none for ``ping_s``."""
     clock = asyncio.get_running_loop().time
-    ends, pinged, place = clock() + LIFE_S, clock(), start
+    ends, pinged, place = clock() + life_s, clock(), start
     yield b": open\n\n"
     while clock() < ends:
         lines, after = await run_sync(_next, moments, caller, place)
         if lines:
             yield lines
             pinged = clock()
-        elif clock() - pinged >= PING_S:
+        elif clock() - pinged >= ping_s:
             yield f": ping\nid: {after - 1}\n\n".encode() if after else b": ping\n\n"
             pinged = clock()
         if after == place:

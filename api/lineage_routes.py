@@ -101,16 +101,17 @@ def _add_coalitions(router: APIRouter, moments: Moments) -> None:
         "/v1/coalitions/{index}",
         operation_id="read_coalition",
         responses=_MISSING,
-        description="A declared coalition, by the index of its entry, and where each of its accounts stands.",
+        description="A declared coalition, by the index of its entry, and where each of its accounts stands: all of "
+        "them for its members, and for others those on partitions that are theirs to watch.",
     )
     def read_coalition(
-        request: Request, index: Annotated[str, _Index], _caller: Calling, as_of: AsOf = None
+        request: Request, index: Annotated[str, _Index], caller: Calling, as_of: AsOf = None
     ) -> Response:
         with moments.read(as_of) as facts:
             node = facts.nodes.get(int(index))
             if node is None or node.kind is not NodeKind.COALITION:
                 raise missing(f"coalition {index}")
-            return versioned(request, {**_node(node), "accounts": _accounts(facts, node, moments.time(facts))})
+            return versioned(request, {**_node(node), "accounts": _accounts(facts, node, moments.time(facts), caller)})
 
     @router.get(
         "/v1/smallest-coalitions",
@@ -156,11 +157,13 @@ def _watched(facts: Facts, ref: str, caller: Caller) -> str:
     return found.ref
 
 
-def _accounts(facts: Snapshot | Past, node: Node, now: int) -> list[c.Json]:
-    """Each account of the coalition, pending counted in full: the share, and nothing of who did what."""
+def _accounts(facts: Snapshot | Past, node: Node, now: int, caller: Caller) -> list[c.Json]:
+    """Accounts of the coalition, pending counted in full: the share, and nothing of who did what."""
     found: list[c.Json] = []
     for account in facts.accounts_of(holder_of(node.index)):
         partition = facts.partitions[account.partition]
+        if caller.organisation not in node.members and not caller.sees_account(partition, account.holder, facts):
+            continue
         bounds = bounds_of(facts, partition, now)
         if bounds is not None:
             found.append(standing(facts, account, cap_of(facts, partition, account.holder, bounds)).to_json())

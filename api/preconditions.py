@@ -17,6 +17,7 @@ from ledger.malformed import Malformed
 from policy.in_force import read_contract, read_policy
 
 if TYPE_CHECKING:
+    from api.access import Caller
     from ledger.commands import Command
     from ledger.registry import Facts
     from ledger.snapshot import Snapshot
@@ -25,32 +26,41 @@ VERSIONED: Final = ("policy", "contract")
 HEADER: Final = "if-match"
 
 
-def check_version(facts: Snapshot, command: Command, if_match: str | None) -> None:
+def check_version(facts: Snapshot, command: Command, if_match: str | None, caller: Caller) -> None:
     """Raises: Problem (428, 412), if the command enters a next version and names another as the newest, or none."""
-    if command.kind not in VERSIONED or facts.entry_index(command.id) is not None:
+    if facts.entry_index(command.id) is not None:
         return
     try:
-        standing = _standing(facts, command)
+        body = read_body(command)
     except Malformed:
         # The book says what is wrong with it.
         return
-    if standing is None:
-        return
-    if if_match is None:
+    data = facts.documents.get(body.document) if isinstance(body, EnterDocument) else None
+    standing = None if data is None else tag_replaced(facts, command.kind, data, caller)
+    if standing is not None and if_match is None:
         detail = f"a next version needs the header {HEADER} with the tag of the one that it replaces"
         raise Problem(Fault.VERSION_MISSING, detail, field=HEADER, id=command.id)
-    if not names(if_match, etag_of(c.dump(standing))):
+    if if_match is not None and not (standing and names(if_match, standing)):
         raise Problem(Fault.STALE, "it is not the tag of what stands now", field=HEADER, id=command.id)
 
 
-def _standing(facts: Facts, command: Command) -> c.Object | None:
-    """What the command replaces, as its own resource tells it; None if it enters a first version."""
-    body = read_body(command)
-    data = facts.documents.get(body.document) if isinstance(body, EnterDocument) else None
-    if data is None:
+def tag_replaced(facts: Facts, kind: str, data: bytes, caller: Caller) -> str | None:
+    """The tag of what a document would replace.
+
+    None if it is none of its kind, or a first version, or one of what the caller may not see: then the book says no.
+    """
+    try:
+        standing = _policy(facts, data) if kind == "policy" else _contract(facts, data, caller)
+    except Malformed:
         return None
-    if command.kind == "policy":
-        domain = read_policy(data).domain
-        return policy_of(facts, domain) if domain in facts.policies else None
+    return None if standing is None else etag_of(c.dump(standing))
+
+
+def _policy(facts: Facts, data: bytes) -> c.Object | None:
+    domain = read_policy(data).domain
+    return policy_of(facts, domain) if domain in facts.policies else None
+
+
+def _contract(facts: Facts, data: bytes, caller: Caller) -> c.Object | None:
     head = facts.contracts.get(facts.contract_heads.get(read_contract(data).id, ""))
-    return None if head is None else head_of(head)
+    return None if head is None or not caller.sees_contract(head, facts) else head_of(head)

@@ -37,12 +37,12 @@ async def _json(request: Request, size_max: int) -> bytes:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != JSON_TYPE:
         raise Problem(Fault.MEDIA_TYPE_UNSUPPORTED, f"the body must be {JSON_TYPE}", field="content-type")
-    return await _bounded(request, size_max)
+    return await bounded(request, size_max)
 
 
 async def document_bytes(request: Request) -> bytes:
     """The raw bytes of a document. Raises: Problem."""
-    return await _bounded(request, DOCUMENT_BYTES_MAX)
+    return await bounded(request, DOCUMENT_BYTES_MAX)
 
 
 async def signature(request: Request) -> str:
@@ -54,7 +54,8 @@ async def signature(request: Request) -> str:
     return values[0]
 
 
-async def _bounded(request: Request, size_max: int) -> bytes:
+async def bounded(request: Request, size_max: int, within_s: float = BODY_S) -> bytes:
+    """The body, unless it is longer or takes longer to arrive. Raises: Problem."""
     fault = Problem(Fault.TOO_LARGE, f"the body has more than the {size_max} bytes allowed")
     declared = request.headers.get("content-length", "0")
     # The server in front has already refused a length that is no number.
@@ -62,13 +63,13 @@ async def _bounded(request: Request, size_max: int) -> bytes:
         raise fault
     body = bytearray()
     try:
-        async with asyncio.timeout(BODY_S):
+        async with asyncio.timeout(within_s):
             async for chunk in request.stream():
                 if len(body) + len(chunk) > size_max:
                     raise fault
                 body += chunk
     except TimeoutError:
-        raise Problem(Fault.TIMED_OUT, f"the body took more than the {BODY_S} seconds allowed") from None
+        raise Problem(Fault.TIMED_OUT, f"the body took more than the {within_s:g} seconds allowed") from None
     return bytes(body)
 
 

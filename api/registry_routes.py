@@ -18,8 +18,10 @@ from api.problems import declared
 from api.seen import entry_of, missing, seen
 from ledger import canonical as c
 from ledger.entries import Entry
+from ledger.gate import DOCUMENT_BYTES_MAX
 from ledger.malformed import Malformed
 from ledger.registry import Contract, Dataset, Facts, Organisation
+from policy.documents.text import read_text
 from policy.in_force import policy_in_force, read_recommendation
 
 if TYPE_CHECKING:
@@ -203,7 +205,7 @@ def _sees_document(caller: Caller, sha256: str, data: bytes, facts: Snapshot | P
 def _is_open_to(caller: Caller, data: bytes) -> bool:
     """By what the document says: its parties may read a contract before it is entered, everybody what governs all."""
     try:
-        known = c.parse(data, len(data))
+        known = read_text(data, DOCUMENT_BYTES_MAX).value
     except Malformed:
         return False
     if not isinstance(known, dict) or caller.charge:

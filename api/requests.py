@@ -56,8 +56,11 @@ class Answering:
 class Requests:
     """ASGI middleware, outermost of the application's own."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, in_flight_max: int = IN_FLIGHT_MAX, answer_s: float = ANSWER_S
+    ) -> None:
         """Wrap ``app``."""
+        self._in_flight_max, self._answer_s = in_flight_max, answer_s
         self._app = app
         self._metrics = metrics
         self._in_flight = 0
@@ -71,7 +74,7 @@ class Requests:
         asked = Request(scope).headers.get(REQUEST_ID, "")
         request_id = asked if _ID.match(asked) else secrets.token_hex(8)
         answering, begun = Answering(send, request_id), perf_counter()
-        if self._in_flight >= IN_FLIGHT_MAX:
+        if self._in_flight >= self._in_flight_max:
             await _problem(Problem(Fault.BUSY, "too many requests are being answered"), scope, receive, answering)
         else:
             await self._within_time(scope, receive, answering)
@@ -90,9 +93,9 @@ class Requests:
     async def _within_time(self, scope: Scope, receive: Receive, answering: Answering) -> None:
         task = asyncio.create_task(self._whole(scope, receive, answering))
         try:
-            await asyncio.wait({task}, timeout=ANSWER_S)
+            await asyncio.wait({task}, timeout=self._answer_s)
             if not task.done() and not answering.status:
-                late = Problem(Fault.UNANSWERED, f"there was no answer within {ANSWER_S:.0f} seconds")
+                late = Problem(Fault.UNANSWERED, f"there was no answer within {self._answer_s:g} seconds")
                 await _problem(late, scope, receive, answering)
                 answering.over = True
                 self._late.add(task)

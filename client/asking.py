@@ -107,16 +107,16 @@ def submit_document(  # noqa: PLR0913 - what a command is given
         data, given = read_document(document), read_signatures(others)
         signer = profile.signer()
         with profile.open() as service:
-            stored, own = service.put_document(signer, data)
+            stored = service.put_document(signer, data)
             # A signature is a document of its own: who carries it to the service need not be who made it.
             rest = [
-                service.put_document(signer, one.encode("ascii"))[0]
+                service.put_document(signer, one.encode("ascii")).document
                 for key, one in given.items()
                 if key != signer.key_id
             ]
-            body: Object = {"document": stored, "signatures": [own, *rest]}
-            answer = service.submit(signer, profile.actor, kind, body, name)
-        tell(answer, f"{kind} {stored}", as_json=as_json)
+            body: Object = {"document": stored.document, "signatures": [stored.signature, *rest]}
+            answer = service.submit(signer, profile.actor, kind, body, name, replaces=stored.replaces)
+        tell(answer, f"{kind} {stored.document}", as_json=as_json)
 
 
 def tell(answer: Answer, what: str = "", *, as_json: bool) -> None:

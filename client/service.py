@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass
 from ipaddress import ip_address
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 from urllib.parse import quote as percent_encode
 
 import httpx
@@ -31,6 +31,7 @@ PAGES_MAX: Final = 1_000
 TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
 ANSWER_BYTES_MAX: Final = 16 * 2**20
 _SERVER_ERROR: Final = 500
+_TAG_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,18 @@ class Answer:
     receipt: str | None
     repeated: bool = False
     envelope: c.Object | None = None
+
+
+class Stored(NamedTuple):
+    """A document beside the log, and the signature over it, each by its digest.
+
+    Attributes:
+        replaces: the tag of the version of a policy or a contract that the document would replace.
+    """
+
+    document: str
+    signature: str
+    replaces: str | None
 
 
 class Service:
@@ -120,16 +133,12 @@ class Service:
             kind: one of :data:`client.paths.PATHS`.
             body: the command's body.
             id: the client-made id; a fresh one where none is given. Give it again to repeat the command.
-            replaces: of a next version of a policy or a contract, the tag (:meth:`tag`) of what it replaces.
+            replaces: of a next version of a policy or a contract, the tag of what it replaces.
         """
         command = Command(kind, id or f"{kind}-{secrets.token_hex(8)}", actor, signer.key_id, body)
         raw = command.to_bytes()
         signature = self._sign(signer, "POST", PATHS[kind], raw, command.id)
         return self._answer(self._command(PATHS[kind], raw, signature, replaces))
-
-    def tag(self, path: str) -> str:
-        """The tag of a versioned resource, as ``/v1/policies/health``. Raises: Refused, Unreachable."""
-        return str(self._send("GET", path).headers.get("etag", ""))
 
     def quote(self, signer: Signer, actor: str, body: c.Object, id: str | None = None) -> Answer:  # noqa: A002 - the wire's name
         """The decision that a charge would get now; records nothing. Raises: Refused, Unreachable."""
@@ -137,13 +146,18 @@ class Service:
         raw = command.to_bytes()
         return self._answer(self._command(QUOTES, raw, self._sign(signer, "POST", QUOTES, raw, command.id)))
 
-    def put_document(self, signer: Signer, data: bytes) -> tuple[str, str]:
-        """Store a document and the signature over it; the digests of both. Raises: Refused, Unreachable."""
+    def put_document(self, signer: Signer, data: bytes) -> Stored:
+        """Store a document and the signature over it. Raises: Refused, Unreachable."""
         path = f"{DOCUMENTS}/{c.digest(data)}"
         signature = self._sign(signer, "PUT", path, data, c.digest(data))
         headers = {SIGNATURE_HEADER: signature, "content-type": "application/octet-stream"}
         stored = _object(self._send("PUT", path, data, headers))
-        return c.sha256(stored.get("document"), "document"), c.sha256(stored.get("signature"), "signature")
+        replaces = stored.get("replaces")
+        return Stored(
+            document=c.sha256(stored.get("document"), "document"),
+            signature=c.sha256(stored.get("signature"), "signature"),
+            replaces=None if replaces is None else c.string(replaces, "replaces", _TAG_MAX),
+        )
 
     def challenge(self, charge: str) -> str:
         """A one-time nonce for the key release of a charge. Raises: Refused, Unreachable."""

@@ -141,7 +141,7 @@ class CleanRoom:
             "eat_nonce": nonce,
             "plan": job.plan.digest,
         }
-        evidence, _ = self._own.put_document(self._signer, attester.attest(claims, int(self._service.clock())))
+        evidence = self._own.put_document(self._signer, attester.attest(claims, int(self._service.clock()))).document
         body: c.Object = {"charge": job.id, "evidence": evidence, "nonce": nonce}
         answer = self._own.submit(self._signer, job.actor, "key_release", body)
         expected: c.Object = {

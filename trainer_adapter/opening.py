@@ -124,7 +124,7 @@ def _key(job: Job, service: Service, model: str, say: Say) -> bytes:
     say("a development attester signs for this clean room: it attests nothing, and is not for production")
     attester = DevelopmentAttester(job.attester_issuer, load_private(job.attester_key))
     claims: c.Object = {"charge": job.id, "cnf": keys, "eat_nonce": nonce, "plan": job.plan.digest}
-    evidence, _ = service.put_document(consumer, attester.attest(claims, int(service.clock())))
+    evidence = service.put_document(consumer, attester.attest(claims, int(service.clock()))).document
     body: c.Object = {"charge": job.id, "clean_room": keys, "evidence": evidence, "model": model, "nonce": nonce}
     answer = service.submit(consumer, job.actor, "model_opening", body)
     expected: c.Object = {

@@ -63,8 +63,8 @@ class Organisation:
         """Store a document with everybody's signature, and enter it; its digest."""
         data = c.dump(document)
         stored = [self.service.put_document(one.signer, data) for one in (self, *others)]
-        body: c.Object = {"document": stored[0][0], "signatures": [signature for _, signature in stored]}
-        return stored[0][0], self.submit(kind, body)
+        body: c.Object = {"document": stored[0].document, "signatures": [one.signature for one in stored]}
+        return stored[0].document, self.submit(kind, body)
 
 
 def policy(sro: Organisation, attester: Ed25519PrivateKey, now: int) -> c.Object:

@@ -140,7 +140,7 @@ ROWS: Final = {
     "UPDATE charge SET id = CAST(x'61ff' AS TEXT) WHERE id = 'run-3'": r"charge: .*a\\xff .*id is not UTF-8",
     "UPDATE entry SET id = CAST(x'ff' AS TEXT) WHERE id = 'run-1'": "entry 10",
     "UPDATE checkpoint SET note = CAST(x'ff' AS TEXT) WHERE tree_size = 10": "checkpoint: .*10 ",
-    "UPDATE checkpoint SET note = CAST(x'ff' AS TEXT) WHERE tree_size = (SELECT max(tree_size) FROM checkpoint)": "checkpoint: .*note is not UTF-8",
+    "UPDATE checkpoint SET note = CAST(x'ff' AS TEXT)": "checkpoint: .*note is not UTF-8",
     "DELETE FROM charge WHERE id = 'run-4'": "charges: .*run-4",
     "UPDATE organisation SET roles = '[\"SRO\", \"TDC\"]' WHERE did LIKE '%bank-b%'": "organisations: .*bank-b",
     "UPDATE signing_key SET owner = 'did:web:bank-b.example' WHERE entered = 2": "keys: ",

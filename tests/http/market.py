@@ -36,9 +36,13 @@ class Things:
     contract: str
     charge: str
     partition: str
+    run: str
+    """Another charge, whose key was released, which was posted, and whose model was released."""
+    coalition: str = "9999"
+    """The index of a declared coalition of the two."""
 
 
-MISSING: Final = Things("0" * 64, "run-9", f"{HOSPITAL}/digits/2099-q1")
+MISSING: Final = Things("0" * 64, "run-9", f"{HOSPITAL}/digits/2099-q1", "run-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +79,51 @@ class Market:
             "tdps": [CLINIC],
         }
         contract = world.enter("contract", agreed, OTHER_BANK, self.other_bank, self.clinic)[0]
-        self.own = Things(world.contract, "run-1", PARTITION)
-        self.foreign = Things(contract, "run-2", f"{CLINIC}/digits/2026-q4")
+        self.own = Things(world.contract, "run-1", PARTITION, "run-3", self._declare(BANK, HOSPITAL))
+        other = self._declare(OTHER_BANK, CLINIC)
+        self.foreign = Things(contract, "run-2", f"{CLINIC}/digits/2026-q4", "run-4", other)
         world.service.submit(world.bank, BANK, "charge", self.charge(self.own, self.room), "run-1")
         world.service.submit(self.other_bank, OTHER_BANK, "charge", self.charge(self.foreign, self.other_room), "run-2")
+        world.keys.create(CLINIC, "clinic-key")
+        self._release(self.own.charge, BANK, self.room)
+        self._release(self.foreign.charge, OTHER_BANK, self.other_room)
+        self._run(self.own, BANK, world.bank)
+        self._run(self.foreign, OTHER_BANK, self.other_bank)
+        for provider in (HOSPITAL, CLINIC):
+            self._recommend(provider)
         self.people = self._people()
+
+    def _declare(self, *members: str) -> str:
+        body: c.Object = {"epsilon": "8", "members": [*sorted(members)]}
+        return str(self.world.service.submit(self.world.sro, SRO, "coalition", body).index)
+
+    def _release(self, charge: str, did: str, room: CleanRoom) -> None:
+        nonce = self.world.service.challenge(charge)
+        asked: c.Object = {"charge": charge, "evidence": self.world.attest(room, charge, nonce), "nonce": nonce}
+        self.world.service.submit(room.signer, did, "key_release", asked, f"key-of-{charge}")
+
+    def _run(self, things: Things, did: str, signer: Signer) -> None:
+        """From charge to the model's release."""
+        service, room = self.world.service, CleanRoom()
+        service.submit(signer, did, "charge", self.charge(things, room), things.run)
+        self._release(things.run, did, room)
+        service.submit(room.signer, did, "post", {"charge": things.run, "steps": 100})
+        model: c.Object = {"charge": things.run, "model": "a" * 64}
+        service.submit(room.signer, did, "release_notice", model)
+        service.submit(room.signer, did, "model_release", model, f"model-of-{things.run}")
+
+    def _recommend(self, provider: str) -> None:
+        advice = {
+            "budget": {"delta_max": "0.00001", "epsilon_max": "8"},
+            "dataset": "digits",
+            "id": f"digits-of-{provider.rpartition(':')[2]}",
+            "issuer": TSO,
+            "kind": "recommendation",
+            "provider": provider,
+            "v": 1,
+            "version": 1,
+        }
+        self.world.enter("recommendation", advice, TSO, self.tso)
 
     def charge(self, things: Things, room: CleanRoom) -> c.Object:
         """A run on these."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ from tests.http.world import ORIGIN, Clock, World
 ISSUER: Final = "http://127.0.0.1:9"
 """An issuer that nobody can ask: its tokens are made here, and its keys are in the profile."""
 _READY: Final = " at "
+_INFO: Final = '"level": "info"'
 
 
 class Served:
@@ -34,8 +36,15 @@ class Served:
         self._told = self._process.stderr
         line = next((one for one in self._told if one.startswith("Serving ")), "")
         assert line, f"ended with {self._process.wait()}"
-        self._said = ""
+        self._said: list[str] = []
+        # Its log is read as it comes: a pipe that nobody reads would stop it.
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
         self.url = line.rpartition(_READY)[2].split()[0]
+
+    def _read(self) -> None:
+        with self._told:
+            self._said += [line for line in self._told if _INFO not in line]
 
     @property
     def runs(self) -> bool:
@@ -48,13 +57,12 @@ class Served:
         self._process.wait()
 
     def end(self) -> str:
-        """Interrupt it, and wait; what it said on standard error since it served, which is nothing if all was well."""
-        if not self._told.closed:
+        """Interrupt it, and wait; its log since it served, requests left out, which is nothing if all was well."""
+        if self.runs:
             self._process.terminate()
-            with self._told:
-                self._said = self._told.read()
-            self._process.wait(60)
-        return self._said
+        self._process.wait(60)
+        self._reader.join(60)
+        return "".join(self._said)
 
 
 def write_profile(folder: Path, book: str, log_key: Signer, everybody: Everybody, more: str = "") -> Path:
@@ -112,6 +120,6 @@ class Servers:
         return self._served[:number]
 
     def close(self) -> str:
-        """End them all; what they said on standard error, which is nothing if all was well."""
+        """End them all; what they logged beside requests, which is nothing if all was well."""
         self._parties.close()
         return "".join([one.end() for one in self._started])

@@ -77,28 +77,40 @@ def test_a_batch_has_bounds(world: World) -> None:
 
 def test_a_next_version_names_what_it_replaces(world: World) -> None:
     """Without a tag 428, with an old one 412, and with the one that stands it is entered."""
-    path = "/v1/contract-heads/digits-bank-a"
-    tag = world.service.tag(path)
+    head = "/v1/contract-heads/digits-bank-a"
+    tag = world.http.get(head).headers["etag"]
     ends = format_time(NOW + 80 * DAY_MS)
     data = c.dump({**contract_document(), "ends": ends, "version": 2})
     signed = [world.service.put_document(signer, data) for signer in (world.bank, world.hospital)]
-    body: c.Object = {"document": signed[0][0], "signatures": [signature for _, signature in signed]}
+    assert {one.replaces for one in signed} == {tag}
+    body: c.Object = {"document": signed[0].document, "signatures": [one.signature for one in signed]}
     for replaces, status, code in ((None, 428, "version_missing"), ('"other"', 412, "stale")):
         with pytest.raises(Refused) as caught:
             world.service.submit(world.bank, BANK, "contract", body, "contract-2", replaces=replaces)
         assert (caught.value.status, caught.value.code) == (status, code)
     entered = world.service.submit(world.bank, BANK, "contract", body, "contract-2", replaces=tag)
     assert entered.outcome == "permitted"
-    assert world.service.tag(path) != tag
+    assert world.http.get(head).headers["etag"] != tag
     # The same command once more is the same answer, whatever stands now.
     assert world.service.submit(world.bank, BANK, "contract", body, "contract-2").repeated
+
+
+def test_a_first_version_replaces_nothing(world: World) -> None:
+    """A tag is one of nothing that stands: 412, and nothing is entered."""
+    data, size = c.dump({**contract_document(), "id": "digits-again"}), world.size
+    signed = [world.service.put_document(signer, data) for signer in (world.bank, world.hospital)]
+    assert {one.replaces for one in signed} == {None}
+    body: c.Object = {"document": signed[0].document, "signatures": [one.signature for one in signed]}
+    with pytest.raises(Refused, match="stale"):
+        world.service.submit(world.bank, BANK, "contract", body, replaces='"other"')
+    assert world.size == size
 
 
 def test_what_has_not_changed_is_not_sent_again(world: World) -> None:
     """304 without a body for the tag that the caller has; the whole for another."""
     path = "/v1/policies/health"
-    tag = world.service.tag(path)
     shown = world.everybody.shown(SRO)
+    tag = world.http.get(path, headers=shown).headers["etag"]
     same = world.http.get(path, headers={**shown, "if-none-match": f'"x", W/{tag}'})
     assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag)
     assert world.http.get(path, headers={**shown, "if-none-match": '"x"'}).status_code == 200

@@ -91,12 +91,12 @@ def test_documents_are_named_by_their_digest(world: World) -> None:
     assert world.service.put_document(world.hospital, data) == first
     world.clock.now += 1000
     later = world.service.put_document(world.hospital, data)
-    assert (later[0], later[1] != first[1]) == (first[0], True)
-    assert first[0] == c.digest(data)
+    assert later.document == first.document == c.digest(data)
+    assert later.signature != first.signature
     with world.book.read() as facts:
-        assert facts.documents[first[0]] == data
-        for _, stored in (first, later):
-            verify(facts.documents[stored].decode(), data, world.hospital.public)
+        assert facts.documents[first.document] == data
+        for stored in (first, later):
+            verify(facts.documents[stored.signature].decode(), data, world.hospital.public)
 
 
 def test_an_unsigned_command_is_refused_by_the_service_that_knows_everybody(world: World) -> None:

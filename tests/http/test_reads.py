@@ -52,6 +52,10 @@ def test_documents_are_for_those_they_concern(world: World) -> None:
         assert _as(world, did, f"/v1/documents/{path}").status_code == status, path
     data = _as(world, BANK, f"/v1/documents/{world.contract}").content
     assert c.digest(data) == world.contract
+    governs, said = (
+        world.service.put_document(world.sro, text).document for text in (b"kind: policy\n", b"kind: no\n")
+    )
+    assert [_as(world, BANK, f"/v1/documents/{one}").status_code for one in (governs, said)] == [200, 404]
 
 
 def test_a_refusal_is_a_decision_on_record(world: World) -> None:

@@ -52,7 +52,7 @@ def _of_things(market: Market, kind: str, things: Things) -> c.Object | None:
     sealed: c.Object = {"clean_room": room.to_json(), "evidence": "0" * 64, "model": _MODEL, "nonce": "A" * 43}
     bodies: dict[str, c.Object] = {
         "charge": market.charge(things, room),
-        "decree": {"holder": "global", "partition": things.partition, "reason": "an order"},
+        "decree": {"holder": "lineage:9999", "partition": things.partition, "reason": "an order"},
         "key_release": {**on_charge, "evidence": "0" * 64, "nonce": "A" * 43},
         "model_opening": {**on_charge, **sealed},
         "model_release": {**on_charge, "model": _MODEL},
@@ -100,6 +100,25 @@ def _command(market: Market, kind: str, path: str, caller: Person, ownership: st
     return market.world.post(path, raw, market.world.sign(caller.signer, path, raw, name), **caller.shown)
 
 
+def _batch(market: Market, path: str, caller: Person, ownership: str) -> httpx.Response:
+    """One charge, signed for a batch."""
+    body = (
+        {} if ownership == "own" else _of_things(market, "charge", {"foreign": market.foreign}.get(ownership, MISSING))
+    )
+    name = f"batch-{ownership}"
+    raw = market.world.command(caller.signer, caller.did, "charge", body or {}, name)
+    signature = market.world.sign(caller.signer, path, raw, name)
+    sent = c.dump({"charges": [{"command": c.parse(raw, len(raw)), "signature": signature}]})
+    return market.world.http.post(path, content=sent, headers={**caller.shown, "content-type": "application/json"})
+
+
+def _status(operation: str, response: httpx.Response) -> int:
+    """Of the one charge in it, where a batch is answered."""
+    if operation == "charge_batch" and response.is_success:
+        return int(response.json()["outcomes"][0]["status"])
+    return response.status_code
+
+
 def _document(market: Market, caller: Person, ownership: str) -> httpx.Response:
     """Signed by the caller, by somebody else on record, or by nobody known."""
     data = c.dump({"kind": "note", "said": ownership, "v": 1})
@@ -121,6 +140,8 @@ def _ask(  # noqa: PLR0911 - one return for each way to ask
         return _command(market, "charge", path, caller, ownership)
     if operation == "put_document":
         return _document(market, caller, ownership)
+    if operation == "charge_batch":
+        return _batch(market, path, caller, ownership)
     if operation == "issue_challenge":
         return market.world.http.post(path, json={"charge": things.charge}, headers=caller.shown)
     if operation == "deposit_model_key":
@@ -146,7 +167,6 @@ OF_A_PARTITION: Final = {"list_frozen_accounts", "read_accounts", "read_exposure
 QUESTIONS: Final[dict[str, Callable[[Market, Things], bytes]]] = {
     "ask_merger_impact": lambda _, things: c.dump({"organisations": [NOBODY if things is MISSING else BANK]}),
     "ask_policy_impact": lambda _, __: b"{}",
-    "charge_batch": lambda _, __: c.dump({"charges": []}),
     "plan_run": lambda market, things: c.dump(market.charge(things, CleanRoom())),
     "report_progress": lambda _, __: c.dump({"steps": 0}),
 }
@@ -164,8 +184,12 @@ def _named(operation: str, things: Things, index: str, ownership: str) -> dict[s
         "dataset": "digits",
         "did": did,
         "domain": "nowhere" if missing else "health",
-        "id": head if operation == "read_contract_head" else things.charge,
-        "index": index,
+        "id": {
+            "read_contract_head": head,
+            "read_key_release": f"key-of-{things.charge}",
+            "read_model_release": f"model-of-{things.run}",
+        }.get(operation, things.charge),
+        "index": things.coalition if operation == "read_coalition" else index,
         "old": "0" if missing else "1",
         "path": f"{'' if operation == 'read_entry_bundle' else '0/'}000.p/{255 if missing else 1}",
         "provider": provider,
@@ -179,7 +203,7 @@ def test_every_cell_has_its_status(market: Market, operations: dict[str, str]) -
     size = market.world.size
     found = {
         operation: {
-            role: [_ask(market, operation, path, role, ownership).status_code for ownership in OWNERSHIPS]
+            role: [_status(operation, _ask(market, operation, path, role, ownership)) for ownership in OWNERSHIPS]
             for role in COLUMNS
         }
         for operation, path in operations.items()
@@ -306,6 +330,22 @@ def test_a_command_about_another_s_thing_is_told_what_one_about_nothing_is(
         assert told[0] == told[1]
         assert told[0]["status"] == status
     assert world.size == size
+
+
+def test_a_coalition_s_accounts_are_told_to_whom_they_concern(market: Market) -> None:
+    """That it is declared, everybody may know; how it stands, its members, who watches, and each provider its own."""
+
+    def told(role: str, things: Things) -> list[str]:
+        path = f"/v1/coalitions/{things.coalition}"
+        answer = market.world.http.get(path, headers=market.people[role].shown).json()
+        assert len(answer["members"]) == 2
+        return [one["partition"] for one in answer["accounts"]]
+
+    own, foreign = market.own, market.foreign
+    for role in ("SRO", "TSO", "AUDITOR"):
+        assert (told(role, own), told(role, foreign)) == ([own.partition], [foreign.partition])
+    for role in ("TDP", "TDC"):
+        assert (told(role, own), told(role, foreign)) == ([own.partition], [])
 
 
 def _refs(page: dict[str, Any]) -> list[str] | None:

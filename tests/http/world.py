@@ -161,7 +161,8 @@ class World:
         with serving(create_issuer_app(issuer), self.listener) as url:
             yield url
 
-    def _policy(self) -> dict[str, Any]:
+    def policy(self) -> dict[str, Any]:
+        """The first version of the SRO's."""
         return {
             "attestation": {
                 "attesters": [{"issuer": ATTESTER, "key": _jwk(self.attester)}],
@@ -221,8 +222,9 @@ class World:
         """Store a document with its signatures and enter it."""
         data = c.dump(document)
         stored = [self.service.put_document(signer, data) for signer in signers]
-        body: c.Object = {"document": stored[0][0], "signatures": [signature for _, signature in stored]}
-        return stored[0][0], self.service.submit(signers[0], actor, kind, body)
+        first = stored[0]
+        body: c.Object = {"document": first.document, "signatures": [one.signature for one in stored]}
+        return first.document, self.service.submit(signers[0], actor, kind, body, replaces=first.replaces)
 
     def open_partition(self, name: str) -> str:
         """Another partition like the first, under its own data key; its reference."""
@@ -238,7 +240,7 @@ class World:
             (BANK, "TDC", self.bank),
         ):
             self.register(did, role, signer)
-        self.enter("policy", self._policy(), SRO, self.sro)
+        self.enter("policy", self.policy(), SRO, self.sro)
         self.enter("dataset", DATASET, HOSPITAL, self.hospital)
         self.service.submit(self.hospital, HOSPITAL, "partition", dict(OPENED), "partition-q4")
         self.keys.create(HOSPITAL, "digits-key")
@@ -272,7 +274,7 @@ class World:
         key = OKPKey.import_key({"crv": "Ed25519", "d": c.base64url(secret), "kty": "OKP", "x": str(public["x"])})
         header = {"alg": "Ed25519", "typ": "eat+jwt"}
         token = jws.serialize_compact(header, c.dump(claims), key, algorithms=["Ed25519"])
-        return self.service.put_document(room.signer, token.encode("ascii"))[0]
+        return self.service.put_document(room.signer, token.encode("ascii")).document
 
     def command(self, signer: Signer, actor: str, kind: str, body: c.Object, id: str) -> bytes:  # noqa: A002
         """The canonical bytes of a command."""
