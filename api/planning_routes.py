@@ -10,6 +10,7 @@ from fastapi.responses import Response
 
 from api.answering import json_response
 from api.identity import Calling
+from api.preconditions import tag_replaced
 from api.problems import Problem, declared
 from api.reading import Document, Raw
 from api.schemas import PLANNED
@@ -73,7 +74,8 @@ def _add_impacts(router: APIRouter, moments: Moments) -> None:
         "/v1/policy-impacts",
         operation_id="ask_policy_impact",
         responses=_ERRORS,
-        description="What publishing a policy, given as JSON or YAML, would change, and which accounts freeze.",
+        description="What publishing a policy, given as JSON or YAML, would change, and which accounts freeze; "
+        "`replaces` is the tag, for If-Match, of the versions that this was told against.",
         openapi_extra={
             "requestBody": {
                 "required": True,
@@ -81,12 +83,13 @@ def _add_impacts(router: APIRouter, moments: Moments) -> None:
             }
         },
     )
-    def policy_impact(raw: Document, _caller: Calling) -> Response:
+    def policy_impact(raw: Document, caller: Calling) -> Response:
         with moments.long() as facts:
             pending = facts.due(_EVER, PENDING_MAX + 1)
             if len(pending) > PENDING_MAX:
                 raise Problem(Code.CONFLICT, f"more than {PENDING_MAX} charges are pending: ask the book itself")
-            return json_response(impact(facts, raw, moments.time(facts), pending).to_json())
+            told = impact(facts, raw, moments.time(facts), pending).to_json()
+            return json_response({**told, "replaces": tag_replaced(facts, "policy", raw, caller)})
 
     @router.post(
         "/v1/merger-impacts",

@@ -45,7 +45,7 @@ def check_version(facts: Snapshot, command: Command, if_match: str | None, calle
 
 
 def tag_replaced(facts: Facts, kind: str, data: bytes, caller: Caller) -> str | None:
-    """The tag of what a document would replace.
+    """The tag of what a document of a kind would replace.
 
     None if it is none of its kind, or a first version, or one of what the caller may not see: then the book says no.
     """

@@ -47,6 +47,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs instead 
 CommandId = Annotated[
     str, typer.Option("--id", metavar="ID", help="The command's id, made here if not given; the same id asks once.")
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell what it would get, and record nothing.")]
 Moment = Annotated[
     datetime | None, typer.Option(formats=["%Y-%m-%dT%H:%M:%SZ"], metavar="TIME", help="In UTC: 2026-01-31T00:00:00Z.")
 ]
@@ -83,21 +84,32 @@ def read_bytes(path: Path, most: int) -> bytes:
         return file.read(most + 1)
 
 
-def submit(path: Path, kind: str, body: Object, given_id: str, *, as_json: bool) -> None:
-    """Sign a command as the profile says, send it, and tell what became of it."""
+def submit(path: Path, kind: str, body: Object, given_id: str, *, as_json: bool, dry_run: bool = False) -> None:  # noqa: PLR0913 - what a command is given
+    """Sign a command as the profile says, send it, and tell what became of it, or what would."""
     from client.profile import Profile
 
     name = fresh_id(kind, given_id)
     with faults_told(as_json=as_json, id=name):
         profile = Profile.load(path)
         with profile.open() as service:
-            tell(service.submit(profile.signer(), profile.actor, kind, body, name), as_json=as_json)
+            answer = service.submit(profile.signer(), profile.actor, kind, body, name, dry_run=dry_run)
+        tell(answer, as_json=as_json)
 
 
 def submit_document(  # noqa: PLR0913 - what a command is given
-    path: Path, kind: str, document: Path, others: Sequence[Path], given_id: str, *, as_json: bool
+    path: Path,
+    kind: str,
+    document: Path,
+    others: Sequence[Path],
+    given_id: str,
+    *,
+    as_json: bool,
+    dry_run: bool = False,
 ) -> None:
-    """Store a document, the profile's signature over it and those of others, and enter it."""
+    """Store a document, the profile's signature over it and those of others, and enter it, or tell what it would get.
+
+    A dry run stores them too: the decision is about what the service holds, and what is stored binds nobody.
+    """
     from client.detached import read_document, read_signatures
     from client.profile import Profile
 
@@ -115,12 +127,12 @@ def submit_document(  # noqa: PLR0913 - what a command is given
                 if key != signer.key_id
             ]
             body: Object = {"document": stored.document, "signatures": [stored.signature, *rest]}
-            answer = service.submit(signer, profile.actor, kind, body, name, replaces=stored.replaces)
+            answer = service.submit(signer, profile.actor, kind, body, name, replaces=stored.replaces, dry_run=dry_run)
         tell(answer, f"{kind} {stored.document}", as_json=as_json)
 
 
-def tell(answer: Answer, what: str = "", *, as_json: bool) -> None:
-    """What the service did: a sentence, or the whole answer with its receipt."""
+def tell(answer: Answer, what: str = "", *, as_json: bool, extra: Object | None = None) -> None:
+    """What the service did, or would: a sentence, or the whole answer with its receipt and what is told beside it."""
     if as_json:
         known: Object = {
             "body": answer.body,
@@ -129,8 +141,12 @@ def tell(answer: Answer, what: str = "", *, as_json: bool) -> None:
             "outcome": answer.outcome,
             "receipt": answer.receipt,
             "repeated": answer.repeated,
+            **(extra or {}),
         }
         typer.echo(json.dumps(known, indent=2))
+        return
+    if answer.index is None:
+        typer.echo(f"{what or answer.id}: it would be {answer.outcome}; nothing was recorded")
         return
     before = ", recorded before" if answer.repeated else ""
     typer.echo(f"{what or answer.id}: {answer.outcome}, entry {answer.index}, id {answer.id}{before}")
@@ -150,6 +166,27 @@ def show(found: Object, *, as_json: bool) -> None:
     for name, value in found.items():
         table.add_row(name, Text(shown(value)))
     Console().print(table)
+
+
+def print_rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on stdout; long values are folded, never cut."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*names)
+    for column in table.columns:
+        column.overflow = "fold"
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console().print(table)
+
+
+def moment_of(value: Json) -> str:
+    """A time of the service's, in milliseconds, as people read it."""
+    if not isinstance(value, int):
+        return "-"
+    return (_EPOCH + timedelta(milliseconds=value)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def shown(value: Json) -> str:

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from client.asking import AsJson, CommandId, Moment, ProfilePath, faults_told, fresh_id, milliseconds, submit, tell
+from client.asking import (
+    AsJson,
+    CommandId,
+    DryRun,
+    Moment,
+    ProfilePath,
+    faults_told,
+    fresh_id,
+    milliseconds,
+    submit,
+    tell,
+)
 from client.asking import show as show_one
 
 if TYPE_CHECKING:
@@ -67,12 +78,13 @@ def make(  # noqa: PLR0913 - each an option
     deadline: Moment = None,
     id: CommandId = "",  # noqa: A002 - the wire's name
     *,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Charge a run before it starts: it counts in full until it is posted or voided, or its deadline passes."""
     with faults_told(as_json=as_json):
         body = _body(charge, contract, deadline)
-    submit(profile, "charge", body, id, as_json=as_json)
+    submit(profile, "charge", body, id, as_json=as_json, dry_run=dry_run)
 
 
 @app.command(
@@ -108,6 +120,7 @@ def post(  # noqa: PLR0913 - each an argument
     room: Annotated[Path, typer.Option(metavar="FILE", help="The clean room's own signing key, as a PEM file.")],
     id: CommandId = "",  # noqa: A002 - the wire's name
     *,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Settle a charge for what ran, as the clean room that ran it."""
@@ -121,7 +134,8 @@ def post(  # noqa: PLR0913 - each an argument
         with known.open() as service:
             own = service.as_caller(CleanRoomCredentials(signer, known.log.origin))
             actor = str(own.charge(charge)["actor"])
-            tell(own.submit(signer, actor, "post", {"charge": charge, "steps": steps}, name), as_json=as_json)
+            answer = own.submit(signer, actor, "post", {"charge": charge, "steps": steps}, name, dry_run=dry_run)
+        tell(answer, as_json=as_json)
 
 
 @app.command(
@@ -138,10 +152,11 @@ def void(
     charge: _Charge,
     id: CommandId = "",  # noqa: A002 - the wire's name
     *,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Settle a charge for nothing, while its key is not released: all of it goes back to headroom."""
-    submit(profile, "void", {"charge": charge}, id, as_json=as_json)
+    submit(profile, "void", {"charge": charge}, id, as_json=as_json, dry_run=dry_run)
 
 
 def _body(charge: Path, contract: str, deadline: datetime | None) -> Object:

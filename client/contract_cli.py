@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from client.asking import AsJson, CommandId, ProfilePath, faults_told, submit, submit_document
+from client.asking import AsJson, CommandId, DryRun, ProfilePath, faults_told, submit, submit_document
 from client.asking import show as show_one
 
 app = typer.Typer(no_args_is_help=True, help="Contracts between TDPs and a TDC: sign, enter, revoke.")
@@ -57,7 +57,7 @@ Examples:
 A contract that is entered again with the next version amends it: all parties of both versions sign.
 """
 )
-def enter(
+def enter(  # noqa: PLR0913 - each an argument
     profile: ProfilePath,
     document: _File,
     signature: Annotated[
@@ -66,10 +66,11 @@ def enter(
     ] = None,
     id: CommandId = "",  # noqa: A002 - the wire's name
     *,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Sign a contract, or its next version, and enter it with the signatures of all other parties."""
-    submit_document(profile, "contract", document, signature or (), id, as_json=as_json)
+    submit_document(profile, "contract", document, signature or (), id, as_json=as_json, dry_run=dry_run)
 
 
 @app.command(
@@ -86,6 +87,7 @@ def revoke(
     contract: _Contract,
     id: CommandId = "",  # noqa: A002 - the wire's name
     *,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """End a contract for good as one of its TDPs: nothing new is charged under it."""
@@ -93,7 +95,7 @@ def revoke(
 
     with faults_told(as_json=as_json):
         named = digest_of(contract)
-    submit(profile, "revocation", {"contract": named}, id, as_json=as_json)
+    submit(profile, "revocation", {"contract": named}, id, as_json=as_json, dry_run=dry_run)
 
 
 @app.command(

@@ -11,6 +11,7 @@ import typer
 from client.asking import (
     AsJson,
     CommandId,
+    DryRun,
     ProfilePath,
     faults_told,
     read_object,
@@ -47,10 +48,11 @@ def register(
     document: _Document,
     id: CommandId = "",  # noqa: A002 - the wire's name
     *,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Sign a dataset's description and enter it; only then can a partition of it be opened."""
-    submit_document(profile, "dataset", document, (), id, as_json=as_json)
+    submit_document(profile, "dataset", document, (), id, as_json=as_json, dry_run=dry_run)
 
 
 @app.command(
@@ -67,10 +69,11 @@ def recommend(
     document: _Document,
     id: CommandId = "",  # noqa: A002 - the wire's name
     *,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Sign a recommendation of a budget and enter it: a budget above it needs a reason."""
-    submit_document(profile, "recommendation", document, (), id, as_json=as_json)
+    submit_document(profile, "recommendation", document, (), id, as_json=as_json, dry_run=dry_run)
 
 
 @app.command(
@@ -87,12 +90,13 @@ def open_partition(
     body: Annotated[Path, typer.Argument(metavar="FILE", help="The partition with its budget and rule, in JSON.")],
     id: CommandId = "",  # noqa: A002 - the wire's name
     *,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Open a partition with a budget of its own, fixed for its life."""
     with faults_told(as_json=as_json):
         known = read_object(body)
-    submit(profile, "partition", known, id, as_json=as_json)
+    submit(profile, "partition", known, id, as_json=as_json, dry_run=dry_run)
 
 
 @app.command(
@@ -109,10 +113,11 @@ def retire(
     partition: _Ref,
     id: CommandId = "",  # noqa: A002 - the wire's name
     *,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Retire a partition: what is pending settles, nothing new is taken, and its loss stays on record."""
-    submit(profile, "retirement", {"partition": partition}, id, as_json=as_json)
+    submit(profile, "retirement", {"partition": partition}, id, as_json=as_json, dry_run=dry_run)
 
 
 @app.command(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from client.asking import AsJson, CommandId, ProfilePath, faults_told, read_object, submit
+from client.asking import AsJson, CommandId, DryRun, ProfilePath, faults_told, read_object, submit
 
 if TYPE_CHECKING:
     from ledger.canonical import Object
@@ -87,12 +87,13 @@ def register(
     claimed: Annotated[Path, typer.Argument(metavar="CLAIM", help="What `epsilon key claim` wrote.")],
     id: CommandId = "",  # noqa: A002 - the wire's name
     *,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Register an organisation with its signing key and roles, as the SRO."""
     with faults_told(as_json=as_json):
         body = read_object(claimed)
-    submit(profile, "organisation", body, id, as_json=as_json)
+    submit(profile, "organisation", body, id, as_json=as_json, dry_run=dry_run)
 
 
 @app.command(

@@ -124,6 +124,7 @@ class Service:
         id: str | None = None,  # noqa: A002 - the wire's name
         *,
         replaces: str | None = None,
+        dry_run: bool = False,
     ) -> Answer:
         """Sign a command and send it. Raises: Refused, Unreachable.
 
@@ -134,11 +135,11 @@ class Service:
             body: the command's body.
             id: the client-made id; a fresh one where none is given. Give it again to repeat the command.
             replaces: of a next version of a policy or a contract, the tag of what it replaces.
+            dry_run: ask what it would get, and record nothing.
         """
         command = Command(kind, id or f"{kind}-{secrets.token_hex(8)}", actor, signer.key_id, body)
-        raw = command.to_bytes()
-        signature = self._sign(signer, "POST", PATHS[kind], raw, command.id)
-        return self._answer(self._command(PATHS[kind], raw, signature, replaces))
+        raw, path = command.to_bytes(), f"{PATHS[kind]}?dry_run=true" if dry_run else PATHS[kind]
+        return self._answer(self._command(path, raw, self._sign(signer, "POST", path, raw, command.id), replaces))
 
     def quote(self, signer: Signer, actor: str, body: c.Object, id: str | None = None) -> Answer:  # noqa: A002 - the wire's name
         """The decision that a charge would get now; records nothing. Raises: Refused, Unreachable."""
@@ -158,6 +159,19 @@ class Service:
             signature=c.sha256(stored.get("signature"), "signature"),
             replaces=None if replaces is None else c.string(replaces, "replaces", _TAG_MAX),
         )
+
+    def policy_impact(self, data: bytes) -> c.Object:
+        """What publishing a policy would change; records nothing. Raises: Refused, Unreachable."""
+        headers = {"content-type": "application/octet-stream"}
+        return _object(self._send("POST", "/v1/policy-impacts", data, headers))
+
+    def policy(self, domain: str) -> c.Object:
+        """Every version of a domain's policy. Raises: Refused, Unreachable."""
+        return self._get(f"/v1/policies/{_path(domain)}")
+
+    def lineage(self, organisation: str) -> c.Object:
+        """Where an organisation stands, and what is within reach of it. Raises: Refused, Unreachable."""
+        return self._get(f"/v1/lineage/{_path(organisation)}")
 
     def challenge(self, charge: str) -> str:
         """A one-time nonce for the key release of a charge. Raises: Refused, Unreachable."""

@@ -19,7 +19,7 @@ FAULTS = [
     ("policy publish sro.toml nothing.yaml", 4, "nothing.yaml: No such file", "check the file"),
     ("policy publish sro.toml policy.yaml", 3, "version_not_next", "ask again under a new --id"),
     ("policy publish hospital.toml policy.yaml", 6, "not_authorised", "check the profile"),
-    ("policy publish sro.toml dataset.yaml", 2, "document_malformed", "mend what is named"),
+    ("policy publish sro.toml dataset.yaml", 2, "malformed", "mend what is named"),
     (f"policy decree sro.toml {REF} nobody --reason one", 2, "holder", "mend what is named"),
     ("dataset register hospital.toml empty", 2, "must have 1 to 262144 bytes", "mend what is named"),
     ("dataset open-partition hospital.toml partition.json", 5, "conflict", "look at what stands"),
