@@ -62,8 +62,8 @@ def check_on_dummies(
             trainable parameter that the loss does not reach.
     """
     device = next(model.parameters()).device
-    inputs, targets = (_dummies(part, device) for part in data)
-    parameters = _public_parameters(model)
+    inputs, targets = dummies(data, (DUMMIES,), device)
+    parameters = public_parameters(model)
     buffers = {name: value.clone() for name, value in model.named_buffers()}
     state = {**parameters, **buffers}
     try:
@@ -83,27 +83,42 @@ def check_on_dummies(
     _check_reached(model, parameters, loss)
 
 
-def _dummies(part: Tensor, device: torch.device) -> Tensor:
-    shape = (DUMMIES, *part.shape[1:])
-    if not part.is_floating_point():
-        return torch.zeros(shape, dtype=part.dtype, device=device)
-    public = torch.Generator().manual_seed(1)
-    return torch.rand(shape, generator=public, dtype=torch.float64).to(device, part.dtype)
+def dummies(data: tuple[Tensor, Tensor], lead: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Public inputs and targets shaped like the data's, with other leading dimensions.
+
+    Numbers are random, integers of inputs 0 and 1 by turns, those of targets 0.
+    """
+    inputs, targets = (part.shape[1:] for part in data)
+    made = []
+    for part, shape in zip(data, (inputs, targets), strict=True):
+        if part.is_floating_point():
+            public = torch.Generator().manual_seed(1)
+            value = torch.rand((*lead, *shape), generator=public, dtype=torch.float64)
+        else:
+            value = torch.zeros((*lead, *shape)) if part is data[1] else _by_turns((*lead, *shape))
+        made.append(value.to(device, part.dtype))
+    return made[0], made[1]
+
+
+def _by_turns(shape: tuple[int, ...]) -> Tensor:
+    return (torch.arange(torch.Size(shape).numel()) % 2).reshape(shape)
 
 
 def _change_first(inputs: Tensor) -> Tensor:
     changed = inputs.clone()
-    changed[0] = 1 if not inputs.is_floating_point() else inputs[0] * -3 + 7
+    changed[0] = 1 - inputs[0].to(torch.int64) if not inputs.is_floating_point() else inputs[0] * -3 + 7
     return changed
 
 
-def _public_parameters(model: nn.Module) -> dict[str, Tensor]:
+def public_parameters(model: nn.Module) -> dict[str, Tensor]:
+    """Random parameters from a fixed generator, of the size that layers usually start with."""
     public = torch.Generator().manual_seed(2)
     made = {}
     for name, value in model.named_parameters():
         noise = torch.randn(value.shape, generator=public, dtype=torch.float32)
         # At least one sign for a scale or bias, so that no layer is switched off by chance.
-        made[name] = (noise * 0.3 + 0.1).to(value.device, value.dtype).requires_grad_(value.requires_grad)
+        noise = noise * 0.3 + 0.1 if value.dim() < 2 else noise * (len(value) / value.numel()) ** 0.5
+        made[name] = noise.to(value.device, value.dtype).requires_grad_(value.requires_grad)
     return made
 
 

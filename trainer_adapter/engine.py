@@ -1,40 +1,62 @@
 """DP-SGD (Abadi et al. 2016, arXiv 1607.00133, Algorithm 1): clipped per-record gradients in a noisy sum.
 
 One step releases ((sum of clip(g_i) over one Poisson draw) + N(0, (σC)²)) / E and nothing else:
-σ, C and E come from the plan, E is public. Per-record gradients come from ``torch.func``,
-each record alone in a batch of one, so that no layer could mix two of them even if it would.
+σ, C and E come from the plan, E is public. ``i`` counts privacy units: records, or users (see ``units``). Each
+unit goes through the model alone (``torch.func.vmap``), so that no layer could mix two of them even if it would;
+its norm is taken of the very tensors that enter the sum (``kernels``). So a wrong rule for a layer could spoil a
+gradient; it could not make a contribution longer than C, nor depend on another record.
 
-Why removing a record (or putting zero in its place) moves the sum by at most C, in floating point too. Let u
-= 2^-53, P parameters, n records drawn, b places in a physical batch. Gradients are float32 and become float64
-unchanged. Their norm is off by a factor within 1 ± (P + 2)u, their weight min(1, bound / norm) by 1 ± 2u;
-with P <= 2^32 a weighted gradient is at most bound · (1 + 2^-20). Products and additions are off by at most
-(b + n/b + 1) · u · n · bound in norm in each of the two neighbours' sums (Higham 2002, section 4.2). With
-bound = C(1 - 2^-16) and (b + n/b + 1) · n <= 2^34, which is refused otherwise, all of it stays below C. What
-it leaves out: batched kernels may round a record's own gradient differently by its place in the batch.
+Why putting zero in a record's place moves the sum by at most C, in floating point too. ``kernels`` gives a bound
+N² on the square of what a record adds to the sum over its weight², rounding of its own products included; N is off
+by a factor within 1 ± 2^-11 for the rounding of squares, the weight min(1, bound / N) and its product with the
+factors by 1 ± 8u. With u = 2^-24 and bound = C(1 - 2^-10), with C at least 2^-40 so that what underflows is below
+2^-12 of C, a record's contribution is at most C in ``float32`` and ``bfloat16`` (where the model's outputs, and the
+gradients that reach them, are rounded to bfloat16 *before* they become those tensors). What it leaves out in these
+two: a product over a physical batch rounds sums of several records, and rounds them otherwise when one of them is
+gone. That is off by about u · sqrt(positions) of the sum in practice, which the margin covers; in the worst case it
+does not.
+
+In ``float64`` it is covered. Let u = 2^-53, n units drawn, b places in a physical batch. Only ways to sum are
+taken whose terms cannot cancel within one record: products and additions are off by at most (b + n/b + 3) · u · n
+· bound in norm in each of the two neighbours' sums (Higham 2002, section 4.2). With bound = C(1 - 2^-16) and
+(b + n/b + 3) · n <= 2^34, which is refused otherwise, all of it stays below C. What it leaves out: batched kernels
+may round a record's own gradient differently by its place in the batch.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
 
 from ledger.malformed import Malformed
-from trainer_adapter.admissible import check_modules, check_on_dummies, trainable
-from trainer_adapter.sampler import draw, physical_batches
+from trainer_adapter.admissible import (
+    DUMMIES,
+    check_modules,
+    check_on_dummies,
+    dummies,
+    public_parameters,
+    trainable,
+)
+from trainer_adapter.physical import Batch, LossFn, PhysicalSum
+from trainer_adapter.precision import precision_of
+from trainer_adapter.sampler import PhysicalBatch, draw, physical_batches
+from trainer_adapter.self_check import Disagrees, agree, clipped_alone
+from trainer_adapter.units import Units, of_records, of_users
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    import numpy as np
+    from numpy.typing import NDArray
 
     from ledger.plan import Plan
     from trainer_adapter.randomness import Randomness
-    from trainer_adapter.sampler import PhysicalBatch
 
-MARGIN: Final = Fraction(1, 1 << 16)
+Certify: TypeAlias = Literal["dummies", "first_step", "always"]
+
 ROUNDINGS_MAX: Final = 1 << 34
 PARAMETERS_MAX: Final = 1 << 32
 PHYSICAL_BATCH: Final = 64
@@ -56,25 +78,41 @@ class Engine:
     """The steps of one plan on one model and one partition's records.
 
     Attributes:
-        bound: what each record's gradient is clipped to, in L2; a little below the plan's clipping norm.
+        bound: what each unit's gradient is clipped to, in L2; a little below the plan's clipping norm.
         noise_std: standard deviation of the noise on each coordinate of the sum, never below σC.
+        size: how many values train.
+        kernels: how each parameter's norm is taken, by name.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one name for each thing a run may choose
         self,
         plan: Plan,
         model: nn.Module,
-        loss_fn: Callable[[Tensor, Tensor], Tensor],
+        loss_fn: LossFn,
         data: tuple[Tensor, Tensor],
         physical_batch: int = PHYSICAL_BATCH,
+        *,
+        precision: str = "float32",
+        compiled: bool = False,
+        users: Tensor | None = None,
+        records_per_user_max: int = 1,
+        certify: Certify = "dummies",
     ) -> None:
         """Check everything that can be checked before the first record is looked at.
 
         Args:
-            plan: sampler, clipping, noise; the same value that was charged. model: put into training mode;
-            its parameters are float32 and on one device. loss_fn: from outputs (1, ...) and targets (1, ...)
-            of one record to one number. data: inputs (records, ...) and targets (records, ...); moved to the
-            model's device batch by batch. physical_batch: records that pass through the model at once.
+            plan: sampler, clipping, noise; the same value that was charged.
+            model: put into training mode; its trained parameters are float32, all on one device.
+            loss_fn: from outputs (1, ...) and targets (1, ...) of one record to one number.
+            data: inputs (records, ...) and targets (records, ...); moved to the model's device batch by batch.
+            physical_batch: units that pass through the model at once.
+            precision: ``float32``, ``bfloat16`` or ``float64``; see above for what each proves.
+            compiled: whether the physical batch's graph is compiled (tens of seconds, once); or runs as it is.
+            users: whose each record is, shape (records,): users are the privacy units then, the plan's sampling
+                probability and expected batch size count users, and each adds the clipped sum over their records.
+            records_per_user_max: how many records of one user train, fixed beforehand.
+            certify: records are recomputed one by one and compared on public dummies only, on the first step's
+                physical batches too, or on all; on the last two the run ends if they disagree.
 
         Raises:
             Malformed: for a model this engine cannot keep its promise on, or data that does not fit together.
@@ -84,22 +122,38 @@ class Engine:
             raise Malformed("data", f"has {len(inputs)} inputs but {len(targets)} targets")
         if physical_batch < 1:
             raise Malformed("physical_batch", "must be at least 1")
-        if (physical_batch + len(inputs) // physical_batch + 2) * len(inputs) > ROUNDINGS_MAX:
-            raise Malformed("physical_batch", f"is too small for {len(inputs)} records: sums would round too often")
+        self._precision = precision_of(precision)
+        self._units = _units(users, len(inputs), records_per_user_max)
+        units = len(self._units)
+        if (physical_batch + units // physical_batch + 3) * units > ROUNDINGS_MAX:
+            raise Malformed("physical_batch", f"is too small for {units} records: sums would round too often")
+        if plan.clipping_norm < self._precision.clipping_norm_min:
+            raise Malformed("clipping_norm", f"is too small for {precision}: what underflows would count")
         self._plan, self._model, self._loss_fn, self._data = plan, model, loss_fn, data
-        self._physical_batch = physical_batch
+        self._physical_batch, self._certify = physical_batch, certify
         self._parameters = trainable(model)
         self.size: Final = sum(value.numel() for value in self._parameters.values())
         if self.size > PARAMETERS_MAX:
             raise Malformed("model", "has too many parameters for the norm's margin")
         self._device = next(iter(self._parameters.values())).device
-        self.bound: Final = float_below(plan.clipping_norm * (1 - MARGIN))
+        self.bound: Final = float_below(plan.clipping_norm * (1 - self._precision.margin))
         self.noise_std: Final = float_above(plan.noise_multiplier * plan.clipping_norm)
         model.train()
         check_modules(model)
         check_on_dummies(model, loss_fn, data)
-        self._per_record = vmap(grad(self._loss_of_one), in_dims=(None, None, 0, 0), randomness="error")
-        self._check_vmap()
+        public = self._public_batch()
+        self._sum = PhysicalSum(
+            model,
+            loss_fn,
+            self._trained(),
+            self._rest(),
+            public,
+            bound=self.bound,
+            precision=self._precision,
+            compiled=compiled,
+        )
+        self.kernels: Final = self._sum.kernels
+        self._check_public(public)
 
     def check_optimiser(self, optimiser: torch.optim.Optimizer) -> None:
         """Refuse an optimiser over tensors that get no noisy gradient. Raises: Malformed."""
@@ -114,10 +168,12 @@ class Engine:
         """One logical step: draw, sum, noise, update. Counted from 1; an empty draw is a step like any other.
 
         Raises:
-            Reused: if this step's randomness was used before.
+            Reused: if this step's randomness was used before. Disagrees: see ``certify``.
         """
-        drawn = draw(randomness.stream("sampler", step), len(self._data[0]), self._plan.sampling_probability)
-        total = self.clipped_sum(physical_batches(drawn, self._physical_batch))
+        batches = self.physical_batches(self.draw(step, randomness))
+        total = self.clipped_sum(batches)
+        if self._certify == "always" or (self._certify == "first_step" and step == 1):
+            self.check(batches)
         noise = randomness.stream("noise", step).normals((self.size,))
         noisy = total + self.noise_std * torch.from_numpy(noise).to(self._device)
         self._assign((noisy / self._plan.batch_size_expected).to(torch.float32))
@@ -126,62 +182,83 @@ class Engine:
         finally:
             optimiser.zero_grad(set_to_none=True)
 
-    def per_record_gradients(self, batch: PhysicalBatch) -> Tensor:
-        """Gradients of a physical batch before clipping, shape (places, parameters), float64.
+    def draw(self, step: int, randomness: Randomness) -> NDArray[np.int64]:
+        """The units of one logical batch; private. Raises: Reused."""
+        return draw(randomness.stream("sampler", step), len(self._units), self._plan.sampling_probability)
 
-        Places the mask excludes hold the gradient of a public dummy (zeros), never of a record.
-        """
-        mask = torch.from_numpy(batch.mask)
-        places = torch.from_numpy(batch.indices[batch.mask])
-        inputs, targets = (self._gather(part, places, mask) for part in self._data)
-        state = {name: value.detach() for name, value in self._parameters.items()}
-        gradients: dict[str, Tensor] = self._per_record(state, self._rest(), inputs, targets)
-        flat = [gradients[name].reshape(len(mask), -1) for name in self._parameters]
-        return torch.cat(flat, dim=1).to(torch.float64)
+    def physical_batches(self, drawn: NDArray[np.int64]) -> list[PhysicalBatch]:
+        """A logical batch cut into physical ones."""
+        return list(physical_batches(drawn, self._physical_batch))
 
     def clipped_sum(self, batches: Iterable[PhysicalBatch]) -> Tensor:
-        """Sum of the clipped gradients of the records drawn, shape (parameters,), float64; private.
+        """Sum of the clipped gradients of the units drawn, shape (parameters,), float64; private.
 
-        A record whose gradient has a value that is not finite gives zero: one bad record neither leaks by
-        turning the model into NaN nor stops the run.
+        A unit whose gradient has a value that is not finite gives zero: one bad record neither leaks by turning
+        the model into NaN nor stops the run.
         """
         total = torch.zeros(self.size, dtype=torch.float64, device=self._device)
+        trained, rest = self._trained(), self._rest()
         for batch in batches:
-            gradients = self.per_record_gradients(batch)
-            norms = torch.linalg.vector_norm(gradients, dim=1)
-            finite = torch.isfinite(norms)
-            gradients = torch.where(finite[:, None], gradients, 0.0)
-            weights = self.bound / torch.clamp(torch.where(finite, norms, self.bound), min=self.bound)
-            # The mask comes after clipping: what fills a batch up never counts, whatever its gradient.
-            weights = torch.where(torch.from_numpy(batch.mask).to(self._device), weights, 0.0)
-            total += weights @ gradients
+            total += self._sum(trained, rest, self._gathered(batch))
         return total
 
-    def _gather(self, part: Tensor, places: Tensor, mask: Tensor) -> Tensor:
-        filled = torch.zeros((len(mask), *part.shape[1:]), dtype=part.dtype, device=part.device)
-        filled[mask.to(part.device)] = part[places.to(part.device)]
-        return filled.to(self._device)
+    def check(self, batches: Iterable[PhysicalBatch]) -> None:
+        """Compare with units recomputed one by one. Raises: Disagrees, telling nothing of what they hold."""
+        trained, rest = self._trained(), self._rest()
+        for batch in batches:
+            gathered = self._gathered(batch)
+            theirs = clipped_alone(self._model, self._loss_fn, trained, rest, gathered, self.bound, self._precision)
+            if not agree(self._sum(trained, rest, gathered), theirs, self._precision.name):
+                raise Disagrees("the engine's sum is not that of the records one by one")
+
+    def _gathered(self, batch: PhysicalBatch) -> Batch:
+        if len(batch.mask) > self._physical_batch:
+            raise Malformed("physical_batch", f"has at most {self._physical_batch} places, not {len(batch.mask)}")
+        batch = batch.filled(self._physical_batch)
+        mask = torch.from_numpy(batch.mask)
+        units = torch.from_numpy(batch.indices)
+        valid = self._units.valid[units] & mask[:, None]
+        inputs, targets = (self._gather(part, self._units.places[units], valid) for part in self._data)
+        return Batch(inputs, targets, valid.to(self._device), mask.to(self._device))
+
+    def _gather(self, part: Tensor, places: Tensor, valid: Tensor) -> Tensor:
+        found = part[places.to(part.device)]
+        if not bool(valid.all()):
+            # What is not drawn is a public dummy, zeros, and never a record.
+            found[~valid.to(part.device)] = 0
+        return found.to(self._device)
+
+    def _trained(self) -> dict[str, Tensor]:
+        return {name: value.detach() for name, value in self._parameters.items()}
 
     def _rest(self) -> dict[str, Tensor]:
         frozen = {name: value for name, value in self._model.named_parameters() if name not in self._parameters}
         return {**frozen, **dict(self._model.named_buffers())}
 
-    def _loss_of_one(self, state: dict[str, Tensor], rest: dict[str, Tensor], *record: Tensor) -> Tensor:
-        inputs, target = (part.unsqueeze(0) for part in record)
-        outputs: Any = functional_call(self._model, {**rest, **state}, (inputs,))
-        return self._loss_fn(outputs, target).sum()
+    def _public_batch(self) -> Batch:
+        """Dummies in the final shapes: a few that count, the rest masked out."""
+        units, records = self._physical_batch, self._units.valid.shape[1]
+        inputs, targets = dummies(self._data, (units, records), self._device)
+        some = torch.arange(units, device=self._device) < DUMMIES
+        return Batch(inputs, targets, torch.ones((units, records), dtype=torch.bool, device=self._device), some)
 
-    def _check_vmap(self) -> None:
-        state = {name: value.detach() for name, value in self._parameters.items()}
-        dummies = (part.new_zeros((2, *part.shape[1:])).to(self._device) for part in self._data)
-        try:
-            self._per_record(state, self._rest(), *dummies)
-        except RuntimeError as fault:
-            reason = (str(fault).splitlines() or ["no reason given"])[0][:200]
-            raise Malformed("model", f"gives no gradients record by record: {reason}") from fault
+    def _check_public(self, public: Batch) -> None:
+        values = public_parameters(self._model)
+        trained, rest = {name: values[name].detach() for name in self._parameters}, self._rest()
+        theirs = clipped_alone(self._model, self._loss_fn, trained, rest, public, self.bound, self._precision)
+        if not agree(self._sum(trained, rest, public), theirs, self._precision.name):
+            raise Malformed("model", "gives other gradients traced than record by record")
 
     def _assign(self, flat: Tensor) -> None:
         start = 0
         for value in self._parameters.values():
             value.grad = flat[start : start + value.numel()].view_as(value).clone()
             start += value.numel()
+
+
+def _units(users: Tensor | None, records: int, records_per_user_max: int) -> Units:
+    if users is not None:
+        return of_users(users, records, records_per_user_max)
+    if records_per_user_max != 1:
+        raise Malformed("records_per_user_max", "needs users: a record is one unit")
+    return of_records(records)

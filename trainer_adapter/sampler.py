@@ -35,6 +35,15 @@ class PhysicalBatch:
     indices: NDArray[np.int64]
     mask: NDArray[np.bool_]
 
+    def only(self, place: int) -> PhysicalBatch:
+        """The same places with nobody in them but one."""
+        return PhysicalBatch(self.indices, self.mask & (np.arange(len(self.mask)) == place))
+
+    def filled(self, size: int) -> PhysicalBatch:
+        """Filled up to ``size`` places with masked ones."""
+        more = size - len(self.mask)
+        return PhysicalBatch(np.pad(self.indices, (0, more)), np.pad(self.mask, (0, more)))
+
 
 def threshold(probability: Fraction) -> int:
     """The number of 64-bit words that let a record in: floor(probability * 2^64), from 0 to 2^64."""

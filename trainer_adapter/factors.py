@@ -1,0 +1,177 @@
+"""Per-record gradients of one parameter, kept in factors and not multiplied out until somebody must.
+
+A linear layer's gradient for one record is the sum over its positions of (gradient of the output) times
+(input); an embedding's is the same with a one in the row that was looked up; a convolution's is that over
+patches. Every factor begins with one dimension that counts the units of a physical batch. All tensors are in
+the precision's work type already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Multiplied out: ``value`` has shape (units, *parameter)."""
+
+    value: Tensor
+
+    def whole(self) -> Tensor:
+        """The gradients themselves."""
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """Of a matrix (p, d): the sum over positions of ``left`` (units, positions, p) times ``right`` (.., d)."""
+
+    left: Tensor
+    right: Tensor
+
+    def whole(self) -> Tensor:
+        """Multiplied out, shape (units, p, d)."""
+        if self.left.shape[1] == 1:
+            return self.left.transpose(1, 2) * self.right
+        return self.left.transpose(1, 2) @ self.right
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Of a table (height, d): ``right`` (units, positions, d) laid into the rows ``places`` (units, positions)."""
+
+    places: Tensor
+    right: Tensor
+    height: int
+
+    def whole(self) -> Tensor:
+        """Multiplied out, shape (units, height, d)."""
+        units, _, width = self.right.shape
+        into = self.places[..., None].expand_as(self.right)
+        return self.right.new_zeros((units, self.height, width)).scatter_add(1, into, self.right)
+
+    def once(self) -> Rows:
+        """The same with what falls into one row gathered in the first position that names it, zero elsewhere."""
+        same = self.places[:, :, None] == self.places[:, None, :]
+        first = same.to(torch.uint8).argmax(dim=2)
+        gathered = torch.zeros_like(self.right).scatter_add(1, first[..., None].expand_as(self.right), self.right)
+        return Rows(self.places, gathered, self.height)
+
+
+@dataclass(frozen=True, slots=True)
+class Patches:
+    """Of a convolution's weight.
+
+    Attributes:
+        inputs: what it was applied to, shape (units, images, channels, *space).
+        grad: gradients of its outputs, shape (units, images, channels out, *space out).
+        kernel: the weight's shape (channels out, channels / groups, *window).
+        padding: zeros on both sides of each dimension of space.
+    """
+
+    inputs: Tensor
+    grad: Tensor
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+    def whole(self) -> Tensor:
+        """Multiplied out over unfolded patches, shape (units, *kernel)."""
+        left, right = self._columns()
+        return (left @ right).reshape(len(self.grad), *self.kernel)
+
+    def whole_by_groups(self) -> Tensor:
+        """Multiplied out by one convolution in which every image is a group of its own."""
+        units, images = self.grad.shape[:2]
+        folded = units * images
+        weight = self.grad.new_zeros(1).expand(folded * self.kernel[0], *self.kernel[1:])
+        dims = len(self.stride)
+        result: Tensor = torch.ops.aten.convolution_backward(
+            self.grad.reshape(1, -1, *self.grad.shape[3:]),
+            self.inputs.reshape(1, -1, *self.inputs.shape[3:]),
+            weight,
+            None,
+            self.stride,
+            self.padding,
+            self.dilation,
+            False,  # noqa: FBT003 - aten takes it by position: not transposed
+            (0,) * dims,
+            folded * self.groups,
+            (False, True, False),
+        )[1]
+        return result.reshape(units, images, *self.kernel).sum(dim=1)
+
+    def whole_by_shifts(self) -> Tensor:
+        """Multiplied out offset by offset of the window, without a copy of the patches; stride 1, one group.
+
+        Padded images lie flat, so that one step of the window is one offset for all their positions; the
+        gradients get zeros where a row's padding lies.
+        """
+        padded = self._padded()
+        space, out = padded.shape[3:], self.grad.shape[3:]
+        units, images, channels = padded.shape[:3]
+        wide = [n for size, have in zip(reversed(space[1:]), reversed(out[1:]), strict=True) for n in (0, size - have)]
+        left = pad(self.grad, wide).flatten(3) if wide else self.grad.flatten(3)
+        flat = padded.flatten(3).transpose(2, 3)
+        strides = [prod(space[place + 1 :]) for place in range(len(space))]
+        # What is past the last position whose window fits is multiplied by zeros only: it may as well be cut.
+        reach = sum((size - 1) * step for size, step in zip(out, strides, strict=True)) + 1
+        left = left[..., :reach].transpose(1, 2).reshape(units, self.kernel[0], images, reach)
+        parts = []
+        for place in torch.cartesian_prod(*(torch.arange(n) for n in self.kernel[2:])).reshape(-1, len(space)).tolist():
+            start = sum(at * gap * step for at, gap, step in zip(place, self.dilation, strides, strict=True))
+            right = flat[:, :, start : start + reach]
+            parts.append(left.flatten(2) @ right.reshape(units, -1, channels))
+        return torch.stack(parts, dim=3).reshape(units, *self.kernel)
+
+    def product(self, weights: Tensor) -> Tensor:
+        """The sum over units of weight times gradient, by the convolution's own backward; shape (*kernel,)."""
+        scaled = self.grad * weights.reshape(-1, *(1,) * (self.grad.dim() - 1))
+        result: Tensor = torch.ops.aten.convolution_backward(
+            scaled.flatten(0, 1),
+            self.inputs.flatten(0, 1),
+            self.grad.new_zeros(1).expand(self.kernel),
+            None,
+            self.stride,
+            self.padding,
+            self.dilation,
+            False,  # noqa: FBT003 - as above
+            (0,) * len(self.stride),
+            self.groups,
+            (False, True, False),
+        )[1]
+        return result
+
+    def _padded(self) -> Tensor:
+        if not any(self.padding):
+            return self.inputs
+        return pad(self.inputs, [n for size in reversed(self.padding) for n in (size, size)])
+
+    def _columns(self) -> tuple[Tensor, Tensor]:
+        """(units, groups, out / groups, positions) and (units, groups, positions, channels / groups * window)."""
+        patches = self._padded()
+        dims = len(self.stride)
+        for place, (size, step, gap) in enumerate(zip(self.kernel[2:], self.stride, self.dilation, strict=True)):
+            patches = patches.unfold(3 + place, (size - 1) * gap + 1, step)[..., ::gap]
+        units, images, channels = patches.shape[:3]
+        patches = patches.reshape(units, images, self.groups, channels // self.groups, *patches.shape[3:])
+        # (units, images, groups, channels, *space, *window) to (units, groups, images, *space, channels, *window)
+        space = range(4, 4 + dims)
+        window = range(4 + dims, 4 + 2 * dims)
+        right = patches.permute(0, 2, 1, *space, 3, *window)
+        positions = images * prod(right.shape[3 : 3 + dims])
+        right = right.reshape(units, self.groups, positions, prod(self.kernel[1:]))
+        left = self.grad.reshape(units, images, self.groups, self.kernel[0] // self.groups, -1)
+        left = left.permute(0, 2, 3, 1, 4).reshape(units, self.groups, -1, positions)
+        return left, right
+
+
+Factor: TypeAlias = Whole | Outer | Rows | Patches

@@ -1,0 +1,134 @@
+"""The engine held against a second, slower computation that shares nothing with it but the model.
+
+``alone`` works one unit's gradient out by an ordinary backward pass: no vmap, no tracing, no rules for layers.
+``contributions`` takes apart what the engine adds up. ``replay`` runs the same step, on the same randomness,
+over two partitions that differ in one unit, and shows what differs: one contribution, and a sum moved by at
+most the clipping norm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from trainer_adapter.engine import Engine
+    from trainer_adapter.physical import Batch, LossFn
+    from trainer_adapter.precision import Precision
+    from trainer_adapter.randomness import Randomness
+
+AGREEMENT: Final = {"float64": 1e-3, "float32": 1e-3, "bfloat16": 0.1}
+"""Relative, in norm: what two ways to compute in float32 may differ by; a wrong rule is off by far more."""
+
+
+class Disagrees(RuntimeError):  # noqa: N818 - named for what happened, as the other refusals are
+    """The engine's sum is not the one that records give one by one; nothing of it was released."""
+
+
+def alone(  # noqa: PLR0913, PLR0917 - as below
+    model: nn.Module,
+    loss_fn: LossFn,
+    trained: Mapping[str, Tensor],
+    rest: Mapping[str, Tensor],
+    unit: Sequence[Tensor],
+    precision: Precision,
+) -> Tensor:
+    """The gradient of one unit, flat, float64, by an ordinary backward pass for each of its records.
+
+    Args:
+        unit: inputs (records, ...), targets (records, ...) and which are valid (records,).
+    """
+    values = {name: value.detach().requires_grad_() for name, value in trained.items()}
+    total = torch.zeros(sum(value.numel() for value in values.values()), dtype=torch.float64)
+    inputs, targets, valid = unit
+    told = precision.autocast
+    for place in torch.nonzero(valid).flatten().tolist():
+        with torch.enable_grad():
+            with torch.autocast(inputs.device.type, dtype=told, enabled=told is not None):
+                outputs: Any = functional_call(model, {**rest, **values}, (inputs[place : place + 1],))
+            loss = loss_fn(outputs.to(torch.float32), targets[place : place + 1]).sum()
+            found = torch.autograd.grad(loss, list(values.values()), materialize_grads=True)
+        total += torch.cat([value.flatten() for value in found]).to("cpu", torch.float64)
+    return total
+
+
+def clipped_alone(  # noqa: PLR0913, PLR0917 - one name for each thing a sum depends on
+    model: nn.Module,
+    loss_fn: LossFn,
+    trained: Mapping[str, Tensor],
+    rest: Mapping[str, Tensor],
+    batch: Batch,
+    bound: float,
+    precision: Precision,
+) -> Tensor:
+    """What a physical batch's clipped sum must come near: units one by one, shape (parameters,), float64."""
+    total = torch.zeros(sum(value.numel() for value in trained.values()), dtype=torch.float64)
+    for place in torch.nonzero(batch.mask).flatten().tolist():
+        unit = (batch.inputs[place], batch.targets[place], batch.valid[place])
+        gradient = alone(model, loss_fn, trained, rest, unit, precision)
+        norm = float(gradient.norm())
+        if norm < float("inf"):  # false for a NaN too
+            total += gradient * min(1.0, bound / max(norm, 1e-300))
+    return total
+
+
+def agree(ours: Tensor, theirs: Tensor, precision: str) -> bool:
+    """Whether two sums are the same but for rounding; both must be finite."""
+    apart = float((ours.to("cpu", torch.float64) - theirs).norm())
+    return apart <= AGREEMENT[precision] * float(theirs.norm()) + 1e-30
+
+
+def contributions(engine: Engine, drawn: NDArray[np.int64]) -> Tensor:
+    """What each unit drawn adds to the sum, each in the physical batch it is really in.
+
+    Returns:
+        Shape (units drawn, parameters), float64; private.
+    """
+    parts = []
+    for batch in engine.physical_batches(drawn):
+        for place in batch.mask.nonzero()[0]:
+            only = batch.only(int(place))
+            parts.append(engine.clipped_sum([only]))
+    return torch.stack(parts) if parts else torch.zeros((0, engine.size), dtype=torch.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What one step did on two neighbouring partitions with the same randomness.
+
+    Attributes:
+        drawn: the units drawn, the same for both.
+        differ: those whose contribution is not the same bit by bit.
+        moved: L2 distance of the two sums.
+    """
+
+    drawn: tuple[int, ...]
+    differ: tuple[int, ...]
+    moved: float
+
+
+def replay(engine: Engine, neighbour: Engine, step: int, one: Randomness, other: Randomness) -> Replayed:
+    """Draw one step's units for both from equal randomness, and compare contribution by contribution.
+
+    Args:
+        engine, neighbour: of one plan and equal models, over partitions of equal size that differ in one unit.
+        one, other: two generators with the same secret (only tests make such).
+    """
+    drawn, again = engine.draw(step, one), neighbour.draw(step, other)
+    assert drawn.tolist() == again.tolist(), "a draw looks at sizes only"
+    ours, theirs = contributions(engine, drawn), contributions(neighbour, drawn)
+    same = (ours == theirs).all(dim=1)
+    sums = [each.clipped_sum(each.physical_batches(drawn)) for each in (engine, neighbour)]
+    return Replayed(
+        tuple(drawn.tolist()),
+        tuple(drawn[~same.cpu().numpy()].tolist()),
+        float((sums[0] - sums[1]).norm()),
+    )
