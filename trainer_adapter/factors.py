@@ -84,9 +84,14 @@ class Patches:
     groups: int
 
     def whole(self) -> Tensor:
-        """Multiplied out over unfolded patches, shape (units, *kernel)."""
+        """Multiplied out, shape (units, *kernel)."""
+        return self.whole_unfolded().movedim(-1, 2)
+
+    def whole_unfolded(self) -> Tensor:
+        """Multiplied out over unfolded patches, with channels last: shape (units, out, *window, channels / groups)."""
         left, right = self._columns()
-        return (left @ right).reshape(len(self.grad), *self.kernel)
+        out, channels, *window = self.kernel
+        return (left @ right).reshape(len(self.grad), out, *window, channels)
 
     def whole_by_groups(self) -> Tensor:
         """Multiplied out by one convolution in which every image is a group of its own."""
@@ -107,30 +112,9 @@ class Patches:
             folded * self.groups,
             (False, True, False),
         )[1]
+        if images == 1:
+            return result.reshape(units, *self.kernel)
         return result.reshape(units, images, *self.kernel).sum(dim=1)
-
-    def whole_by_shifts(self) -> Tensor:
-        """Multiplied out offset by offset of the window, without a copy of the patches; stride 1, one group.
-
-        Padded images lie flat, so that one step of the window is one offset for all their positions; the
-        gradients get zeros where a row's padding lies.
-        """
-        padded = self._padded()
-        space, out = padded.shape[3:], self.grad.shape[3:]
-        units, images, channels = padded.shape[:3]
-        wide = [n for size, have in zip(reversed(space[1:]), reversed(out[1:]), strict=True) for n in (0, size - have)]
-        left = pad(self.grad, wide).flatten(3) if wide else self.grad.flatten(3)
-        flat = padded.flatten(3).transpose(2, 3)
-        strides = [prod(space[place + 1 :]) for place in range(len(space))]
-        # What is past the last position whose window fits is multiplied by zeros only: it may as well be cut.
-        reach = sum((size - 1) * step for size, step in zip(out, strides, strict=True)) + 1
-        left = left[..., :reach].transpose(1, 2).reshape(units, self.kernel[0], images, reach)
-        parts = []
-        for place in torch.cartesian_prod(*(torch.arange(n) for n in self.kernel[2:])).reshape(-1, len(space)).tolist():
-            start = sum(at * gap * step for at, gap, step in zip(place, self.dilation, strides, strict=True))
-            right = flat[:, :, start : start + reach]
-            parts.append(left.flatten(2) @ right.reshape(units, -1, channels))
-        return torch.stack(parts, dim=3).reshape(units, *self.kernel)
 
     def product(self, weights: Tensor) -> Tensor:
         """The sum over units of weight times gradient, by the convolution's own backward; shape (*kernel,)."""
@@ -156,17 +140,17 @@ class Patches:
         return pad(self.inputs, [n for size in reversed(self.padding) for n in (size, size)])
 
     def _columns(self) -> tuple[Tensor, Tensor]:
-        """(units, groups, out / groups, positions) and (units, groups, positions, channels / groups * window)."""
-        patches = self._padded()
+        """(units, groups, out / groups, positions) and (units, groups, positions, window * channels / groups)."""
+        units, images, channels = self.inputs.shape[:3]
         dims = len(self.stride)
+        # Channels last: a row of a patch is then one run of memory, which copies several times as fast.
+        patches = self._padded().movedim(2, -1).contiguous()
         for place, (size, step, gap) in enumerate(zip(self.kernel[2:], self.stride, self.dilation, strict=True)):
-            patches = patches.unfold(3 + place, (size - 1) * gap + 1, step)[..., ::gap]
-        units, images, channels = patches.shape[:3]
-        patches = patches.reshape(units, images, self.groups, channels // self.groups, *patches.shape[3:])
-        # (units, images, groups, channels, *space, *window) to (units, groups, images, *space, channels, *window)
-        space = range(4, 4 + dims)
+            patches = patches.unfold(2 + place, (size - 1) * gap + 1, step)[..., ::gap]
+        # (units, images, *space, groups, channels, *window) to (units, groups, images, *space, *window, channels)
+        patches = patches.unflatten(2 + dims, (self.groups, channels // self.groups))  # type: ignore[no-untyped-call]
         window = range(4 + dims, 4 + 2 * dims)
-        right = patches.permute(0, 2, 1, *space, 3, *window)
+        right = patches.permute(0, 2 + dims, 1, *range(2, 2 + dims), *window, 3 + dims)
         positions = images * prod(right.shape[3 : 3 + dims])
         right = right.reshape(units, self.groups, positions, prod(self.kernel[1:]))
         left = self.grad.reshape(units, images, self.groups, self.kernel[0] // self.groups, -1)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import torch
@@ -29,8 +30,8 @@ from torch import Tensor
 from trainer_adapter.factors import Factor, Outer, Patches, Rows, Whole
 from trainer_adapter.precision import Precision
 
-Summed: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-"""From weights (units,) and which units count (units,) to the weighted sum, in the shape of the parameter."""
+Summed: TypeAlias = Callable[[Tensor], Tensor]
+"""From weights (units,), zero for units that do not count, to the weighted sum, in the shape of the parameter."""
 Kernel: TypeAlias = Callable[[Sequence[Factor], Precision], tuple[Tensor, Summed]]
 """From one parameter's factors to bounds on squared norms, (units,) in float64, and the sum to come."""
 
@@ -38,25 +39,38 @@ ROW_MAX: Final = 8_192
 KEPT_BYTES_MAX: Final = 1 << 26
 """Multiplied-out gradients of one parameter are kept until the weights are known only up to this size."""
 PASSING_BYTES_MAX: Final = 1 << 29
-_ROUNDS: Final = 3
+_ROUNDS: Final = 4
 
 
 def squares(value: Tensor, precision: Precision) -> Tensor:
-    """At least the squared norms of (units, ...), up to the margin's share; shape (units,), float64."""
-    rows = value.reshape(len(value), -1, value.shape[-1]) if value.dim() > 1 else value[:, None, None]
-    wide = torch.float64 if rows.shape[-1] > ROW_MAX else None
+    """At least the squared norms of (units, ...), up to the margin's share; shape (units,), float64.
+
+    Not finite wherever a value is not.
+    """
+    rows = value.reshape(len(value), *_rows(value.shape[1:]))
+    wide = torch.float64 if rows.shape[2] > ROW_MAX else None
     lengths: Tensor = torch.linalg.vector_norm(rows, dim=2, dtype=wide).to(torch.float64)
     return lengths.square().sum(dim=1) + precision.tiny * value[0].numel()
 
 
-def counted(value: Tensor, counts: Tensor) -> Tensor:
-    """Zero for the units that do not count, whatever they hold: a product with zero would keep a NaN."""
-    return torch.where(counts.reshape(-1, *(1,) * (value.dim() - 1)), value, 0.0)
+def _rows(shape: torch.Size) -> tuple[int, int]:
+    """As few rows as there can be of at most ``ROW_MAX`` values: long ones are summed faster."""
+    count, length = shape.numel(), 1
+    for size in reversed(shape):
+        if length * size > ROW_MAX and length > 1:
+            break
+        length *= size
+    return count // length, length
+
+
+def _finite(value: Tensor) -> Tensor:
+    """Zero in the place of what is not finite: such a unit's weight is zero, and zero times NaN would be NaN."""
+    return torch.nan_to_num(value, nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def _kept(whole: Tensor, precision: Precision) -> tuple[Tensor, Summed]:
-    def summed(weights: Tensor, counts: Tensor) -> Tensor:
-        return (weights @ counted(whole, counts).flatten(1)).reshape(whole.shape[1:])
+    def summed(weights: Tensor) -> Tensor:
+        return (weights @ _finite(whole).flatten(1)).reshape(whole.shape[1:])
 
     return squares(whole, precision), summed
 
@@ -69,14 +83,15 @@ def by_whole(factors: Sequence[Factor], precision: Precision) -> tuple[Tensor, S
     return _kept(first, precision)
 
 
+def by_unfolding(factors: Sequence[Factor], precision: Precision) -> tuple[Tensor, Summed]:
+    """As ``by_whole`` for one convolution, over its unfolded patches."""
+    norms, summed = _kept(_patches(factors).whole_unfolded(), precision)
+    return norms, lambda weights: summed(weights).movedim(-1, 1)
+
+
 def by_groups(factors: Sequence[Factor], precision: Precision) -> tuple[Tensor, Summed]:
     """As ``by_whole`` for one convolution, through a convolution with a group for every image."""
     return _kept(_patches(factors).whole_by_groups(), precision)
-
-
-def by_shifts(factors: Sequence[Factor], precision: Precision) -> tuple[Tensor, Summed]:
-    """As ``by_whole`` for one convolution, offset by offset of its window."""
-    return _kept(_patches(factors).whole_by_shifts(), precision)
 
 
 def by_patches(factors: Sequence[Factor], precision: Precision) -> tuple[Tensor, Summed]:
@@ -85,12 +100,11 @@ def by_patches(factors: Sequence[Factor], precision: Precision) -> tuple[Tensor,
     window = torch.Size(factor.kernel[2:]).numel()
     positions = factor.grad.shape[1] * factor.grad[0, 0, 0].numel()
     left, right = squares(factor.grad, precision), squares(factor.inputs, precision) * window
-    norms = squares(factor.whole(), precision) + _slack(left, right, positions, *_sides(factor), precision)
+    norms = squares(factor.whole_unfolded(), precision) + _slack(left, right, positions, *_sides(factor), precision)
 
-    def summed(weights: Tensor, counts: Tensor) -> Tensor:
-        inputs, grad = counted(factor.inputs, counts), counted(factor.grad, counts)
-        clean = Patches(inputs, grad, factor.kernel, factor.stride, factor.padding, factor.dilation, factor.groups)
-        return clean.product(weights)
+    def summed(weights: Tensor) -> Tensor:
+        inputs, grad = _finite(factor.inputs), _finite(factor.grad)
+        return replace(factor, inputs=inputs, grad=grad).product(weights)
 
     return norms, summed
 
@@ -126,8 +140,8 @@ def by_rows(factors: Sequence[Factor], precision: Precision) -> tuple[Tensor, Su
 
 KERNELS: Final[dict[str, Kernel]] = {
     "whole": by_whole,
+    "unfolding": by_unfolding,
     "groups": by_groups,
-    "shifts": by_shifts,
     "patches": by_patches,
     "product": by_product,
     "gram": by_gram,
@@ -144,7 +158,8 @@ def candidates(factors: Sequence[Factor], size: int, precision: Precision) -> tu
     if kinds <= {Outer, Rows}:
         return _of_products(factors, size_bytes, precision)
     if len(factors) == 1 and isinstance(factors[0], Patches):
-        return _of_patches(factors[0], size_bytes, precision)
+        fits = size_bytes <= KEPT_BYTES_MAX or precision.exact_sums
+        return ("unfolding", "groups") if fits else ("patches",)
     return ("whole",)
 
 
@@ -159,14 +174,6 @@ def _of_products(factors: Sequence[Factor], size_bytes: int, precision: Precisio
     return ("gram", "product") if single and size_bytes <= PASSING_BYTES_MAX else ("gram",)
 
 
-def _of_patches(factor: Patches, size_bytes: int, precision: Precision) -> tuple[str, ...]:
-    if size_bytes > KEPT_BYTES_MAX and not precision.exact_sums:
-        return ("patches",)
-    if factor.groups == 1 and set(factor.stride) == {1}:
-        return ("whole", "groups", "shifts")
-    return ("whole", "groups")
-
-
 _chosen: dict[tuple[object, ...], str] = {}
 """What was measured is measured once in a process: two runs of one model take the same way."""
 
@@ -179,25 +186,23 @@ def choose(factors: Sequence[Factor], size: int, precision: Precision) -> str:
     key = (precision.name, size, torch.get_num_threads(), *(_shapes(factor) for factor in factors))
     if key not in _chosen:
         public = [_public(factor) for factor in factors]
-        _chosen[key] = min(names, key=lambda name: _seconds(KERNELS[name], public, precision))
+        # By turns, so that none finds its own data in the caches; processor time, so that neighbours do not count.
+        times = [{name: _seconds(KERNELS[name], public, precision) for name in names} for _ in range(_ROUNDS)]
+        _chosen[key] = min(names, key=lambda name: min(measured[name] for measured in times))
     return _chosen[key]
 
 
 def _seconds(kernel: Kernel, factors: Sequence[Factor], precision: Precision) -> float:
-    times = []
-    for _ in range(_ROUNDS):
-        _wait(factors)
-        start = time.perf_counter()
-        norms, summed = kernel(factors, precision)
-        summed(norms.to(precision.work), norms >= 0)
-        _wait(factors)
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def _wait(factors: Sequence[Factor]) -> None:
-    if _heads(factors[0]).is_cuda:
+    on_gpu = _heads(factors[0]).is_cuda
+    clock = time.perf_counter if on_gpu else time.process_time
+    if on_gpu:
         torch.cuda.synchronize()
+    start = clock()
+    norms, summed = kernel(factors, precision)
+    summed(norms.to(precision.work))
+    if on_gpu:
+        torch.cuda.synchronize()
+    return clock() - start
 
 
 def _heads(factor: Factor) -> Tensor:
@@ -219,8 +224,7 @@ def _shapes(factor: Factor) -> tuple[object, ...]:
 
 def _public(factor: Factor) -> Factor:
     if isinstance(factor, Patches):
-        inputs, grad = torch.rand_like(factor.inputs), torch.rand_like(factor.grad)
-        return Patches(inputs, grad, factor.kernel, factor.stride, factor.padding, factor.dilation, factor.groups)
+        return replace(factor, inputs=torch.rand_like(factor.inputs), grad=torch.rand_like(factor.grad))
     if isinstance(factor, Outer):
         return Outer(torch.rand_like(factor.left), torch.rand_like(factor.right))
     if isinstance(factor, Rows):
@@ -292,14 +296,14 @@ def _slack(  # noqa: PLR0913, PLR0917 - the terms of one formula
 
 
 def _weighted(joined: Sequence[Outer | Rows]) -> Summed:
-    def summed(weights: Tensor, counts: Tensor) -> Tensor:
+    def summed(weights: Tensor) -> Tensor:
         total: Tensor | None = None
         for one in joined:
             if isinstance(one, Outer):
-                left, right = counted(one.left * weights[:, None, None], counts), counted(one.right, counts)
+                left, right = _finite(one.left * weights[:, None, None]), _finite(one.right)
                 part = left.flatten(0, 1).T @ right.flatten(0, 1)
             else:
-                right = counted(one.right * weights[:, None, None], counts)
+                right = _finite(one.right * weights[:, None, None])
                 empty = right.new_zeros((one.height, right.shape[2]))
                 part = empty.index_add(0, one.places.flatten(), right.flatten(0, 1))
             total = part if total is None else total + part

@@ -118,7 +118,7 @@ class PhysicalSum:
         counts = torch.isfinite(norms) & mask
         weights = self._bound / torch.clamp(norms, min=self._bound)
         weights = torch.where(counts, weights, 0.0).to(self._precision.work)
-        return torch.cat([summed(weights, counts).flatten() for _, summed in parts])
+        return torch.cat([summed(weights).flatten() for _, summed in parts])
 
     def _factors(self, tensors: Sequence[Tensor]) -> dict[str, list[Factor]]:
         """Per-record gradients by parameter: one forward pass, one backward pass to the outputs of layers."""
