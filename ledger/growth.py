@@ -68,7 +68,7 @@ class Growth:
 
     def _check(self, level: int, first: int, values: list[bytes]) -> None:
         within = {"level": level, "first": first, "last": first + len(values) - 1}
-        if [*self._book.connection.execute(_HASHES, within).scalars()] == values:
+        if self._book.connection.execute(_HASHES, within).scalars().all() == values:
             return
         stored = {int(place): bytes(value) for place, value in self._book.connection.execute(_PLACED, within)}
         for place, value in enumerate(values, first):

@@ -6,7 +6,6 @@ order is voided, the order opens again with exactly the finite sum of the others
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import add, mul, sub
 from typing import Any, NamedTuple
@@ -18,8 +17,7 @@ Price = tuple[int | None, ...]
 """What one step costs per coordinate, in the coordinate's units; None where it is infinite."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(NamedTuple):
     """The sum of charges. ``finite`` and ``infinite`` have one item per coordinate."""
 
     finite: tuple[int, ...]
@@ -30,17 +28,22 @@ class Loss:
         """Nothing lost yet."""
         return cls((0,) * coordinates, (0,) * coordinates)
 
-    def __add__(self, other: Loss) -> Loss:
+    def __add__(self, other: Loss) -> Loss:  # type: ignore[override]  # losses are added up, and no longer tuple is made
         """Both together."""
-        if len(self.finite) != len(other.finite):
+        finite, infinite = other
+        if len(self.finite) != len(finite):
             raise _unlike(self, other)
-        return Loss(tuple(map(add, self.finite, other.finite)), tuple(map(add, self.infinite, other.infinite)))
+        # Hardly a charge is infinite anywhere.
+        counts = tuple(map(add, self.infinite, infinite)) if any(infinite) else self.infinite
+        return Loss(tuple(map(add, self.finite, finite)), counts)
 
     def __sub__(self, other: Loss) -> Loss:
         """Without a part that was added before; an invariant, so it crashes rather than go below zero."""
-        if len(self.finite) != len(other.finite):
+        finite, infinite = other
+        if len(self.finite) != len(finite):
             raise _unlike(self, other)
-        rest = Loss(tuple(map(sub, self.finite, other.finite)), tuple(map(sub, self.infinite, other.infinite)))
+        counts = tuple(map(sub, self.infinite, infinite)) if any(infinite) else self.infinite
+        rest = Loss(tuple(map(sub, self.finite, finite)), counts)
         if min(rest.finite, default=0) < 0 or min(rest.infinite, default=0) < 0:
             message = f"a loss of {self} cannot hold {other}"
             raise AssertionError(message)

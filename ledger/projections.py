@@ -6,7 +6,6 @@ import json
 from functools import lru_cache
 from typing import Any, Final
 
-from ledger.apply import read_prices
 from ledger.loss import Loss, Segment
 from ledger.outcomes import ChargeState
 from ledger.registry import (
@@ -20,6 +19,7 @@ from ledger.registry import (
     SigningKey,
 )
 from ledger.rows import Fields
+from ledger.runs import read_prices
 from ledger.units import format_number, parse_number
 
 

@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Any, Final
 
 from ledger import canonical as c
-from ledger.apply import read_prices
 from ledger.commands import EnterDocument, MakeCharge, OpenPartition, parse_ref
 from ledger.decide import decide, signing_key
 from ledger.decision import Asked
@@ -29,6 +28,7 @@ from ledger.organisation_key import SignerKey
 from ledger.outcomes import Code
 from ledger.registry import GLOBAL, Facts, State, holder_of
 from ledger.rules import Cap, Rule, read_rule
+from ledger.runs import read_prices
 from ledger.units import parse_number
 
 Witness = Callable[[str, bytes, SignerKey], None]

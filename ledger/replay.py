@@ -9,25 +9,26 @@ held whole.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import select
 from sqlalchemy.exc import DatabaseError
 
 from ledger import canonical as c
-from ledger.apply import apply
+from ledger.apply import apply, make
 from ledger.broken import Broken, Fork, Shorter
+from ledger.chunks import FAULTS, Chunk, Stored, read_chunk, told
 from ledger.cosignatures import check_cosignatures
-from ledger.decision import Refusal
 from ledger.engines import engine_of
 from ledger.entries import Entry
 from ledger.forks import check_kept
 from ledger.gate import Gate
 from ledger.growth import Growth
-from ledger.malformed import Malformed
+from ledger.hands import Hands, hands_for
 from ledger.memory import MemoryState
 from ledger.recheck import check_before, check_fits
 from ledger.signature_pool import SignaturePool
@@ -35,16 +36,15 @@ from ledger.snapshot import Log, Snapshot
 from ledger.standing import PROJECTIONS, check_rows, check_sums
 from ledger.tables import DocumentRow, EntryRow, table_of
 from ledger.undecodable import find_undecodable
-from ledger.verifier import Checkpoint, LogKey, leaf_hash, verify_receipt
+from ledger.verifier import Checkpoint, LogKey, verify_receipt
 
 CHUNK: Final = 1_024
-"""Entries that are held at once."""
+CHUNK_BYTES: Final = 1 << 21
+"""Entries, and bytes of them, that are read together; a chunk or two for each process are held at once."""
+_FETCHED: Final = 256
 DOCUMENTS_BYTES_MAX: Final = 32 << 20
 """Documents that are held at once."""
 Step = Callable[[int, int], None]
-_FAULTS = (Malformed, Refusal, LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)
-_Stored = tuple[int, str, str, int, bytes]
-"""An entry's position, the id, kind and time it is filed under, and its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,7 @@ def verify_book(  # noqa: PLR0913 - what to check, against what, and who decides
     kept: Sequence[Checkpoint] = (),
     signatures: bool = True,
     decisions: bool = True,
+    processes: int | None = None,
 ) -> Finding:
     """Verify a whole book on one snapshot of it.
 
@@ -114,6 +115,7 @@ def verify_book(  # noqa: PLR0913 - what to check, against what, and who decides
             checkpoints always are.
         decisions: whether every command is decided again and the signature over it looked at. Without, the book is
             replayed and no more: it is shown to be what its entries make it, not that they could stand.
+        processes: that work ahead of this one; as many as are of use, if None.
 
     Raises:
         Broken: naming the first entry that is wrong, or what else is.
@@ -124,7 +126,14 @@ def verify_book(  # noqa: PLR0913 - what to check, against what, and who decides
     try:
         with engine.begin() as connection:
             return verify(
-                Snapshot(connection), key, step, gate=gate, kept=kept, signatures=signatures, decisions=decisions
+                Snapshot(connection),
+                key,
+                step,
+                gate=gate,
+                kept=kept,
+                signatures=signatures,
+                decisions=decisions,
+                processes=processes,
             )
     finally:
         engine.dispose()
@@ -139,13 +148,15 @@ def verify(  # noqa: PLR0913 - see above
     kept: Sequence[Checkpoint] = (),
     signatures: bool = True,
     decisions: bool = True,
+    processes: int | None = None,
 ) -> Finding:
     """Verify a whole book on a snapshot. See :func:`verify_book`."""
     try:
         check_kept(book, kept, key)
-        with SignaturePool(asked=signatures) as pool:
+        with Hands(hands_for(book.size) if processes is None else processes) as hands:
+            pool = SignaturePool(hands, asked=signatures)
             check = _Check(key, gate, pool) if decisions else None
-            return _Replay(book, key, check).run(step, len(kept), pool)
+            return _Replay(book, key, check, hands).run(step, len(kept), pool)
     except DatabaseError:
         find_undecodable(book.connection)
         raise
@@ -165,8 +176,8 @@ class _Check:
 class _Replay:
     """One book, from its first entry on."""
 
-    def __init__(self, book: Snapshot, key: LogKey, check: _Check | None) -> None:
-        self._book, self._key, self._check = book, key, check
+    def __init__(self, book: Snapshot, key: LogKey, check: _Check | None, hands: Hands) -> None:
+        self._book, self._key, self._check, self._hands = book, key, check, hands
         self._documents = Documents(book)
         # Replay only reads documents.
         self._state = MemoryState(documents=self._documents)  # type: ignore[arg-type]
@@ -176,22 +187,22 @@ class _Replay:
     def run(self, step: Step, kept: int, pool: SignaturePool) -> Finding:
         book, state = self._book, self._state
         documents = self._documents.check()
-        for chunk in _stored(book):
-            try:
-                leaves = [self._leaf(index, one) for index, one in enumerate(chunk, self._growth.size)]
-            finally:
-                # A signature that does not verify stands before whatever else is wrong later in the chunk.
-                pool.verify()
-            self._growth.grow(leaves)
-            step(self._growth.size, book.size)
+        try:
+            for chunk in self._read():
+                self._apply(chunk)
+                self._growth.grow(chunk.leaves)
+                step(self._growth.size, book.size)
+        finally:
+            # A signature that does not verify stands before whatever else is wrong later.
+            pool.finish()
         newest = self._growth.finish()
         verify_receipt(book.receipt(book.size - 1), book.entry(book.size - 1), self._key)
         try:
             check_rows(book, state)
             check_sums(state, book.size)
             check_cosignatures(Log(book.connection))
-        except _FAULTS as fault:
-            raise Broken(None, f"a row cannot be read: {_told(fault)}") from None
+        except FAULTS as fault:
+            raise Broken(None, f"a row cannot be read: {told(fault)}") from None
         return Finding(
             entries=book.size,
             charges=len(state.charges),
@@ -205,43 +216,57 @@ class _Replay:
             log=newest.origin,
         )
 
-    def _leaf(self, index: int, stored: _Stored) -> bytes:
-        """Replay one entry; its leaf hash."""
-        position, name, kind, time, data = stored
-        if index != position:
-            raise Broken(index, "is missing")
+    def _read(self) -> Iterator[Chunk]:
+        """The log, chunk by chunk, a few of them read ahead."""
+        ahead: deque[Callable[[], Chunk]] = deque()
+        read, start = partial(read_chunk, whole=self._check is not None), 0
+        for stored in _stored(self._book):
+            ahead.append(self._hands.give(read, start, stored))
+            start += len(stored)
+            if len(ahead) > self._hands.ahead:
+                yield ahead.popleft()()
+        while ahead:
+            yield ahead.popleft()()
+
+    def _apply(self, chunk: Chunk) -> None:
+        if chunk.times is not None and chunk.times[0] < self._last:
+            raise Broken(chunk.start, "time: lies before the time of the entry before it")
+        index, state, check = chunk.start, self._state, self._check
         try:
-            entry = self._replayed(index, data)
-        except _FAULTS as fault:
-            raise Broken(index, _told(fault)) from None
-        if (name, kind, time) != (entry.id, entry.kind, entry.time):
-            raise Broken(index, "is filed under an id, kind or time that is not its own")
-        return leaf_hash(data)
+            for index, one in enumerate(chunk.said, chunk.start):
+                if check is None:
+                    make(state, one, index)
+                else:
+                    self._decide(check, one, index)
+        except FAULTS as fault:
+            raise Broken(index, told(fault)) from None
+        if chunk.wrong is not None:
+            raise Broken(*chunk.wrong)
+        if chunk.times is not None:
+            self._last = chunk.times[1]
 
-    def _replayed(self, index: int, data: bytes) -> Entry:
-        entry, state = Entry.parse(data), self._state
-        if entry.time < self._last:
-            raise Malformed("time", "lies before the time of the entry before it")
-        self._last = entry.time
-        if self._check is None:
-            apply(state, entry, index)
-            return entry
-        self._check.before(state, entry, index)
-        apply(state, entry, index)
-        check_fits(state, entry)
-        return entry
+    def _decide(self, check: _Check, entry: object, index: int) -> None:
+        assert isinstance(entry, Entry)
+        check.before(self._state, entry, index)
+        apply(self._state, entry, index)
+        check_fits(self._state, entry)
 
 
-def _told(fault: Exception) -> str:
-    return f"names {fault}, which does not exist" if isinstance(fault, KeyError) else str(fault)
-
-
-def _stored(book: Snapshot) -> Iterator[list[_Stored]]:
+def _stored(book: Snapshot) -> Iterator[list[Stored]]:
+    """The log as it is stored, in chunks of so many entries or bytes."""
     table = table_of(EntryRow)
     chosen = select(table.c.position, table.c.id, table.c.kind, table.c.time, table.c.data).order_by(table.c.position)
-    with book.connection.execute(chosen, execution_options={"yield_per": CHUNK}) as found:
+    chunk, size = list[Stored](), 0
+    with book.connection.execute(chosen, execution_options={"yield_per": _FETCHED}) as found:
         for rows in found.partitions():
-            yield [(int(position), name, kind, int(time), bytes(data)) for position, name, kind, time, data in rows]
+            fetched: list[Any] = [tuple(one) for one in rows]
+            chunk += fetched
+            size += sum(len(one[4]) for one in fetched)
+            if len(chunk) >= CHUNK or size >= CHUNK_BYTES:
+                yield chunk
+                chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 class Documents(Mapping[str, bytes]):

@@ -1,64 +1,53 @@
-"""Signatures gathered while entries are replayed, and verified on every core at once.
-
-The library lets go of the interpreter while it verifies, so threads are enough; who replays waits meanwhile, which
-costs less than two that take turns.
-"""
+"""Signatures gathered while entries are decided again, and verified by other hands meanwhile."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
-from typing import Self
+from collections import deque
+from collections.abc import Callable
+from typing import Final
 
 from ledger.broken import Broken
-from ledger.malformed import Malformed
+from ledger.chunks import Signed, Wrong, first_wrong
+from ledger.hands import Hands
 from ledger.organisation_key import SignerKey
-from ledger.signatures import verify
 
-Signed = tuple[int, str, bytes, SignerKey]
-"""The entry's index, the detached JWS, the bytes it is over, and the key."""
-_SHARE = 32
+_SHARE: Final = 256
 
 
 class SignaturePool:
-    """As many threads as there are cores. ``asked=False`` verifies nothing."""
+    """What is not yet known of signatures, in order of entries. ``asked=False`` verifies nothing."""
 
-    def __init__(self, *, asked: bool = True) -> None:
+    def __init__(self, hands: Hands, *, asked: bool = True) -> None:
         """Nothing gathered yet."""
-        self._asked = asked
-        self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="signatures")
+        self._hands, self._asked = hands, asked
         self._gathered: list[Signed] = []
+        self._given: deque[Callable[[], Wrong | None]] = deque()
         self.count = 0
 
-    def __enter__(self) -> Self:
-        """Begin."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
-        """End the threads."""
-        self._pool.shutdown()
-
     def gather(self, index: int, signature: str, raw: bytes, key: SignerKey) -> None:
-        """Keep one for :meth:`verify`."""
-        if self._asked:
-            self._gathered.append((index, signature, raw, key))
+        """Verify this one. Raises: Broken, at an earlier entry whose signature does not verify."""
+        if not self._asked:
+            return
+        self.count += 1
+        self._gathered.append((index, signature, raw, key.x))
+        if len(self._gathered) == _SHARE:
+            self._give()
+            self._settle(self._hands.ahead)
 
-    def verify(self) -> None:
-        """Verify all that was gathered. Raises: Broken, at the first entry whose signature does not verify."""
+    def finish(self) -> None:
+        """Verify what is left. Raises: Broken, at the first entry whose signature does not verify."""
+        self._give()
+        self._settle(0)
+
+    def _give(self) -> None:
         gathered, self._gathered = self._gathered, []
-        shares = [gathered[start : start + _SHARE] for start in range(0, len(gathered), _SHARE)]
-        for found in self._pool.map(_first_wrong, shares):
-            if found is not None:
-                raise found
-        self.count += len(gathered)
+        if gathered:
+            self._given.append(self._hands.give(first_wrong, gathered))
 
-
-def _first_wrong(share: Sequence[Signed]) -> Broken | None:
-    for index, signature, raw, key in share:
-        try:
-            verify(signature, raw, key)
-        except Malformed as fault:
-            return Broken(index, str(fault))
-    return None
+    def _settle(self, waiting: int) -> None:
+        while len(self._given) > waiting:
+            if (wrong := self._given.popleft()()) is not None:
+                # Nothing later is the first.
+                self._given.clear()
+                self._gathered.clear()
+                raise Broken(*wrong)

@@ -41,13 +41,13 @@ _MAKERS: Final = (Path(__file__), Path(tables.__file__), Path(world.__file__))
 CHUNK: Final = 1_000
 
 
-def grown(entries: int) -> Path:
+def grown(entries: int, kept: Path = FOLDER) -> Path:
     """A book of about so many entries, half of them charges and half what each was settled for."""
     made = c.digest(b"".join(one.read_bytes() for one in _MAKERS))[:12]
-    path = FOLDER / f"{made}-{entries}.sqlite"
+    path = kept / f"{made}-{entries}.sqlite"
     if not path.exists():
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+        kept.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept) as folder:
             with open_world(Path(folder)) as opened:
                 _first(opened)
             _grow(opened, entries)

@@ -1,0 +1,219 @@
+"""The entries of runs: what a charge, its key release and its settlement say, and how that changes what stands.
+
+A book has as many of these as it has runs, and few others. What they say is read off an entry alone, as plain values
+that another process can hand over; made true it is here, for the writer and for replay alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from ledger import canonical as c
+from ledger.commands import MakeCharge, Post, ReleaseKey
+from ledger.entries import Entry
+from ledger.graph import knowers
+from ledger.loss import Loss, Segment, loss_of
+from ledger.outcomes import ChargeState, Code
+from ledger.registry import GLOBAL, Account, Charge, SigningKey, State, holder_of
+from ledger.rules import read_rule
+
+
+class Charged(NamedTuple):
+    """What a charge's entry says. ``prices``: each partition with its price as recorded, in canonical bytes."""
+
+    id: str
+    contract: str
+    actor: str
+    author: int
+    partitions: tuple[str, ...]
+    plan: str
+    steps: int
+    key_id: str
+    signing: str
+    sealing: str
+    deadline: int
+    prices: tuple[tuple[str, bytes], ...]
+    recipients: tuple[str, ...]
+    base: tuple[str, ...]
+    pipeline: str | None
+
+
+class Released(NamedTuple):
+    """A key release and the charge it is for."""
+
+    id: str
+    charge: str
+
+
+class Settled(NamedTuple):
+    """What a charge is settled for; ``steps`` is None where the entry names no count."""
+
+    charge: str
+    steps: int | None
+    outcome: str
+
+
+Said = Charged | Released | Settled
+Prices = tuple[tuple[str, tuple[Segment, ...]], ...]
+"""Each partition of a charge with the pieces it is charged by."""
+
+
+def _charged(entry: Entry) -> Charged:
+    body = entry.asked
+    assert isinstance(body, MakeCharge)
+    recorded: Any = entry.body
+    return Charged(
+        id=entry.id,
+        contract=body.contract,
+        actor=entry.actor,
+        author=recorded["author"],
+        partitions=body.partitions,
+        plan=body.plan.digest,
+        steps=body.plan.steps,
+        key_id=body.signing.thumbprint,
+        signing=body.signing.x,
+        sealing=body.sealing.x,
+        deadline=body.deadline,
+        prices=tuple((ref, c.spelled(recorded["prices"][ref])) for ref in body.partitions),
+        recipients=body.recipients,
+        base=body.base,
+        pipeline=body.pipeline,
+    )
+
+
+def _released(entry: Entry) -> Released:
+    body = entry.asked
+    assert isinstance(body, ReleaseKey)
+    return Released(entry.id, body.charge)
+
+
+def _posted(entry: Entry) -> Settled:
+    body = entry.asked
+    assert isinstance(body, Post)
+    return Settled(body.charge, body.steps, entry.code.word)
+
+
+def _closed(entry: Entry) -> Settled:
+    named = entry.request["charge"]
+    assert isinstance(named, str)
+    return Settled(named, None, entry.code.word)
+
+
+READERS: Final[dict[str, Callable[[Entry], Said]]] = {
+    "charge": _charged,
+    "key_release": _released,
+    "post": _posted,
+    "void": _closed,
+    "lapse": _closed,
+}
+
+
+def make(state: State, said: Said, index: int) -> None:
+    """Make true what the entry at ``index`` says. Raises: KeyError, AssertionError, where that cannot be."""
+    match said:
+        case Charged():
+            _charge(state, said, index)
+        case Settled():
+            _settle(state, said)
+        case Released():
+            state.charges[said.charge] = state.charges[said.charge]._replace(key_release=said.id)
+
+
+def _charge(state: State, said: Charged, index: int) -> None:
+    (
+        name,
+        contract,
+        actor,
+        author,
+        partitions,
+        plan,
+        steps,
+        key_id,
+        signing,
+        sealing,
+        deadline,
+        prices,
+        recipients,
+        base,
+        pipeline,
+    ) = said
+    priced = _prices(prices)
+    state.charges[name] = Charge(
+        name,
+        contract,
+        actor,
+        author,
+        partitions,
+        plan,
+        steps,
+        None,
+        ChargeState.PENDING,
+        key_id,
+        sealing,
+        None,
+        deadline,
+        priced,
+        recipients,
+        base,
+        index,
+        (),
+        pipeline,
+    )
+    state.keys[key_id] = SigningKey(key_id, actor, signing, name, index)
+    state.contracts[contract] = state.contracts[contract].counting(1)
+    for places, segments in _touched(state, author, index, priced):
+        loss = loss_of(segments, steps)
+        for place in places:
+            ref, holder, posted, pending = state.accounts.get(place) or _empty(state, *place)
+            state.accounts[place] = Account(ref, holder, posted, pending + loss)
+
+
+def _settle(state: State, said: Settled) -> None:
+    """Move what ran from pending to posted; the rest of it goes back to headroom."""
+    found = state.charges[said.charge]
+    posts = said.outcome == Code.POSTED.word
+    steps = (found.steps if said.steps is None else said.steps) if posts else 0
+    for places, segments in _touched(state, found.author, found.index, found.prices):
+        reserved, ran = loss_of(segments, found.steps), loss_of(segments, steps)
+        for place in places:
+            ref, holder, posted, pending = state.accounts.get(place) or _empty(state, *place)
+            state.accounts[place] = Account(ref, holder, posted + ran, pending - reserved)
+    state.charges[found.id] = found.settled(*((ChargeState.POSTED, steps) if posts else (ChargeState.VOIDED, None)))
+    if not posts:
+        state.contracts[found.contract] = state.contracts[found.contract].counting(-1)
+
+
+def _touched(
+    state: State, author: int, index: int, prices: Prices
+) -> Iterator[tuple[tuple[tuple[str, str], ...], tuple[Segment, ...]]]:
+    """Per partition: everyone's account and those of all who may know this charge; and its price."""
+    nodes = knowers(state.nodes, author, index)
+    return ((_places(ref, nodes), segments) for ref, segments in prices)
+
+
+@lru_cache(maxsize=4_096)
+def _places(ref: str, nodes: frozenset[int]) -> tuple[tuple[str, str], ...]:
+    return (ref, GLOBAL), *((ref, holder_of(node)) for node in sorted(nodes))
+
+
+def _empty(state: State, ref: str, holder: str) -> Account:
+    zero = Loss.zero(len(read_rule(state.partitions[ref].terms).coordinates))
+    return Account(ref, holder, zero, zero)
+
+
+def read_prices(segments: Any) -> tuple[Segment, ...]:  # noqa: ANN401 - JSON as recorded
+    """The prices of one partition as a charge's entry records them; equal ones are one value."""
+    return _segments(c.spelled(segments))
+
+
+@lru_cache(maxsize=4_096)
+def _prices(recorded: tuple[tuple[str, bytes], ...]) -> Prices:
+    return tuple((ref, _segments(spelled)) for ref, spelled in recorded)
+
+
+@lru_cache(maxsize=4_096)
+def _segments(spelled: bytes) -> tuple[Segment, ...]:
+    segments: Any = c.parse(spelled, len(spelled))
+    return tuple(Segment(one["steps"], tuple(one["price"]), one["unit"]) for one in segments)
