@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ledger.apply import said
+from ledger import alike
 from ledger.decision import Refusal
 from ledger.entries import Entry
 from ledger.malformed import Malformed
@@ -53,32 +53,31 @@ def read_chunk(start: int, stored: list[Stored], *, whole: bool) -> Chunk:
     leaves: list[bytes] = []
     read: list[Said | Entry | None] = []
     first = last = None
-    for index, one in enumerate(stored, start):
+    take = _entire if whole else alike.read
+    for index, (position, name, kind, time, data) in enumerate(stored, start):
         try:
-            entry = _read(index, one, last)
-            taken = entry if whole else said(entry)
+            if index != position:
+                raise Malformed("", "is missing")
+            taken = take(data)
+            if taken[:3] != (name, kind, time):
+                raise Malformed("", "is filed under an id, kind or time that is not its own")
+            if last is not None and time < last:
+                raise Malformed("time", "lies before the time of the entry before it")
         except FAULTS as fault:
             return Chunk(start, leaves, read, _times(first, last), (index, told(fault)))
-        first, last = entry.time if first is None else first, entry.time
-        read.append(taken)
-        leaves.append(leaf_hash(one[4]))
+        first, last = time if first is None else first, time
+        read.append(taken.said)
+        leaves.append(leaf_hash(data))
     return Chunk(start, leaves, read, _times(first, last), None)
+
+
+def _entire(data: bytes) -> alike.Read:
+    entry = Entry.parse(data)
+    return alike.Read(entry.id, entry.kind, entry.time, entry)
 
 
 def _times(first: int | None, last: int | None) -> tuple[int, int] | None:
     return None if first is None or last is None else (first, last)
-
-
-def _read(index: int, stored: Stored, since: int | None) -> Entry:
-    position, name, kind, time, data = stored
-    if index != position:
-        raise Malformed("", "is missing")
-    entry = Entry.parse(data)
-    if (name, kind, time) != (entry.id, entry.kind, entry.time):
-        raise Malformed("", "is filed under an id, kind or time that is not its own")
-    if since is not None and entry.time < since:
-        raise Malformed("time", "lies before the time of the entry before it")
-    return entry
 
 
 def told(fault: Exception) -> str:

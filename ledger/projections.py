@@ -37,9 +37,8 @@ def organisation_rows(key: str, value: Organisation) -> list[Fields]:
 
 
 def key_of(rows: list[Fields]) -> SigningKey:
-    """A key, as its row has it."""
-    (row,) = rows
-    return SigningKey(row["key_id"], row["owner"], row["x"], row["charge"], row["entered"])
+    """A key, as its row has it: in the same order."""
+    return SigningKey(*rows[0].values())
 
 
 def key_rows(key: str, value: SigningKey) -> list[Fields]:
@@ -173,30 +172,13 @@ _CHARGE = (
 
 
 def charge_of(rows: list[Fields]) -> Charge:
-    """A charge, as its row has it."""
-    (row,) = rows
-    partitions, prices = _priced(row["partitions"], row["prices"])
-    return Charge(
-        id=row["id"],
-        contract=row["contract"],
-        actor=row["actor"],
-        author=row["author"],
-        partitions=partitions,
-        plan=row["plan"],
-        steps=row["steps"],
-        steps_posted=row["steps_posted"],
-        state=_STATES[row["state"]],
-        key_id=row["key_id"],
-        sealing=row["sealing"],
-        key_release=row["key_release"],
-        deadline=row["deadline"],
-        pipeline=row["pipeline"],
-        prices=prices,
-        recipients=_items(row["recipients"]),
-        base=_items(row["base"]),
-        index=row["entered"],
-        notices=tuple((model, time) for model, time in _items(row["notices"])),
-    )
+    """A charge, as its row has it: in the same order. There are as many as runs, so it is read by place."""
+    values: list[Any] = [*rows[0].values()]
+    values[4], values[13] = _priced(values[4], values[13])
+    values[8] = _STATES[values[8]]
+    values[14], values[15] = _items(values[14]), _items(values[15])
+    values[17] = _notices(values[17])
+    return Charge(*values)
 
 
 # Most charges of a book name the same partitions at the same prices, and nobody else.
@@ -209,6 +191,11 @@ def _priced(partitions: str, prices: str) -> tuple[tuple[str, ...], tuple[tuple[
 @lru_cache(maxsize=4_096)
 def _items(listed: str) -> tuple[Any, ...]:
     return tuple(json.loads(listed))
+
+
+@lru_cache(maxsize=4_096)
+def _notices(listed: str) -> tuple[tuple[str, int], ...]:
+    return tuple((model, time) for model, time in json.loads(listed))
 
 
 _STATES: Final = {one.value: one for one in ChargeState}

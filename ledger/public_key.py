@@ -55,7 +55,7 @@ class PublicKey:
         if known["kty"] != "OKP" or known["crv"] != curve:
             raise Malformed(where, f"must be an OKP key on {curve}")
         x = c.key_bytes(known["x"], f"{where}.x")
-        if x in _SMALL_ORDER[curve]:
+        if is_small_order(curve, x):
             raise Malformed(f"{where}.x", "is a point of small order: anyone could use it")
         return cls(curve, x)
 
@@ -69,3 +69,8 @@ class PublicKey:
         # RFC 7638, section 3.2: the required members, sorted; neither value holds what JSON would escape.
         form = f'{{"crv":"{self.curve}","kty":"OKP","x":"{self.x}"}}'
         return c.base64url(hashlib.sha256(form.encode("ascii")).digest())
+
+
+def is_small_order(curve: str, x: str) -> bool:
+    """Whether a key names a point that anyone could use."""
+    return x in _SMALL_ORDER[curve]

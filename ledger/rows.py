@@ -33,7 +33,7 @@ class Rows(MutableMapping[K, V], Generic[K, V]):
         read: Callable[[list[Fields]], V],
         write: Callable[[K, V], list[Fields]],
     ) -> None:
-        """``columns`` make the key; ``read`` and ``write`` turn rows into a value and back."""
+        """``columns`` make the key; ``read`` and ``write`` turn rows, their fields in order, into a value and back."""
         self._connection = connection
         self._table = table_of(row)
         self._columns = [self._table.c[name] for name in columns]

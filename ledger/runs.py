@@ -112,13 +112,12 @@ READERS: Final[dict[str, Callable[[Entry], Said]]] = {
 
 def make(state: State, said: Said, index: int) -> None:
     """Make true what the entry at ``index`` says. Raises: KeyError, AssertionError, where that cannot be."""
-    match said:
-        case Charged():
-            _charge(state, said, index)
-        case Settled():
-            _settle(state, said)
-        case Released():
-            state.charges[said.charge] = state.charges[said.charge]._replace(key_release=said.id)
+    if isinstance(said, Charged):
+        _charge(state, said, index)
+    elif isinstance(said, Settled):
+        _settle(state, said)
+    else:
+        state.charges[said.charge] = state.charges[said.charge]._replace(key_release=said.id)
 
 
 def _charge(state: State, said: Charged, index: int) -> None:
