@@ -76,6 +76,8 @@ def _quickly(data: bytes) -> alike.Read | str:
 @example(SMALL, ROOM[1], "run-2", START, START)
 @example(ROOM[0], SMALL, "run-2", START, START)
 @example(ROOM[0][:42] + "B", ROOM[1], "run-2", START, START)
+@example(*ROOM, "run-2", TIME_MAX + 1, START)
+@example(*ROOM, "run-2", TIME_MAX, TIME_MAX + 1)
 def test_a_charge_like_one_before(signing: str, sealing: str, name: str, deadline: int, time: int) -> None:
     """Whatever keys, times and name it has."""
     data = _bytes("charge", _charge(signing, sealing, deadline), name, time)
@@ -83,6 +85,8 @@ def test_a_charge_like_one_before(signing: str, sealing: str, name: str, deadlin
 
 
 @given(IDS, IDS, st.integers(0, STEPS_MAX * 2), st.integers(0, TIME_MAX * 2), SIGNATURES)
+@example("run-1", "post-1", STEPS_MAX + 1, START, SIGNATURE)
+@example("run-1", "post-1", STEPS_MAX, TIME_MAX + 1, SIGNATURE)
 def test_a_settlement_like_one_before(charge: str, name: str, steps: int, time: int, signature: str) -> None:
     """Whatever charge, count, time and name it has, one bound too far or not."""
     data = _bytes("post", _post(charge, steps), name, time, signature)
