@@ -95,10 +95,11 @@ class Service:
         """What it tells the time by, Unix seconds."""
         return self._clock
 
-    def as_caller(self, credentials: Credentials) -> Service:
-        """The same service, and the same connections, for somebody else."""
+    def as_caller(self, credentials: Credentials, attempts: int | None = None) -> Service:
+        """The same service, and the same connections, for somebody else; sent so many times at most, if given."""
         other = copy(self)
         other._credentials = credentials  # noqa: SLF001 - its own class
+        other._attempts = self._attempts if attempts is None else attempts  # noqa: SLF001 - the same
         return other
 
     def __enter__(self) -> Self:
@@ -185,6 +186,10 @@ class Service:
     def deposit_model_key(self, charge: str, model: str, sealed: str) -> None:
         """Leave a sealed model's key with the key store. Raises: Refused, Unreachable."""
         self._command("/v1/model-keys", c.dump({"charge": charge, "model": model, "sealed": sealed}), None)
+
+    def report_progress(self, charge: str, steps: int) -> None:
+        """Tell how many steps of a run are done, as its clean room. Raises: Refused, Unreachable."""
+        self._command(f"/v1/charges/{_path(charge)}/progress", c.dump({"steps": steps}), None)
 
     def charge(self, charge: str) -> c.Object:
         """A charge as it stands. Raises: Refused, Unreachable."""

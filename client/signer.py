@@ -93,10 +93,7 @@ class Signer:
 
 def load_private(path: Path | str) -> Ed25519PrivateKey:
     """The private key in a PKCS #8 PEM file that only its owner may read. Raises: Malformed, OSError."""
-    with Path(path).open("rb") as file:
-        if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-            raise Malformed("key", f"the file {path} may be read by others: chmod 600 it")
-        data = file.read(PEM_BYTES_MAX)
+    data = _own_alone(path, PEM_BYTES_MAX)
     try:
         private = load_pem_private_key(data, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -104,3 +101,18 @@ def load_private(path: Path | str) -> Ed25519PrivateKey:
     if not isinstance(private, Ed25519PrivateKey):
         raise Malformed("key", f"the file {path} holds a key that is not Ed25519")
     return private
+
+
+def load_secret(path: Path | str, size: int) -> bytes:
+    """A secret of so many bytes, in a file that only its owner may read. Raises: Malformed, OSError."""
+    data = _own_alone(path, size + 1)
+    if len(data) != size:
+        raise Malformed("key", f"the file {path} does not hold {size} bytes")
+    return data
+
+
+def _own_alone(path: Path | str, most: int) -> bytes:
+    with Path(path).open("rb") as file:
+        if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+            raise Malformed("key", f"the file {path} may be read by others: chmod 600 it")
+        return file.read(most)

@@ -170,13 +170,9 @@ def _run_for_people(job: Job, pause: Pause | None) -> Report:
 
 def _consumer(job: Job) -> Service:
     """The service as the consumer calls it."""
-    from client.service import Service
-    from client.signer import Signer
-    from client.tokens import ClientCredentials
+    from trainer_adapter.room import consumer_service
 
-    # The address first: a job that names no service is refused before any file but its own is read.
-    service = Service(job.service)
-    return service.as_caller(ClientCredentials(job.issuer, job.actor, Signer.load(job.key), job.log.origin))
+    return consumer_service(job)
 
 
 def _tell(event: str, **said: object) -> None:

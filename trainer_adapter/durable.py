@@ -24,6 +24,16 @@ def write_whole(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file that is not there yet, readable by its owner alone. Raises: FileExistsError, OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(path.parent)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable. Raises: OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

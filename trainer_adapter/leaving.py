@@ -8,6 +8,8 @@ final for the clean room that asks.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from client.problem import Refused
@@ -15,15 +17,18 @@ from client.service import Service
 from client.signer import Signer
 from client.tokens import CleanRoomCredentials
 from ledger import canonical as c
+from ledger.malformed import Malformed
 from ledger.outcomes import Code
+from trainer_adapter.assignment import Assignment
 from trainer_adapter.durable import write_whole
-from trainer_adapter.job import Job
 from trainer_adapter.recorded import check_recorded
 
 MODEL_FILE: Final = "model.safetensors"
 PAUSE_FIRST_S: Final = 60.0
 PAUSE_MAX_S: Final = 3_600.0
 TOO_SOON: Final = "release_too_soon"
+RECEIPT_BYTES_MAX: Final = 65_536
+INDEX_DIGITS_MAX: Final = 16
 
 Pause = Callable[[float], None]
 """Waits some seconds, and asks whoever waits whether to go on by raising."""
@@ -32,7 +37,7 @@ Pause = Callable[[float], None]
 class Leaving:
     """One model on its way out, in the name of the clean room that trained it."""
 
-    def __init__(self, job: Job, service: Service, signer: Signer, data: bytes) -> None:
+    def __init__(self, job: Assignment, service: Service, signer: Signer, data: bytes) -> None:
         """Ask as ``signer``, the clean room of the job's charge, for the model whose file is ``data``."""
         self._job, self._signer, self._data = job, signer, data
         self._own = service.as_caller(CleanRoomCredentials(signer, job.log.origin, service.clock))
@@ -52,7 +57,9 @@ class Leaving:
         """
         answer = self._own.submit(self._signer, self._job.actor, "model_release", self._body)
         index = check_recorded(self._own, answer, self._job.log, "model_release", Code.PERMITTED)
-        write_whole(self._job.output / MODEL_FILE, self._data)
+        path = self._job.output / MODEL_FILE
+        write_whole(_receipt_path(path), str(answer.receipt).encode())
+        write_whole(path, self._data)
         return index
 
     def ask_until(self, pause: Pause) -> int:
@@ -70,6 +77,29 @@ class Leaving:
                     raise
             pause(seconds)
             seconds = min(2 * seconds, PAUSE_MAX_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The receipt of a release: the index of its entry, and the text that proves it."""
+
+    index: int
+    text: str
+
+
+def receipt_of(model: Path) -> Receipt:
+    """The receipt that lies beside a released model. Raises: Malformed, OSError."""
+    with _receipt_path(model).open("rb") as file:
+        data = file.read(RECEIPT_BYTES_MAX)
+    lines = data.decode("utf-8", "replace").split("\n", 2)
+    index = lines[1].removeprefix("index ") if len(lines) > 1 else ""
+    if not index.isascii() or not index.isdecimal() or len(index) > INDEX_DIGITS_MAX:
+        raise Malformed("receipt", "has no index on its second line")
+    return Receipt(int(index), data.decode("utf-8", "replace"))
+
+
+def _receipt_path(model: Path) -> Path:
+    return model.with_suffix(".receipt")
 
 
 def too_soon(refused: Refused) -> bool:

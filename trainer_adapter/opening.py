@@ -7,7 +7,6 @@ and a key release of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,9 +28,9 @@ from trainer_adapter.device import choose, in_words
 from trainer_adapter.job import Job
 from trainer_adapter.kept_model import KeptModel
 from trainer_adapter.leaving import Leaving, Pause, too_soon
+from trainer_adapter.room import SEALED_FILE, Say
 
 SEALED_BYTES_MAX: Final = 1 << 30
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ def release(job: Job, service: Service, say: Say, pause: Pause | None = None) ->
 
 def _open(job: Job, service: Service, say: Say) -> tuple[str, KeptModel]:
     """The sealed model's name, and what is in it."""
-    with (job.output / "model.sealed").open("rb") as file:
+    with (job.output / SEALED_FILE).open("rb") as file:
         sealed = file.read(SEALED_BYTES_MAX + 1)
     if len(sealed) > SEALED_BYTES_MAX:
         raise Malformed("model", f"has more than {SEALED_BYTES_MAX} bytes")

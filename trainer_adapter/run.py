@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.malformed import Malformed
+from trainer_adapter.charged_steps import ChargedSteps
 from trainer_adapter.engine import PHYSICAL_BATCH, Engine
 from trainer_adapter.randomness import Randomness
 
@@ -35,7 +35,7 @@ def train(  # noqa: PLR0913, PLR0917 - one name for each thing a run is made of
     physical_batch: int = PHYSICAL_BATCH,
     randomness: Randomness | None = None,
 ) -> int:
-    """Train for at most the plan's steps and tell how many ran: what is to be posted.
+    """Train for at most the plan's steps, without a ledger, and tell how many ran.
 
     Args:
         plan: what was charged.
@@ -43,32 +43,25 @@ def train(  # noqa: PLR0913, PLR0917 - one name for each thing a run is made of
         loss_fn: from outputs and targets of one record to one number.
         data: inputs and targets of the partition, one row a record.
         optimiser: any torch optimiser over exactly the trainable parameters.
-        log: the fresh step log of this run and this plan.
+        log: the step log of this run and this plan; what it has begun is not taken again.
         on_step: called after each step with the step and the plan's steps; both are public.
         stop: asked before each step; a true answer ends the run there. It must not look at the data.
         physical_batch: records that pass through the model at once.
         randomness: only for tests; a run makes its own.
 
     Returns:
-        The steps whose noise was used. If this raises instead, ``log.steps_begun()`` is what counts.
+        The steps whose noise was used, and all before them. If this raises instead, ``log.steps_begun()`` counts.
 
     Raises:
-        Malformed: before anything is used, if the log is another plan's or not fresh, or the model is
-        refused. OSError: if a block could not be made durable.
+        Malformed: before anything is used, if the log is another plan's or the model is refused.
+        OSError: if a block could not be made durable.
     """
-    if log.plan_digest != plan.digest:
-        raise Malformed("log", "belongs to another plan")
-    if log.steps_begun():
-        raise Malformed("log", "has steps in it: a run starts with a fresh log and is never continued")
+    steps = ChargedSteps(plan, log, [] if stop is None else [lambda: "asked to stop" if stop() else ""])
     engine = Engine(plan, model, loss_fn, data, physical_batch)
     engine.check_optimiser(optimiser)
     randomness = randomness or Randomness.fresh()
-    for step in range(1, plan.steps + 1):
-        if stop is not None and stop():
-            return step - 1
-        if step > log.steps_begun():
-            log.begin(step, min(step + log.block_steps - 1, plan.steps))
+    for step in steps:
         engine.step(step, optimiser, randomness)
         if on_step is not None:
             on_step(step, plan.steps)
-    return plan.steps
+    return steps.taken

@@ -8,8 +8,8 @@ One file for one run, one line of RFC 8785 JSON for each block; steps are counte
 
 Whatever happens to the process, the steps whose noise was used are at most :func:`steps_begun`: a begun block
 counts in full. A last line cut off by a crash counts too, as a whole block of ``block_steps``: its ``begin``
-cannot have returned, so this overstates, on purpose. A log is written by the process that created it and by
-no other: a run that died is posted for what it began, it is not continued.
+cannot have returned, so this overstates, on purpose. A run that goes on after its process died (:meth:`StepLog.resume`)
+goes on after what it began.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from ledger.canonical import dump, fields, integer, parse
 from ledger.malformed import Malformed
-from trainer_adapter.durable import sync_folder
+from trainer_adapter.durable import sync_folder, write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +67,28 @@ class StepLog:
         log = cls(descriptor, plan, block_steps)
         log._append(header)
         sync_folder(path.parent)
+        return log
+
+    @classmethod
+    def resume(cls, path: Path, run: str, plan: Plan, block_steps: int) -> StepLog:
+        """The log of a run whose process died, to go on after the last step that began.
+
+        A last line that was cut off counts as the whole block it may have been, and is written out as such.
+
+        Raises:
+            Malformed: for the log of another run, plan or block size, or a damaged one. OSError.
+        """
+        begun = steps_begun(path, run, plan)
+        whole, _, torn = path.read_bytes().rpartition(b"\n")
+        head, *blocks = whole.split(b"\n")
+        if _object(head, "step log, line 1", _HEADER)["block_steps"] != block_steps:
+            raise Malformed("block_steps", "is another than the run began with")
+        if torn:
+            before = _object(blocks[-1], "step log", ("first", "last"))["last"] if blocks else 0
+            blocks += [dump({"first": before + 1, "last": begun})] if begun > before else []
+            write_whole(path, b"".join(line + b"\n" for line in (head, *blocks)))
+        log = cls(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC), plan, block_steps)
+        log._begun = begun
         return log
 
     def begin(self, first: int, last: int) -> None:

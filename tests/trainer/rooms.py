@@ -27,6 +27,7 @@ from ledger.registry import Charge
 from ledger.verifier import LogKey
 from policy.evaluate import gate
 from policy.reading import format_time
+from trainer_adapter.assignment import Assignment
 from trainer_adapter.clean_room import CleanRoom, Report
 from trainer_adapter.job import Job
 
@@ -72,6 +73,18 @@ class Place:
         """A job file of the bank's."""
         task = Task(name, self.bank, self.contract, self.ref, "2026-q3.sealed", accuracy_target)
         return write_job(self.folder, self.address, plan, task)
+
+    def assignment_file(self, name: str, plan: Plan = PLAN, extra: str = "") -> Path:
+        """An assignment file of the bank's: a job's without what only ``epsilon train`` reads."""
+        path = self.job(name, plan)
+        own = ("model =", "learning_rate =", "momentum =", "test =")
+        lines = [line for line in path.read_text().splitlines() if not line.startswith(own)]
+        path.write_text("\n".join(lines) + f"\n{extra}")
+        return path
+
+    def assignment(self, name: str, plan: Plan = PLAN, extra: str = "") -> Assignment:
+        """The assignment in that file."""
+        return Assignment.load(self.assignment_file(name, plan, extra))
 
     def run(self, job: Path) -> Report:
         """In this process."""
@@ -128,7 +141,7 @@ def _furnished(  # noqa: PLR0913, PLR0917 - what a place is made of
     sro.enter("policy", policy)
     tdp.enter("dataset", people.dataset(tdp))
     tdp.submit("partition", people.partition(tdp, "2026-q3", digits.RECORDS))
-    contract, _ = bank.enter("contract", people.contract(tdp, bank, now), tdp)
+    contract, _ = bank.enter("contract", {**people.contract(tdp, bank, now), "runs_max": 100}, tdp)
     ref = f"{tdp.did}/{people.DATASET}/2026-q3"
     data_key = store.create(tdp.did, f"{people.DATASET}-2026-q3").reveal()
     place = Place(folder, book, bank.service, address, bank, contract, ref, data_key, clock, sro, policy)

@@ -34,7 +34,7 @@ ZEROS = np.zeros(digits.RECORDS, np.int64)
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """One service for the file; each test has a run of its own, at most eight in all by the contract."""
+    """One service for the file; each test has a run of its own."""
     with open_place(tmp_path_factory.mktemp("broken") / "place") as found:
         yield found
 
@@ -153,7 +153,7 @@ TESTS: dict[str, tuple[bytes, str]] = {
     "header": (_header(b"{'descr': ("), "is not a NumPy archive"),
     "objects": (_archive(ONES, np.array([{}] * digits.RECORDS)), "is not a NumPy archive"),
     "narrow": (_archive(ONES[:, :63], ZEROS), "one target for each row of 64 inputs"),
-    "fewer": (_archive(ONES, ZEROS[:-1]), "one target for each row of 64 inputs"),
+    "fewer": (_archive(ONES, ZEROS[:-1]), "one target for each row of inputs"),
     "fractions": (_archive(ONES, np.full(digits.RECORDS, 4.7)), "integers as targets"),
     "empty": (_archive(ONES[:0], ZEROS[:0]), "holds no record"),
 }

@@ -10,7 +10,8 @@ import pytest
 
 from ledger.malformed import Malformed
 from ledger.verifier import LogKey
-from trainer_adapter.job import JOB_BYTES_MAX, Job
+from trainer_adapter.assignment import ASSIGNMENT_BYTES_MAX
+from trainer_adapter.job import Job
 
 LOG = LogKey("rooms.example/ledger", bytes(range(32)))
 GOOD = f"""v = 1
@@ -106,7 +107,7 @@ def test_a_wrong_job_is_refused_by_name(tmp_path: Path, was: str, now: str, fiel
         b"\xff\xfe",
         b"a = " + b"[" * 9_000,
         b"a = " + b"9" * 5_000,
-        b"#" * (JOB_BYTES_MAX + 1),
+        b"#" * (ASSIGNMENT_BYTES_MAX + 1),
     ],
     ids=["text", "bytes", "nesting", "digits", "size"],
 )

@@ -1,0 +1,212 @@
+"""What a TDC writes: the loop stays theirs, and whatever they do in it the charge, the log and the post are right."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from torch.nn.functional import cross_entropy
+
+from api.demo import digits
+from client.data_at_rest import encrypt
+from ledger.malformed import Malformed
+from ledger.outcomes import ChargeState
+from ledger.plan import Plan
+from tests.trainer.rooms import PLAN, Place, open_place
+from trainer_adapter.attach import Options, Run, attach
+from trainer_adapter.step_log import steps_begun
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """One service for the file; each test has a run of its own."""
+    with open_place(tmp_path_factory.mktemp("attach") / "place") as found:
+        yield found
+
+
+def _attached(place: Place, name: str, plan: Plan = PLAN, options: Options | None = None) -> Run:
+    model = torch.nn.Linear(64, 10)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
+    assignment = place.assignment(name, plan)
+    return attach(model, optimiser, cross_entropy, assignment, options or Options(service=place.service))
+
+
+def test_the_page_does_what_it_says(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The lines of the first page, run as they stand: a plan told, steps taken, posted, a model that leaves."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    (lines,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(lines.strip().splitlines()) <= 14
+    monkeypatch.chdir(place.folder)
+    shutil.copy(place.assignment_file("page"), place.folder / "job.toml")
+    text = (place.folder / "job.toml").read_text().replace("../", "")
+    (place.folder / "job.toml").write_text(text)
+    exec(compile(lines, "README.md", "exec"), {"__name__": "page"})  # noqa: S102 - our own page
+    told = capsys.readouterr().out
+    charge = place.charge("page")
+    assert charge is not None
+    assert (charge.state, charge.steps_posted) == (ChargeState.POSTED, PLAN.steps)
+    assert told.startswith("The run would be charged ε ")
+    assert "0 steps left" in told
+    assert (place.folder / "runs" / "page" / "model.safetensors").exists()
+
+
+def test_a_plan_records_nothing_and_foresees_the_account(place: Place) -> None:
+    """The ε and the shares told before are those that the accounts show afterwards, and as many runs still fit."""
+    run, size = _attached(place, "foreseen"), len(place.kinds())
+    seen = run.plan()
+    assert (seen.permitted, len(place.kinds())) == (True, size)
+    with run:
+        for _ in run:
+            pass
+    listed = place.service.accounts(place.ref)["accounts"]
+    assert isinstance(listed, list)
+    shown = {one["holder"]: one for one in listed if isinstance(one, dict)}
+    by_holder = {one.holder: one for one in seen.accounts}
+    assert set(by_holder) == set(shown)
+    assert by_holder["global"].runs == shown["global"]["runs_like_the_last"]
+    assert str(seen).startswith(f"The run would be charged {run.remaining().charged}.")
+
+
+def test_a_plan_that_would_be_refused_says_why(place: Place) -> None:
+    """Each reason with its code; nothing is recorded, and no step can be taken of it."""
+    loud = Plan(Fraction(1, 2), Fraction(1), Fraction(1), 20, digits.RECORDS // 2)
+    run, size = _attached(place, "loud", loud), len(place.kinds())
+    seen = run.plan()
+    assert not seen.permitted
+    assert {"run_above_contract", "run_above_policy"} <= {reason.code for reason in seen.reasons}
+    assert str(seen).startswith("The run would be refused:\n  run_above_")
+    assert len(place.kinds()) == size
+
+
+def test_entering_spends_nothing(place: Place) -> None:
+    """A block that asks for no step leaves no entry and no folder."""
+    size = len(place.kinds())
+    with _attached(place, "idle") as run:
+        with pytest.raises(Malformed, match="has not begun"):
+            run.remaining()
+        assert len(place.kinds()) == size
+    assert len(place.kinds()) == size
+    assert not (place.folder / "runs" / "idle").exists()
+
+
+@pytest.mark.parametrize("after", [1, 7, 10])
+def test_a_loop_that_is_left_posts_the_steps_taken(place: Place, after: int) -> None:
+    """Broken off by their own ``break``: just the steps taken are posted, though the whole block was begun."""
+    with _attached(place, f"left-{after}") as run:
+        for step in run:
+            if step == after:
+                break
+    charge = place.charge(f"left-{after}")
+    assert charge is not None
+    assert charge.steps_posted == after
+    log = place.folder / "runs" / f"left-{after}" / "steps.log"
+    assert steps_begun(log, f"left-{after}", PLAN) == -(-after // 10) * 10
+
+
+def test_what_is_left_shrinks_and_counts_begun_blocks(place: Place) -> None:
+    """The loss so far is of all that was begun, never less; at the end it is the whole run's."""
+    told = []
+    with _attached(place, "shrinks") as run:
+        for _ in run:
+            left = run.remaining()
+            told.append((left.steps, left.spent.epsilon))
+    assert [steps for steps, _ in told] == list(range(PLAN.steps - 1, -1, -1))
+    assert told[0][1] == told[9][1] == run.charged.spent(10).epsilon
+    assert told[-1][1] == run.charged.spent(PLAN.steps).epsilon
+    assert told[0][1] is not None
+    assert 0 < told[0][1] < (told[-1][1] or 0)
+
+
+def test_one_run_has_one_loop(place: Place) -> None:
+    """Asked for steps a second time, it refuses: one clean room, one run."""
+    with _attached(place, "twice") as run:
+        for _ in run:
+            break
+        with pytest.raises(Malformed, match="one clean room, one run"):
+            next(iter(run))
+
+
+def test_a_step_that_fails_quotes_no_record(place: Place) -> None:
+    """What fails inside the loss is told by its step and kind alone; what began is posted."""
+    model, taken = torch.nn.Linear(64, 10), list[int]()
+
+    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        if len(taken) == 2:
+            message = "Mrs Rao, 47"
+            raise ValueError(message)
+        return cross_entropy(outputs, targets)
+
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def trained() -> None:
+        with attach(model, optimiser, loss, place.assignment("quotes"), Options(service=place.service)) as run:
+            for step in run:
+                taken.append(step)
+
+    with pytest.raises(Malformed, match=r"^step: 3 failed \(ValueError\)") as caught:
+        trained()
+    assert "Rao" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    charge = place.charge("quotes")
+    assert charge is not None
+    assert charge.steps_posted == 10
+
+
+def test_a_model_is_checked_on_the_example_before_anything_is_charged(place: Place) -> None:
+    """A model that mixes records is refused while nothing is spent."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 10), torch.nn.BatchNorm1d(10))
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    options = Options(service=place.service, example=(torch.zeros(2, 64), torch.zeros(2, dtype=torch.int64)))
+    size = len(place.kinds())
+    with (
+        pytest.raises(Malformed, match=r"^model"),
+        attach(model, optimiser, cross_entropy, place.assignment("mixing"), options) as run,
+    ):
+        next(iter(run))
+    assert len(place.kinds()) == size
+    assert not (place.folder / "runs" / "mixing").exists()
+
+
+def test_the_released_model_names_what_it_cost(place: Place) -> None:
+    """Charge, contract, plan, steps, ε, δ and accountant stand in its metadata, with the numbers told."""
+    with _attached(place, "named") as run:
+        for step in run:
+            if step == 10:
+                break
+    assert run.release()
+    with safe_open(place.folder / "runs" / "named" / "model.safetensors", framework="pt") as file:
+        about = file.metadata()
+    spent = run.charged.spent(10)
+    assert spent.epsilon is not None
+    assert Fraction(about["epsilon"]) >= spent.epsilon > Fraction(about["epsilon"]) - Fraction(1, 10**6)
+    assert {name: about[name] for name in ("accountant", "charge", "delta", "plan", "steps")} == {
+        "accountant": "renyi odometer",
+        "charge": "named",
+        "delta": "0.0001",
+        "plan": PLAN.digest,
+        "steps": "10",
+    }
+
+
+def test_data_of_a_second_partition_are_not_opened_with_another_key(place: Place) -> None:
+    """What does not open with the released key ends the run before its first noise; the charge stands."""
+    kept = place.sealed.read_bytes()
+    place.sealed.write_bytes(encrypt(bytes(32), place.ref, digits.archive(digits.FIRST)))
+    try:
+        with pytest.raises(Malformed), _attached(place, "sealed-else") as run:
+            next(iter(run))
+    finally:
+        place.sealed.write_bytes(kept)
+    charge = place.charge("sealed-else")
+    assert charge is not None
+    assert charge.state is ChargeState.PENDING

@@ -1,0 +1,165 @@
+"""An assignment: one run of one clean room, as far as the ledger is concerned; read from a TOML file.
+
+    v = 1
+
+    [train]
+    id = "bank-a-run-1"
+    service = "http://127.0.0.1:8000"
+    issuer = "http://127.0.0.1:8100"
+    log = "epsilon.example/ledger+8f2c1a90+AQ..."
+    actor = "did:web:bank-a.example"
+    key = "keys/bank-a.pem"
+    contract = "<sha256>"
+    deadline_s = 3600
+    block_steps = 20
+    output = "runs/bank-a-run-1"
+
+    [train.attester]
+    issuer = "https://attester.example"
+    key = "keys/attester.pem"
+
+    [train.data]
+    "did:web:hospital.example/digits/2026-q1" = "data/2026-q1.sealed"
+
+    [train.plan]
+    batch_size_expected = 350
+    ...
+
+Paths are relative to the file. With a table ``[train.resume]`` (``key``, a file of 32 bytes that its owner alone may
+read, and ``every_s``) a killed run can go on: see :mod:`trainer_adapter.saved_state`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from ledger import canonical as c
+from ledger.commands import parse_ref
+from ledger.malformed import Malformed
+from ledger.plan import Plan
+from ledger.verifier import LogKey
+from trainer_adapter.preprocessing import NO_PREPROCESSING, Preprocessing
+from trainer_adapter.step_log import BLOCK_STEPS_MAX
+
+ASSIGNMENT_BYTES_MAX: Final = 65_536
+REQUIRED: Final = (
+    "actor",
+    "attester",
+    "block_steps",
+    "contract",
+    "data",
+    "deadline_s",
+    "id",
+    "issuer",
+    "key",
+    "log",
+    "output",
+    "plan",
+    "service",
+)
+OPTIONAL: Final = ("preprocessing", "resume")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """How a killed run may go on: the file of the key that its state is sealed under, and how often it is saved."""
+
+    key: Path
+    every_s: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """One run. ``data`` maps each partition to its file at rest; without ``resume`` a run dies with its process."""
+
+    id: str
+    service: str
+    issuer: str
+    log: LogKey
+    actor: str
+    key: Path
+    contract: str
+    deadline_s: int
+    block_steps: int
+    output: Path
+    attester_issuer: str
+    attester_key: Path
+    data: tuple[tuple[str, Path], ...]
+    plan: Plan
+    preprocessing: Preprocessing = NO_PREPROCESSING
+    resume: Resume | None = None
+
+    @classmethod
+    def load(cls, path: Path) -> Assignment:
+        """Read an assignment file. Raises: Malformed, naming the field; OSError."""
+        return read_train(
+            path, lambda value: Assignment(**assigned(c.fields(value, "", REQUIRED, OPTIONAL), path.parent))
+        )
+
+
+def read_train(path: Path, parse: Callable[[object], T]) -> T:
+    """Read the table ``[train]`` of a TOML file. Raises: Malformed, naming the field; OSError."""
+    with path.open("rb") as file:
+        text = file.read(ASSIGNMENT_BYTES_MAX + 1)
+    if len(text) > ASSIGNMENT_BYTES_MAX:
+        raise Malformed(str(path), f"a job has at most {ASSIGNMENT_BYTES_MAX} bytes")
+    try:
+        whole = tomllib.loads(text.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as fault:
+        raise Malformed(str(path), f"is not TOML: {fault}") from None
+    except (RecursionError, ValueError):
+        # What tomllib leaves to Python: brackets nested too deep, an integer of thousands of digits.
+        raise Malformed(str(path), "is nested too deep or holds too long a number") from None
+    c.integer(c.fields(whole, "", ("train", "v"))["v"], "v", 1, 1)
+    try:
+        return parse(whole["train"])
+    except Malformed as fault:
+        raise fault.under("train") from None
+
+
+def assigned(known: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The members of an :class:`Assignment`, from a table that has them all. Raises: Malformed."""
+    attester = c.fields(known["attester"], "attester", ("issuer", "key"))
+    data = known["data"]
+    if not isinstance(data, dict) or not data:
+        raise Malformed("data", "must name the file of at least one partition")
+    try:
+        plan = Plan.parse(known["plan"])
+    except Malformed as fault:
+        raise fault.under("plan") from None
+    return {
+        "id": c.name(known["id"], "id"),
+        "service": c.string(known["service"], "service"),
+        "issuer": c.string(known["issuer"], "issuer"),
+        "log": LogKey.parse(c.string(known["log"], "log")),
+        "actor": c.did(known["actor"], "actor"),
+        "key": path_in(folder, known["key"], "key"),
+        "contract": c.sha256(known["contract"], "contract"),
+        "deadline_s": c.integer(known["deadline_s"], "deadline_s", 60, 30 * 86_400),
+        "block_steps": c.integer(known["block_steps"], "block_steps", 1, BLOCK_STEPS_MAX),
+        "output": path_in(folder, known["output"], "output"),
+        "attester_issuer": c.string(attester["issuer"], "attester.issuer", 200),
+        "attester_key": path_in(folder, attester["key"], "attester.key"),
+        "data": tuple((parse_ref(ref, "data"), path_in(folder, file, f"data.{ref}")) for ref, file in data.items()),
+        "plan": plan,
+        "preprocessing": Preprocessing.parse(known.get("preprocessing", []), folder),
+        "resume": _resume(known["resume"], folder) if "resume" in known else None,
+    }
+
+
+def path_in(folder: Path, value: object, field: str) -> Path:
+    """A path relative to a folder. Raises: Malformed."""
+    text = c.string(value, field)
+    if "\0" in text:
+        raise Malformed(field, "is no path: it holds a null character")
+    return folder / text
+
+
+def _resume(value: object, folder: Path) -> Resume:
+    known = c.fields(value, "resume", ("every_s", "key"))
+    return Resume(path_in(folder, known["key"], "resume.key"), c.integer(known["every_s"], "resume.every_s", 0, 86_400))

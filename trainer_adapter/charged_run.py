@@ -1,0 +1,214 @@
+"""One run as the ledger sees it, whoever computes its steps: opened by a charge, closed by a post.
+
+    with ChargedRun(assignment) as run:
+        records = run.open()
+        for step in run.begin():
+            ...                 # noise
+            run.done(step)
+
+Whatever ends the block, what ran is posted: the steps taken, or, if something broke, all that were begun. Whatever ends
+the process, the charge stands until its deadline and is posted in full then, unless the run goes on before.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+from client.problem import Refused, Unreachable
+from client.service import Service
+from ledger.malformed import Malformed
+from ledger.outcomes import ChargeState
+from trainer_adapter.assignment import Assignment
+from trainer_adapter.charged_steps import ChargedSteps
+from trainer_adapter.leaving import Pause
+from trainer_adapter.progress import Progress
+from trainer_adapter.room import Identity, Room, Say, consumer_service
+from trainer_adapter.saved_state import StateKeeper, held
+from trainer_adapter.signals import listening
+from trainer_adapter.step_log import StepLog
+from trainer_adapter.telling import Foreseen, Spent, Telling, foresee
+
+LOG_FILE: Final = "steps.log"
+MARGIN_S: Final = 30.0
+"""A run ends so long before its deadline, or a twentieth of its time if that is less: a later post is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """What is left of a run.
+
+    Attributes:
+        steps: that may still be taken. spent: the loss so far. charged: the loss of the whole run.
+    """
+
+    steps: int
+    spent: Spent
+    charged: Spent
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"{self.steps} steps left; {self.spent} of {self.charged}"
+
+
+class ChargedRun:
+    """One run.
+
+    Attributes:
+        keeper: of what a killed run goes on from; None where the assignment has no ``resume``.
+        over: whether a resumed run was over already, so that only its post and its model are left.
+    """
+
+    def __init__(
+        self, assignment: Assignment, service: Service | None = None, say: Say | None = None, *, resume: bool = False
+    ) -> None:
+        """Nothing is asked of the service yet. Raises: Malformed, OSError."""
+        if resume and assignment.resume is None:
+            raise Malformed("resume", "is not configured: what was killed is posted in full at its deadline")
+        self.assignment, self.say, self._resume = assignment, say or (lambda _: None), resume
+        self.keeper: StateKeeper | None = None
+        self.over = self._goes_on = False
+        self._stack, self._own = ExitStack(), service is None
+        self.service: Final = service or consumer_service(assignment)
+        self._room: Room | None = None
+        self._steps: ChargedSteps | None = None
+        self._telling: Telling | None = None
+        self._progress: Progress | None = None
+
+    def plan(self) -> Foreseen:
+        """What the run would get now; nothing is recorded. Raises: Refused, Unreachable, Malformed, OSError."""
+        return foresee(self.service, Room(self.assignment, self.service, self.say), self._partitions)
+
+    def open(self) -> dict[str, bytes]:
+        """Charge, get the key, and decrypt: the bytes of each partition. Once.
+
+        Raises:
+            Refused: if the charge or the key is. Malformed, OSError, Unreachable. FileExistsError: for a folder
+            that holds a run, unless it is to go on.
+        """
+        if self._room is not None:
+            raise Malformed("run", "is open already: one clean room, one run")
+        folder = self.assignment.output
+        self.keeper = keeper = StateKeeper(self.assignment) if self.assignment.resume else None
+        identity = keeper.room() if keeper and self._resume else None
+        goes_on = identity is not None
+        # What can fail without the ledger fails before there is a folder.
+        room = Room(self.assignment, self.service, self.say, identity, keeper.keep_room if keeper else _forget)
+        folder.mkdir(parents=True, exist_ok=self._resume)
+        self._stack.enter_context(held(folder))
+        self._room = room
+        entry = room.charge()
+        self._telling = Telling(room.own, entry.body["prices"], self._partitions)
+        if goes_on and self._settled(room):
+            return {}
+        self._goes_on = goes_on
+        return room.open_data()
+
+    def begin(self) -> ChargedSteps:
+        """The steps to take, from here on reported, ended by signals, and posted. After :meth:`open`, once.
+
+        Raises:
+            Malformed: for a step log that cannot be gone on with. OSError.
+        """
+        if self._room is None or self._steps is not None:
+            raise Malformed("run", "is not open, or has begun already")
+        log = self._log()
+        asked = self._stack.enter_context(listening())
+        self._progress = self._stack.enter_context(Progress(self._room.report, self._room.over))
+        until = self._room.deadline_ms / 1000 - min(MARGIN_S, self.assignment.deadline_s / 20)
+
+        def late() -> str:
+            return "the deadline of the charge is near" if self.service.clock() >= until else ""
+
+        self._steps = ChargedSteps(self.assignment.plan, log, (asked, self._progress.ended, late))
+        return self._steps
+
+    def _settled(self, room: Room) -> bool:
+        state, posted = room.state()
+        if state is ChargeState.PENDING:
+            return False
+        if state is not ChargeState.POSTED or posted is None:
+            raise Malformed("charge", f"is {state.value}: this run cannot go on")
+        self.say(f"{posted} steps were posted before this process")
+        self.over = True
+        return True
+
+    def _log(self) -> StepLog:
+        known, path = self.assignment, self.assignment.output / LOG_FILE
+        how = StepLog.resume if self._goes_on and path.exists() else StepLog.create
+        log = self._stack.enter_context(how(path, known.id, known.plan, known.block_steps))
+        told = self.service.charge(known.id).get("progress") if self._goes_on else None
+        heard = told.get("steps") if isinstance(told, dict) else 0
+        if isinstance(heard, int) and heard > log.steps_begun():
+            raise Malformed("steps.log", f"has {log.steps_begun()} steps, but {heard} were reported: it was put back")
+        return log
+
+    @property
+    def steps(self) -> ChargedSteps:
+        """The steps to take. Raises: Malformed, before :meth:`begin`."""
+        if self._steps is None:
+            raise Malformed("run", "has not begun")
+        return self._steps
+
+    def done(self, step: int) -> None:
+        """Tell that a step is done; returns at once."""
+        if self._progress is not None:
+            self._progress.tell(step)
+
+    def spent(self, steps: int) -> Spent:
+        """The loss of the first steps of the run. Raises: Malformed, before :meth:`open`."""
+        if self._telling is None:
+            raise Malformed("run", "is not open: nothing is charged")
+        return self._telling.spent(steps)
+
+    def remaining(self) -> Remaining:
+        """What is left of the run, and its loss so far. Raises: Malformed, before :meth:`open`."""
+        left, steps = self.steps.left, self.assignment.plan.steps
+        return Remaining(left, self.spent(self.steps.begun), self.spent(steps))
+
+    def release(self, data: bytes, pause: Pause | None = None) -> str:
+        """After the block: ask whether the model, as safetensors, may leave; see :meth:`Room.release_model`."""
+        if self._room is None:
+            raise Malformed("run", "was never open")
+        if not self._own:
+            return self._room.release_model(data, pause)
+        with consumer_service(self.assignment) as service:
+            return Room(self.assignment, service, self.say, self._room.identity).release_model(data, pause)
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
+        """Post what ran. Raises: Refused, Unreachable, if nothing else broke: then the charge stands in full."""
+        try:
+            self._settle(broken=fault is not None)
+        finally:
+            if self._own:
+                self.service.close()
+
+    def _settle(self, *, broken: bool) -> None:
+        steps, room = self._steps, self._room
+        self._stack.close()
+        if steps is None or room is None:
+            return
+        if steps.ended:
+            self.say(f"training ended early: {steps.ended}")
+        if not broken:
+            room.post(steps.taken)
+            return
+        try:
+            # What began counts, whatever broke. If even this cannot be sent, the deadline posts all of it.
+            room.post(steps.begun)
+        except (Refused, Unreachable, Malformed) as unposted:
+            self.say(f"nothing was posted, so the whole charge stands: {unposted}")
+
+    @property
+    def _partitions(self) -> tuple[str, ...]:
+        return tuple(ref for ref, _ in self.assignment.data)
+
+
+def _forget(identity: Identity) -> None:
+    del identity
