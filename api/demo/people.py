@@ -44,9 +44,9 @@ class Organisation:
         signer.save(folder / f"{slug}.pem")
         return cls(did, name, role, signer, enrol(did, signer))
 
-    def submit(self, kind: str, body: c.Object) -> Answer:
-        """Sign a command and send it. Raises: Refused, Unreachable."""
-        return self.service.submit(self.signer, self.did, kind, body)
+    def submit(self, kind: str, body: c.Object, replaces: str | None = None) -> Answer:
+        """Sign a command and send it; ``replaces`` is the tag of a version before. Raises: Refused, Unreachable."""
+        return self.service.submit(self.signer, self.did, kind, body, replaces=replaces)
 
     def register(self, registrar: Organisation) -> Answer:
         """Enter it by the registrar's word, with proof that it has its key."""
@@ -64,7 +64,7 @@ class Organisation:
         data = c.dump(document)
         stored = [self.service.put_document(one.signer, data) for one in (self, *others)]
         body: c.Object = {"document": stored[0].document, "signatures": [one.signature for one in stored]}
-        return stored[0].document, self.submit(kind, body)
+        return stored[0].document, self.submit(kind, body, stored[0].replaces)
 
 
 def policy(sro: Organisation, attester: Ed25519PrivateKey, now: int) -> c.Object:
