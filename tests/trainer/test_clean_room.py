@@ -21,6 +21,7 @@ from ledger.malformed import Malformed
 from ledger.outcomes import ChargeState
 from ledger.plan import Plan
 from tests.trainer.rooms import PLAN, Place, open_place
+from trainer_adapter.charged_run import ChargedRun
 
 
 @pytest.fixture
@@ -173,9 +174,15 @@ def test_a_trainer_killed_in_a_block_leaves_the_whole_charge_standing(place: Pla
     assert charge.state is ChargeState.PENDING
     assert charge.steps_posted is None
     assert seen <= _steps_begun(place, "run-1")
+    price = dict(charge.prices)[place.ref][0].price
+    whole = tuple((unit or 0) * plan.steps for unit in price)
     with place.book.read() as facts:
-        price = dict(charge.prices)[place.ref][0].price
-        assert facts.accounts[place.ref, "global"].pending.finite == tuple((unit or 0) * plan.steps for unit in price)
+        assert facts.accounts[place.ref, "global"].pending.finite == whole
+    # Never resumed: past its deadline, whatever is asked next finds all of it posted.
+    place.clock.ahead_ms += 2 * 3_600_000
+    ChargedRun(place.assignment("run-2"), place.service).plan()
+    with place.book.read() as facts:
+        assert facts.accounts[place.ref, "global"].posted.finite == whole
 
 
 def test_data_at_rest() -> None:
