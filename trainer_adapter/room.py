@@ -208,7 +208,7 @@ class Room:
             "plan": known.plan.digest,
         }
         token = self._attester.attest(claims, int(self._service.clock()))
-        evidence, _ = self.own.put_document(self.identity.signer, token)
+        evidence = self.own.put_document(self.identity.signer, token).document
         return f"key_release-{secrets.token_hex(8)}", {"charge": known.id, "evidence": evidence, "nonce": nonce}
 
     def report(self, steps: int) -> None:

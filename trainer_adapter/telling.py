@@ -14,10 +14,10 @@ from typing import Final
 from client.problem import Reason, Refused
 from client.service import Service
 from ledger import canonical as c
-from ledger.apply import read_prices
 from ledger.loss import Loss, Segment, loss_of
 from ledger.malformed import Malformed
 from ledger.rules import Rule, read_rule
+from ledger.runs import read_prices
 from ledger.units import ceil_decimal, format_number, parse_positive
 from trainer_adapter.room import Room
 
