@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from ledger.malformed import Malformed
+from trainer_adapter.calling import call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,10 +67,10 @@ def check_on_dummies(
     buffers = {name: value.clone() for name, value in model.named_buffers()}
     state = {**parameters, **buffers}
     try:
-        before = functional_call(model, state, (inputs,))
+        before = call(model, state, inputs)
         _check_output(before)
         _check_buffers(model, buffers)
-        after = functional_call(model, state, (_change_first(inputs),))
+        after = call(model, state, _change_first(inputs))
         loss = loss_fn(before[:1], targets[:1])
     except (RuntimeError, ValueError, IndexError, TypeError) as fault:
         if isinstance(fault, Malformed):

@@ -15,12 +15,12 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from trainer_adapter.attention import attention
+from trainer_adapter.calling import call
 from trainer_adapter.layer_rules import Layer, Taken, take
 
 _GUARDS: Final = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
@@ -108,7 +108,7 @@ def under_rules(
     while True:
         capture = Capture({name: known[name] for name in watched}, None)
         with torch.enable_grad(), capture:
-            output = functional_call(model, {**rest, **known}, (inputs,))
+            output = call(model, {**rest, **known}, inputs)
         leaked: set[str] = set(capture.left)
         if output.requires_grad and watched:
             order = sorted(watched)

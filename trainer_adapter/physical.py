@@ -9,17 +9,20 @@ graph of fixed shapes: what the records hold cannot change which operations run 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import vmap
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ledger.malformed import Malformed
+from trainer_adapter.calling import call
 from trainer_adapter.capture import Capture, under_rules
 from trainer_adapter.factors import Factor, Whole
 from trainer_adapter.kernels import KERNELS, choose
@@ -79,15 +82,11 @@ class PhysicalSum:
         trained = {name: value.detach() for name, value in trained.items()}
         tensors = [*trained.values(), *rest.values(), *_parts(dummies)]
         try:
-            with self._as_told():
-                self._ruled = under_rules(model, trained, rest, dummies.inputs[0, :1])
-            self._taps = self._make_taps(trained, rest, dummies)
-            factors = self._factors([*tensors, *self._taps])
-            self.kernels: Final = {
-                name: choose(found, self._shapes[name].numel(), precision) for name, found in factors.items()
-            }
-            del factors
-            graph = make_fx(self._sum)(*tensors, *self._taps)
+            with _quietly():
+                self._ruled = self._find_ruled(trained, rest, dummies)
+                self._taps = self._make_taps(trained, rest, dummies)
+                self.kernels: Final = self._choose([*tensors, *self._taps])
+                graph = make_fx(self._sum)(*tensors, *self._taps)
         except RuntimeError as fault:
             raise Malformed("model", f"gives no gradients record by record: {_first_line(fault)}") from fault
         _drop_taps(graph, len(self._taps))
@@ -100,10 +99,18 @@ class PhysicalSum:
         with torch.no_grad():
             return self._run(*trained.values(), *rest.values(), *_parts(batch), *self._taps)
 
+    def _find_ruled(self, trained: Mapping[str, Tensor], rest: Mapping[str, Tensor], dummies: Batch) -> list[str]:
+        with self._as_told():
+            return under_rules(self._model, trained, rest, dummies.inputs[0, :1])
+
+    def _choose(self, tensors: Sequence[Tensor]) -> dict[str, str]:
+        found = self._factors(tensors)
+        return {name: choose(factors, self._shapes[name].numel(), self._precision) for name, factors in found.items()}
+
     def _compile(self, graph: GraphModule, tensors: Sequence[Tensor]) -> Callable[..., Tensor]:
         run: Callable[..., Tensor] = torch.compile(graph, fullgraph=True, dynamic=False)
         try:
-            with torch.no_grad():
+            with torch.no_grad(), _quietly():
                 run(*tensors, *self._taps)
         except Exception as fault:
             raise Malformed("compiled", f"the model does not compile: {_first_line(fault)}") from fault
@@ -153,7 +160,7 @@ class PhysicalSum:
             inputs, target = (part.unsqueeze(0) for part in record)
             capture = Capture(ruled, taps)
             with capture, self._as_told():
-                outputs: Any = functional_call(self._model, {**rest, **ruled, **alone}, (inputs,))
+                outputs: Any = call(self._model, {**rest, **ruled, **alone}, inputs)
             self._layers = capture.layers
             assert not capture.left
             return self._loss_fn(outputs.to(torch.float32), target).sum(), capture.kept
@@ -172,7 +179,7 @@ class PhysicalSum:
     def _make_taps(self, trained: Mapping[str, Tensor], rest: Mapping[str, Tensor], dummies: Batch) -> list[Tensor]:
         capture = Capture({name: trained[name] for name in self._ruled}, None)
         with torch.no_grad(), capture, self._as_told():
-            functional_call(self._model, {**rest, **trained}, (dummies.inputs[0, :1],))
+            call(self._model, {**rest, **trained}, dummies.inputs[0, :1])
         units, records = dummies.valid.shape
         lead = (units,) if records == 1 else (units, records)
         return [torch.zeros((*lead, *shape), dtype=dtype, device=self._device) for shape, dtype in capture.outputs]
@@ -183,6 +190,15 @@ class PhysicalSum:
 
     def _wide(self, value: Tensor) -> Tensor:
         return value.to(self._precision.work) if value.is_floating_point() else value
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without what PyTorch says of itself: old names it uses, functions it runs record by record."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        warnings.filterwarnings("ignore", message="There is a performance drop")
+        yield
 
 
 def _parts(batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+
+from trainer_adapter.calling import call
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +54,7 @@ def alone(  # noqa: PLR0913, PLR0917 - as below
     for place in torch.nonzero(valid).flatten().tolist():
         with torch.enable_grad():
             with torch.autocast(inputs.device.type, dtype=told, enabled=told is not None):
-                outputs: Any = functional_call(model, {**rest, **values}, (inputs[place : place + 1],))
+                outputs: Any = call(model, {**rest, **values}, inputs[place : place + 1])
             loss = loss_fn(outputs.to(torch.float32), targets[place : place + 1]).sum()
             found = torch.autograd.grad(loss, list(values.values()), materialize_grads=True)
         total += torch.cat([value.flatten() for value in found]).to("cpu", torch.float64)

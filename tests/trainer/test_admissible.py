@@ -165,12 +165,15 @@ def test_a_frozen_parameter_is_left_alone(plan: Plan) -> None:
 
 
 def test_checking_changes_nothing_in_the_model(plan: Plan) -> None:
-    """The check leaves parameters, buffers and torch's own generator as they were."""
-    model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 3))
+    """The check leaves parameters, buffers and torch's own generator as they were, a layer used twice included."""
+    twice = nn.Linear(4, 4)
+    model = nn.Sequential(twice, nn.LayerNorm(4), twice, nn.Linear(4, 3))
+    parameters = [id(value) for value in model.parameters()]
     before = {name: value.clone() for name, value in model.state_dict().items()}
     state = torch.get_rng_state()
     Engine(plan, model, cross_entropy, DATA)
     assert torch.equal(state, torch.get_rng_state())
+    assert [id(value) for value in model.parameters()] == parameters
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert all(value.grad is None for value in model.parameters())
 
