@@ -72,15 +72,14 @@ def check_on_dummies(
         _check_buffers(model, buffers)
         after = call(model, state, _change_first(inputs))
         loss = loss_fn(before[:1], targets[:1])
+        _check_one_number(loss)
+        _check_reached(model, parameters, loss)
     except (RuntimeError, ValueError, IndexError, TypeError) as fault:
         if isinstance(fault, Malformed):
             raise
         raise Malformed("model", f"does not run on a batch of public dummy records: {_first_line(fault)}") from fault
     if not torch.allclose(before[1:], after[1:], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True):
         raise Malformed("model", "lets one record change the output of another")
-    if loss.numel() != 1:
-        raise Malformed("loss_fn", "must give one number for one record")
-    _check_reached(model, parameters, loss)
 
 
 def dummies(data: tuple[Tensor, Tensor], lead: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -125,6 +124,11 @@ def public_parameters(model: nn.Module) -> dict[str, Tensor]:
 def _check_output(output: object) -> None:
     if not isinstance(output, Tensor) or output.dim() < 1 or output.shape[0] != DUMMIES:
         raise Malformed("model", "must give one tensor whose first dimension counts the records")
+
+
+def _check_one_number(loss: Tensor) -> None:
+    if loss.numel() != 1:
+        raise Malformed("loss_fn", "must give one number for one record")
 
 
 def _check_buffers(model: nn.Module, used: dict[str, Tensor]) -> None:
