@@ -12,6 +12,7 @@ from api.answering import json_response
 from api.etags import versioned
 from api.identity import Calling
 from api.moments import AsOf
+from api.named import AskedRef, Name, Ref
 from api.pages import Paging, fetch_from, scope_of
 from api.problems import declared
 from api.seen import partition_at, seen
@@ -48,14 +49,14 @@ def _add_partitions(router: APIRouter, moments: Moments, cursors: Cursors) -> No
             return json_response(cursors.page("partitions", asked, fetch_from(facts.partitions), show))
 
     @router.get("/v1/partitions/{ref:path}", operation_id="read_partition", responses=_MISSING)
-    def read_partition(request: Request, ref: str, caller: Calling, as_of: AsOf = None) -> Response:
+    def read_partition(request: Request, ref: Ref, caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             return versioned(request, views.partition(partition_at(facts, ref, "ref", caller)))
 
 
 def _add_accounts(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
     @router.get("/v1/accounts", operation_id="read_accounts", responses=_MISSING)
-    def read_accounts(partition: str, caller: Calling, asked: Paging, as_of: AsOf = None) -> Response:
+    def read_accounts(partition: AskedRef, caller: Calling, asked: Paging, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             found = partition_at(facts, partition, "partition", caller)
             told = views.Accounts.of(facts, found, moments.time(facts))
@@ -73,7 +74,7 @@ def _add_accounts(router: APIRouter, moments: Moments, cursors: Cursors) -> None
         responses=_MISSING,
         description="The accounts of a partition that are over their cap, and by how much: they take nothing new.",
     )
-    def list_frozen(partition: str, caller: Calling, asked: Paging, as_of: AsOf = None) -> Response:
+    def list_frozen(partition: AskedRef, caller: Calling, asked: Paging, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             found = partition_at(facts, partition, "partition", caller)
             told = views.Accounts.of(facts, found, moments.time(facts))
@@ -107,7 +108,7 @@ def _add_charges(router: APIRouter, moments: Moments, cursors: Cursors, progress
             return json_response(cursors.page(scope, asked, fetch_from(facts.charges), show))
 
     @router.get("/v1/charges/{id}", operation_id="read_charge", responses=_MISSING)
-    def read_charge(request: Request, id: str, caller: Calling, as_of: AsOf = None) -> Response:  # noqa: A002 - the wire's name
+    def read_charge(request: Request, id: Name, caller: Calling, as_of: AsOf = None) -> Response:  # noqa: A002 - the wire's name
         with moments.read(as_of) as facts:
             found = seen(facts.charges.get(c.name(id, "id")), caller.sees_charge, facts, f"charge {id}")
             told = None if as_of is not None else progress.of(found.id)

@@ -19,6 +19,7 @@ from api.hidden import check_seen
 from api.identity import Calling
 from api.problems import Problem, declared
 from api.reading import batch_bytes
+from api.schemas import command as command_schema
 from client.paths import BATCH, BATCH_MAX, JSON_TYPE
 from ledger import canonical as c
 from ledger.book import Submission
@@ -44,7 +45,7 @@ _SCHEMA: Final[dict[str, Any]] = {
                 "type": "object",
                 "additionalProperties": False,
                 "required": ["command", "signature"],
-                "properties": {"command": {"type": "object"}, "signature": {"type": "string"}},
+                "properties": {"command": command_schema("charge"), "signature": {"type": "string"}},
             },
         }
     },

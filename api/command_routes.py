@@ -13,10 +13,12 @@ from api.answering import answer, json_response, refusal
 from api.challenges import LIFE_S, NoRoom
 from api.hidden import check_seen
 from api.identity import Calling
+from api.named import Digest
 from api.preconditions import VERSIONED, check_version, tag_replaced
 from api.problems import Fault, Problem, declared
 from api.reading import Document, Raw, Signature
-from api.schemas import BODIES, EXAMPLE
+from api.schemas import NAME
+from api.schemas import command as command_schema
 from api.views import remaining
 from client.paths import DOCUMENTS, JSON_TYPE, PATHS, QUOTES, SIGNATURE_HEADER
 from ledger import canonical as c
@@ -44,19 +46,11 @@ _HEADER: Final[dict[str, Any]] = {
 }
 _RELEASES: Final = frozenset({"key_release", "model_opening"})
 """Kinds of command that are answered with an envelope."""
-_COMMAND: Final[dict[str, Any]] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["actor", "body", "id", "key_id", "kind", "v"],
-    "properties": {
-        "actor": {"type": "string"},
-        "body": {"type": "object"},
-        "id": {"type": "string"},
-        "key_id": {"type": "string"},
-        "kind": {"type": "string"},
-        "v": {"const": 1},
-    },
+_LINKS: Final[dict[str, Any]] = {
+    what: {"operationId": f"read_{what}", "parameters": {name: f"$response.body#/{name}"}}
+    for what, name in (("decision", "id"), ("receipt", "id"), ("entry", "index"))
 }
+"""Where what was recorded is found again."""
 _ANSWER: Final[dict[str, Any]] = {
     "type": "object",
     "required": ["body", "id", "index", "outcome", "receipt", "repeated"],
@@ -85,13 +79,13 @@ def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRo
             tags=["commands"],
             responses={
                 **declared(401, 403, 404, 408, 409, 413, 415, 422, *((412, 428) if kind in VERSIONED else ())),
-                201: {"description": "Recorded now", "content": {JSON_TYPE: {"schema": _ANSWER}}},
+                201: {"description": "Recorded now", "content": {JSON_TYPE: {"schema": _ANSWER}}, "links": _LINKS},
                 200: {
-                    "description": "Recorded before: the same answer",
+                    "description": "Recorded before: the same answer; or a dry run's",
                     "content": {JSON_TYPE: {"schema": _ANSWER}},
                 },
             },
-            openapi_extra={"parameters": [_HEADER], "requestBody": _body(_of_kind(kind))},
+            openapi_extra={"parameters": [_HEADER], "requestBody": _body(command_schema(kind))},
         )
     return router
 
@@ -146,7 +140,7 @@ def _told(book: Book, caller: Caller, command: Command, outcome: Outcome, status
 def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
     """POST /v1/challenges: a nonce for the key release of a pending charge, or for opening a sealed model."""
     router = APIRouter()
-    asked = {"type": "object", "required": ["charge"], "properties": {"charge": {"type": "string"}}}
+    asked = {"type": "object", "required": ["charge"], "properties": {"charge": NAME}}
 
     @router.post(
         "/v1/challenges",
@@ -184,7 +178,7 @@ def quote_router(book: Book, binding: Binding) -> APIRouter:
         operation_id="quote_charge",
         tags=["commands"],
         responses=declared(401, 403, 404, 408, 409, 413, 415, 422),
-        openapi_extra={"parameters": [_HEADER], "requestBody": _body(_of_kind("charge"))},
+        openapi_extra={"parameters": [_HEADER], "requestBody": _body(command_schema("charge"))},
     )
     def quote(raw: Raw, jws: Signature, caller: Calling) -> Response:
         command = _command(raw, "charge", caller)
@@ -215,7 +209,7 @@ def document_router(book: Book, binding: Binding) -> APIRouter:
             },
         },
     )
-    def put(sha256: str, raw: Document, jws: Signature, caller: Calling) -> Response:
+    def put(sha256: Digest, raw: Document, jws: Signature, caller: Calling) -> Response:
         if c.sha256(sha256, "sha256") != c.digest(raw):
             raise Malformed("sha256", "is not the SHA-256 digest of the body")
         binding.check(jws, "PUT", f"{DOCUMENTS}/{sha256}", sha256)
@@ -249,12 +243,6 @@ def _command(raw: bytes, kind: str, caller: Caller) -> Command:
         raise Malformed("kind", f"must be '{kind}' at this path, not '{command.kind}'")
     caller.check_actor(command.actor)
     return command
-
-
-def _of_kind(kind: str) -> dict[str, Any]:
-    fixed = {"kind": {"const": kind}, "body": BODIES.get(kind, {"type": "object"})}
-    example = {"example": EXAMPLE} if kind == EXAMPLE["kind"] else {}
-    return {**_COMMAND, **example, "properties": {**_COMMAND["properties"], **fixed}}
 
 
 def _body(schema: dict[str, Any]) -> dict[str, Any]:

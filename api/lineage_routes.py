@@ -13,6 +13,7 @@ from api.answering import json_response
 from api.etags import versioned
 from api.identity import Calling
 from api.moments import AsOf
+from api.named import AskedRef, Did
 from api.problems import declared
 from api.registry_routes import organisation_of
 from api.seen import missing, partition_at
@@ -54,7 +55,7 @@ def _add_graph(router: APIRouter, moments: Moments) -> None:
         description="Where an organisation stands, and all within reach of its arrows, nearest first; `complete` "
         "says whether all are told.",
     )
-    def read_lineage(request: Request, did: str, caller: Calling, as_of: AsOf = None) -> Response:
+    def read_lineage(request: Request, did: Did, caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             if not caller.sees_all and did != caller.organisation:
                 raise missing(f"organisation {did}")
@@ -121,7 +122,7 @@ def _add_coalitions(router: APIRouter, moments: Moments) -> None:
         "none is given. Nothing is recorded.",
     )
     def read_smallest(
-        partition: str, caller: Calling, epsilon: Annotated[str | None, Query(pattern=NUMBER)] = None
+        partition: AskedRef, caller: Calling, epsilon: Annotated[str | None, Query(pattern=NUMBER)] = None
     ) -> Response:
         cap = None if epsilon is None else parse_positive(epsilon, "epsilon")
         with moments.long() as facts:
@@ -138,7 +139,7 @@ def _add_coalitions(router: APIRouter, moments: Moments) -> None:
         description="What these organisations may know of a partition together, each run counted once.",
     )
     def read_exposure(
-        partition: str, member: Annotated[list[str], Query(max_length=MEMBERS_MAX)], caller: Calling
+        partition: AskedRef, member: Annotated[list[str], Query(max_length=MEMBERS_MAX)], caller: Calling
     ) -> Response:
         with moments.long() as facts:
             ref = _watched(facts, partition, caller)

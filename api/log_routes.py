@@ -14,6 +14,7 @@ from api.access import Caller, sees_entry
 from api.answering import json_response
 from api.etags import versioned
 from api.identity import Calling
+from api.named import Name, Place
 from api.pages import Paging, scope_of
 from api.problems import Problem, declared
 from api.seen import entry_of, missing
@@ -75,7 +76,7 @@ def _add_checkpoints(router: APIRouter, moments: Moments, log: LogKey) -> None:
         responses=declared(404, 422),
         description="RFC 9162, 2.1.4: that the first `old` entries are the first of the log under the checkpoint.",
     )
-    def read_consistency(old: str) -> Response:
+    def read_consistency(old: Place) -> Response:
         size = _index(old, "old")
         with moments.read() as facts:
             if not 0 < size <= facts.size:
@@ -112,7 +113,7 @@ def _tile(moments: Moments, path: str) -> Response:
 
 def _add_entries(router: APIRouter, moments: Moments) -> None:
     @router.get("/v1/entries/{index}", operation_id="read_entry", responses=_MISSING)
-    def read_entry(index: str, caller: Calling) -> Response:
+    def read_entry(index: Place, caller: Calling) -> Response:
         place = _index(index, "index")
         with moments.read() as facts:
             data = facts.entry(place) if place < facts.size else None
@@ -123,7 +124,7 @@ def _add_entries(router: APIRouter, moments: Moments) -> None:
 
     @router.get("/v1/receipts/{id}", operation_id="read_receipt", responses=_MISSING, response_class=PlainTextResponse)
     def read_receipt(
-        id: str,  # noqa: A002 - the wire's name
+        id: Name,  # noqa: A002 - the wire's name
         caller: Calling,
         cosigned: Annotated[
             str, Query(pattern="^(true|false)$", description="under the checkpoint that most witnesses cosigned")
@@ -153,7 +154,7 @@ def _add_decisions(router: APIRouter, moments: Moments, cursors: Cursors) -> Non
             return json_response(cursors.page(scope, asked, lambda *of: [(i, (i, e)) for i, e in fetch(*of)], show))
 
     @router.get("/v1/decisions/{id}", operation_id="read_decision", responses=_MISSING)
-    def read_decision(request: Request, id: str, caller: Calling) -> Response:  # noqa: A002 - the wire's name
+    def read_decision(request: Request, id: Name, caller: Calling) -> Response:  # noqa: A002 - the wire's name
         with moments.read() as facts:
             index, entry = entry_of(facts, id, caller)
             return versioned(request, registry_views.decision(entry, index))
@@ -164,7 +165,7 @@ def _add_decisions(router: APIRouter, moments: Moments, cursors: Cursors) -> Non
 
 def _add_releases(router: APIRouter, moments: Moments, kind: str, path: str) -> None:
     @router.get(f"/v1/{path}/{{id}}", operation_id=f"read_{kind}", responses=_MISSING)
-    def read_release(request: Request, id: str, caller: Calling) -> Response:  # noqa: A002 - the wire's name
+    def read_release(request: Request, id: Name, caller: Calling) -> Response:  # noqa: A002 - the wire's name
         with moments.read() as facts:
             index, entry = entry_of(facts, id, caller)
             if entry.kind != kind:

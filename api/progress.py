@@ -15,6 +15,7 @@ from fastapi.responses import Response
 
 from api.answering import json_response
 from api.identity import Calling
+from api.named import Name
 from api.problems import Problem, declared
 from api.reading import Raw
 from api.seen import seen
@@ -76,7 +77,7 @@ def progress_router(moments: Moments, progress: Progress) -> APIRouter:
         responses=declared(401, 403, 404, 408, 409, 413, 415, 422),
         openapi_extra={"requestBody": {"required": True, "content": {JSON_TYPE: {"schema": _SCHEMA}}}},
     )
-    def report(id: str, raw: Raw, caller: Calling) -> Response:  # noqa: A002 - the wire's name
+    def report(id: Name, raw: Raw, caller: Calling) -> Response:  # noqa: A002 - the wire's name
         known = c.fields(c.parse(raw, COMMAND_BYTES_MAX), "", ("steps",))
         with moments.read() as facts:
             found = seen(facts.charges.get(c.name(id, "id")), caller.sees_charge, facts, f"charge {id}")

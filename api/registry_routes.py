@@ -13,6 +13,7 @@ from api.answering import json_response
 from api.etags import versioned
 from api.identity import Calling
 from api.moments import AsOf
+from api.named import Did, Digest, Name
 from api.pages import Paging, fetch_from
 from api.problems import declared
 from api.seen import entry_of, missing, seen
@@ -52,12 +53,12 @@ def _add_organisations(router: APIRouter, moments: Moments, cursors: Cursors) ->
             return json_response(cursors.page("organisations", asked, fetch, registry_views.organisation))
 
     @router.get("/v1/organisations/{did}", operation_id="read_organisation", responses=_MISSING)
-    def read_organisation(request: Request, did: str, _caller: Calling, as_of: AsOf = None) -> Response:
+    def read_organisation(request: Request, did: Did, _caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             return versioned(request, registry_views.organisation(organisation_of(facts, did)))
 
     @router.get("/v1/organisations/{did}/keys", operation_id="list_signing_keys", responses=_MISSING)
-    def list_signing_keys(request: Request, did: str, _caller: Calling) -> Response:
+    def list_signing_keys(request: Request, did: Did, _caller: Calling) -> Response:
         with moments.read() as facts:
             index = organisation_of(facts, did).index
             items: list[c.Json] = [registry_views.signing_key(Entry.parse(facts.entry(index)), index)]
@@ -86,12 +87,12 @@ def _add_policies(router: APIRouter, moments: Moments, cursors: Cursors) -> None
         responses=_MISSING,
         description="Every version. Its tag is what a command that enters the next one names in If-Match.",
     )
-    def read_policy(request: Request, domain: str, _caller: Calling, as_of: AsOf = None) -> Response:
+    def read_policy(request: Request, domain: Name, _caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             return versioned(request, policy_of(facts, domain))
 
     @router.get("/v1/policies/{domain}/in-force", operation_id="read_policy_in_force", responses=_MISSING)
-    def read_policy_in_force(request: Request, domain: str, _caller: Calling, as_of: AsOf = None) -> Response:
+    def read_policy_in_force(request: Request, domain: Name, _caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             found = policy_in_force(facts, c.name(domain, "domain"), moments.time(facts))
             if found is None:
@@ -118,12 +119,12 @@ def _add_datasets(router: APIRouter, moments: Moments, cursors: Cursors) -> None
             return json_response(cursors.page("datasets", asked, fetch_from(facts.datasets), show))
 
     @router.get("/v1/datasets/{provider}/{dataset}", operation_id="read_dataset", responses=_MISSING)
-    def read_dataset(request: Request, provider: str, dataset: str, caller: Calling) -> Response:
+    def read_dataset(request: Request, provider: Did, dataset: Name, caller: Calling) -> Response:
         with moments.read() as facts:
             return versioned(request, registry_views.dataset(_dataset(facts, provider, dataset, caller)))
 
     @router.get("/v1/recommendations/{provider}/{dataset}", operation_id="read_recommendation", responses=_MISSING)
-    def read_recommended(request: Request, provider: str, dataset: str, caller: Calling) -> Response:
+    def read_recommended(request: Request, provider: Did, dataset: Name, caller: Calling) -> Response:
         with moments.read() as facts:
             document = _dataset(facts, provider, dataset, caller).recommendation
             if document is None:
@@ -150,7 +151,7 @@ def _add_contracts(router: APIRouter, moments: Moments, cursors: Cursors) -> Non
             return json_response(cursors.page("contracts", asked, fetch_from(facts.contracts), show))
 
     @router.get("/v1/contracts/{sha256}", operation_id="read_contract", responses=_MISSING)
-    def read_contract(request: Request, sha256: str, caller: Calling, as_of: AsOf = None) -> Response:
+    def read_contract(request: Request, sha256: Digest, caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             found = facts.contracts.get(c.sha256(sha256, "sha256"))
             return versioned(request, views.contract(seen(found, caller.sees_contract, facts, f"contract {sha256}")))
@@ -161,7 +162,7 @@ def _add_contracts(router: APIRouter, moments: Moments, cursors: Cursors) -> Non
         responses=_MISSING,
         description="The newest version. Its tag is what a command that enters the next one names in If-Match.",
     )
-    def read_contract_head(request: Request, id: str, caller: Calling) -> Response:  # noqa: A002 - the wire's name
+    def read_contract_head(request: Request, id: Name, caller: Calling) -> Response:  # noqa: A002 - the wire's name
         with moments.read() as facts:
             found = facts.contracts.get(facts.contract_heads.get(c.name(id, "id"), ""))
             return versioned(request, head_of(seen(found, caller.sees_contract, facts, f"contract {id}")))
@@ -181,7 +182,7 @@ def _add_documents(router: APIRouter, moments: Moments) -> None:
         "whoever may see an entry that names it.",
     )
     def read_document(
-        sha256: str,
+        sha256: Digest,
         caller: Calling,
         entry: Annotated[str | None, Query(max_length=128, description="the id of an entry that names it")] = None,
     ) -> Response:

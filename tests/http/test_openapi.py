@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from api.access import PUBLIC
+from api.schemas import command as command_schema
 from client.paths import PATHS, PROBLEM_TYPE, SIGNATURE_HEADER
+from ledger import canonical as c
+from ledger.commands import Command, read_body
 from tests.http.world import World
 
 COMMITTED: Final = Path(__file__).parents[2] / "api" / "openapi.json"
@@ -76,6 +80,14 @@ def test_whatever_moves_something_asks_for_a_signature(
 def test_the_document_is_the_committed_one(quiet: World) -> None:
     """Whoever changes an operation sees what changes for callers: ``python -m tests.http.write_openapi`` writes it."""
     assert quiet.http.get("/v1/openapi.json").json() == json.loads(COMMITTED.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("kind", PATHS)
+def test_an_example_is_a_command(kind: str) -> None:
+    """Its schema allows it, and so does the reader of commands."""
+    schema = command_schema(kind)
+    Draft202012Validator(schema).validate(schema["example"])
+    read_body(Command.parse(c.dump(schema["example"])))
 
 
 def test_the_page_needs_nothing_but_itself(quiet: World) -> None:

@@ -1,0 +1,102 @@
+"""Whatever the OpenAPI document allows, and what it does not: no failure inside, and no answer that it does not tell.
+
+Each operation is asked by somebody whom it is for, alone and after others whose answers it names, with the same
+generated requests every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from api.access import OPERATIONS
+from tests.http.generated import UNBOUNDED, Asking
+from tests.http.market import Market
+from tests.http.world import open_world
+
+FEW: Final = 2
+MANY: Final = 150
+CHECKS: Final = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+MODES: Final = [pytest.param(FEW, id="few"), pytest.param(MANY, id="many", marks=pytest.mark.soak)]
+
+
+@pytest.fixture
+def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
+    """Two of everything."""
+    with open_world(tmp_path_factory.mktemp("generated")) as world:
+        world.contract = world.found()
+        yield Market(world)
+
+
+def _document(market: Market) -> Any:  # noqa: ANN401 - the library's own
+    document = schemathesis.openapi.from_url(f"{market.world.url}/v1/openapi.json")
+    return document.exclude(path=sorted(UNBOUNDED))
+
+
+def _settings(examples: int, steps: int = 1) -> settings:
+    return settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def _asking(market: Market, operation: Any) -> Asking:  # noqa: ANN401 - the library's own
+    return Asking(market, operation.definition.raw["operationId"])
+
+
+def _ask(operation: Any, asking: Asking, examples: int) -> None:  # noqa: ANN401 - the library's own
+    """So many generated requests, each answered as the document says."""
+
+    @_settings(examples)
+    @given(case=operation.as_strategy())
+    def asked(case: schemathesis.Case[Any]) -> None:
+        case.call_and_validate(auth=asking, checks=CHECKS)
+
+    asked()
+
+
+@pytest.mark.parametrize("examples", MODES)
+def test_every_answer_is_one_that_the_document_tells(market: Market, examples: int) -> None:
+    """Status, type and form, for every operation but the stream of events, which does not end."""
+    operations = [one.ok() for one in _document(market).get_all_operations()]
+    assert len(operations) > len(OPERATIONS)
+    for operation in operations:
+        _ask(operation, _asking(market, operation), examples)
+
+
+@pytest.mark.parametrize("examples", MODES)
+def test_answers_lead_to_answers(market: Market, examples: int) -> None:
+    """What one operation answered with is what the next one names, as far as the document's links say."""
+
+    class Machine(_document(market).as_state_machine()):  # type: ignore[misc] # made at run time
+        """Calls by whoever they are for."""
+
+        def get_call_kwargs(self, case: schemathesis.Case[Any]) -> dict[str, Any]:
+            """Its token and its signature."""
+            return {"auth": _asking(market, case.operation)}
+
+        def validate_response(self, response: Any, case: schemathesis.Case[Any], **_: Any) -> None:  # noqa: ANN401
+            """As alone."""
+            case.validate_response(response, checks=CHECKS)
+
+    Machine.run(settings=_settings(examples, steps=10))
