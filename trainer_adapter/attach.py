@@ -54,6 +54,7 @@ class Options:
         also: whatever else goes on with a resumed run, as schedulers, by name.
         pause: waits some seconds: with it :meth:`Run.release` stays until the providers have had their notice.
         physical_batch: records that pass through the model at once.
+        engine: what else the engine is told, as ``compiled``.
     """
 
     service: Service | None = None
@@ -64,6 +65,7 @@ class Options:
     also: Mapping[str, Stateful] = field(default_factory=dict)
     pause: Pause | None = None
     physical_batch: int = PHYSICAL_BATCH
+    engine: Mapping[str, Any] = field(default_factory=dict)
 
 
 def attach(
@@ -121,17 +123,39 @@ class Run:
         Raises:
             Refused: if the charge or the key is. Malformed, OSError, Unreachable.
         """
-        self._open()
+        self.open()
+        while (step := self._next(self.optimiser)) is not None:
+            yield step
+
+    def gradients(self) -> int | None:
+        """Put the next step's noisy gradient into the parameters, for an optimiser that somebody else steps.
+
+        Whatever gradient they held is thrown away. The step's number, or None when the run is over: then they hold
+        none, and an optimiser that steps all the same changes nothing.
+
+        Raises:
+            Malformed: before :meth:`open`. OSError.
+        """
+        self.optimiser.zero_grad(set_to_none=True)
+        return self._next(_Standing([*self.model.parameters()]))
+
+    def _next(self, optimiser: torch.optim.Optimizer) -> int | None:
         if self.charged.over or self._at.ended:
-            return
-        for step in self.charged.steps:
-            self._step(step)
+            return None
+        self._keep_now_and_then()
+        step = self.charged.steps.take()
+        if step is not None:
+            self._step(step, optimiser)
             self._at = Place(step, ended=False)
             self.charged.done(step)
-            yield step
-            self._keep_now_and_then()
+        return step
 
-    def _open(self) -> None:
+    def open(self) -> None:
+        """Charge, get the key and open the data; the loop does it by itself. Once.
+
+        Raises:
+            Refused: if the charge or the key is. Malformed, OSError, Unreachable.
+        """
         model, options, known = self.model, self.options, self.charged.assignment
         self.prepared = prepared = Prepared.of(known.preprocessing, self.charged.service, known.log)
         loss = prepared.loss(self._loss)
@@ -150,9 +174,9 @@ class Run:
         self._begin()
         self._engine = self._checked(loss, (inputs, targets)).step
 
-    def _step(self, step: int) -> None:
+    def _step(self, step: int, optimiser: torch.optim.Optimizer) -> None:
         try:
-            self._engine(step, self.optimiser, self._randomness)
+            self._engine(step, optimiser, self._randomness)
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as fault:
             raise Malformed(
                 "step", f"{step} failed ({type(fault).__name__}); what it said may quote a record"
@@ -168,17 +192,24 @@ class Run:
             steps.taken = self._at.step
 
     def _checked(self, loss: Loss, records: tuple[Tensor, Tensor]) -> Engine:
-        engine = Engine(self.charged.assignment.plan, self.model, loss, records, self.options.physical_batch)
+        engine = Engine(
+            self.charged.assignment.plan, self.model, loss, records, self.options.physical_batch, **self.options.engine
+        )
         engine.check_optimiser(self.optimiser)
         return engine
 
     def _keep_now_and_then(self) -> None:
         keeper = self.charged.keeper
-        if keeper is None or not self.charged.steps.between_blocks:
+        if keeper is None or not self.charged.steps.between_blocks or self._at.step != self.charged.steps.taken:
             return
         if time.monotonic() - self._saved >= keeper.every_s or self._saved < 0:
             keeper.keep_run(self._at, self.model, self.optimiser, self.options.also)
             self._saved = time.monotonic()
+
+    @property
+    def steps(self) -> int:
+        """How many steps are charged."""
+        return self.charged.assignment.plan.steps
 
     @property
     def taken(self) -> int:
@@ -209,6 +240,19 @@ class Run:
             self._at = Place(self.charged.steps.taken, ended=True)
             keeper.keep_run(self._at, self.model, self.optimiser, self.options.also)
         self.charged.__exit__(kind, fault, at)
+
+
+class _Standing(torch.optim.Optimizer):
+    """Stands where the engine expects an optimiser, and leaves the gradients to whoever steps the real one."""
+
+    def __init__(self, parameters: list[nn.Parameter]) -> None:
+        super().__init__(parameters, {})
+
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Nothing."""
+
+    def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002 - torch's own signature
+        """Nothing."""
 
 
 def _no_engine(_step: int, _optimiser: torch.optim.Optimizer, _randomness: Randomness) -> None:

@@ -1,0 +1,1 @@
+"""Other people's training loops, held to a charge; each file needs the library that it is named for."""

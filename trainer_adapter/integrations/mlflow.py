@@ -1,0 +1,69 @@
+"""MLflow for a charged run: what is public is logged by its name on a list, and nothing else leaves.
+
+Training loss, accuracy on governed data, gradient norms and batch sizes are private: they were computed from records
+and no noise covers them. A name that is not on the list is refused before anything is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Final
+
+from mlflow import MlflowClient
+
+from ledger.malformed import Malformed
+from ledger.units import ceil_decimal, format_number
+from trainer_adapter.charged_run import ChargedRun
+
+PUBLIC: Final = frozenset({"public/accuracy", "public/auc", "public/loss"})
+"""Metrics that may be given: measured on public records alone, which whoever gives them vouches for."""
+
+
+class PublicLog:
+    """One MLflow run for one charged run."""
+
+    def __init__(self, run: ChargedRun, client: MlflowClient, mlflow_run: str) -> None:
+        """Log to the MLflow run of this id."""
+        self._run, self._client, self._id = run, client, mlflow_run
+
+    def begin(self) -> None:
+        """Name the charge and the plan. After the run is open. Raises: Malformed."""
+        known, plan = self._run.assignment, self._run.assignment.plan
+        charged = self._run.spent(plan.steps)
+        for name, value in {
+            "dp/accountant": charged.accountant,
+            "dp/batch_size_expected": str(plan.batch_size_expected),
+            "dp/charge": known.id,
+            "dp/clipping_norm": format_number(plan.clipping_norm),
+            "dp/contract": known.contract,
+            "dp/delta": format_number(charged.delta),
+            "dp/epsilon_charged": _told(charged.epsilon),
+            "dp/noise_multiplier": format_number(plan.noise_multiplier),
+            "dp/partitions": " ".join(ref for ref, _ in known.data)[:6_000],
+            "dp/plan": plan.digest,
+            "dp/sampling_probability": format_number(plan.sampling_probability),
+            "dp/steps": str(plan.steps),
+        }.items():
+            self._client.log_param(self._id, name, value)
+
+    def step(self, step: int, metrics: Mapping[str, float] | None = None) -> None:
+        """Log the loss of privacy at a step, and metrics of public records.
+
+        Raises:
+            Malformed: for a metric that is not on the list; then nothing is logged.
+        """
+        private = sorted(set(metrics or {}) - PUBLIC)
+        if private:
+            raise Malformed(private[0], f"is not among what may leave a clean room: {', '.join(sorted(PUBLIC))}")
+        spent = self._run.remaining().spent
+        logged = {
+            **(metrics or {}),
+            "dp/epsilon": float("inf") if spent.epsilon is None else float(_told(spent.epsilon)),
+        }
+        for name, value in logged.items():
+            self._client.log_metric(self._id, name, value, step=step)
+
+
+def _told(epsilon: Fraction | None) -> str:
+    return "infinite" if epsilon is None else ceil_decimal(epsilon, 6)

@@ -1,0 +1,77 @@
+"""The Trainer of Transformers under a charge: its loop and its schedulers; every gradient is the run's.
+
+    with attach(scores, optimiser, loss, "job.toml") as run:
+        arguments = TrainingArguments(..., max_steps=run.steps, max_grad_norm=0.0)
+        Trainer(model, arguments, train_dataset=public, optimizers=(optimiser, None),
+                callbacks=[LedgerTrainerCallback(run)]).train()
+
+``scores`` is a module of the model's parameters that gives one tensor for inputs alone. The training set of the
+Trainer is public: whatever gradient it gives is thrown away before the optimiser steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from ledger.malformed import Malformed
+from trainer_adapter.attach import Run
+
+
+class LedgerTrainerCallback(TrainerCallback):
+    """Puts the run's noisy gradient in place of the batch's, and stops when the run is over."""
+
+    def __init__(self, run: Run) -> None:
+        """``run`` is attached to the parameters that the Trainer trains, and to its optimiser."""
+        self._run = run
+
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
+        """Charge, get the key, open the data. Raises: Malformed, Refused, OSError, Unreachable."""
+        del state, control, kwargs
+        if args.gradient_accumulation_steps != 1 or args.world_size != 1:
+            raise Malformed("arguments", "must not accumulate batches, and have one device: a step is one noisy sum")
+        self._run.open()
+
+    def on_pre_optimizer_step(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
+        """Replace the gradient; without one the step that follows changes nothing. Raises: Malformed, OSError."""
+        del args, state, kwargs
+        if self._run.gradients() is None:
+            control.should_training_stop = True
+
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
+        """Stop before a step that nobody charged."""
+        del args, state, kwargs
+        if self._run.remaining().steps == 0:
+            control.should_training_stop = True
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
+        """Add the loss of privacy so far to what is logged."""
+        del args, state, control
+        logs = kwargs.get("logs")
+        if isinstance(logs, dict):
+            logs["epsilon"] = float(self._run.remaining().spent.epsilon or "inf")
