@@ -76,6 +76,7 @@ class ChargedRun:
         self._steps: ChargedSteps | None = None
         self._telling: Telling | None = None
         self._progress: Progress | None = None
+        self._whole: Spent | None = None
 
     def plan(self) -> Foreseen:
         """What the run would get now; nothing is recorded. Raises: Refused, Unreachable, Malformed, OSError."""
@@ -157,6 +158,10 @@ class ChargedRun:
         if self._progress is not None:
             self._progress.tell(step)
 
+    def ended(self) -> str:
+        """Why the ledger wants the run to end, or nothing; returns at once."""
+        return "" if self._progress is None else self._progress.ended()
+
     def spent(self, steps: int) -> Spent:
         """The loss of the first steps of the run. Raises: Malformed, before :meth:`open`."""
         if self._telling is None:
@@ -165,8 +170,9 @@ class ChargedRun:
 
     def remaining(self) -> Remaining:
         """What is left of the run, and its loss so far. Raises: Malformed, before :meth:`open`."""
-        left, steps = self.steps.left, self.assignment.plan.steps
-        return Remaining(left, self.spent(self.steps.begun), self.spent(steps))
+        if self._whole is None:
+            self._whole = self.spent(self.assignment.plan.steps)
+        return Remaining(self.steps.left, self.spent(self.steps.begun), self._whole)
 
     def release(self, data: bytes, pause: Pause | None = None) -> str:
         """After the block: ask whether the model, as safetensors, may leave; see :meth:`Room.release_model`."""
@@ -196,6 +202,9 @@ class ChargedRun:
             return
         if steps.ended:
             self.say(f"training ended early: {steps.ended}")
+        if self.ended():
+            # The ledger has settled it already; what it counts covers all that was begun, or it is in full.
+            return
         if not broken:
             room.post(steps.taken)
             return

@@ -16,6 +16,7 @@ from client.service import Service
 from ledger.malformed import Malformed
 from trainer_adapter import models
 from trainer_adapter.attach import Options, Run, attach
+from trainer_adapter.charged_run import Remaining
 from trainer_adapter.device import choose, in_words
 from trainer_adapter.job import Job
 from trainer_adapter.leaving import Pause
@@ -78,6 +79,7 @@ class CleanRoom:
         """
         self._job, self._service, self._say = job, service, say
         self._pause, self._resume = pause, resume
+        self._run: Run | None = None
 
     def run(self, on_step: OnStep) -> Report:
         """The whole run. Raises: Refused, if the charge or the key is; Malformed; OSError; Unreachable."""
@@ -99,12 +101,19 @@ class CleanRoom:
             physical_batch=PHYSICAL_BATCH,
         )
         with attach(model, optimiser, nn.functional.cross_entropy, job, options) as run:
+            self._run = run
             for step in run:
                 on_step(step, job.plan.steps)
                 if self._reached(run, test):
                     break
         steps, right = run.taken, accuracy(model, (run.prepared.inputs(test[0]), test[1]))
         return Report(job.id, steps, job.plan.steps, right, in_words(device), run.release())
+
+    def remaining(self) -> Remaining:
+        """What is left of the run, and its loss so far; once it takes steps. Raises: Malformed, before."""
+        if self._run is None:
+            raise Malformed("run", "has not begun")
+        return self._run.remaining()
 
     def _reached(self, run: Run, test: tuple[Tensor, Tensor]) -> bool:
         """Whether the public target is met, asked at the end of each block: a begun block counts in full anyway."""

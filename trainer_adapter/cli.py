@@ -25,6 +25,8 @@ Examples:
   epsilon train demo/jobs/bank-a-run-1.toml
 
   epsilon train job.toml --json > report.json
+
+With a table `[train.resume]` in the job, a run that was killed goes on with --resume.
 """
 _EXIT_USAGE: Final = 2
 
@@ -60,13 +62,17 @@ def train(
         bool, typer.Option("--json", help="One JSON object a line: each stage, each step, then the report.")
     ] = False,
     wait: Wait = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with this job's run whose process died, where the job says how.")
+    ] = False,
 ) -> None:
     """Run one training job in one clean room: charge, key, data, noise, post."""
     from trainer_adapter.job import Job
 
     with _faults_told(as_json=as_json):
         known, pause = Job.load(job), time.sleep if wait else None
-        report = _run_for_programs(known, pause) if as_json else _run_for_people(known, pause)
+        run = _run_for_programs if as_json else _run_for_people
+        report = run(known, pause=pause, resume=resume)
     if as_json:
         _tell("report", **report.to_json())
     else:
@@ -146,26 +152,35 @@ def _faults_told(*, as_json: bool = False) -> Iterator[None]:
         raise typer.Exit(fault.exit_code) from None
 
 
-def _run_for_programs(job: Job, pause: Pause | None) -> Report:
+def _run_for_programs(job: Job, *, pause: Pause | None, resume: bool) -> Report:
     from trainer_adapter.clean_room import CleanRoom
 
     with _consumer(job) as service:
-        room = CleanRoom(job, service, lambda line: _tell("stage", text=line), pause)
-        return room.run(lambda step, steps: _tell("step", step=step, steps=steps))
+        room = CleanRoom(job, service, lambda line: _tell("stage", text=line), pause, resume=resume)
+
+        def on_step(step: int, steps: int) -> None:
+            _tell("step", epsilon=room.remaining().spent.number, step=step, steps=steps)
+
+        return room.run(on_step)
 
 
-def _run_for_people(job: Job, pause: Pause | None) -> Report:
+def _run_for_people(job: Job, *, pause: Pause | None, resume: bool) -> Report:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     from trainer_adapter.clean_room import CleanRoom
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[loss]}"))
     with _consumer(job) as service, Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("noisy steps", total=job.plan.steps)
-        room = CleanRoom(job, service, lambda line: console.print(line, highlight=False), pause)
-        return room.run(lambda step, _: progress.update(task, completed=step))
+        task = progress.add_task("noisy steps", total=job.plan.steps, loss="")
+        room = CleanRoom(job, service, lambda line: console.print(line, highlight=False), pause, resume=resume)
+
+        def on_step(step: int, _: int) -> None:
+            left = room.remaining()
+            progress.update(task, completed=step, loss=f"{left.spent} of {left.charged.number}")
+
+        return room.run(on_step)
 
 
 def _consumer(job: Job) -> Service:

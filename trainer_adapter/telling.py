@@ -34,7 +34,12 @@ class Spent:
 
     def __str__(self) -> str:
         """As ``ε 0.7312``."""
-        return f"ε {'∞' if self.epsilon is None else ceil_decimal(self.epsilon, PLACES)}"
+        return f"ε {self.number}"
+
+    @property
+    def number(self) -> str:
+        """As ``0.7312``."""
+        return "infinite" if self.epsilon is None else ceil_decimal(self.epsilon, PLACES)
 
 
 class Telling:
@@ -44,10 +49,16 @@ class Telling:
         """The prices as the entry of a charge holds them. Raises: Refused, Unreachable, Malformed."""
         if not isinstance(prices, dict):
             raise Malformed("prices", "must be an object")
+        self._told: dict[int, Spent] = {}
         self.of: Final = {ref: _priced(service.partition(ref), prices[ref]) for ref in partitions}
 
     def spent(self, steps: int) -> Spent:
-        """The loss of the first steps of the run."""
+        """The loss of the first steps of the run; asked for each step of a block, it is worked out once."""
+        if steps not in self._told:
+            self._told = {steps: self._spent(steps)}
+        return self._told[steps]
+
+    def _spent(self, steps: int) -> Spent:
         told = [_spent(rule, loss_of(segments, steps)) for rule, segments in self.of.values()]
         return max(told, key=lambda one: (one.epsilon is None, one.epsilon or 0))
 

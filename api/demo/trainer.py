@@ -113,7 +113,7 @@ def train(job: Path, task: Task, console: Console) -> Run:
             if event["event"] == "stage":
                 console.print(f"  [dim]·[/dim] {event['text']}", highlight=False)
             elif event["event"] == "step":
-                done = f"{event['step']} of {event['steps']}"
+                done = f"{event['step']} of {event['steps']}, ε {event['epsilon']}"
                 progress.update(bar, description="noisy steps", completed=event["step"], total=event["steps"], done=done)
             elif event["event"] == "report":
                 run.report = event
