@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from fractions import Fraction
 from itertools import count
+from pathlib import Path
+from time import perf_counter
 from typing import Final
 
 import pytest
@@ -14,6 +18,8 @@ from torch.nn.functional import cross_entropy
 
 from ledger.plan import Plan
 from tests.bench.compare import Side, compare, nothing
+from tests.trainer.rooms import open_place
+from trainer_adapter.charged_run import ChargedRun
 from trainer_adapter.engine import Engine
 from trainer_adapter.models import make
 from trainer_adapter.randomness import Randomness
@@ -66,3 +72,41 @@ def test_a_step(benchmark: BenchmarkFixture, name: str) -> None:
     for model in (private, plain):
         pairs = list(zip(first.parameters(), model.parameters(), strict=True))
         assert all(torch.isfinite(now).all() and not torch.equal(before, now) for before, now in pairs)
+
+
+def test_reporting(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
+    """Steps of about 5 ms in blocks of a second, each block durable and progress told, against the same steps alone.
+
+    The service answers in this very process, so that its own work is counted too.
+    """
+    steps, square, numbers = 600, torch.full((160, 160), 0.01), count(1)
+    plan = Plan(Fraction(1, 100), Fraction(2_000), Fraction(1), steps, 7)
+
+    def work(times: int) -> None:
+        for _ in range(times):
+            torch.mm(square, square)
+
+    start = perf_counter()
+    work(200)
+    times = max(1, int(0.005 * 200 / (perf_counter() - start)))
+    with open_place(tmp_path / "place") as place, ExitStack() as stack:
+
+        def charged() -> ChargedRun:
+            assignment = replace(place.assignment(f"run-{next(numbers)}", plan), block_steps=200)
+            run = stack.enter_context(ChargedRun(assignment, place.service))
+            run.open()
+            run.begin()
+            return run
+
+        def reported(run: ChargedRun) -> None:
+            for step in run.steps:
+                work(times)
+                run.done(step)
+
+        def alone(nothing_given: None) -> None:
+            del nothing_given
+            for _ in range(steps):
+                work(times)
+
+        ours = Side("steps of 5 ms, charged and reported", steps, charged, reported)
+        compare(benchmark, ours, Side("the same steps alone", steps, nothing, alone), rounds=5)
