@@ -12,11 +12,11 @@ BIN    := .venv/bin
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench utility soak lock clean tools torch-asked
+.PHONY: help demo test check bench datasets utility soak lock clean tools torch-asked
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
-	  printf 'make %-7s  %s\n' "$$name" "$$text"; done
+	  printf 'make %-8s  %s\n' "$$name" "$$text"; done
 
 demo: .venv/.ready ## set everything up and run the main job, from policy to model
 	@$(BIN)/epsilon demo
@@ -37,6 +37,9 @@ check: .venv/.ready ## format, lint, strict types, import contracts
 
 bench: .venv/.ready .venv/.peers ## measure (pytest-benchmark)
 	@$(BIN)/python -m pytest -n 0 -m bench --benchmark-enable tests/bench
+
+datasets: .venv/.ready ## fetch the public data sets that accuracy is measured on
+	@$(BIN)/python -m tests.bench.datasets
 
 utility: .venv/.ready ## how many runs each admission rule lets through
 	@$(BIN)/python -m tests.bench.utility
