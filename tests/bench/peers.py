@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-HOME: Final = Path(sys.prefix) / "peers"
+HOME: Final = Path(os.environ.get("EPSILON_PEERS") or Path(sys.prefix) / "peers")
 SCALE: Final = 10_000.0
 """Noise of a query on data at a distance of 1: it costs 1 / (2 · SCALE²) of zCDP."""
 SPEND: Final = (1e-6, 1e-12)
@@ -18,8 +19,8 @@ SLACK: Final = 1e-6
 
 
 @contextmanager
-def _in_reach() -> Iterator[None]:
-    """On the path only while they are imported: diffprivlib brings a package called tests."""
+def in_reach() -> Iterator[None]:
+    """On the path, as the last, only while they are used: several bring a package called tests."""
     if not HOME.is_dir():
         message = f"{HOME} is missing: 'make bench' installs it"
         raise FileNotFoundError(message)
@@ -36,7 +37,7 @@ class OpenDP:
     name = "OpenDP filter"
 
     def __init__(self) -> None:
-        with _in_reach():
+        with in_reach():
             combinators, domains, measurements, measures, metrics, mod = (
                 import_module(f"opendp.{name}")
                 for name in ("combinators", "domains", "measurements", "measures", "metrics", "mod")
@@ -65,7 +66,7 @@ class Diffprivlib:
     name = "diffprivlib accountant"
 
     def __init__(self) -> None:
-        with _in_reach():
+        with in_reach():
             # The package's own __init__ imports tree models that this scikit-learn no longer has the names for.
             bare = ModuleType("diffprivlib")
             bare.__path__ = [str(HOME / "diffprivlib")]

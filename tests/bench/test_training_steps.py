@@ -1,0 +1,64 @@
+"""A step of DP-SGD by this engine and by its peers, over a step of training without privacy."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from tests.bench import contestants
+from tests.bench.jax_networks import apply, weights
+from tests.bench.networks import NETWORKS, Network
+from tests.bench.peers import in_reach
+from tests.bench.race import race
+from trainer_adapter.device import choose
+
+pytestmark = pytest.mark.bench
+
+ROUNDS = 7
+
+
+@pytest.fixture(autouse=True)
+def alone() -> Iterator[None]:
+    """One thread for all, so that what is told is work; and the peers' own warnings, which are not ours to mend."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with in_reach(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    torch.set_num_threads(threads)
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=[one.name for one in NETWORKS])
+def test_both_frameworks_run_the_same_network(network: Network) -> None:
+    """The same scores of the same records, so that JAX's times are of the same work."""
+    device = choose()
+    model, (inputs, _) = network.model(device), network.data(device)
+    with torch.no_grad():
+        expected = model(inputs[:2]).cpu().numpy()
+    found = apply(network, network.sizes(device), weights(model), inputs[:2].cpu().numpy())
+    assert np.allclose(np.asarray(found), expected, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=[one.name for one in NETWORKS])
+def test_a_step_beside_the_peers(benchmark: BenchmarkFixture, network: Network) -> None:
+    """Time and memory of each; what runs eagerly first, so that compiling falls on nobody's times."""
+    device = choose()
+    made = [
+        contestants.plain(network, device),
+        contestants.plain(network, device, compiled=True),
+        contestants.ours(network, device),
+        contestants.ours(network, device, compiled=True),
+        contestants.opacus(network, device, "hooks"),
+        contestants.opacus(network, device, "ghost"),
+        contestants.opake(network, device),
+        contestants.jax_plain(network, device),
+        contestants.jax_privacy(network, device),
+    ]
+    lanes = race(benchmark, f"{network.name} ({network.sizes(device).told})", made, ROUNDS)
+    assert all(lane.bytes_most > 0 and min(lane.seconds) > 0 for lane in lanes)
