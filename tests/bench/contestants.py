@@ -120,10 +120,10 @@ def opake(network: Network, device: torch.device) -> Contestant:
         import_module(f"opake.{name}") for name in ("functional", "dpsgd.clipping", "dpsgd.noise", "random")
     )
     model, (inputs, targets) = network.model(device), network.data(device)
-    forward, trained, frozen = functional.make_functional(model, partition_trainable=True)
+    forward, trained, _ = functional.make_functional(model, partition_trainable=True)
 
     def of_one(values: dict[str, Tensor], record: Tensor, target: Tensor) -> Tensor:
-        return loss(forward(values, frozen, record.unsqueeze(0)), target.unsqueeze(0))
+        return loss(forward(values, record.unsqueeze(0)), target.unsqueeze(0))
 
     clipped, state = clipping.clipped_grad(
         of_one, clipping_norm=CLIPPING_NORM, normalize_by=float(len(inputs)), batch_argnums=(1, 2)
