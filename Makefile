@@ -35,8 +35,9 @@ check: .venv/.ready ## format, lint, strict types, import contracts
 	@echo "check: import contracts"
 	@$(BIN)/lint-imports --no-logo > .venv/contracts.txt 2>&1 || { cat .venv/contracts.txt; exit 1; }
 
-bench: .venv/.ready .venv/.peers ## measure (pytest-benchmark)
+bench: .venv/.ready .venv/.peers datasets ## measure: speed (pytest-benchmark), and accuracy at a price
 	@$(BIN)/python -m pytest -n 0 -m bench --benchmark-enable tests/bench
+	@$(BIN)/python -m tests.bench.accuracy --into .venv/accuracy.jsonl
 
 datasets: .venv/.ready ## fetch the public data sets that accuracy is measured on
 	@$(BIN)/python -m tests.bench.datasets

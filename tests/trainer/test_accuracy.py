@@ -123,13 +123,23 @@ def test_a_run_beyond_its_budget_is_never_begun(tmp_path: Path) -> None:
 def test_a_run_is_made_once(tmp_path: Path) -> None:
     """Lines are found again by recipe and seed, whatever else they tell; another recipe is another run."""
     recipe, into = Recipe("mnist", Fraction(2), 2, 100, 1.0, Fraction(1, 2)), tmp_path / "results.jsonl"
-    assert accuracy.known(into) == set()
+    assert not accuracy.known(into)
     for seed in (0, 1):
         accuracy.write(into, {**recipe.to_json(), "seed": seed, "accuracy": 0.5})
     assert [json.loads(line)["seed"] for line in into.read_text().splitlines()] == [0, 1]
     assert len(accuracy.known(into)) == 2
     accuracy.write(into, {**Recipe("mnist", Fraction(3), 2, 100, 1.0, Fraction(1, 2)).to_json(), "seed": 1})
     assert len(accuracy.known(into)) == 3
+
+
+def test_a_mean_below_its_floor_is_told() -> None:
+    """Mean and range of the runs of a recipe; the verdict falls when one mean is not above its floor."""
+    recipe = accuracy.RECIPES["mnist-1"].to_json()
+    runs = {str(seed): {**recipe, "seed": seed, "accuracy": value} for seed, value in enumerate((0.981, 0.984))}
+    assert accuracy.summary(runs) == (["mnist-1: accuracy 0.9825 (0.981 to 0.984, 2 runs); above 0.982"], True)
+    runs["1"]["accuracy"] = 0.982
+    lines, above = accuracy.summary(runs)
+    assert (lines, above) == (["mnist-1: accuracy 0.9815 (0.981 to 0.982, 2 runs); BELOW 0.982"], False)
 
 
 def test_a_run_learns_and_tells_what_it_cost(tmp_path: Path) -> None:
