@@ -44,7 +44,7 @@ class Loss(NamedTuple):
             raise _unlike(self, other)
         counts = tuple(map(sub, self.infinite, infinite)) if any(infinite) else self.infinite
         rest = Loss(tuple(map(sub, self.finite, finite)), counts)
-        if min(rest.finite, default=0) < 0 or min(rest.infinite, default=0) < 0:
+        if min(rest.finite, default=0) < 0 or (counts is not self.infinite and min(counts) < 0):
             message = f"a loss of {self} cannot hold {other}"
             raise AssertionError(message)
         return rest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -37,8 +38,13 @@ def organisation_rows(key: str, value: Organisation) -> list[Fields]:
 
 
 def key_of(rows: list[Fields]) -> SigningKey:
-    """A key, as its row has it: in the same order."""
-    return SigningKey(*rows[0].values())
+    """A key, as its row has it."""
+    return key_at([*rows[0].values()])
+
+
+def key_at(row: Sequence[Any]) -> SigningKey:
+    """The same of the row's values, which come in the order of the key's own."""
+    return SigningKey._make(row)
 
 
 def key_rows(key: str, value: SigningKey) -> list[Fields]:
@@ -172,13 +178,18 @@ _CHARGE = (
 
 
 def charge_of(rows: list[Fields]) -> Charge:
-    """A charge, as its row has it: in the same order. There are as many as runs, so it is read by place."""
-    values: list[Any] = [*rows[0].values()]
+    """A charge, as its row has it."""
+    return charge_at([*rows[0].values()])
+
+
+def charge_at(row: Sequence[Any]) -> Charge:
+    """The same of the row's values, which come in the order of the charge's own."""
+    values = [*row]
     values[4], values[13] = _priced(values[4], values[13])
     values[8] = _STATES[values[8]]
     values[14], values[15] = _items(values[14]), _items(values[15])
     values[17] = _notices(values[17])
-    return Charge(*values)
+    return Charge._make(values)
 
 
 # Most charges of a book name the same partitions at the same prices, and nobody else.

@@ -12,7 +12,6 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -26,6 +25,7 @@ from ledger.chunks import FAULTS, Chunk, Stored, read_chunk, told
 from ledger.cosignatures import check_cosignatures
 from ledger.engines import engine_of
 from ledger.entries import Entry
+from ledger.finding import Finding
 from ledger.forks import check_kept
 from ledger.gate import Gate
 from ledger.growth import Growth
@@ -46,51 +46,6 @@ _FETCHED: Final = 256
 DOCUMENTS_BYTES_MAX: Final = 32 << 20
 """Documents that are held at once."""
 Step = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a verification that found nothing wrong has covered."""
-
-    entries: int
-    charges: int
-    accounts: int
-    documents: int
-    signatures: int
-    kept: int
-    decided: bool
-    judged: bool
-    root: str
-    log: str
-
-    def to_json(self) -> dict[str, object]:
-        """For programs."""
-        return {
-            "accounts": self.accounts,
-            "charges": self.charges,
-            "decided_again": self.decided,
-            "documents": self.documents,
-            "entries": self.entries,
-            "kept": self.kept,
-            "log": self.log,
-            "ok": True,
-            "policy_decided_again": self.judged,
-            "root": self.root,
-            "signatures": self.signatures,
-        }
-
-    def in_words(self) -> str:
-        """For people."""
-        signed = "with their signatures" if self.signatures else "WITHOUT their signatures"
-        judged = "every verdict of the policy decided again" if self.judged else "the policy's verdicts as recorded"
-        judged = f"{judged}, {self.charges} charges priced again" if self.decided else "NOTHING decided again"
-        kept = f"; they extend the {self.kept} checkpoints that were kept" if self.kept else ""
-        return (
-            f"verified: {self.entries} entries replayed {signed}, {judged}, "
-            f"{self.accounts} accounts re-derived, {self.documents} documents hashed; the checkpoint of {self.log} "
-            f"is signed over the root {self.root[:16]}… of these entries, and the inclusion proof of entry "
-            f"{self.entries - 1} holds{kept}"
-        )
 
 
 def verify_book(  # noqa: PLR0913 - what to check, against what, and who decides
@@ -116,7 +71,8 @@ def verify_book(  # noqa: PLR0913 - what to check, against what, and who decides
             checkpoints always are.
         decisions: whether every command is decided again and the signature over it looked at. Without, the book is
             replayed and no more: it is shown to be what its entries make it, not that they could stand.
-        processes: that work ahead of this one; as many as are of use, if None.
+        processes: that work ahead of this one; as many as are of use, if None. They are started anew, and import the
+            main module: a script that verifies a long book does so under ``if __name__ == "__main__":``.
 
     Raises:
         Broken: naming the first entry that is wrong, or what else is.
@@ -313,4 +269,4 @@ class Documents(Mapping[str, bytes]):
         return sum(1 for _ in self)
 
 
-__all__ = ["PROJECTIONS", "Broken", "Finding", "Fork", "Shorter", "verify", "verify_book"]
+__all__ = ["PROJECTIONS", "Broken", "Fork", "Shorter", "verify", "verify_book"]

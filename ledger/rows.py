@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from functools import cache
 from itertools import chain, groupby
 from operator import itemgetter
@@ -25,20 +25,25 @@ _LOADED_MAX: Final = 1_000
 class Rows(MutableMapping[K, V], Generic[K, V]):
     """One table seen as a mapping. A value has one row, or several that share the first columns of the key."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - which table, its key, and how its rows are read and written
         self,
         connection: Connection,
         row: type[SQLModel],
         columns: tuple[str, ...],
         read: Callable[[list[Fields]], V],
         write: Callable[[K, V], list[Fields]],
+        place: Callable[[Sequence[Any]], V] | None = None,
     ) -> None:
-        """``columns`` make the key; ``read`` and ``write`` turn rows, their fields in order, into a value and back."""
+        """``columns`` make the key; ``read`` and ``write`` turn rows, their fields in order, into a value and back.
+
+        ``place`` reads one row's values as they come, for tables that have as many as there are runs.
+        """
         self._connection = connection
         self._table = table_of(row)
         self._columns = [self._table.c[name] for name in columns]
         self._names = [column.name for column in self._table.columns]
         self._read, self._write = read, write
+        self._place = place or (lambda row: read([dict(zip(self._names, row, strict=True))]))
         self._known: dict[K, V | None] = {}
         self._changed: dict[K, None] = {}
 
@@ -94,11 +99,11 @@ class Rows(MutableMapping[K, V], Generic[K, V]):
         chosen = select(self._table).order_by(*order)
         of_key = itemgetter(*(self._names.index(one.name) for one in self._columns))
         with self._connection.execute(chosen, execution_options={"yield_per": 1_000}) as found:
-            every = chain.from_iterable(found.partitions())
             if set(self._columns) == set(self._table.primary_key.columns):
-                for row in every:
-                    yield of_key(row), self._read([dict(zip(self._names, row, strict=True))])
+                for some in found.partitions():
+                    yield from zip(map(of_key, some), map(self._place, some), strict=True)
                 return
+            every = chain.from_iterable(found.partitions())
             for key, rows in groupby(every, of_key):
                 yield key, self._read([dict(zip(self._names, one, strict=True)) for one in rows])
 

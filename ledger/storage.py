@@ -40,7 +40,9 @@ class DatabaseState:
         self.organisations: Rows[str, Organisation] = Rows(
             connection, t.OrganisationRow, ("did",), p.organisation_of, p.organisation_rows
         )
-        self.keys: Rows[str, SigningKey] = Rows(connection, t.SigningKeyRow, ("key_id",), p.key_of, p.key_rows)
+        self.keys: Rows[str, SigningKey] = Rows(
+            connection, t.SigningKeyRow, ("key_id",), p.key_of, p.key_rows, p.key_at
+        )
         self.policies: Rows[str, tuple[PolicyVersion, ...]] = Rows(
             connection, t.PolicyVersionRow, ("domain",), p.policies_of, p.policy_rows
         )
@@ -60,7 +62,9 @@ class DatabaseState:
             lambda rows: str(rows[0]["document"]),
             lambda key, value: [{"id": key, "document": value}],
         )
-        self.charges: Rows[str, Charge] = Rows(connection, t.ChargeRow, ("id",), p.charge_of, p.charge_rows)
+        self.charges: Rows[str, Charge] = Rows(
+            connection, t.ChargeRow, ("id",), p.charge_of, p.charge_rows, p.charge_at
+        )
         self.accounts: Rows[tuple[str, str], Account] = Rows(
             connection, t.AccountRow, ("partition", "holder"), p.account_of, p.account_rows
         )

@@ -8,7 +8,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, create_engine
 
-from ledger.replay import Broken, Finding, verify
+from ledger.finding import Finding
+from ledger.replay import Broken, verify
 from ledger.seal import Seal, seal_of
 from ledger.snapshot import Snapshot
 from ledger.tables import SCHEMA_REVISION, metadata

@@ -28,7 +28,7 @@ from tests.book.world import LOG, LOG_KEY, no_step
 
 pytestmark = pytest.mark.bench
 
-FEW: Final = int(os.environ.get("EPSILON_BENCH_REPLAYED", "50000"))
+FEW: Final = int(os.environ.get("EPSILON_BENCH_REPLAYED", "20000"))
 MANY: Final = int(os.environ.get("EPSILON_BENCH_LONGEST", "100000"))
 """The length of the log in which proofs are made; 1000000 for the whole question."""
 
