@@ -16,7 +16,7 @@ from fastapi.responses import Response
 from api.access import Caller
 from api.answering import answered, json_response, refusal, status_of
 from api.hidden import check_seen
-from api.identity import Calling
+from api.identity import CallingLate
 from api.problems import Problem, declared
 from api.reading import batch_bytes
 from api.schemas import command as command_schema
@@ -29,6 +29,7 @@ from ledger.malformed import Malformed
 if TYPE_CHECKING:
     from api.binding import Binding
     from ledger.book import Book, Outcome
+    from ledger.snapshot import Snapshot
 
 Batch = Annotated[bytes, Depends(batch_bytes)]
 _SIGNATURE_MAX: Final = 4_096
@@ -62,12 +63,9 @@ def batch_router(book: Book, binding: Binding) -> APIRouter:
         responses=declared(401, 403, 404, 408, 413, 415, 422),
         openapi_extra={"requestBody": {"required": True, "content": {JSON_TYPE: {"schema": _SCHEMA}}}},
     )
-    def submit(raw: Batch, caller: Calling) -> Response:
-        known = c.fields(c.parse(raw, len(raw)), "", ("charges",))
-        listed = known["charges"]
-        if not isinstance(listed, list) or not 1 <= len(listed) <= BATCH_MAX:
-            raise Malformed("charges", f"must have 1 to {BATCH_MAX} items")
-        asked = [_asked(one, f"charges[{place}]", book, binding, caller) for place, one in enumerate(listed)]
+    def submit(raw: Batch, unknown: CallingLate) -> Response:
+        with book.read() as facts:
+            asked = _all(raw, facts, binding, unknown.let_in(facts))
         outcomes = iter(book.submit([one for one in asked if isinstance(one, Submission)]))
         told = [_told(next(outcomes)) if isinstance(one, Submission) else _problem(one) for one in asked]
         return json_response({"outcomes": [*told]})
@@ -75,7 +73,16 @@ def batch_router(book: Book, binding: Binding) -> APIRouter:
     return router
 
 
-def _asked(value: object, where: str, book: Book, binding: Binding, caller: Caller) -> Submission | Problem:
+def _all(raw: bytes, facts: Snapshot, binding: Binding, caller: Caller) -> list[Submission | Problem]:
+    """Every charge of a batch, or why it is not sent. Raises: Malformed."""
+    known = c.fields(c.parse(raw, len(raw)), "", ("charges",))
+    listed = known["charges"]
+    if not isinstance(listed, list) or not 1 <= len(listed) <= BATCH_MAX:
+        raise Malformed("charges", f"must have 1 to {BATCH_MAX} items")
+    return [_asked(one, f"charges[{place}]", facts, binding, caller) for place, one in enumerate(listed)]
+
+
+def _asked(value: object, where: str, facts: Snapshot, binding: Binding, caller: Caller) -> Submission | Problem:
     """One charge ready to be sent, or why it is not: by itself, so that the others are. Raises: Malformed."""
     known = c.fields(value, where, ("command", "signature"))
     raw, signature = c.dump(known["command"]), c.string(known["signature"], f"{where}.signature", _SIGNATURE_MAX)
@@ -91,7 +98,7 @@ def _asked(value: object, where: str, book: Book, binding: Binding, caller: Call
     try:
         caller.check_actor(command.actor)
         binding.check(signature, "POST", BATCH, command.id)
-        check_seen(book, caller, submission)
+        check_seen(facts, caller, submission)
     except Problem as problem:
         return problem
     return submission

@@ -78,6 +78,7 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: list[Issuer]
     from api.server import base_url
     from api.server import serve as run
     from api.service_log import log_to
+    from api.warming import begin
     from ledger.book import Book, BookUnusable
     from ledger.engines import name_of
     from ledger.outcomes import Code
@@ -102,6 +103,7 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: list[Issuer]
         # The same in every process that serves this book.
         cursors = hmac.digest(log_key.private_bytes_raw(), b"epsilon-ledger cursors v1", "sha256")
         app = create_app(book, store, url=url, log=log, clock=unix_ms, issuers=issuers, cursor_key=cursors)
+        begin()
         run(app, listener)
     finally:
         book.close()

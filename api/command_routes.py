@@ -12,7 +12,7 @@ from api.access import Caller
 from api.answering import answer, json_response, refusal
 from api.challenges import LIFE_S, NoRoom
 from api.hidden import check_seen
-from api.identity import Calling
+from api.identity import Calling, CallingLate
 from api.named import Digest
 from api.preconditions import VERSIONED, check_version, tag_replaced
 from api.problems import Fault, Problem, declared
@@ -90,15 +90,16 @@ def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRo
     return router
 
 
-def _route(book: Book, kind: str, binding: Binding) -> Callable[[bytes, str, Caller], Response]:
+def _route(book: Book, kind: str, binding: Binding) -> Callable[..., Response]:
     def submit(
-        raw: Raw, jws: Signature, caller: Calling, dry_run: DryRun = "false", if_match: IfMatch = None
+        raw: Raw, jws: Signature, unknown: CallingLate, dry_run: DryRun = "false", if_match: IfMatch = None
     ) -> Response:
-        command = _command(raw, kind, caller)
-        submission = _bound(binding, command, raw, jws, dry_run)
-        check_seen(book, caller, submission)
-        if kind in VERSIONED:
-            with book.read() as facts:
+        with book.read() as facts:
+            caller = unknown.let_in(facts)
+            command = _command(raw, kind, caller)
+            submission = _bound(binding, command, raw, jws, dry_run)
+            check_seen(facts, caller, submission)
+            if kind in VERSIONED:
                 check_version(facts, command, if_match, caller)
         if dry_run == "true":
             return _told(book, caller, command, book.quote(submission), 200)
@@ -107,13 +108,13 @@ def _route(book: Book, kind: str, binding: Binding) -> Callable[[bytes, str, Cal
     return submit
 
 
-def _key_release_route(
-    book: Book, releases: KeyReleases, kind: str, binding: Binding
-) -> Callable[[bytes, str, Caller], Response]:
-    def submit(raw: Raw, jws: Signature, caller: Calling, dry_run: DryRun = "false") -> Response:
-        command = _command(raw, kind, caller)
-        submission = _bound(binding, command, raw, jws, dry_run)
-        check_seen(book, caller, submission)
+def _key_release_route(book: Book, releases: KeyReleases, kind: str, binding: Binding) -> Callable[..., Response]:
+    def submit(raw: Raw, jws: Signature, unknown: CallingLate, dry_run: DryRun = "false") -> Response:
+        with book.read() as facts:
+            caller = unknown.let_in(facts)
+            command = _command(raw, kind, caller)
+            submission = _bound(binding, command, raw, jws, dry_run)
+            check_seen(facts, caller, submission)
         if dry_run == "true":
             # Its nonce is not burnt.
             return _told(book, caller, command, book.quote(submission), 200)
@@ -180,11 +181,13 @@ def quote_router(book: Book, binding: Binding) -> APIRouter:
         responses=declared(401, 403, 404, 408, 409, 413, 415, 422),
         openapi_extra={"parameters": [_HEADER], "requestBody": _body(command_schema("charge"))},
     )
-    def quote(raw: Raw, jws: Signature, caller: Calling) -> Response:
-        command = _command(raw, "charge", caller)
-        binding.check(jws, "POST", QUOTES, command.id)
-        submission = Submission(raw, jws)
-        check_seen(book, caller, submission)
+    def quote(raw: Raw, jws: Signature, unknown: CallingLate) -> Response:
+        with book.read() as facts:
+            caller = unknown.let_in(facts)
+            command = _command(raw, "charge", caller)
+            binding.check(jws, "POST", QUOTES, command.id)
+            submission = Submission(raw, jws)
+            check_seen(facts, caller, submission)
         return _told(book, caller, command, book.quote(submission), 200)
 
     return router

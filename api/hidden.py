@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from api.access import provider_of
 from api.problems import Problem
 from ledger.commands import MakeCharge
 from ledger.decide import authentic
@@ -19,14 +20,15 @@ from ledger.outcomes import Code
 
 if TYPE_CHECKING:
     from api.access import Caller
-    from ledger.book import Book, Submission
+    from ledger.book import Submission
     from ledger.registry import Facts
+    from ledger.snapshot import Snapshot
 
 _NO_LAPSE: Final = ""
 """The log's key, which signs lapses alone, and those have no path here."""
 
 
-def check_seen(book: Book, caller: Caller, submission: Submission) -> None:
+def check_seen(facts: Snapshot, caller: Caller, submission: Submission) -> None:
     """Let a command pass if all that it names is missing or may be seen. Raises: Problem (404; 401 or 403 first)."""
     if caller.sees_all:
         return
@@ -34,15 +36,14 @@ def check_seen(book: Book, caller: Caller, submission: Submission) -> None:
         asked = Asked.read(submission.raw, submission.signature)
     except Malformed:
         return
-    with book.read() as facts:
-        hidden = next(_hidden(caller, asked, facts), None)
-        if hidden is None or facts.entry_index(asked.command.id) is not None:
-            return
-        try:
-            authentic(facts, asked, _NO_LAPSE)
-        except Refusal as refusal:
-            told = refusal.decided
-            raise Problem(told.code, told.detail, field=told.field, id=asked.command.id) from None
+    hidden = next(_hidden(caller, asked, facts), None)
+    if hidden is None or facts.entry_index(asked.command.id) is not None:
+        return
+    try:
+        authentic(facts, asked, _NO_LAPSE)
+    except Refusal as refusal:
+        told = refusal.decided
+        raise Problem(told.code, told.detail, field=told.field, id=asked.command.id) from None
     what, field = hidden
     raise Problem(Code.NOT_FOUND, f"there is no {what}", field=f"body.{field}", id=asked.command.id)
 
@@ -59,7 +60,7 @@ def _hidden(caller: Caller, asked: Asked, facts: Facts) -> Iterator[tuple[str, s
     if named is not None and (early if named not in facts.charges else _is_hidden(caller, named, facts)):
         yield f"charge {named}", "charge"
     if isinstance(body, MakeCharge):
-        yield from _of_charge(caller, body, facts)
+        yield from _of_charge(caller, body, facts, contract.providers if contract is not None else ())
     elif asked.command.kind == "retirement":
         partition = facts.partitions.get(str(getattr(body, "partition", "")))
         if partition is not None and not caller.sees_partition(partition, facts):
@@ -70,8 +71,11 @@ def _is_hidden(caller: Caller, charge: str, facts: Facts) -> bool:
     return not caller.sees_charge(facts.charges[charge], facts)
 
 
-def _of_charge(caller: Caller, body: MakeCharge, facts: Facts) -> Iterator[tuple[str, str]]:
+def _of_charge(caller: Caller, body: MakeCharge, facts: Facts, providers: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for place, ref in enumerate(body.partitions):
+        # Who has a contract with a provider sees its partitions: no need to look through all contracts for one.
+        if provider_of(ref) in providers:
+            continue
         partition = facts.partitions.get(ref)
         if partition is not None and not caller.sees_partition(partition, facts):
             yield f"partition {ref}", f"partitions[{place}]"

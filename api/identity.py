@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final
 
+from anyio.to_thread import run_sync
 from fastapi import Depends, Request
 
-from api.access import CCR, PUBLIC, Caller
+from api.access import CCR, COMMANDS, PUBLIC, Caller
 from api.problems import Fault, Problem
 from api.tokens import Token, TokenInvalid, Tokens
 
@@ -19,6 +20,28 @@ if TYPE_CHECKING:
     from ledger.registry import Facts
 
 _SCHEME: Final = "bearer"
+LATE: Final = frozenset({"charge_batch", "quote_charge", *(f"submit_{kind}" for kind in COMMANDS)})
+"""Operations that ask who calls on the very snapshot that they read from, and in the thread that they run in."""
+
+
+class Unknown:
+    """Who calls, not yet looked up: nobody gets a :class:`Caller` of it but by showing a token that may ask."""
+
+    def __init__(self, request: Request, tokens: Tokens, operation: str) -> None:
+        """A request with a token. Raises: Problem (401)."""
+        self._request, self._tokens, self._operation = request, tokens, operation
+        self._bearer = _bearer(request)
+
+    def let_in(self, facts: Facts) -> Caller:
+        """Find out who calls, and whether they may. Raises: Problem (401, 403)."""
+        try:
+            token = self._tokens.verify(self._bearer, lambda key_id: _room_key(facts, key_id))
+        except TokenInvalid as fault:
+            raise Problem(Fault.TOKEN_INVALID, str(fault), field="authorization") from None
+        caller = _of_token(token, facts)
+        caller.check(self._operation)
+        self._request.state.caller = caller
+        return caller
 
 
 class Gatekeeper:
@@ -28,22 +51,20 @@ class Gatekeeper:
         """Believe ``tokens``; look organisations and clean rooms up in ``book``."""
         self._book, self._tokens = book, tokens
 
-    def __call__(self, request: Request) -> None:
-        """Find out who calls, and whether they may. Raises: Problem (401, 403)."""
+    async def __call__(self, request: Request) -> None:
+        """Find out who calls, and whether they may; of :data:`LATE` operations the route does. Raises: Problem."""
         operation = getattr(request.scope.get("route"), "operation_id", None) or ""
         if operation in PUBLIC:
             return
-        with self._book.read() as facts:
-            caller = self._caller(request, facts)
-        caller.check(operation)
-        request.state.caller = caller
+        unknown = Unknown(request, self._tokens, operation)
+        if operation in LATE:
+            request.state.unknown = unknown
+        else:
+            await run_sync(self._let_in, unknown)
 
-    def _caller(self, request: Request, facts: Facts) -> Caller:
-        try:
-            token = self._tokens.verify(_bearer(request), lambda key_id: _room_key(facts, key_id))
-        except TokenInvalid as fault:
-            raise Problem(Fault.TOKEN_INVALID, str(fault), field="authorization") from None
-        return _of_token(token, facts)
+    def _let_in(self, unknown: Unknown) -> None:
+        with self._book.read() as facts:
+            unknown.let_in(facts)
 
 
 def _bearer(request: Request) -> str:
@@ -79,4 +100,14 @@ async def caller_of(request: Request) -> Caller:
     return caller
 
 
+async def unknown_of(request: Request) -> Unknown:
+    """Whom the gatekeeper left to the route."""
+    unknown = request.state.unknown
+    if not isinstance(unknown, Unknown):
+        message = "the gatekeeper stands before every route"
+        raise TypeError(message)
+    return unknown
+
+
 Calling = Annotated[Caller, Depends(caller_of)]
+CallingLate = Annotated[Unknown, Depends(unknown_of)]

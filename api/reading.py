@@ -73,10 +73,10 @@ async def bounded(request: Request, size_max: int, within_s: float = BODY_S) -> 
     return bytes(body)
 
 
-def check_query(request: Request) -> None:
+async def check_query(request: Request) -> None:
     """Parameters that the route knows, each once: a misspelt one must not pass for one left out. Raises: Problem."""
     route = request.scope.get("route")
-    if not isinstance(route, APIRoute):
+    if not request.scope["query_string"] or not isinstance(route, APIRoute):
         return
     known = _parameters(route.dependant)
     for name in request.query_params:

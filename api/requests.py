@@ -11,6 +11,7 @@ import logging
 import re
 import secrets
 from contextlib import suppress
+from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -64,6 +65,7 @@ class Requests:
         self._app = app
         self._metrics = metrics
         self._in_flight = 0
+        self._prefix, self._numbers = secrets.token_hex(8), count(1)
         self._late: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,7 +74,7 @@ class Requests:
             await self._app(scope, receive, send)
             return
         asked = Request(scope).headers.get(REQUEST_ID, "")
-        request_id = asked if _ID.match(asked) else secrets.token_hex(8)
+        request_id = asked if _ID.match(asked) else f"{self._prefix}-{next(self._numbers)}"
         answering, begun = Answering(send, request_id), perf_counter()
         if self._in_flight >= self._in_flight_max:
             await _problem(Problem(Fault.BUSY, "too many requests are being answered"), scope, receive, answering)

@@ -66,6 +66,16 @@ def _key(curve: str) -> Schema:
     return _object({"crv": {"const": curve}, "kty": {"const": "OKP"}, "x": BYTES_32})
 
 
+_COORDINATE: Final[Schema] = {"type": "string", "pattern": "^[A-Za-z0-9_-]{43}$"}
+_MODULUS: Final[Schema] = {"type": "string", "pattern": "^[A-Za-z0-9_-]{342,683}$"}
+_SIGNING: Final = {
+    "description": "of Ed25519, P-256 (ES256) or RSA from 2048 bits on (RS256)",
+    "oneOf": [
+        _key("Ed25519"),
+        _object({"crv": {"const": "P-256"}, "kty": {"const": "EC"}, "x": _COORDINATE, "y": _COORDINATE}),
+        _object({"e": {"const": "AQAB"}, "kty": {"const": "RSA"}, "n": _MODULUS}),
+    ],
+}
 _ROOM: Final = _object({"sealing": _key("X25519"), "signing": _key("Ed25519")})
 _DP_SGD: Final = _object(
     _kept(
@@ -106,7 +116,7 @@ BODIES: Final[dict[str, Schema]] = {
     "model_release": _object(_MODEL, {"watermark": DIGEST}),
     "organisation": _object(
         {
-            "key": _key("Ed25519"),
+            "key": _SIGNING,
             "name": _WORDS,
             "organisation": DID,
             "possession": _JWS,

@@ -8,7 +8,7 @@ from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final, Generic, TypeVar
 
-from sqlalchemy import Connection, bindparam, insert, select, tuple_
+from sqlalchemy import Column, Connection, Table, bindparam, insert, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import SQLModel
 
@@ -20,6 +20,13 @@ V = TypeVar("V")
 Fields = dict[str, Any]
 _LOADED_MAX: Final = 1_000
 """Keys named in one statement; databases bound how many a statement may have."""
+
+
+@cache
+def _layout(row: type[SQLModel], columns: tuple[str, ...]) -> tuple[Table, list[Column[Any]], list[str]]:
+    """The table, the columns of its key, and the names of all; every snapshot asks for the same few."""
+    table = table_of(row)
+    return table, [table.c[name] for name in columns], [column.name for column in table.columns]
 
 
 class Rows(MutableMapping[K, V], Generic[K, V]):
@@ -39,9 +46,7 @@ class Rows(MutableMapping[K, V], Generic[K, V]):
         ``place`` reads one row's values as they come, for tables that have as many as there are runs.
         """
         self._connection = connection
-        self._table = table_of(row)
-        self._columns = [self._table.c[name] for name in columns]
-        self._names = [column.name for column in self._table.columns]
+        self._table, self._columns, self._names = _layout(row, columns)
         self._read, self._write = read, write
         self._place = place or (lambda row: read([dict(zip(self._names, row, strict=True))]))
         self._known: dict[K, V | None] = {}

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,8 @@ pytestmark = pytest.mark.bench
 CLIENTS: Final = 32
 EACH: Final = 16
 """Requests of one client in one round."""
+RELEASES: Final = 2 * CLIENTS
+"""In one round; each needs a charge, a challenge and evidence first, which is not timed."""
 TINY: Final[c.Object] = {**PLAN, "noise_multiplier": "1000", "steps": 1}
 """A run of which tens of thousands fit."""
 Plans = list[list[bytes]]
@@ -104,6 +106,49 @@ def test_charges_over_http(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
             Side(f"charge in process, {CLIENTS} threads", CLIENTS * EACH, submissions, submit),
         )
         _tell(benchmark, "charge over HTTP", rounds[1:])
+
+
+def test_key_releases_over_http(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
+    """Signed key releases, each with its own attested clean room and nonce, against charges to the same server."""
+    with served(tmp_path) as (world, server):
+        names = (f"run-{number}" for number in count())
+        rounds: list[Heard] = []
+
+        def charges() -> Plans:
+            token = world.everybody.shown(BANK)
+            made = (packed(world, "charge", *charge(world, next(names), CleanRoom()), token) for _ in range(RELEASES))
+            return [list(row) for row in zip(*[made] * (RELEASES // CLIENTS), strict=True)]
+
+        def releases() -> Plans:
+            made = (_release(world, name, CleanRoom()) for name in islice(names, RELEASES))
+            return [list(row) for row in zip(*[made] * (RELEASES // CLIENTS), strict=True)]
+
+        def send(plans: Plans) -> None:
+            assert send_all(server.url, plans).statuses == {201: RELEASES}
+
+        def release(plans: Plans) -> None:
+            rounds.append(send_all(server.url, plans))
+            assert rounds[-1].statuses == {201: RELEASES}
+
+        compare(
+            benchmark,
+            Side(f"key release over HTTP, {CLIENTS} clients", RELEASES, releases, release),
+            Side(f"charge over HTTP, {CLIENTS} clients", RELEASES, charges, send),
+            rounds=3,
+        )
+        _tell(benchmark, "key release over HTTP", rounds[1:])
+
+
+def _release(world: World, name: str, room: CleanRoom) -> bytes:
+    """A charge that is pending, its challenge and its evidence; and the release, which is not sent yet."""
+    raw, signature = charge(world, name, room)
+    assert world.post(PATHS["charge"], raw, signature).status_code == 201
+    nonce = world.service.challenge(name)
+    evidence = world.attest(room, name, nonce, c.digest(c.dump(TINY)))
+    body: c.Object = {"charge": name, "evidence": evidence, "nonce": nonce}
+    asked = world.command(room.signer, BANK, "key_release", body, f"key-of-{name}")
+    signed = world.sign(room.signer, PATHS["key_release"], asked, f"key-of-{name}")
+    return packed(world, "key_release", asked, signed, world.everybody.shown_by(room.signer))
 
 
 def _tell(benchmark: BenchmarkFixture, what: str, rounds: list[Heard]) -> None:

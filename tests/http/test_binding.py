@@ -9,8 +9,11 @@ import pytest
 from client.paths import DOCUMENTS, SIGNATURE_HEADER
 from client.problem import Refused
 from ledger import canonical as c
+from ledger.commands import Command
 from ledger.entries import Entry
+from ledger.organisation_key import parse_organisation_key
 from ledger.signatures import Call, call_of
+from tests.core.test_organisation_key import CASES, Case
 from tests.http.world import BANK, HOSPITAL, PARTITION, SRO, CleanRoom, World
 
 _PATH = "/v1/charges"
@@ -116,3 +119,35 @@ def test_a_client_whose_clock_is_wrong_is_told_so(world: World) -> None:
     assert "must lie within 300 s of the service's clock" in response.json()["detail"]
     with pytest.raises(Refused):
         world.service.submit(world.sro, SRO, "retirement", {"partition": PARTITION}, "retire-1")
+
+
+def _detached(case: Case, payload: bytes, call: Call | None) -> str:
+    """A detached JWS by a key of another kind than our signer's, for a request or for none."""
+    algorithm, jwk, signed = case
+    key_id = parse_organisation_key(jwk, "key").thumbprint
+    told = call.to_json() if call else {}
+    header = c.base64url(c.dump({"alg": algorithm, "b64": False, "crit": ["b64"], "kid": key_id, **told}))
+    return f"{header}..{c.base64url(signed(header.encode() + b'.' + payload))}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+def test_every_kind_of_key_signs_for_one_request(world: World, case: Case) -> None:
+    """RSA and P-256 as Ed25519: what names this request passes and is kept in the log; what names another does not."""
+    did, path = "did:web:bank-b.example", "/v1/coalitions"
+    key_id = parse_organisation_key(case[1], "key").thumbprint
+    claim: c.Object = {"key": case[1], "name": "Bank B", "organisation": did, "roles": ["SRO"]}
+    body = {**claim, "possession": _detached(case, c.dump(claim), None)}
+    world.service.submit(world.sro, SRO, "organisation", body, "organisation-b")
+    declared: c.Object = {"epsilon": "4", "members": [BANK, did]}
+    raw = Command("coalition", "coalition-1", did, key_id, declared).to_bytes()
+    shown, size = world.everybody.shown(did), world.size
+    right = Call("POST", f"{world.url}{path}", world.clock.now // 1000, "coalition-1")
+    for call, status in (
+        (None, 401),
+        (Call("POST", f"{world.url}/v1/mergers", right.time_s, right.id), 401),
+        (Call("POST", right.url, right.time_s - 301, right.id), 401),
+        (right, 201),
+    ):
+        assert world.post(path, raw, _detached(case, raw, call), **shown).status_code == status
+    with world.book.read() as facts:
+        assert call_of(Entry.parse(facts.entry(size)).signature) == right

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import subprocess
+import sys
 
 import pytest
 
@@ -13,7 +15,8 @@ from api.service_log import FIELDS, JsonLines, log_to
 from client.paths import PATHS
 from client.problem import Refused
 from ledger import canonical as c
-from tests.http.world import BANK, HOSPITAL, CleanRoom, World
+from tests.http.walk import ROOT
+from tests.http.world import BANK, HOSPITAL, PLAN, CleanRoom, World
 
 
 def test_health_is_told_without_a_token_and_metrics_are_not(world: World) -> None:
@@ -84,3 +87,24 @@ def test_what_an_exception_says_is_not_logged() -> None:
     told = json.loads(JsonLines().format(record))
     assert told["fault"] == "ValueError"
     assert "hunter2" not in json.dumps(told)
+
+
+_WARMED: str = """
+import sys
+from fractions import Fraction
+from api.warming import begin
+from ledger import accounting
+from ledger.plan import parse_plan
+begin().join()
+loaded = set(sys.modules)
+plan = parse_plan({plan})
+accounting.told_epsilon(plan.mechanism(plan.steps), Fraction(1, 100_000), "REPLACE_SPECIAL")
+print(sorted(set(sys.modules) - loaded))
+"""
+
+
+def test_a_first_price_loads_nothing_more() -> None:
+    """What takes seconds to load is loaded when the service starts, not when a charge waits."""
+    script = _WARMED.replace("{plan}", repr(PLAN))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"

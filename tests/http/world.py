@@ -51,6 +51,7 @@ PLAN: Final[c.Object] = {
     "steps": 100,
     "v": 1,
 }
+PLAN_DIGEST: Final = c.digest(c.dump(PLAN))
 DATASET: Final = {
     "deidentification": "no names",
     "domain": "health",
@@ -257,7 +258,7 @@ class World:
             "plan": PLAN,
         }
 
-    def attest(self, room: CleanRoom, charge: str, nonce: str) -> str:
+    def attest(self, room: CleanRoom, charge: str, nonce: str, plan: str = PLAN_DIGEST) -> str:
         """Store an attestation token as the clean room's evidence; its digest."""
         claims: c.Object = {
             "charge": charge,
@@ -267,7 +268,7 @@ class World:
             "exp": self.clock.now // 1000 + 300,
             "iat": self.clock.now // 1000,
             "iss": ATTESTER,
-            "plan": c.digest(c.dump(PLAN)),
+            "plan": plan,
             "swname": "trainer",
         }
         public, secret = _jwk(self.attester), self.attester.private_bytes_raw()
