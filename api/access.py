@@ -12,15 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from api.problems import Problem
 from ledger.graph import ancestors, knows
 from ledger.outcomes import Code
-from ledger.registry import GLOBAL, holder_of
+from ledger.registry import GLOBAL, Facts, holder_of
+from ledger.rows import Rows
 
 if TYPE_CHECKING:
     from ledger.entries import Entry
-    from ledger.registry import Charge, Contract, Facts, Partition
+    from ledger.registry import Charge, Contract, Partition
 
 SRO, TSO, TDP, TDC, CCR, AUDITOR, OPERATOR = "SRO", "TSO", "TDP", "TDC", "CCR", "AUDITOR", "OPERATOR"
 ROLES: Final = (SRO, TSO, TDP, TDC, CCR, AUDITOR, OPERATOR)
@@ -181,8 +183,16 @@ class Caller:
             return provider in map(provider_of, facts.charges[self.charge].partitions)
         if self.sees_all or TSO in self.roles or provider == self.organisation:
             return True
-        under = (one for one in facts.contracts.values() if provider in one.providers)
-        return any(self.sees_contract(one, facts) for one in under)
+        return provider in self._under_contract(facts)
+
+    def _under_contract(self, facts: Facts) -> frozenset[str]:
+        """The providers of the contracts that it sees; all contracts are looked through once a snapshot."""
+        known = _UNDER_CONTRACT.setdefault(facts, {})
+        if self not in known:
+            stored = facts.contracts
+            every = (one for _, one in stored.stored()) if isinstance(stored, Rows) else stored.values()
+            known[self] = frozenset(did for one in every if self.sees_contract(one, facts) for did in one.providers)
+        return known[self]
 
     def sees_account(self, partition: Partition, holder: str, facts: Facts) -> bool:
         """Everyone's and its own lineage's; those of others only if it is theirs to watch."""
@@ -195,6 +205,10 @@ class Caller:
         """Whether the caller's organisation descends from who stood at ``node``."""
         known = facts.organisations.get(self.organisation)
         return known is not None and node in ancestors(facts.nodes, known.node, (at for _, at in known.moves))
+
+
+_UNDER_CONTRACT: Final[WeakKeyDictionary[Facts, dict[Caller, frozenset[str]]]] = WeakKeyDictionary()
+"""What was found on a snapshot, for as long as it is read."""
 
 
 def provider_of(ref: str) -> str:

@@ -6,11 +6,12 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import event
 
 from client.problem import Refused
 from ledger import canonical as c
 from ledger.verifier import Checkpoint, leaf_hash, verify_consistency
-from tests.http.world import BANK, HOSPITAL, PARTITION, SRO, CleanRoom, World
+from tests.http.world import BANK, HOSPITAL, PARTITION, SRO, CleanRoom, World, contract_document
 
 
 def _get(world: World, path: str, **query: str) -> Any:  # noqa: ANN401 - JSON
@@ -173,3 +174,24 @@ def test_a_misspelt_parameter_is_refused(quiet: World) -> None:
     for query in ("as_off=1", "limit=0", "limit=201", "limit=1&limit=2", "limit=07", "cursor=AAAA"):
         response = quiet.http.get(f"/v1/organisations?{query}")
         assert (response.status_code, response.json()["code"]) == (422, "malformed"), query
+
+
+def test_a_list_asks_the_database_no_oftener_with_many_contracts(world: World) -> None:
+    """Whose partitions a bank sees is found in one statement, not in one for each partition and contract."""
+    asked: list[str] = []
+    engine = world.book._reads  # noqa: SLF001 - its statements are counted
+    event.listen(engine, "before_cursor_execute", lambda *told: asked.append(str(told[2])))
+
+    def statements(path: str) -> int:
+        asked.clear()
+        assert _as(world, BANK, path).status_code == 200
+        return len(asked)
+
+    paths = ("/v1/partitions", "/v1/datasets", "/v1/contracts")
+    # The first answer on a connection sets it up.
+    few = [min(statements(path), statements(path)) for path in paths]
+    for number in range(4):
+        world.open_partition(f"2027-q{number}")
+        world.enter("contract", {**contract_document(), "id": f"more-{number}"}, BANK, world.bank, world.hospital)
+    assert len(_as(world, BANK, "/v1/partitions").json()["items"]) == 5
+    assert [min(statements(path), statements(path)) for path in paths] == few
