@@ -1,6 +1,6 @@
 # One virtual environment for everything: made with uv when it is there, with venv and pip when not.
-# dev.lock pins all that the project, its tests and its build need; train.lock what PyTorch needs beside
-# it. PyTorch itself is in neither, so that everybody can bring the build that fits their machine:
+# dev.lock pins all that the project, its tests and its build need; train.lock what PyTorch and the
+# training loops of others need beside it. PyTorch itself is in neither, so that everybody can bring the build that fits their machine:
 #   make demo TORCH='any argument of pip install'
 # bench.lock pins the libraries that only `make bench` needs, to measure ours against; witness.lock the
 # witness and the verifiers that the tests hold our proofs against.
@@ -51,11 +51,11 @@ soak: .venv/.ready .venv/.witness ## the long tests
 lock: ## write the locks anew (needs uv)
 	@command -v uv > /dev/null || { echo "make lock needs uv: pip install uv"; exit 1; }
 	@t=$$(mktemp -d) && trap 'rm -rf "$$t"' EXIT && echo "$(TORCH)" > "$$t/torch.in" && \
-	resolve() { uv pip compile --quiet --upgrade --universal --python-version 3.11 --prerelease disallow \
+	resolve() { uv pip compile --quiet --upgrade --universal --python-version 3.11 --prerelease if-necessary \
 	  --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
 	  --group dev "$$@" pyproject.toml > /dev/null; } && \
 	echo "lock: resolving" && \
-	resolve --extra train -c "$$t/torch.in" -o "$$t/all" && \
+	resolve --extra train --group integrations -c "$$t/torch.in" -o "$$t/all" && \
 	resolve -c "$$t/all" -o "$$t/dev" && \
 	resolve --group bench -c "$$t/all" -o "$$t/peers" && \
 	uv pip compile --quiet --upgrade --universal --python-version 3.12 --prerelease disallow --no-deps \
@@ -63,7 +63,7 @@ lock: ## write the locks anew (needs uv)
 	  --group witness -o "$$t/others" > /dev/null && \
 	{ echo "# Everything but PyTorch and what only it needs. Made by 'make lock'; do not edit."; \
 	  cat "$$t/dev"; } > "$$t/dev.lock" && \
-	{ echo "# What PyTorch needs beside dev.lock; install with --no-deps. PyTorch, triton and the CUDA"; \
+	{ echo "# What PyTorch and the training loops of others need beside dev.lock; install with --no-deps. PyTorch, triton and the CUDA"; \
 	  echo "# libraries are left out: see TORCH in the Makefile. Made by 'make lock'; do not edit."; \
 	  awk 'NR == FNR { if (/^[a-z]/) have[$$1] = 1; next } \
 	       /^[a-z]/ { keep = !($$1 in have) && $$1 !~ /^(torch|triton|cuda|nvidia)[-=]/ } \
