@@ -1,6 +1,7 @@
 # One virtual environment for everything: made with uv when it is there, with venv and pip when not.
-# dev.lock pins all that the project, its tests and its build need; train.lock what PyTorch and the
-# training loops of others need beside it. PyTorch itself is in neither, so that everybody can bring the build that fits their machine:
+# dev.lock pins all that the project, its tests and its build need; train.lock what PyTorch and the training
+# loops of others need beside it. PyTorch itself is in neither, so that everybody can bring the build that
+# fits their machine:
 #   make demo TORCH='any argument of pip install'
 # bench.lock pins the libraries that only `make bench` needs, to measure ours against; witness.lock the
 # witness and the verifiers that the tests hold our proofs against.
@@ -63,8 +64,8 @@ lock: ## write the locks anew (needs uv)
 	  --group witness -o "$$t/others" > /dev/null && \
 	{ echo "# Everything but PyTorch and what only it needs. Made by 'make lock'; do not edit."; \
 	  cat "$$t/dev"; } > "$$t/dev.lock" && \
-	{ echo "# What PyTorch and the training loops of others need beside dev.lock; install with --no-deps. PyTorch, triton and the CUDA"; \
-	  echo "# libraries are left out: see TORCH in the Makefile. Made by 'make lock'; do not edit."; \
+	{ echo "# What PyTorch and the training loops of others need beside dev.lock; install with --no-deps. PyTorch,"; \
+	  echo "# triton and the CUDA libraries are left out: see TORCH in the Makefile. Made by 'make lock'; do not edit."; \
 	  awk 'NR == FNR { if (/^[a-z]/) have[$$1] = 1; next } \
 	       /^[a-z]/ { keep = !($$1 in have) && $$1 !~ /^(torch|triton|cuda|nvidia)[-=]/ } \
 	       keep' "$$t/dev" "$$t/all"; } > "$$t/train.lock" && \
