@@ -16,7 +16,7 @@ from fastapi.responses import Response
 from api.access import Caller
 from api.answering import answered, json_response, refusal, status_of
 from api.hidden import check_seen
-from api.identity import CallingLate
+from api.identity import Calling
 from api.problems import Problem, declared
 from api.reading import batch_bytes
 from api.schemas import command as command_schema
@@ -63,9 +63,9 @@ def batch_router(book: Book, binding: Binding) -> APIRouter:
         responses=declared(401, 403, 404, 408, 413, 415, 422),
         openapi_extra={"requestBody": {"required": True, "content": {JSON_TYPE: {"schema": _SCHEMA}}}},
     )
-    def submit(raw: Batch, unknown: CallingLate) -> Response:
+    def submit(raw: Batch, caller: Calling) -> Response:
         with book.read() as facts:
-            asked = _all(raw, facts, binding, unknown.let_in(facts))
+            asked = _all(raw, facts, binding, caller)
         outcomes = iter(book.submit([one for one in asked if isinstance(one, Submission)]))
         told = [_told(next(outcomes)) if isinstance(one, Submission) else _problem(one) for one in asked]
         return json_response({"outcomes": [*told]})

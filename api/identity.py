@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from ledger.registry import Facts
 
 _SCHEME: Final = "bearer"
-LATE: Final = frozenset({"charge_batch", "quote_charge", *(f"submit_{kind}" for kind in COMMANDS)})
-"""Operations that ask who calls on the very snapshot that they read from, and in the thread that they run in."""
+LATE: Final = frozenset({"quote_charge", *(f"submit_{kind}" for kind in COMMANDS)})
+"""Operations that ask who calls on the very snapshot that they read from, and in the thread that they run in. A batch
+is none of them: nobody unknown has the service hold so large a body."""
 
 
 class Unknown:

@@ -21,6 +21,7 @@ from client.asking import (
     tell,
 )
 from client.asking import show as show_one
+from client.completing import charges
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -33,7 +34,7 @@ _Body = Annotated[Path, typer.Argument(metavar="CHARGE", help="The body of a cha
 _Contract = Annotated[
     str, typer.Option("--contract", metavar="CONTRACT", help="A contract's file or SHA-256, where CHARGE names none.")
 ]
-_Charge = Annotated[str, typer.Argument(metavar="ID", help="The id of the charge.")]
+_Charge = Annotated[str, typer.Argument(metavar="ID", help="The id of the charge.", autocompletion=charges)]
 
 
 @app.callback()

@@ -20,6 +20,7 @@ from client.asking import (
     shown,
     submit,
 )
+from client.completing import charges
 
 if TYPE_CHECKING:
     from ledger.canonical import Object
@@ -28,7 +29,10 @@ app = typer.Typer(no_args_is_help=True, help="Mergers, acquisitions, collusion, 
 
 _Into = Annotated[str, typer.Argument(metavar="DID", help="The organisation that goes on.")]
 _Others = Annotated[list[str], typer.Argument(metavar="DID...", help="Organisations, each by its DID.")]
-_Charge = Annotated[str, typer.Argument(metavar="CHARGE", help="The id of the charge whose model it is.")]
+_Charge = Annotated[
+    str,
+    typer.Argument(metavar="CHARGE", help="The id of the charge whose model it is.", autocompletion=charges),
+]
 _Giver = Annotated[str, typer.Option(metavar="DID", help="Who had the model; who was charged for it, if not given.")]
 
 

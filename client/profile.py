@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from client.service import Service
+from client.service import ATTEMPTS, Service
 from client.signer import Signer
 from client.tokens import ClientCredentials
 from ledger import canonical as c
@@ -56,9 +56,10 @@ class Profile:
         """The key that signs for this profile. Raises: Malformed, OSError."""
         return Signer.load(self.key)
 
-    def open(self) -> Service:
+    def open(self, attempts: int = ATTEMPTS) -> Service:
         """The service, with this profile's organisation as the caller. Raises: Malformed, OSError."""
-        return Service(self.service, ClientCredentials(self.issuer, self.actor, self.signer(), self.log.origin))
+        credentials = ClientCredentials(self.issuer, self.actor, self.signer(), self.log.origin)
+        return Service(self.service, credentials, attempts=attempts)
 
 
 def read_table(path: Path, table: str) -> dict[str, Any]:

@@ -207,6 +207,10 @@ class Service:
         """The references of all partitions. Raises: Refused, Unreachable."""
         return tuple(str(one["partition"]) for one in self._list("/v1/partitions", {})[1])
 
+    def charges(self) -> tuple[str, ...]:
+        """The ids of all charges that the caller sees. Raises: Refused, Unreachable."""
+        return tuple(str(one["id"]) for one in self._list("/v1/charges", {})[1])
+
     def accounts(self, partition: str) -> c.Object:
         """Every account of a partition. Raises: Refused, Unreachable."""
         shared, items = self._list("/v1/accounts", {"partition": partition})

@@ -128,12 +128,14 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 
 
 def test_a_batch_has_a_size(quiet: World) -> None:
-    """A byte more than may be is 413, whether or not its length is told before."""
+    """A byte more than may be is 413, whether or not its length is told before; of nobody known it is not even read."""
     headers = {**quiet.everybody.shown(BANK), "content-type": "application/json"}
     data = b" " * (BATCH_BYTES_MAX + 1)
     for content in (data, iter([data])):
         told = quiet.http.post(BATCH, content=content, headers=headers)
         assert (told.status_code, told.json()["code"]) == (413, "too_large")
+    unknown = quiet.http.post(BATCH, content=data, headers={**headers, "authorization": "Bearer nobody"})
+    assert unknown.status_code == 401
 
 
 def test_what_takes_seconds_is_asked_by_so_many_at_once(quiet: World) -> None:

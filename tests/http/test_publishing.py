@@ -157,3 +157,23 @@ def test_what_a_command_would_get_is_told_without_an_entry(own: Desk) -> None:
         ran = own.run(f"epsilon {line}")
         assert (ran.code, word in ran.out + ran.err) == (code, True), (line, ran.out, ran.err)
     assert own.world.size == size
+
+
+def test_the_shell_completes_ids_of_charges(own: Desk) -> None:
+    """As bash asks; a service that is not there completes nothing, and says nothing."""
+    text = (own.folder / "bank-a.toml").read_text()
+    (own.folder / "gone.toml").write_text(text.replace(own.world.url, "http://127.0.0.1:1"))
+    script = 'import sys; sys.argv = ["epsilon"]; from epsilon_ledger.__main__ import main; main()'
+    for profile, completed in (("bank-a.toml", ["run-1"]), ("gone.toml", []), ("nothing.toml", [])):
+        words = f"epsilon charge show {profile} ru"
+        asked = {"COMP_CWORD": "4", "COMP_WORDS": words, "_EPSILON_COMPLETE": "complete_bash"}
+        path = os.pathsep.join([str(Path.cwd()), *sys.path])
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **asked, "PYTHONPATH": path},
+            cwd=own.folder,
+        )
+        assert (done.stdout.split(), done.stderr) == (completed, "")
