@@ -12,7 +12,7 @@ from api.access import Caller
 from api.answering import answer, json_response, refusal
 from api.challenges import LIFE_S, NoRoom
 from api.hidden import check_seen
-from api.identity import Calling, CallingLate
+from api.identity import Calling, CallingLate, Unknown
 from api.named import Digest
 from api.preconditions import VERSIONED, check_version, tag_replaced
 from api.problems import Fault, Problem, declared
@@ -91,9 +91,7 @@ def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRo
 
 
 def _route(book: Book, kind: str, binding: Binding) -> Callable[..., Response]:
-    def submit(
-        raw: Raw, jws: Signature, unknown: CallingLate, dry_run: DryRun = "false", if_match: IfMatch = None
-    ) -> Response:
+    def decide(raw: bytes, jws: str, unknown: Unknown, dry_run: str, if_match: str | None = None) -> Response:
         with book.read() as facts:
             caller = unknown.let_in(facts)
             command = _command(raw, kind, caller)
@@ -105,7 +103,15 @@ def _route(book: Book, kind: str, binding: Binding) -> Callable[..., Response]:
             return _told(book, caller, command, book.quote(submission), 200)
         return _told(book, caller, command, book.submit([submission])[0])
 
-    return submit
+    def submit(raw: Raw, jws: Signature, unknown: CallingLate, dry_run: DryRun = "false") -> Response:
+        return decide(raw, jws, unknown, dry_run)
+
+    def submit_version(
+        raw: Raw, jws: Signature, unknown: CallingLate, dry_run: DryRun = "false", if_match: IfMatch = None
+    ) -> Response:
+        return decide(raw, jws, unknown, dry_run, if_match)
+
+    return submit_version if kind in VERSIONED else submit
 
 
 def _key_release_route(book: Book, releases: KeyReleases, kind: str, binding: Binding) -> Callable[..., Response]:
