@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -95,8 +95,14 @@ class PhysicalSum:
             self._run = self._compile(graph, tensors)
 
     def __call__(self, trained: Mapping[str, Tensor], rest: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        """The sum, flat, shape (parameters,), in the work type; private."""
-        with torch.no_grad():
+        """The sum, flat, shape (parameters,), in the work type; private.
+
+        Raises:
+            Malformed: if PyTorch was told to round products more than the bound on their rounding allows.
+        """
+        if torch.get_float32_matmul_precision() != "highest":
+            raise Malformed("precision", "needs torch.set_float32_matmul_precision('highest'): products must be exact")
+        with torch.no_grad(), _full_convolutions():
             return self._run(*trained.values(), *rest.values(), *_parts(batch), *self._taps)
 
     def _find_ruled(self, trained: Mapping[str, Tensor], rest: Mapping[str, Tensor], dummies: Batch) -> list[str]:
@@ -162,7 +168,9 @@ class PhysicalSum:
             with capture, self._as_told():
                 outputs: Any = call(self._model, {**rest, **ruled, **alone}, inputs)
             self._layers = capture.layers
-            assert not capture.left
+            if capture.left:
+                name = min(capture.left)
+                raise Malformed(f"model.{name}", "is not used the same way twice: what a run does must be fixed")
             return self._loss_fn(outputs.to(torch.float32), target).sum(), capture.kept
 
         def unit(
@@ -199,6 +207,15 @@ def _quietly() -> Iterator[None]:
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.filterwarnings("ignore", message="There is a performance drop")
         yield
+
+
+def _full_convolutions() -> AbstractContextManager[object]:
+    """Convolutions in all of float32's bits on a GPU too, where PyTorch would leave ten of them by default."""
+    cudnn = torch.backends.cudnn
+    settings: AbstractContextManager[object] = cudnn.flags(
+        enabled=cudnn.enabled, benchmark=cudnn.benchmark, deterministic=cudnn.deterministic, allow_tf32=False
+    )
+    return settings
 
 
 def _parts(batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -21,6 +21,7 @@ import os
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
+import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -34,6 +35,7 @@ SECRET_BYTES: Final = 32
 NONCE_BYTES: Final = 12
 STREAM_BYTES_MAX: Final = 1 << 37
 """Half of what RFC 8439's 32-bit block counter can number (2^32 blocks of 64 bytes): it never wraps."""
+PAIRS_AT_ONCE: Final = 1 << 15
 _INFO: Final = b"epsilon-ledger/trainer/v1/"
 
 
@@ -73,11 +75,19 @@ class Stream:
         """
         count = math.prod(shape)
         pairs = (count + 1) // 2
-        high = (self.words(2 * pairs) >> np.uint64(11)).reshape(2, pairs)
-        radius = np.sqrt(-2.0 * np.log((high[0] + np.uint64(1)).astype(np.float64) * 2.0**-53))
-        angle = (2.0 * np.pi) * (high[1].astype(np.float64) * 2.0**-53)
-        both = np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))
-        return both[:count].reshape(shape)
+        normals = torch.empty((2, pairs), dtype=torch.float64)
+        for start in range(0, pairs, PAIRS_AT_ONCE):
+            self._box_muller(normals[:, start : start + PAIRS_AT_ONCE])
+        found: NDArray[np.float64] = normals.flatten()[:count].reshape(shape).numpy()
+        return found
+
+    def _box_muller(self, into: torch.Tensor) -> None:
+        """Fill ``into``, shape (2, pairs), in place and small enough for the caches: several times as fast."""
+        high = (self.words(into.numel()) >> np.uint64(11)).astype(np.float64).reshape(into.shape)
+        radius, angle = torch.from_numpy(high)
+        radius.add_(1.0).mul_(2.0**-53).log_().mul_(-2.0).sqrt_()
+        angle.mul_(2.0**-53).mul_(2.0 * math.pi)
+        torch.stack((angle.cos(), angle.sin()), out=into).mul_(radius)
 
 
 class Randomness:

@@ -216,6 +216,22 @@ def test_bound_and_noise_come_from_the_plans_exact_numbers(make_model: MakeModel
         assert Fraction(1, 3) * (1 - 2 * margin) < Fraction(engine.bound) <= Fraction(1, 3) * (1 - margin)
 
 
+def test_products_that_round_more_than_the_bound_allows_are_refused(
+    plan: Plan, make_model: MakeModel, data: Data
+) -> None:
+    """Who tells PyTorch to multiply float32 in fewer bits is told why not, before and during a run."""
+    engine = Engine(plan, make_model(), cross_entropy, data)
+    try:
+        torch.set_float32_matmul_precision("medium")
+        with pytest.raises(Malformed, match=r"^precision: needs torch.set_float32_matmul_precision"):
+            engine.clipped_sum(_batches([1, 2]))
+        with pytest.raises(Malformed, match=r"^precision: needs torch.set_float32_matmul_precision"):
+            Engine(plan, make_model(), cross_entropy, data)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert engine.clipped_sum(_batches([1, 2])).any()
+
+
 def test_too_many_roundings_for_the_margin_are_refused(plan: Plan) -> None:
     """A partition whose sums round more often than the margin covers is refused, with the way out named."""
     records = 5_000_000
