@@ -146,6 +146,12 @@ def _layer() -> nn.Module:
     return nn.TransformerEncoderLayer(8, 2, 12, dropout=0.0, batch_first=True)
 
 
+def _behind(m: Does, x: Tensor) -> Tensor:
+    y = functional.linear(x, m.w)
+    with torch._C.DisableTorchFunction():  # noqa: SLF001 - nobody sees what happens in here
+        return y + functional.linear(x.tanh(), m.w)
+
+
 def _frames(m: Does, x: Tensor) -> Tensor:
     return m.out(m.conv(x.flatten(0, 1)).unflatten(0, (-1, 3)).flatten(1))  # type: ignore[no-any-return]
 
@@ -185,6 +191,7 @@ KINDS: Final[dict[str, tuple[Make, Data]]] = {
     "bilinear": (lambda: Does(lambda m, x: m.b(x, x), b=nn.Bilinear(3, 3, CLASSES)), numbers(3)),
     "matmul": (lambda: Does(lambda m, x: x @ m.w, w=parameter(3, CLASSES)), numbers(3)),
     "matmul by a transpose": (lambda: Does(lambda m, x: x @ m.w.T, w=parameter(CLASSES, 3)), numbers(3)),
+    "where nobody looks": (lambda: Does(_behind, w=parameter(CLASSES, 3)), numbers(3)),
     "addmm": (lambda: _flat(Folded(5, 2), width=6), numbers(3, 5)),
     "one layer twice": (lambda: _twice(nn.Linear(5, 5), 15), numbers(3, 5)),
     "one convolution twice": (lambda: _twice(nn.Conv1d(2, 2, 3, padding=1), 18), numbers(2, 9)),
