@@ -103,7 +103,8 @@ class Engine:
         Args:
             plan: sampler, clipping, noise; the same value that was charged.
             model: put into training mode; its trained parameters are float32, all on one device.
-            loss_fn: from outputs (1, ...) and targets (1, ...) of one record to one number.
+            loss_fn: from outputs (1, ...) and targets (1, ...) of one record to one number. It and the model are
+                traced: their Python runs on public dummies, and what it decides there stands for the whole run.
             data: inputs (records, ...) and targets (records, ...); moved to the model's device batch by batch.
             physical_batch: units that pass through the model at once.
             precision: ``float32``, ``bfloat16`` or ``float64``; see above for what each proves.

@@ -137,19 +137,19 @@ def test_one_run_has_one_loop(place: Place) -> None:
 
 
 def test_a_step_that_fails_quotes_no_record(place: Place) -> None:
-    """What fails inside the loss is told by its step and kind alone; what began is posted."""
+    """What fails inside a step is told by its number and kind alone; what began is posted."""
     model, taken = torch.nn.Linear(64, 10), list[int]()
 
-    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def fail(*_: object) -> None:
         if len(taken) == 2:
             message = "Mrs Rao, 47"
             raise ValueError(message)
-        return cross_entropy(outputs, targets)
 
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimiser.register_step_pre_hook(fail)
 
     def trained() -> None:
-        with attach(model, optimiser, loss, place.assignment("quotes"), Options(service=place.service)) as run:
+        with attach(model, optimiser, cross_entropy, place.assignment("quotes"), Options(service=place.service)) as run:
             for step in run:
                 taken.append(step)
 
