@@ -170,9 +170,10 @@ class ChargedRun:
 
     def remaining(self) -> Remaining:
         """What is left of the run, and its loss so far. Raises: Malformed, before :meth:`open`."""
+        steps = self.steps
         if self._whole is None:
             self._whole = self.spent(self.assignment.plan.steps)
-        return Remaining(self.steps.left, self.spent(self.steps.begun), self._whole)
+        return Remaining(steps.left, self.spent(steps.begun), self._whole)
 
     def release(self, data: bytes, pause: Pause | None = None) -> str:
         """After the block: ask whether the model, as safetensors, may leave; see :meth:`Room.release_model`."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open

@@ -112,6 +112,17 @@ def test_a_run_killed_and_resumed(killer: Killer, moment: str) -> None:
     assert (killer.place.folder / "runs" / moment / "model.safetensors").exists()
 
 
+def test_a_run_killed_in_its_last_block_and_again_before_its_post(killer: Killer) -> None:
+    """The model that is left is older than what was begun: in the end all that was begun is posted, not what it saw."""
+    assert killer.run("last-block", ("noised", 43)) == signal.SIGKILL
+    assert killer.run("last-block", ("post", 0), resume=True) == signal.SIGKILL
+    assert killer.run("last-block", None, resume=True) == 0
+    charge = killer.place.charge("last-block")
+    assert charge is not None
+    assert (charge.state, charge.steps_posted) == (ChargeState.POSTED, STEPS)
+    assert killer.noise("last-block") == list(range(1, 45))
+
+
 def _moments(seed: int, count: int) -> list[tuple[str, int]]:
     chosen = random.Random(seed)  # noqa: S311 - a seed, so that a failure comes again
     of = {"begin": 4, "begun": 4, "noise": STEPS - 1, "noised": STEPS - 1, "saved": 3, "post": 0, "posted": 0}
