@@ -63,7 +63,9 @@ class Leaving:
         return index
 
     def ask_until(self, pause: Pause) -> int:
-        """Ask, and while it is only too soon ask again, each time after twice as long; the entry's index.
+        """Ask once it is not too soon any more, looking less and less often; the entry's index.
+
+        Looking leaves no entry: the one question that is recorded is the one that may be permitted.
 
         Raises:
             Refused: for any other reason. Whatever ``pause`` raises. Unreachable, Malformed, OSError.
@@ -71,6 +73,7 @@ class Leaving:
         seconds = PAUSE_FIRST_S
         while True:
             try:
+                self._own.submit(self._signer, self._job.actor, "model_release", self._body, dry_run=True)
                 return self.ask()
             except Refused as refused:
                 if not too_soon(refused):

@@ -10,6 +10,7 @@ noise is drawn), ``saved`` (after a state is kept), ``post`` and ``posted`` (bef
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -70,8 +71,9 @@ class Hook:
         setattr(owner, name, told)
 
 
-def _noise(_: Randomness, purpose: str, step: int) -> str | None:
-    return str(step) if purpose == "noise" else None
+def _noise(randomness: Randomness, purpose: str, step: int) -> str | None:
+    key = hashlib.sha256(randomness._keys["noise"]).hexdigest()  # noqa: SLF001 - to see that no key is used again
+    return f"{step} {key}" if purpose == "noise" else None
 
 
 def _post(_service: Service, _signer: object, _actor: str, kind: str, *_: object) -> str | None:

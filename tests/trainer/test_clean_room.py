@@ -157,7 +157,7 @@ def test_a_trainer_killed_in_a_block_leaves_the_whole_charge_standing(place: Pla
     """SIGKILL after a step: nothing is posted, all of it is pending, and the step log covers what was seen."""
     plan = Plan(Fraction(1, 2), Fraction(200), Fraction(1), 50_000, digits.RECORDS // 2)
     command = [sys.executable, "-m", "epsilon_ledger", "train", str(place.job("run-1", plan)), "--json"]
-    seen = 0
+    seen, told = 0, list[Fraction]()
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
     ) as process:
@@ -165,6 +165,7 @@ def test_a_trainer_killed_in_a_block_leaves_the_whole_charge_standing(place: Pla
         for line in process.stdout:
             event = json.loads(line)
             seen = event.get("step", seen)
+            told += [Fraction(event["epsilon"])] if "epsilon" in event else []
             if seen == 13:
                 process.send_signal(signal.SIGKILL)
                 break
@@ -174,6 +175,9 @@ def test_a_trainer_killed_in_a_block_leaves_the_whole_charge_standing(place: Pla
     assert charge.state is ChargeState.PENDING
     assert charge.steps_posted is None
     assert seen <= _steps_begun(place, "run-1")
+    # Beside each step stands the loss of all blocks begun so far.
+    assert told == sorted(told)
+    assert 0 < told[0] == told[9] < told[10]
     price = dict(charge.prices)[place.ref][0].price
     whole = tuple((unit or 0) * plan.steps for unit in price)
     with place.book.read() as facts:

@@ -58,6 +58,8 @@ CASES = [
     ('id = "run-1"\n', "", "train.id"),
     ('id = "run-1"', 'id = "run 1"', "train.id"),
     ('actor = "did:web:bank-a.example"', 'actor = "bank"', "train.actor"),
+    ("[train.attester]", '[train.resume]\nkey = "room.key"\n\n[train.attester]', "train.resume.every_s"),
+    ("[train.attester]", "[[train.preprocessing]]\nkind = 'fit'\n\n[train.attester]", "train.preprocessing.0.kind"),
     ('test = "test.npz"', 'test = "test.npz"\nepochs = 3', "train.epochs"),
     (f'log = "{LOG.vkey}"', 'log = "rooms.example/ledger"', "train.vkey"),
     ('issuer = "http://127.0.0.1:8100"\n', "", "train.issuer"),

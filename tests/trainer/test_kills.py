@@ -52,8 +52,15 @@ class Killer:
 
     def noise(self, name: str) -> list[int]:
         """The steps whose noise may have been used, by all processes of the run."""
+        return [int(line.split()[0]) for line in self._traced(name)]
+
+    def keys(self, name: str) -> list[str]:
+        """By step, which key the noise came from, as its digest."""
+        return [line.split()[1] for line in self._traced(name)]
+
+    def _traced(self, name: str) -> list[str]:
         path = self._trace(name)
-        return [int(line) for line in path.read_text().split()] if path.exists() else []
+        return path.read_text().splitlines() if path.exists() else []
 
     def counted(self, name: str) -> int:
         """The steps that the ledger counts if nothing more is ever heard of the run."""
@@ -108,6 +115,7 @@ def test_a_run_killed_and_resumed(killer: Killer, moment: str) -> None:
     everything = killer.noise(moment)
     assert everything[: len(used)] == used
     assert everything[len(used) :] == list(range(begun + 1, STEPS + 1))
+    assert not set(killer.keys(moment)[: len(used)]) & set(killer.keys(moment)[len(used) :])
     assert killer.counted(moment) == STEPS
     assert (killer.place.folder / "runs" / moment / "model.safetensors").exists()
 

@@ -71,6 +71,7 @@ def test_a_run_waits_for_the_notice(place: Place) -> None:
     assert pauses[:7] == [60, 120, 240, 480, 960, 1920, 3600]
     assert set(pauses[7:]) == {3600}
     assert 24 * HOUR_MS <= sum(pauses) * 1000 < 25 * HOUR_MS + 1000
+    assert _outcomes(place, "model_release") == ["policy_denied", "permitted"]
 
 
 def test_a_wait_that_is_broken_off_loses_nothing(place: Place) -> None:
