@@ -89,7 +89,7 @@ RECIPES: Final = {
     "mnist-3": _PICTURES,
     "mnist-1": replace(_PICTURES, epsilon=Fraction(1), epochs=20, learning_rate=4.0),
     "fashion-mnist-3": replace(_PICTURES, data="fashion-mnist"),
-    "adult-1": Recipe("adult", Fraction(1), 20, 2_048, 4.0, Fraction(1, 2)),
+    "adult-1": Recipe("adult", Fraction(1), 20, 1_024, 1.0, Fraction(1, 2)),
 }
 
 
