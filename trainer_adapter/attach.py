@@ -234,12 +234,20 @@ class Run:
 
     def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
         """Post what ran, as :class:`ChargedRun` does; the last state is kept before."""
+        if fault is None:
+            try:
+                self._keep_last()
+            except BaseException as broken:
+                self.charged.__exit__(type(broken), broken, broken.__traceback__)
+                raise
+        self.charged.__exit__(kind, fault, at)
+
+    def _keep_last(self) -> None:
         keeper = self.charged.keeper
-        if fault is None and keeper is not None and not self.charged.over and self._engine is not _no_engine:
+        if keeper is not None and not self.charged.over and self._engine is not _no_engine:
             # From here on no step is taken, so the steps of this place are all that ever were.
             self._at = Place(self.charged.steps.taken, ended=True)
             keeper.keep_run(self._at, self.model, self.optimiser, self.options.also)
-        self.charged.__exit__(kind, fault, at)
 
 
 class _Standing(torch.optim.Optimizer):

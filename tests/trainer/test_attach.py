@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import shutil
+import signal
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -212,3 +213,23 @@ def test_data_of_a_second_partition_are_not_opened_with_another_key(place: Place
     charge = place.charge("sealed-else")
     assert charge is not None
     assert charge.state is ChargeState.PENDING
+
+
+def test_a_last_state_that_cannot_be_kept_posts_all_that_was_begun(place: Place) -> None:
+    """A folder in its place: the fault is told, the signals are the system's again, and the charge is not left open."""
+    extra = '\n[train.resume]\nkey = "../keys/unkept.room"\nevery_s = 0\n'
+    model, before = torch.nn.Linear(64, 10), signal.getsignal(signal.SIGTERM)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    assignment = place.assignment("unkept", extra=extra)
+
+    def left_after_one_step() -> None:
+        with attach(model, optimiser, cross_entropy, assignment, Options(service=place.service)) as run:
+            next(iter(run))
+            (assignment.output / "run.state").mkdir()
+
+    with pytest.raises(OSError, match=r"run\.state"):
+        left_after_one_step()
+    charge = place.charge("unkept")
+    assert charge is not None
+    assert charge.steps_posted == 10
+    assert signal.getsignal(signal.SIGTERM) == before
