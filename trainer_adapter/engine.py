@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
@@ -123,6 +123,8 @@ class Engine:
             raise Malformed("data", f"has {len(inputs)} inputs but {len(targets)} targets")
         if physical_batch < 1:
             raise Malformed("physical_batch", "must be at least 1")
+        if certify not in get_args(Certify):
+            raise Malformed("certify", f"must be one of {', '.join(get_args(Certify))}")
         self._precision = precision_of(precision)
         self._units = _units(users, len(inputs), records_per_user_max)
         units = len(self._units)

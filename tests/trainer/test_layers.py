@@ -115,6 +115,15 @@ def test_a_compiled_graph_gives_the_same_sum() -> None:
     assert (sums[0] - sums[1]).norm() < 1e-6 * sums[0].norm()
 
 
+def test_a_graph_that_does_not_compile_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a compiler there is no run, and no other graph in the place of the one that was asked for."""
+    from torch._inductor import config
+
+    monkeypatch.setattr(config.cpp, "cxx", (None, "/bin/false"))
+    with pytest.raises(Malformed, match=r"^compiled: the model does not compile: .*compiler"):
+        Engine(PLAN, nn.Linear(3, 2), cross_entropy, numbers(3), 2, compiled=True)
+
+
 @pytest.mark.parametrize("size", [1, 3, 8])
 def test_the_size_of_a_physical_batch_changes_nothing(size: int) -> None:
     """The same records in other physical batches give the same sum."""
