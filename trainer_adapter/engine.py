@@ -118,18 +118,11 @@ class Engine:
         Raises:
             Malformed: for a model this engine cannot keep its promise on, or data that does not fit together.
         """
-        inputs, targets = data
-        if len(inputs) != len(targets):
-            raise Malformed("data", f"has {len(inputs)} inputs but {len(targets)} targets")
-        if physical_batch < 1:
-            raise Malformed("physical_batch", "must be at least 1")
         if certify not in get_args(Certify):
             raise Malformed("certify", f"must be one of {', '.join(get_args(Certify))}")
         self._precision = precision_of(precision)
-        self._units = _units(users, len(inputs), records_per_user_max)
-        units = len(self._units)
-        if (physical_batch + units // physical_batch + 3) * units > ROUNDINGS_MAX:
-            raise Malformed("physical_batch", f"is too small for {units} records: sums would round too often")
+        self._units = _units(users, _records(data), records_per_user_max)
+        _check_roundings(len(self._units), physical_batch)
         if plan.clipping_norm < self._precision.clipping_norm_min:
             raise Malformed("clipping_norm", f"is too small for {precision}: what underflows would count")
         self._plan, self._model, self._loss_fn, self._data = plan, model, loss_fn, data
@@ -257,6 +250,20 @@ class Engine:
         for value in self._parameters.values():
             value.grad = flat[start : start + value.numel()].view_as(value).clone()
             start += value.numel()
+
+
+def _records(data: tuple[Tensor, Tensor]) -> int:
+    inputs, targets = data
+    if len(inputs) != len(targets):
+        raise Malformed("data", f"has {len(inputs)} inputs but {len(targets)} targets")
+    return len(inputs)
+
+
+def _check_roundings(units: int, physical_batch: int) -> None:
+    if physical_batch < 1:
+        raise Malformed("physical_batch", "must be at least 1")
+    if (physical_batch + units // physical_batch + 3) * units > ROUNDINGS_MAX:
+        raise Malformed("physical_batch", f"is too small for {units} records: sums would round too often")
 
 
 def _units(users: Tensor | None, records: int, records_per_user_max: int) -> Units:

@@ -25,7 +25,8 @@ from ledger.malformed import Malformed
 from trainer_adapter.calling import call
 from trainer_adapter.capture import Capture, under_rules
 from trainer_adapter.factors import Factor, Whole
-from trainer_adapter.kernels import KERNELS, choose
+from trainer_adapter.kernel_choice import choose
+from trainer_adapter.kernels import KERNELS
 from trainer_adapter.layer_rules import Layer
 from trainer_adapter.precision import Precision
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from trainer_adapter.factors import Factor, Outer, Patches, Rows, Whole
-from trainer_adapter.kernels import KERNELS, ROW_MAX, candidates, choose, squares
+from trainer_adapter.kernel_choice import candidates, choose
+from trainer_adapter.kernels import KERNELS, ROW_MAX, squares
 from trainer_adapter.precision import PRECISIONS
 
 SINGLE, DOUBLE = PRECISIONS["float32"], PRECISIONS["float64"]
