@@ -71,6 +71,7 @@ def contract(found: Contract) -> c.Object:
         "id": found.id,
         "index": found.index,
         "providers": list(found.providers),
+        "revoked": found.revoked,
         "runs": found.runs,
         "starts": found.starts,
         "version": found.version,

@@ -203,17 +203,15 @@ class ChargedRun:
             return
         if steps.ended:
             self.say(f"training ended early: {steps.ended}")
-        if self.ended():
-            # The ledger has settled it already; what it counts covers all that was begun, or it is in full.
-            return
-        if not broken:
+        if not broken and not self.ended():
             room.post(steps.taken)
             return
         try:
-            # What began counts, whatever broke. If even this cannot be sent, the deadline posts all of it.
-            room.post(steps.begun)
+            # What began counts, whatever broke. If even this cannot be sent, the deadline posts all of it, or the
+            # ledger has settled the charge already.
+            room.post(steps.begun if broken else steps.taken)
         except (Refused, Unreachable, Malformed) as unposted:
-            self.say(f"nothing was posted, so the whole charge stands: {unposted}")
+            self.say(f"nothing was posted, so the charge stands as it is: {unposted}")
 
     @property
     def _partitions(self) -> tuple[str, ...]:

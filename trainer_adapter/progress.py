@@ -2,7 +2,8 @@
 
 Reports are cumulative, so only the newest is sent: in order, one at a time, at most one each ``pace_s``, and the same
 one twice does no harm. A report that does not arrive is tried again, later and later; training goes on, because the
-charge stands whatever is heard of it. A service that answers that the charge is over ends the run.
+charge stands whatever is heard of it. A service that answers that the charge is over ends the run; whether it is, and
+whether the contract was revoked, is also asked once in ten reports.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from client.problem import Refused, Unreachable
 from ledger.malformed import Malformed
 
 PACE_S: Final = 1.0
+LOOK_EVERY: Final = 10
 BACK_OFF_MAX_S: Final = 60.0
 FAREWELL_S: Final = 2.0
 _SERVER_ERROR: Final = 500
@@ -33,7 +35,7 @@ class Progress:
             pace_s: seconds between two reports, and before the first trial of a report again.
         """
         self._send, self._over, self._pace_s = send, over, pace_s
-        self._newest = self.told = 0
+        self._newest = self.told = self._sent = 0
         self._ended = ""
         self._news, self._closing = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
@@ -82,6 +84,10 @@ class Progress:
         try:
             self._send(steps)
             self.told = steps
+            self._sent += 1
+            # The first look comes with the second report, so that a run hears early of what ended before it began.
+            if self._sent % LOOK_EVERY == 2:
+                self._ended = self._over()
         except Refused as refused:
             return refused.status < _SERVER_ERROR and self._refused()
         except (Unreachable, Malformed):

@@ -219,7 +219,9 @@ class Room:
         """Why no further step may be taken, or nothing, says the ledger. Raises: Refused, Unreachable, Malformed."""
         found = self._once.charge(self._assignment.id)
         state = found.get("state")
-        return "" if state == ChargeState.PENDING.value else f"the charge is {state}"
+        if state != ChargeState.PENDING.value:
+            return f"the charge is {state}"
+        return "the contract was revoked" if self._once.contract(self._assignment.contract).get("revoked") else ""
 
     def post(self, steps: int) -> None:
         """Settle for what ran; the same again is the same statement. Raises: Refused, Unreachable."""

@@ -62,6 +62,7 @@ class Place:
     data_key: bytes
     clock: Clock
     sro: Organisation
+    tdp: Organisation
     policy: c.Object
 
     def republish(self, **changes: c.Json) -> None:
@@ -144,7 +145,7 @@ def _furnished(  # noqa: PLR0913, PLR0917 - what a place is made of
     contract, _ = bank.enter("contract", {**people.contract(tdp, bank, now), "runs_max": 100}, tdp)
     ref = f"{tdp.did}/{people.DATASET}/2026-q3"
     data_key = store.create(tdp.did, f"{people.DATASET}-2026-q3").reveal()
-    place = Place(folder, book, bank.service, address, bank, contract, ref, data_key, clock, sro, policy)
+    place = Place(folder, book, bank.service, address, bank, contract, ref, data_key, clock, sro, tdp, policy)
     place.sealed.write_bytes(encrypt(data_key, ref, digits.archive(digits.FIRST)))
     (folder / "data" / "test.npz").write_bytes(digits.archive(digits.TEST))
     return place

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -176,3 +177,19 @@ def test_a_charge_that_is_over_ends_its_run(place: Place) -> None:
     assert charge is not None
     assert (charge.steps_posted, run.taken) == (0, 2)
     assert "training ended early: the charge is posted" in said
+
+
+def test_a_revoked_contract_ends_its_runs(tmp_path: Path) -> None:
+    """What was charged may not go on against a provider's will: told with a report, and what ran is posted."""
+    said: list[str] = []
+    with open_place(tmp_path / "place") as place:
+        with _attached(place, "revoked", said.append) as run:
+            for step in run:
+                if step == 1:
+                    place.tdp.submit("revocation", {"contract": place.contract})
+                while step == 2 and not run.charged.ended():
+                    TICK.wait(0.01)
+        charge = place.charge("revoked")
+    assert charge is not None
+    assert charge.steps_posted == 2
+    assert "training ended early: the contract was revoked" in said
