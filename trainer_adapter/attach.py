@@ -31,7 +31,7 @@ from trainer_adapter.export import model_bytes
 from trainer_adapter.leaving import Pause
 from trainer_adapter.prepared import Prepared
 from trainer_adapter.randomness import Randomness
-from trainer_adapter.records import arrays
+from trainer_adapter.records import arrays, users
 from trainer_adapter.room import Say
 from trainer_adapter.saved_state import Place, Stateful
 from trainer_adapter.telling import Foreseen
@@ -53,7 +53,9 @@ class Options:
         resume: go on with the run of this assignment whose process died, if there is one.
         also: whatever else goes on with a resumed run, as schedulers, by name.
         pause: waits some seconds: with it :meth:`Run.release` stays until the providers have had their notice.
-        physical_batch: records that pass through the model at once.
+        physical_batch: records that pass through the model at once; users, where they are the units.
+        records_per_user_max: users are the privacy units, and so many records of each train; the archives of all
+            partitions then say whose each record is. None: every record is a unit.
         engine: what else the engine is told, as ``compiled``.
     """
 
@@ -65,6 +67,7 @@ class Options:
     also: Mapping[str, Stateful] = field(default_factory=dict)
     pause: Pause | None = None
     physical_batch: int = PHYSICAL_BATCH
+    records_per_user_max: int | None = None
     engine: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -171,8 +174,10 @@ class Run:
         device = next(model.parameters()).device
         inputs = prepared.inputs(torch.cat([one for one, _ in parts])).to(device)
         targets = torch.cat([one for _, one in parts]).to(device)
+        bound = options.records_per_user_max
+        units = {} if bound is None else {"users": users(opened), "records_per_user_max": bound}
         self._begin()
-        self._engine = self._checked(loss, (inputs, targets)).step
+        self._engine = self._checked(loss, (inputs, targets), **units).step
 
     def _step(self, step: int, optimiser: torch.optim.Optimizer) -> None:
         try:
@@ -191,10 +196,9 @@ class Run:
         if self._at.ended:
             steps.taken = self._at.step
 
-    def _checked(self, loss: Loss, records: tuple[Tensor, Tensor]) -> Engine:
-        engine = Engine(
-            self.charged.assignment.plan, self.model, loss, records, self.options.physical_batch, **self.options.engine
-        )
+    def _checked(self, loss: Loss, records: tuple[Tensor, Tensor], **units: Any) -> Engine:  # noqa: ANN401 - of Engine
+        told = {**self.options.engine, **units}
+        engine = Engine(self.charged.assignment.plan, self.model, loss, records, self.options.physical_batch, **told)
         engine.check_optimiser(self.optimiser)
         return engine
 

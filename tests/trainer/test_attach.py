@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 import signal
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -21,6 +23,7 @@ from ledger.outcomes import ChargeState
 from ledger.plan import Plan
 from tests.trainer.rooms import PLAN, Place, open_place
 from trainer_adapter.attach import Options, Run, attach
+from trainer_adapter.records import arrays, users
 from trainer_adapter.step_log import steps_begun
 
 ROOT = Path(__file__).parents[2]
@@ -231,3 +234,36 @@ def test_a_last_state_that_cannot_be_kept_posts_all_that_was_begun(place: Place)
     assert charge is not None
     assert charge.steps_posted == 10
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_users_are_the_units_where_the_archives_name_them(place: Place) -> None:
+    """With whose each record is in the archive, the run trains on users; without, it ends before its first noise."""
+    options = Options(service=place.service, records_per_user_max=2)
+    with pytest.raises(Malformed, match="users"), _attached(place, "no-users", options=options) as run:
+        next(iter(run))
+    kept, file = place.sealed.read_bytes(), io.BytesIO()
+    inputs, targets = arrays(digits.archive(digits.FIRST), "digits")
+    np.savez(file, inputs=inputs.numpy(), targets=targets.numpy(), users=np.arange(len(targets)) // 2)
+    place.sealed.write_bytes(encrypt(place.data_key, place.ref, file.getvalue()))
+    try:
+        with _attached(place, "users", options=options) as run:
+            assert next(iter(run)) == 1
+    finally:
+        place.sealed.write_bytes(kept)
+    charge = place.charge("users")
+    assert charge is not None
+    assert charge.steps_posted == 1
+
+
+def test_users_of_two_partitions_are_never_one() -> None:
+    """Their numbers are each archive's own, and what is no whole number is nobody."""
+
+    def archive(users: list[int] | list[float]) -> bytes:
+        file = io.BytesIO()
+        np.savez(file, users=np.array(users))
+        return file.getvalue()
+
+    numbered = users({"a": archive([7, -3, 7]), "b": archive([7, 7])})
+    assert [(numbered == one).sum().item() for one in numbered] == [2, 1, 2, 2, 2]
+    with pytest.raises(Malformed, match=r"^b: must hold one integer"):
+        users({"a": archive([1]), "b": archive([1.5])})
