@@ -24,6 +24,8 @@ from ledger.signatures import SIGNATURE_BYTES_MAX
 
 KEPT_MAX: Final = 4_096
 """Rests that are remembered with what they say; all are forgotten when there are more."""
+REST_BYTES_MAX: Final = 4_096
+"""Longer ones are not remembered."""
 
 
 class Read(NamedTuple):
@@ -74,7 +76,8 @@ def read(data: bytes) -> Read:
     if found is not None and len(data) <= ENTRY_BYTES_MAX:
         return found
     strict = _strictly(data)
-    if like is None and isinstance(strict.said, Charged | Settled) and (post or _is_of_body(rest[0])):
+    known = like is not None or sum(map(len, rest)) > REST_BYTES_MAX
+    if not known and isinstance(strict.said, Charged | Settled) and (post or _is_of_body(rest[0])):
         if len(_KEPT) >= KEPT_MAX:
             _KEPT.clear()
         _KEPT[rest] = strict.said
@@ -97,6 +100,9 @@ def _charge(data: bytes) -> tuple[bytes, re.Match[bytes]] | None:
 
 def _is_of_body(before: bytes) -> bool:
     """Whether a request that follows is the body's own, and no object that looks like one deeper inside."""
+    # After an opening or a comma a quote begins a name; anywhere else it may be the end of one, with a quote in it.
+    if not before.endswith((b"{", b",")):
+        return False
     bare = _TEXT.sub(b"", before)
     return bare.count(b"{") - bare.count(b"}") == 2 and bare.count(b"[") == bare.count(b"]")
 

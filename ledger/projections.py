@@ -39,7 +39,8 @@ def organisation_rows(key: str, value: Organisation) -> list[Fields]:
 
 def key_of(rows: list[Fields]) -> SigningKey:
     """A key, as its row has it."""
-    return key_at([*rows[0].values()])
+    (row,) = rows
+    return key_at([*row.values()])
 
 
 def key_at(row: Sequence[Any]) -> SigningKey:
@@ -179,7 +180,8 @@ _CHARGE = (
 
 def charge_of(rows: list[Fields]) -> Charge:
     """A charge, as its row has it."""
-    return charge_at([*rows[0].values()])
+    (row,) = rows
+    return charge_at([*row.values()])
 
 
 def charge_at(row: Sequence[Any]) -> Charge:

@@ -219,12 +219,13 @@ def _stored(book: Snapshot) -> Iterator[list[Stored]]:
     chunk, size = list[Stored](), 0
     with book.connection.execute(chosen, execution_options={"yield_per": _FETCHED}) as found:
         for rows in found.partitions():
-            fetched: list[Any] = [tuple(one) for one in rows]
-            chunk += fetched
-            size += sum(len(one[4]) for one in fetched)
-            if len(chunk) >= CHUNK or size >= CHUNK_BYTES:
-                yield chunk
-                chunk, size = [], 0
+            for row in rows:
+                one: Any = tuple(row)
+                chunk.append(one)
+                size += len(one[4])
+                if len(chunk) >= CHUNK or size >= CHUNK_BYTES:
+                    yield chunk
+                    chunk, size = [], 0
     if chunk:
         yield chunk
 

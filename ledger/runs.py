@@ -15,6 +15,7 @@ from ledger.commands import MakeCharge, Post, ReleaseKey
 from ledger.entries import Entry
 from ledger.graph import knowers
 from ledger.loss import Loss, Segment, loss_of
+from ledger.malformed import Malformed
 from ledger.outcomes import ChargeState, Code
 from ledger.registry import GLOBAL, Account, Charge, SigningKey, State, holder_of
 from ledger.rules import read_rule
@@ -92,13 +93,20 @@ def _released(entry: Entry) -> Released:
 def _posted(entry: Entry) -> Settled:
     body = entry.asked
     assert isinstance(body, Post)
+    _check_outcome(entry, Code.POSTED)
     return Settled(body.charge, body.steps, entry.code.word)
 
 
 def _closed(entry: Entry) -> Settled:
     named = entry.request["charge"]
     assert isinstance(named, str)
+    _check_outcome(entry, Code.POSTED, Code.VOIDED)
     return Settled(named, None, entry.code.word)
+
+
+def _check_outcome(entry: Entry, *codes: Code) -> None:
+    if entry.code not in codes:
+        raise Malformed("body.outcome", f"must be {' or '.join(one.word for one in codes)}")
 
 
 READERS: Final[dict[str, Callable[[Entry], Said]]] = {

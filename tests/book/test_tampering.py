@@ -147,6 +147,9 @@ ROWS: Final = {
     "UPDATE policy_version SET effective = 0": "policies: .*health",
     "UPDATE partition SET retired = 1": "partitions: .*2026-q4",
     "UPDATE partition SET epsilon = '8' WHERE epsilon = '6'": "partitions: .*2026-q4",
+    "CREATE TABLE rows AS SELECT * FROM charge WHERE id <> 'run-3'; DROP TABLE charge;"
+    " ALTER TABLE rows RENAME TO charge;"
+    " INSERT INTO charge SELECT * FROM charge WHERE id = 'run-1'": "charges: .*run-1 stands twice",
     "UPDATE contract SET runs = 0": "contracts: ",
     "DELETE FROM contract_head": "contract_heads: ",
     "UPDATE node SET children = '[]'": "nodes: ",

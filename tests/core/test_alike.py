@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -27,7 +28,7 @@ SIGNATURES = st.just(SIGNATURE) | st.text(min_size=1, max_size=40)
 ROOMS = st.binary(min_size=32, max_size=32).map(c.base64url)
 
 
-def _charge(signing: str, sealing: str, deadline: int = START, aside: c.Json = None) -> c.Object:
+def _charge(signing: str, sealing: str, deadline: int = START, aside: c.Json = None, named: str = "aside") -> c.Object:
     request: dict[str, Any] = {
         "clean_room": {
             "sealing": {"crv": "X25519", "kty": "OKP", "x": sealing},
@@ -40,7 +41,7 @@ def _charge(signing: str, sealing: str, deadline: int = START, aside: c.Json = N
     }
     prices: c.Object = {ref_of("a"): [{"price": [7, None, 9, 0], "steps": 40, "unit": 1}]}
     body: c.Object = {"author": 2, "limits": [], "outcome": "pending", "prices": prices, "request": request}
-    return {"aside": aside, **body} if aside else body
+    return {named: aside, **body} if aside else body
 
 
 def _post(charge: str, steps: int) -> c.Object:
@@ -142,6 +143,27 @@ def test_a_request_that_only_looks_like_the_bodys_own() -> None:
         assert isinstance(found, alike.Read)
         assert isinstance(found.said, Charged)
         assert found.said.signing == ROOM[0]
+
+
+@pytest.mark.parametrize("name", ['a"request', '}"request', '\\"request', '{"request', ',"request', '"request'])
+def test_a_name_that_only_ends_like_the_bodys_own_request(name: str) -> None:
+    """A member of the body whose name has a quote in it, in front of what looks like a request: the same."""
+    for key in (ROOM[0], public_key(key_of("another")).x):
+        decoy = _charge(key, ROOM[1])["request"]
+        data = _bytes("charge", _charge(*ROOM, aside=decoy, named=name))
+        found = _quickly(data)
+        assert found == _strictly(data)
+        assert isinstance(found, alike.Read)
+        assert isinstance(found.said, Charged)
+        assert found.said.signing == ROOM[0]
+
+
+@pytest.mark.parametrize("word", ["voided", "pending", "permitted"])
+def test_a_post_that_posted_nothing_is_refused(word: str) -> None:
+    """What names executed steps posts them: with another outcome it would make them vanish."""
+    body = {**_post("run-1", 40), "outcome": word}
+    data = _bytes("post", body)
+    assert _quickly(data) == _strictly(data) == "body.outcome: must be posted"
 
 
 def test_an_entry_like_one_before_is_not_read_strictly() -> None:
