@@ -148,8 +148,9 @@ class Run:
         self._keep_now_and_then()
         step = self.charged.steps.take()
         if step is not None:
-            self._step(step, optimiser)
+            # First, so that a step that breaks after its update is told of the model as well.
             self._at = Place(step, ended=False)
+            self._step(step, optimiser)
             self.charged.done(step)
         return step
 
@@ -165,6 +166,7 @@ class Run:
         if options.example is not None:
             inputs, targets = options.example
             self._checked(loss, (prepared.inputs(inputs), targets))
+        self._check_units()
         opened = self.charged.open()
         if self.charged.keeper is not None and options.resume:
             self._at = self.charged.keeper.restore_run(model, self.optimiser, options.also)
@@ -178,6 +180,12 @@ class Run:
         units = {} if bound is None else {"users": users(opened), "records_per_user_max": bound}
         self._begin()
         self._engine = self._checked(loss, (inputs, targets), **units).step
+
+    def _check_units(self) -> None:
+        """Clipped by user, one record may move the sum by twice the clipping norm: the price must be of users."""
+        for ref, _ in self.charged.assignment.data if self.options.records_per_user_max is not None else ():
+            if self.charged.service.partition(ref)["unit"] != "user":
+                raise Malformed("records_per_user_max", f"needs partitions whose unit is the user, and {ref} is none")
 
     def _step(self, step: int, optimiser: torch.optim.Optimizer) -> None:
         try:

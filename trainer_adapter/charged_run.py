@@ -198,11 +198,12 @@ class ChargedRun:
 
     def _settle(self, *, broken: bool) -> None:
         steps, room = self._steps, self._room
+        why = steps.end() if steps is not None else ""
         self._stack.close()
         if steps is None or room is None:
             return
-        if steps.ended:
-            self.say(f"training ended early: {steps.ended}")
+        if why:
+            self.say(f"training ended early: {why}")
         if not broken and not self.ended():
             room.post(steps.taken)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -30,6 +31,7 @@ class ChargedSteps:
         self.taken = log.steps_begun()
         self.ended = ""
         self._log, self._ends, self._steps = log, tuple(ends), plan.steps
+        self._process: Final = os.getpid()
 
     @property
     def left(self) -> int:
@@ -51,17 +53,25 @@ class ChargedSteps:
 
         Raises:
             OSError: if the block cannot be made durable; it counts all the same, and no further step can be taken.
+            Malformed: in a process that was forked off.
         """
         if self.ended or self.left == 0:
             return None
         self.ended = next((why for end in self._ends if (why := end())), "")
         if self.ended:
             return None
+        if os.getpid() != self._process:
+            raise Malformed("run", "goes on in the process that began it alone: a copy would take the same steps")
         step = self.taken + 1
         if step > self._log.steps_begun():
             self._log.begin(step, min(step + self._log.block_steps - 1, self._steps))
         self.taken = step
         return step
+
+    def end(self) -> str:
+        """Give out no further step, those of a begun block neither; why the run had ended before, or nothing."""
+        why, self.ended = self.ended, self.ended or "it was posted"
+        return why
 
     def __iter__(self) -> Iterator[int]:
         """Until the run is over."""

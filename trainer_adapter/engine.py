@@ -27,9 +27,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -49,7 +51,6 @@ from trainer_adapter.self_check import Disagrees, agree, clipped_alone
 from trainer_adapter.units import Units, of_records, of_users
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from ledger.plan import Plan
@@ -189,13 +190,25 @@ class Engine:
     def clipped_sum(self, batches: Iterable[PhysicalBatch]) -> Tensor:
         """Sum of the clipped gradients of the units drawn, shape (parameters,), float64; private.
 
-        A unit whose gradient has a value that is not finite gives zero: one bad record neither leaks by turning
-        the model into NaN nor stops the run.
+        A unit whose gradient has a value that is not finite gives zero, and so does one that has none, as for a
+        label of no class: one bad record neither leaks by turning the model into NaN nor stops the run. (On a GPU
+        the latter ends the process; range-check labels and tokens there.)
         """
         total = torch.zeros(self.size, dtype=torch.float64, device=self._device)
         trained, rest = self._trained(), self._rest()
         for batch in batches:
-            total += self._sum(trained, rest, self._gathered(batch))
+            total += self._sum_of(trained, rest, batch)
+        return total
+
+    def _sum_of(self, trained: dict[str, Tensor], rest: dict[str, Tensor], batch: PhysicalBatch) -> Tensor:
+        try:
+            return self._sum(trained, rest, self._gathered(batch))
+        except (RuntimeError, LookupError):
+            # With nobody in it: what fails there too is no record's doing, and is told.
+            total = self._sum(trained, rest, self._gathered(batch.only(-1)))
+        for place in np.flatnonzero(batch.mask):
+            with suppress(RuntimeError, LookupError):
+                total = total + self._sum(trained, rest, self._gathered(batch.only(int(place))))
         return total
 
     def check(self, batches: Iterable[PhysicalBatch]) -> None:

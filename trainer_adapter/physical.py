@@ -103,7 +103,7 @@ class PhysicalSum:
         """
         if torch.get_float32_matmul_precision() != "highest":
             raise Malformed("precision", "needs torch.set_float32_matmul_precision('highest'): products must be exact")
-        with torch.no_grad(), _full_convolutions():
+        with torch.no_grad(), _full_convolutions(), torch.autocast(self._device.type, enabled=False):
             return self._run(*trained.values(), *rest.values(), *_parts(batch), *self._taps)
 
     def _find_ruled(self, trained: Mapping[str, Tensor], rest: Mapping[str, Tensor], dummies: Batch) -> list[str]:
@@ -117,7 +117,7 @@ class PhysicalSum:
     def _compile(self, graph: GraphModule, tensors: Sequence[Tensor]) -> Callable[..., Tensor]:
         run: Callable[..., Tensor] = torch.compile(graph, fullgraph=True, dynamic=False)
         try:
-            with torch.no_grad(), _quietly():
+            with torch.no_grad(), _quietly(), torch.autocast(self._device.type, enabled=False):
                 run(*tensors, *self._taps)
         except Exception as fault:
             raise Malformed("compiled", f"the model does not compile: {_first_line(fault)}") from fault
@@ -131,7 +131,8 @@ class PhysicalSum:
         # A gradient that is not finite counts for nothing; the mask comes after clipping.
         counts = torch.isfinite(norms) & mask
         weights = self._bound / torch.clamp(norms, min=self._bound)
-        weights = torch.where(counts, weights, 0.0).to(self._precision.work)
+        # A weight that underflows could be rounded up by a factor; what is so long counts for nothing.
+        weights = torch.where(counts & (weights >= self._precision.tiny), weights, 0.0).to(self._precision.work)
         return torch.cat([summed(weights).flatten() for _, summed in parts])
 
     def _factors(self, tensors: Sequence[Tensor]) -> dict[str, list[Factor]]:

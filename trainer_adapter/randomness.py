@@ -100,6 +100,7 @@ class Randomness:
         purposes: tuple[Purpose, ...] = ("sampler", "noise")
         self._keys = {purpose: _derive(secret, purpose) for purpose in purposes}
         self._opened: dict[Purpose, int] = dict.fromkeys(purposes, 0)
+        self._process: Final = os.getpid()
 
     @classmethod
     def fresh(cls) -> Randomness:
@@ -110,8 +111,11 @@ class Randomness:
         """Open the stream of a step, counted from 1.
 
         Raises:
-            Reused: for a step that is not after every step this purpose opened before.
+            Reused: for a step that is not after every step this purpose opened before, or in a process that was
+                forked off, which has the same keys.
         """
+        if os.getpid() != self._process:
+            raise Reused("a process that was forked off has the keys of the one that trains")
         if not self._opened[purpose] < step < 1 << 63:
             raise Reused(f"the {purpose} stream of step {step} comes after that of step {self._opened[purpose]}")
         self._opened[purpose] = step

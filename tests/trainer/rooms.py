@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 import migrations
 from api.cli import unix_ms
@@ -96,6 +100,12 @@ class Place:
         with self.book.read() as facts:
             return facts.charges.get(name)
 
+    def put(self, **held: NDArray[Any]) -> None:
+        """Seal an archive of these as the partition's data."""
+        file = io.BytesIO()
+        np.savez(file, **held)  # type: ignore[arg-type] # names of arrays
+        self.sealed.write_bytes(encrypt(self.data_key, self.ref, file.getvalue()))
+
     def kinds(self) -> list[tuple[str, str]]:
         """Kind and outcome of every entry."""
         with self.book.read() as facts:
@@ -140,8 +150,10 @@ def _furnished(  # noqa: PLR0913, PLR0917 - what a place is made of
         one.register(sro)
     policy = {**people.policy(sro, load_private(folder / "keys" / "attester.pem"), now), **changes}
     sro.enter("policy", policy)
-    tdp.enter("dataset", people.dataset(tdp))
-    tdp.submit("partition", people.partition(tdp, "2026-q3", digits.RECORDS))
+    unit: c.Object = {"unit": policy["unit"]}
+    tdp.enter("dataset", {**people.dataset(tdp), **unit})
+    several: c.Object = {} if policy["unit"] == "record" else {"unit_records_max": 2}
+    tdp.submit("partition", {**people.partition(tdp, "2026-q3", digits.RECORDS), **unit, **several})
     contract, _ = bank.enter("contract", {**people.contract(tdp, bank, now), "runs_max": 100}, tdp)
     ref = f"{tdp.did}/{people.DATASET}/2026-q3"
     data_key = store.create(tdp.did, f"{people.DATASET}-2026-q3").reveal()

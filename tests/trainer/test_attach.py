@@ -27,6 +27,8 @@ from trainer_adapter.records import arrays, users
 from trainer_adapter.step_log import steps_begun
 
 ROOT = Path(__file__).parents[2]
+LIGHT = Plan(Fraction(1, 2), Fraction(20), Fraction(1), 20, digits.RECORDS // 4)
+"""Within the caps for users of two records too."""
 
 
 @pytest.fixture(scope="module")
@@ -236,23 +238,70 @@ def test_a_last_state_that_cannot_be_kept_posts_all_that_was_begun(place: Place)
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_users_are_the_units_where_the_archives_name_them(place: Place) -> None:
-    """With whose each record is in the archive, the run trains on users; without, it ends before its first noise."""
-    options = Options(service=place.service, records_per_user_max=2)
-    with pytest.raises(Malformed, match="users"), _attached(place, "no-users", options=options) as run:
-        next(iter(run))
-    kept, file = place.sealed.read_bytes(), io.BytesIO()
-    inputs, targets = arrays(digits.archive(digits.FIRST), "digits")
-    np.savez(file, inputs=inputs.numpy(), targets=targets.numpy(), users=np.arange(len(targets)) // 2)
-    place.sealed.write_bytes(encrypt(place.data_key, place.ref, file.getvalue()))
-    try:
-        with _attached(place, "users", options=options) as run:
+def test_users_are_the_units_where_the_partition_says_so(place: Place, tmp_path: Path) -> None:
+    """Whose each record is stands in the archive; without it the run ends before its first noise."""
+    # One record may move a user's clipped sum by twice the clipping norm.
+    size = len(place.kinds())
+    with pytest.raises(Malformed, match="needs partitions whose unit is the user"):
+        next(iter(_attached(place, "records", options=Options(service=place.service, records_per_user_max=2))))
+    assert len(place.kinds()) == size
+    with open_place(tmp_path / "place", unit="user") as of_users:
+        options = Options(service=of_users.service, records_per_user_max=2)
+        with pytest.raises(Malformed, match="users"), _attached(of_users, "no-users", LIGHT, options) as run:
+            next(iter(run))
+        inputs, targets = arrays(digits.archive(digits.FIRST), "digits")
+        held = {"inputs": inputs.numpy(), "targets": targets.numpy(), "users": np.arange(len(targets)) // 2}
+        of_users.put(**held)
+        with _attached(of_users, "users", LIGHT, options) as run:
             assert next(iter(run)) == 1
+        charge = of_users.charge("users")
+        assert charge is not None
+        assert charge.steps_posted == 1
+
+
+def test_nothing_is_given_out_once_it_is_posted(place: Place) -> None:
+    """Not the rest of a begun block either, to whoever kept the loop or asks for gradients."""
+    with _attached(place, "posted") as run:
+        steps = iter(run)
+        assert [next(steps), next(steps), next(steps)] == [1, 2, 3]
+    weight = run.model.weight.detach().clone()  # type: ignore[operator] # of a linear layer
+    assert run.gradients() is None
+    assert list(steps) == []
+    assert torch.equal(weight, run.model.weight)  # type: ignore[arg-type] # the same
+    charge = place.charge("posted")
+    assert charge is not None
+    assert charge.steps_posted == 3
+
+
+def test_one_label_of_no_class_is_told_by_nothing(place: Place) -> None:
+    """Such a record adds nothing, and the run ends as without it."""
+    inputs, targets = arrays(digits.archive(digits.FIRST), "digits")
+    targets[7] = 4747
+    kept = place.sealed.read_bytes()
+    place.put(inputs=inputs.numpy(), targets=targets.numpy())
+    try:
+        with _attached(place, "label") as run:
+            taken = list(run)
     finally:
         place.sealed.write_bytes(kept)
-    charge = place.charge("users")
-    assert charge is not None
-    assert charge.steps_posted == 1
+    assert taken == list(range(1, PLAN.steps + 1))
+    assert all(bool(one.isfinite().all()) for one in run.model.parameters())
+
+
+def test_a_step_that_breaks_after_its_update_is_told_of_the_model(place: Place) -> None:
+    """What leaves names every step that the weights may have seen."""
+    model, taken = torch.nn.Linear(64, 10), list[int]()
+
+    def fail(*_: object) -> None:
+        if len(taken) == 10:
+            raise ArithmeticError
+
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimiser.register_step_post_hook(fail)
+    run = attach(model, optimiser, cross_entropy, place.assignment("breaks"), Options(service=place.service))
+    with pytest.raises(Malformed, match="step: 11 failed"), run:
+        taken.extend(run)
+    assert (len(taken), run.taken) == (10, 11)
 
 
 def test_users_of_two_partitions_are_never_one() -> None:

@@ -242,3 +242,49 @@ def test_too_many_roundings_for_the_margin_are_refused(plan: Plan) -> None:
 
 def _flat(model: nn.Module) -> Tensor:
     return torch.cat([value.detach().reshape(-1) for value in model.parameters()]).clone()
+
+
+@pytest.mark.parametrize(
+    ("width", "clipping_norm", "inputs", "target"),
+    [
+        (9000, Fraction(1), [1.2e27, 1.3e27], 1e18),
+        (20, Fraction(1, 1 << 40), [1.0e17, 1.1e17, 1.2e17], 1e16),
+        (20, Fraction(1, 10_000), [1e18, 3e18, 5e18, 7e18, 9e18], 1.7e19),
+    ],
+)
+def test_a_weight_that_underflows_is_none(
+    width: int, clipping_norm: Fraction, inputs: list[float], target: float
+) -> None:
+    """A finite gradient so long that its weight would be rounded up by a factor: within C all the same."""
+    model = nn.Linear(width, 1, bias=False)
+    nn.init.zeros_(model.weight)
+    data = torch.zeros(len(inputs), width), torch.full((len(inputs), 1), target)
+    data[0][:, 0] = torch.tensor(inputs)
+    plan = Plan(Fraction(1, 2), Fraction(1), clipping_norm, 10, 32)
+    engine = Engine(plan, model, lambda out, told: ((out - told) ** 2).sum() / 2, data, 8)
+    lengths = contributions(engine, np.arange(len(inputs))).norm(dim=1)
+    assert float(lengths.max()) <= float(clipping_norm)
+
+
+def test_a_loop_inside_autocast_computes_as_outside() -> None:
+    """The caller's own lower precision reaches neither norms nor sums."""
+    public = torch.Generator().manual_seed(5)
+    model = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 3))
+    data = torch.rand(64, 20, generator=public) * 3, torch.zeros(64, dtype=torch.long)
+    engine = Engine(Plan(Fraction(1, 2), Fraction(1), Fraction(1, 10), 10, 32), model, cross_entropy, data, 64)
+    batches = engine.physical_batches(np.arange(64))
+    outside = engine.clipped_sum(batches)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(engine.clipped_sum(batches), outside)
+
+
+def test_a_record_that_cannot_be_computed_adds_nothing() -> None:
+    """A label of no class, or a token of no word: the sum is that of the others."""
+    model = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(8, 3))
+    inputs, targets = torch.arange(12).remainder(9).reshape(6, 2), torch.tensor([0, 1, 2, 0, 1, 2])
+    plan = Plan(Fraction(1, 2), Fraction(1), Fraction(1), 10, 3)
+    whole = Engine(plan, model, cross_entropy, (inputs, targets), 4)
+    others = whole.clipped_sum(whole.physical_batches(np.array([0, 1, 3, 5])))
+    inputs[2, 0], targets[4] = 99, 7
+    engine = Engine(plan, model, cross_entropy, (inputs, targets), 4)
+    assert torch.allclose(engine.clipped_sum(engine.physical_batches(np.arange(6))), others, atol=1e-6)

@@ -57,7 +57,7 @@ class TestOpacus:
         """Train until it is refused; the model, and its weights after each step."""
         from opacus import PrivacyEngine
 
-        from trainer_adapter.integrations.opacus import NAME, Refusal, make_private, register
+        from trainer_adapter.integrations.opacus import NAME, Refusal, make_private, register, unseeded
 
         model, optimiser = _linear()
         weights = [model.weight.detach().clone()]
@@ -75,6 +75,7 @@ class TestOpacus:
                     data_loader=DataLoader(records, batch_size=350),
                     noise_multiplier=float(PLAN.noise_multiplier),
                     max_grad_norm=float(PLAN.clipping_norm),
+                    noise_generator=unseeded(),
                 )
                 assert engine.accountant.mechanism() == NAME
             hooked: list[int] = []
@@ -103,6 +104,48 @@ class TestOpacus:
         assert all(not torch.equal(one, two) for one, two in pairwise(weights))
         assert torch.equal(model.weight, weights[-1])
         assert _posted(place, f"opacus-{private}") == PLAN.steps
+
+    def test_noise_that_a_seed_would_repeat_is_refused(self, place: Place) -> None:
+        """Without a generator of its own a run gets no step; with one, the same seed before gives other noise."""
+        from opacus.optimizers import DPOptimizer
+
+        from trainer_adapter.integrations.opacus import LedgerAccountant, Refusal, unseeded
+
+        with ChargedRun(place.assignment("opacus-seed"), place.service) as run:
+            run.open()
+            run.begin()
+            accountant = type("OfRun", (LedgerAccountant,), {"run": run})()
+            hook = accountant.get_optimizer_hook_fn(0.5)
+            bare = DPOptimizer(
+                torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0),
+                noise_multiplier=8.0,
+                max_grad_norm=1.0,
+                expected_batch_size=350,
+            )
+            with pytest.raises(Refusal, match="noise_generator"):
+                hook(bare)
+            assert run.steps.taken == 0
+        drawn = []
+        for _ in range(2):
+            torch.manual_seed(0)
+            drawn.append(torch.randn(4, generator=unseeded()))
+        assert not torch.equal(*drawn)
+
+    def test_a_record_without_a_finite_gradient_adds_nothing(self, place: Place) -> None:
+        """One NaN among the records, and every weight is finite after the step."""
+        from trainer_adapter.integrations.opacus import make_private
+
+        model, optimiser = _linear()
+        with ChargedRun(place.assignment("opacus-nan"), place.service) as run:
+            ((ref, data),) = run.open().items()
+            inputs, targets = arrays(data, ref)
+            inputs[::2] = torch.nan
+            run.begin()
+            module, stepped, loader = make_private(run, model, optimiser, TensorDataset(inputs, targets))
+            drawn = next(iter(loader))
+            cross_entropy(module(drawn[0]), drawn[1]).backward()  # type: ignore[no-untyped-call]
+            stepped.step()
+        assert bool(model.weight.isfinite().all())
 
     def test_a_step_lighter_in_noise_or_denser_is_refused(self, place: Place) -> None:
         """Less noise or a higher sampling rate than was charged: refused, and no step is taken for it."""

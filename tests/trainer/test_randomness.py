@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 import pytest
@@ -98,3 +99,19 @@ def test_normals_have_the_moments_and_tails_of_a_gaussian() -> None:
     for bound in (0.5, 1.0, 2.0, 3.0):
         tail = math.erfc(bound / math.sqrt(2))
         assert abs((np.abs(flat) > bound).mean() - tail) < error * math.sqrt(tail * (1 - tail))
+
+
+# Python 3.12 warns of forks of a process with threads; the copy does nothing with them.
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_process_that_was_forked_off_draws_nothing() -> None:
+    """It has the same keys, and would draw the same noise."""
+    randomness = Randomness.fresh()
+    child = os.fork()
+    if child == 0:
+        try:
+            randomness.stream("noise", 1)
+        except Reused:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    randomness.stream("noise", 1)

@@ -3,17 +3,19 @@
     with ChargedRun(assignment) as run:
         records = run.open()
         engine = PrivacyEngine(accountant=register(run))
-        module, optimiser, loader = engine.make_private(...)
+        module, optimiser, loader = engine.make_private(..., noise_generator=unseeded())
 
 Each step is taken from the charge after the noise is drawn and before the weights change: if there is none left, or
-the step is another than the plan's, the noisy gradient is thrown away and :class:`Refusal` ends the loop. What this
-cannot see is how a batch was drawn: with ``poisson_sampling=False`` Opacus reports the same sampling rate.
+the step is another than the plan's, the noisy gradient is thrown away and :class:`Refusal` ends the loop. The noise is
+Opacus's, from PyTorch's statistical generator, not ours from a cryptographic one; a run without a generator of its own
+is refused, since two runs after one ``torch.manual_seed`` would have the same noise. What this cannot see is how a batch was drawn: with ``poisson_sampling=False`` Opacus reports the same sampling rate.
 :func:`make_private` draws by the plan, divides by its public batch size, and keeps the accountant's hook when another
 is attached.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Final
@@ -75,6 +77,8 @@ class LedgerAccountant(IAccountant):  # type: ignore[misc] # Opacus brings no ty
 
         def hook(optimiser: DPOptimizer) -> None:
             try:
+                if optimiser.generator is None:
+                    raise Refusal("the noise comes from PyTorch's one generator: pass noise_generator=unseeded()")
                 take(optimiser)
             except BaseException:
                 # The gradients hold noise that nobody paid for.
@@ -119,8 +123,9 @@ def make_private(
     Attaching another step hook to the optimiser then adds to the accountant's, instead of replacing it.
     """
     plan: Plan = run.assignment.plan
-    private = DPOptimizer(
+    private = _FiniteOptimizer(
         optimiser,
+        generator=unseeded(next(model.parameters()).device),
         noise_multiplier=float_above(plan.noise_multiplier),
         max_grad_norm=float(plan.clipping_norm),
         expected_batch_size=plan.batch_size_expected,
@@ -128,8 +133,24 @@ def make_private(
     rate = float_below(plan.sampling_probability)
     private.step_hook = _of(run)().get_optimizer_hook_fn(rate)
     private.attach_step_hook = lambda hook: chain(private, hook)
-    loader = DPDataLoader(records, sample_rate=rate)
+    loader = DPDataLoader(records, sample_rate=rate, generator=unseeded())
     return GradSampleModule(model), private, loader
+
+
+def unseeded(device: torch.device | str = "cpu") -> torch.Generator:
+    """A generator of PyTorch's whose seed comes from the operating system, and is nobody's."""
+    return torch.Generator(device).manual_seed(secrets.randbits(63))
+
+
+class _FiniteOptimizer(DPOptimizer):  # type: ignore[misc] # Opacus brings no types
+    """One record whose gradient is not finite adds nothing, where it would make every weight NaN."""
+
+    def clip_and_accumulate(self) -> None:
+        samples = self.grad_samples
+        finite = torch.stack([one.flatten(1).isfinite().all(dim=1) for one in samples]).all(dim=0)
+        for one in samples:
+            one[~finite] = 0
+        super().clip_and_accumulate()
 
 
 def _of(run: ChargedRun) -> type[LedgerAccountant]:
