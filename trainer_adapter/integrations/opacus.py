@@ -7,8 +7,10 @@
 
 Each step is taken from the charge after the noise is drawn and before the weights change: if there is none left, or
 the step is another than the plan's, the noisy gradient is thrown away and :class:`Refusal` ends the loop. The noise is
-Opacus's, from PyTorch's statistical generator, not ours from a cryptographic one; a run without a generator of its own
-is refused, since two runs after one ``torch.manual_seed`` would have the same noise. What this cannot see is how a batch was drawn: with ``poisson_sampling=False`` Opacus reports the same sampling rate.
+Opacus's, from PyTorch's statistical generator, not ours from a cryptographic one; an optimiser without a generator of
+its own is refused, since two runs after one ``torch.manual_seed`` would have the same noise.
+
+What this cannot see is how a batch was drawn: with ``poisson_sampling=False`` Opacus reports the same sampling rate.
 :func:`make_private` draws by the plan, divides by its public batch size, and keeps the accountant's hook when another
 is attached.
 """
@@ -77,8 +79,7 @@ class LedgerAccountant(IAccountant):  # type: ignore[misc] # Opacus brings no ty
 
         def hook(optimiser: DPOptimizer) -> None:
             try:
-                if optimiser.generator is None:
-                    raise Refusal("the noise comes from PyTorch's one generator: pass noise_generator=unseeded()")
+                _check_generator(optimiser)
                 take(optimiser)
             except BaseException:
                 # The gradients hold noise that nobody paid for.
@@ -140,6 +141,11 @@ def make_private(
 def unseeded(device: torch.device | str = "cpu") -> torch.Generator:
     """A generator of PyTorch's whose seed comes from the operating system, and is nobody's."""
     return torch.Generator(device).manual_seed(secrets.randbits(63))
+
+
+def _check_generator(optimiser: DPOptimizer) -> None:
+    if optimiser.generator is None:
+        raise Refusal("the noise comes from PyTorch's one generator: pass noise_generator=unseeded()")
 
 
 class _FiniteOptimizer(DPOptimizer):  # type: ignore[misc] # Opacus brings no types
