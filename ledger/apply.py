@@ -14,13 +14,15 @@ from ledger.entries import Entry
 from ledger.governing_changes import GOVERNING_CHANGES
 from ledger.lineage_changes import LINEAGE_CHANGES, redraw
 from ledger.registry import Contract, Dataset, Organisation, Partition, PolicyVersion, SigningKey, State
-from ledger.runs import Said
+from ledger.runs import Said, Sums
 from ledger.units import parse_number
 
 
 def apply(state: State, entry: Entry, index: int) -> None:
     """Make the entry at ``index`` true."""
-    make(state, said(entry), index)
+    sums = Sums(state)
+    make(state, said(entry), index, sums)
+    sums.put()
 
 
 def said(entry: Entry) -> Said | Entry | None:
@@ -36,12 +38,18 @@ def said(entry: Entry) -> Said | Entry | None:
     return entry if entry.kind in _CHANGES else None
 
 
-def make(state: State, said: Said | Entry | None, index: int) -> None:
-    """Make true what the entry at ``index`` said. Raises: KeyError, AssertionError, where that cannot be."""
+def make(state: State, said: Said | Entry | None, index: int, sums: Sums) -> None:
+    """Make true what the entry at ``index`` said; accounts have it once ``sums`` is put down, by whoever calls.
+
+    Raises:
+        KeyError, AssertionError: where that cannot be.
+    """
     if isinstance(said, Entry):
+        # What is no run may look at accounts.
+        sums.put()
         _CHANGES[said.kind](state, said, index)
     elif said is not None:
-        runs.make(state, said, index)
+        runs.make(state, said, index, sums)
 
 
 def _organisation(state: State, entry: Entry, index: int) -> None:

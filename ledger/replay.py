@@ -32,6 +32,7 @@ from ledger.growth import Growth
 from ledger.hands import Hands, hands_for
 from ledger.memory import MemoryState
 from ledger.recheck import check_before, check_fits
+from ledger.runs import Sums
 from ledger.signature_pool import SignaturePool
 from ledger.snapshot import Log, Snapshot
 from ledger.standing import PROJECTIONS, check_rows, check_sums
@@ -191,13 +192,14 @@ class _Replay:
     def _apply(self, chunk: Chunk) -> None:
         if chunk.times is not None and chunk.times[0] < self._last:
             raise Broken(chunk.start, "time: lies before the time of the entry before it")
-        index, state, check = chunk.start, self._state, self._check
+        index, state, check, sums = chunk.start, self._state, self._check, Sums(self._state)
         try:
             for index, one in enumerate(chunk.said, chunk.start):
                 if check is None:
-                    make(state, one, index)
+                    make(state, one, index, sums)
                 else:
                     self._decide(check, one, index)
+            sums.put()
         except FAULTS as fault:
             raise Broken(index, told(fault)) from None
         if chunk.wrong is not None:

@@ -7,6 +7,7 @@ that another process can hand over; made true it is here, for the writer and for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -59,6 +60,8 @@ class Settled(NamedTuple):
 Said = Charged | Released | Settled
 Prices = tuple[tuple[str, tuple[Segment, ...]], ...]
 """Each partition of a charge with the pieces it is charged by."""
+Places = tuple[tuple[str, str], ...]
+"""Accounts, by partition and holder."""
 
 
 def _charged(entry: Entry) -> Charged:
@@ -118,17 +121,68 @@ READERS: Final[dict[str, Callable[[Entry], Said]]] = {
 }
 
 
-def make(state: State, said: Said, index: int) -> None:
-    """Make true what the entry at ``index`` says. Raises: KeyError, AssertionError, where that cannot be."""
+class Sums:
+    """What runs add to accounts, as counts of equal losses, to be put down together."""
+
+    def __init__(self, state: State) -> None:
+        """Nothing yet."""
+        self._state = state
+        self._counts: dict[tuple[int, int, int], _Count] = {}
+
+    def add(self, places: Places, segments: tuple[Segment, ...], steps: int, posted: int, pending: int) -> None:
+        """So many losses of the first ``steps`` steps more, at each place."""
+        # By what they are and not by what they say, which is long; the count holds them, so no other gets their ids.
+        key = id(places), id(segments), steps
+        found = self._counts.get(key)
+        if found is None:
+            self._counts[key] = _Count(places, segments, steps, posted, pending)
+        else:
+            found.posted += posted
+            found.pending += pending
+
+    def put(self) -> None:
+        """Put them down. Raises: AssertionError, where more would be taken away than there is."""
+        # What is added first: on the way no sum is less than what it holds in the end.
+        for count in sorted(self._counts.values(), key=lambda one: -one.pending):
+            loss = loss_of(count.segments, count.steps)
+            for place in count.places:
+                ref, holder, posted, pending = self._state.accounts.get(place) or _empty(self._state, *place)
+                more = Account(ref, holder, _moved(posted, loss, count.posted), _moved(pending, loss, count.pending))
+                self._state.accounts[place] = more
+        self._counts.clear()
+
+
+@dataclass(slots=True)
+class _Count:
+    places: Places
+    segments: tuple[Segment, ...]
+    steps: int
+    posted: int
+    pending: int
+
+
+def _moved(total: Loss, loss: Loss, count: int) -> Loss:
+    if count == 0:
+        return total
+    many = loss if count in {1, -1} else loss.times(abs(count))
+    return total + many if count > 0 else total - many
+
+
+def make(state: State, said: Said, index: int, sums: Sums) -> None:
+    """Make true what the entry at ``index`` says, but for accounts: what those get is told to ``sums``.
+
+    Raises:
+        KeyError, AssertionError: where that cannot be.
+    """
     if isinstance(said, Charged):
-        _charge(state, said, index)
+        _charge(state, said, index, sums)
     elif isinstance(said, Settled):
-        _settle(state, said)
+        _settle(state, said, sums)
     else:
         state.charges[said.charge] = state.charges[said.charge]._replace(key_release=said.id)
 
 
-def _charge(state: State, said: Charged, index: int) -> None:
+def _charge(state: State, said: Charged, index: int, sums: Sums) -> None:
     (
         name,
         contract,
@@ -171,37 +225,32 @@ def _charge(state: State, said: Charged, index: int) -> None:
     state.keys[key_id] = SigningKey(key_id, actor, signing, name, index)
     state.contracts[contract] = state.contracts[contract].counting(1)
     for places, segments in _touched(state, author, index, priced):
-        loss = loss_of(segments, steps)
-        for place in places:
-            ref, holder, posted, pending = state.accounts.get(place) or _empty(state, *place)
-            state.accounts[place] = Account(ref, holder, posted, pending + loss)
+        sums.add(places, segments, steps, 0, 1)
 
 
-def _settle(state: State, said: Settled) -> None:
+def _settle(state: State, said: Settled, sums: Sums) -> None:
     """Move what ran from pending to posted; the rest of it goes back to headroom."""
     found = state.charges[said.charge]
+    assert found.state is ChargeState.PENDING, f"charge {found.id} is settled twice"
     posts = said.outcome == Code.POSTED.word
     steps = (found.steps if said.steps is None else said.steps) if posts else 0
     for places, segments in _touched(state, found.author, found.index, found.prices):
-        reserved, ran = loss_of(segments, found.steps), loss_of(segments, steps)
-        for place in places:
-            ref, holder, posted, pending = state.accounts.get(place) or _empty(state, *place)
-            state.accounts[place] = Account(ref, holder, posted + ran, pending - reserved)
+        sums.add(places, segments, found.steps, 0, -1)
+        if steps:
+            sums.add(places, segments, steps, 1, 0)
     state.charges[found.id] = found.settled(*((ChargeState.POSTED, steps) if posts else (ChargeState.VOIDED, None)))
     if not posts:
         state.contracts[found.contract] = state.contracts[found.contract].counting(-1)
 
 
-def _touched(
-    state: State, author: int, index: int, prices: Prices
-) -> Iterator[tuple[tuple[tuple[str, str], ...], tuple[Segment, ...]]]:
+def _touched(state: State, author: int, index: int, prices: Prices) -> Iterator[tuple[Places, tuple[Segment, ...]]]:
     """Per partition: everyone's account and those of all who may know this charge; and its price."""
     nodes = knowers(state.nodes, author, index)
     return ((_places(ref, nodes), segments) for ref, segments in prices)
 
 
 @lru_cache(maxsize=4_096)
-def _places(ref: str, nodes: frozenset[int]) -> tuple[tuple[str, str], ...]:
+def _places(ref: str, nodes: frozenset[int]) -> Places:
     return (ref, GLOBAL), *((ref, holder_of(node)) for node in sorted(nodes))
 
 
