@@ -6,31 +6,71 @@ costs time and nothing else: what it had not answered is done here.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from functools import partial
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from threading import Thread
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 T = TypeVar("T")
+PIPE_BYTES: Final = 1 << 20
+"""What Linux lets anybody have."""
 ALONE_MAX: Final = 4_096
 """Entries that one process reads before another would have started."""
+
+
+class Task(Generic[T]):
+    """Something that was given away; its answer, once it is asked for."""
+
+    def __init__(self, here: Callable[[], T], there: Future[T] | None, ready: Future[None] | None) -> None:
+        """To be done ``here`` if not ``there``, where nobody is before ``ready``."""
+        self._here, self._there, self._ready = here, there, ready
+        self._answer: list[T] = []
+
+    @property
+    def done(self) -> bool:
+        """Whether its answer is there, or nobody else is at it."""
+        return self._there is None or self._there.done()
+
+    def take(self) -> bool:
+        """Do it here if nobody has begun with it; whether that was so."""
+        if self._there is None or not self._there.cancel():
+            return False
+        self._there = None
+        self._answer = [self._here()]
+        return True
+
+    def __call__(self) -> T:
+        """The answer. It is not waited for where it would come no sooner: from processes that have not started yet."""
+        if self._answer:
+            return self._answer[0]
+        if self._there is None or self._there.cancel() or not (self._ready and self._ready.done()):
+            return self._here()
+        try:
+            return self._there.result()
+        except BrokenProcessPool:
+            return self._here()
 
 
 class Hands:
     """So many processes; with none, everything is done here when its answer is asked for."""
 
-    def __init__(self, processes: int) -> None:
-        """They start with the first task."""
-        self.ahead = 2 * processes
+    def __init__(self, processes: int, *, wait: bool = False) -> None:
+        """They start at once, and are waited for if ``wait`` says so."""
+        self.ahead = 8 * processes
         """How many tasks it is of use to have given before asking for the answer of the first."""
         self._pool = _started(processes) if processes else None
+        self._ready = None if self._pool is None else self._pool.submit(_nothing)
+        if wait and self._ready is not None:
+            self._ready.result()
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -41,15 +81,13 @@ class Hands:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def give(self, task: Callable[..., T], *given: Any) -> Callable[[], T]:  # noqa: ANN401 - whatever it takes
-        """Give a task away; its answer, once it is asked for."""
-        here = partial(task, *given)
-        if self._pool is None:
-            return here
-        try:
-            return partial(_answer, self._pool.submit(task, *given), here)
-        except BrokenProcessPool:
-            return here
+    def give(self, task: Callable[..., T], *given: Any) -> Task[T]:  # noqa: ANN401 - whatever it takes
+        """Give a task away."""
+        here, there = partial(task, *given), None
+        if self._pool is not None:
+            with suppress(BrokenProcessPool):
+                there = self._pool.submit(task, *given)
+        return Task(here, there, self._ready)
 
 
 def hands_for(entries: int) -> int:
@@ -57,16 +95,25 @@ def hands_for(entries: int) -> int:
     return 0 if entries <= ALONE_MAX else max(1, (os.cpu_count() or 1) - 1)
 
 
-def _answer(there: Future[T], here: Callable[[], T]) -> T:
-    try:
-        return there.result()
-    except BrokenProcessPool:
-        return here()
+def _nothing() -> None:
+    """The first task: who answers it has started."""
 
 
 def _started(processes: int) -> ProcessPoolExecutor:
     # Started anew and not forked: a copy of a process with threads may hang on a lock that nobody lets go of.
-    return ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin)
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin)
+    _widen(pool)
+    return pool
+
+
+def _widen(pool: ProcessPoolExecutor) -> None:
+    """Let a whole task into the pipes at once: piece by piece, each waits for this process's interpreter.
+
+    They are the pool's own, which has no word for this; where they are not as expected, all is as before, and slower.
+    """
+    with suppress(AttributeError, OSError):
+        for end in (pool._call_queue._writer, pool._result_queue._reader):  # type: ignore[attr-defined] # noqa: SLF001
+            fcntl.fcntl(end.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
 def _begin() -> None:
@@ -82,4 +129,4 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-__all__ = ["ALONE_MAX", "Hands", "hands_for"]
+__all__ = ["ALONE_MAX", "Hands", "Task", "hands_for"]

@@ -29,7 +29,7 @@ from ledger.finding import Finding
 from ledger.forks import check_kept
 from ledger.gate import Gate
 from ledger.growth import Growth
-from ledger.hands import Hands, hands_for
+from ledger.hands import Hands, Task, hands_for
 from ledger.memory import MemoryState
 from ledger.recheck import check_before, check_fits
 from ledger.runs import Sums
@@ -42,8 +42,8 @@ from ledger.verifier import Checkpoint, LogKey, verify_receipt
 
 CHUNK: Final = 1_024
 CHUNK_BYTES: Final = 1 << 21
-"""Entries, and bytes of them, that are read together; a chunk or two for each process are held at once."""
-_FETCHED: Final = 256
+"""Entries that are read together, and bytes of them (and one fetch more); eight chunks for each process are held."""
+_FETCHED: Final = 64
 DOCUMENTS_BYTES_MAX: Final = 32 << 20
 """Documents that are held at once."""
 Step = Callable[[int, int], None]
@@ -111,7 +111,7 @@ def verify(  # noqa: PLR0913 - see above
     """Verify a whole book on a snapshot. See :func:`verify_book`."""
     try:
         check_kept(book, kept, key)
-        with Hands(hands_for(book.size) if processes is None else processes) as hands:
+        with Hands(hands_for(book.size)) if processes is None else Hands(processes, wait=True) as hands:
             pool = SignaturePool(hands, asked=signatures)
             check = _Check(key, gate, pool) if decisions else None
             return _Replay(book, key, check, hands).run(step, len(kept), pool)
@@ -179,15 +179,15 @@ class _Replay:
 
     def _read(self) -> Iterator[Chunk]:
         """The log, chunk by chunk, a few of them read ahead."""
-        ahead: deque[Callable[[], Chunk]] = deque()
+        ahead: deque[Task[Chunk]] = deque()
         read, start = partial(read_chunk, whole=self._check is not None), 0
         for stored in _stored(self._book):
             ahead.append(self._hands.give(read, start, stored))
             start += len(stored)
             if len(ahead) > self._hands.ahead:
-                yield ahead.popleft()()
+                yield _first(ahead)
         while ahead:
-            yield ahead.popleft()()
+            yield _first(ahead)
 
     def _apply(self, chunk: Chunk) -> None:
         if chunk.times is not None and chunk.times[0] < self._last:
@@ -214,6 +214,13 @@ class _Replay:
         check_fits(self._state, entry)
 
 
+def _first(ahead: deque[Task[Chunk]]) -> Chunk:
+    """The first one's answer; while somebody is at it, the last that nobody has begun is read here."""
+    while not ahead[0].done and any(one.take() for one in reversed(ahead)):
+        pass
+    return ahead.popleft()()
+
+
 def _stored(book: Snapshot) -> Iterator[list[Stored]]:
     """The log as it is stored, in chunks of so many entries or bytes."""
     table = table_of(EntryRow)
@@ -221,13 +228,12 @@ def _stored(book: Snapshot) -> Iterator[list[Stored]]:
     chunk, size = list[Stored](), 0
     with book.connection.execute(chosen, execution_options={"yield_per": _FETCHED}) as found:
         for rows in found.partitions():
-            for row in rows:
-                one: Any = tuple(row)
-                chunk.append(one)
-                size += len(one[4])
-                if len(chunk) >= CHUNK or size >= CHUNK_BYTES:
-                    yield chunk
-                    chunk, size = [], 0
+            fetched: list[Any] = [tuple(one) for one in rows]
+            chunk += fetched
+            size += sum(len(one[4]) for one in fetched)
+            if len(chunk) >= CHUNK or size >= CHUNK_BYTES:
+                yield chunk
+                chunk, size = [], 0
     if chunk:
         yield chunk
 

@@ -97,7 +97,7 @@ def _lost_elsewhere(number: int, here: int) -> int:
 
 def test_what_a_lost_process_had_to_do_is_done_here() -> None:
     """Killed in the midst of its task: that one, those given before and those given since are answered."""
-    with Hands(1) as hands:
+    with Hands(1, wait=True) as hands:
         answers = [hands.give(_lost_elsewhere, number, os.getpid()) for number in range(3)]
         assert [answer() for answer in answers] == [0, 1, 2]
         assert hands.give(_lost_elsewhere, 3, os.getpid())() == 3
@@ -107,7 +107,7 @@ _PARENT: Final = """
 import os, sys
 from ledger.hands import Hands
 if __name__ == "__main__":
-    with Hands(1) as hands:
+    with Hands(1, wait=True) as hands:
         print(hands.give(os.getpid)(), flush=True)
         sys.stdin.read()
 """
