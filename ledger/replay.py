@@ -137,8 +137,7 @@ class _Replay:
     def __init__(self, book: Snapshot, key: LogKey, check: _Check | None, hands: Hands) -> None:
         self._book, self._key, self._check, self._hands = book, key, check, hands
         self._documents = Documents(book)
-        # Replay only reads documents.
-        self._state = MemoryState(documents=self._documents)  # type: ignore[arg-type]
+        self._state = MemoryState(documents=self._documents)  # type: ignore[arg-type] # replay only reads them
         self._growth = Growth(book, key)
         self._last = 0
 

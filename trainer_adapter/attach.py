@@ -268,7 +268,7 @@ class _Standing(torch.optim.Optimizer):
     def __init__(self, parameters: list[nn.Parameter]) -> None:
         super().__init__(parameters, {})
 
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override] # it steps nothing
         """Nothing."""
 
     def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002 - torch's own signature

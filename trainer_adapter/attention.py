@@ -72,5 +72,5 @@ def attention(  # noqa: PLR0913, PLR0917 - PyTorch's signature
     batched = any(torch._C._functorch.is_batchedtensor(one) for one in (query, key, value))  # noqa: SLF001 - it has no other name
     if not batched or query.dim() != 4 or dropout_p:
         return functional.scaled_dot_product_attention(query, key, value, attn_mask, **options)
-    output: Tensor = _Folded.apply(query, key, value, attn_mask, options)  # type: ignore[no-untyped-call]
+    output: Tensor = _Folded.apply(query, key, value, attn_mask, options)  # type: ignore[no-untyped-call] # PyTorch
     return output
