@@ -46,7 +46,8 @@ datasets: .venv/.ready ## fetch the public data sets that accuracy is measured o
 utility: .venv/.ready ## how many runs each admission rule lets through
 	@$(BIN)/python -m tests.bench.utility
 
-soak: .venv/.ready .venv/.witness ## the long tests
+soak: .venv/.ready .venv/.witness ## the long tests, and examples that no run drew before
+	@$(BIN)/python -m pytest -m "hypothesis and not bench and not soak" --hypothesis-profile=default
 	@$(BIN)/python -m pytest -n 0 -m soak
 
 lock: ## write the locks anew (needs uv)

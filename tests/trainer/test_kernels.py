@@ -103,6 +103,15 @@ def _without_cancelling(factors: list[Factor]) -> Tensor:
     return total.square()
 
 
+def _margin(factors: list[Factor]) -> Tensor:
+    """What a bound may lie above the truth: rounding of as many sums as there are positions, twice over."""
+    positions = 0
+    for factor in factors:
+        assert isinstance(factor, Outer | Rows | Patches)
+        positions += factor.grad[0, :, 0].numel() if isinstance(factor, Patches) else factor.right.shape[1]
+    return (positions + 16) * 2**-20 * _without_cancelling(factors)
+
+
 def _convolved(factor: Patches, unit: int) -> Tensor:
     weight = torch.zeros(factor.kernel, dtype=torch.float64, requires_grad=True)
     inputs = factor.inputs[unit].double()
@@ -130,7 +139,7 @@ def test_every_way_tells_the_same(given_factors: tuple[list[Factor], tuple[int, 
     for name in names:
         norms, summed = KERNELS[name](factors, SINGLE)
         assert (norms * (1 + 2**-10) >= lengths).all(), name
-        assert (norms <= lengths * 1.001 + 1e-4 * _without_cancelling(factors)).all(), name
+        assert (norms <= lengths * 1.001 + _margin(factors)).all(), name
         found = summed(weights)
         assert found.shape == shape
         assert torch.allclose(found.double(), expected, rtol=1e-4, atol=1e-4), name
