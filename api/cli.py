@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+
+from api.clock import unix_ms
 
 if TYPE_CHECKING:
     import socket
@@ -150,8 +151,3 @@ def demo(
     except (StageTaken, TrainerFailed, OSError) as fault:
         typer.echo(str(fault), err=True)
         raise typer.Exit(1) from None
-
-
-def unix_ms() -> int:
-    """Unix time in milliseconds: the clock that a book and its service share."""
-    return time.time_ns() // 1_000_000

@@ -12,6 +12,10 @@ class BookStopped(RuntimeError):  # noqa: N818 - what is the case
     """The book takes no commands: it was closed, or a commit failed and its outcome is unknown."""
 
 
+class BookUnusable(RuntimeError):  # noqa: N818 - what is the case
+    """The book cannot be opened; the message says why and what to do."""
+
+
 class BookBusy(RuntimeError):  # noqa: N818 - what is the case
     """The book has no room for this now; nothing of it was recorded, and it may be sent again."""
 

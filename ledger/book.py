@@ -21,13 +21,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Engine
 
 from ledger import canonical as c
-from ledger.answers import BookBusy, BookStopped, Outcome, Submission
+from ledger.answers import BookBusy, BookStopped, BookUnusable, Outcome, Submission
 from ledger.decision import Asked
 from ledger.engines import engine_of
 from ledger.gate import DOCUMENT_BYTES_MAX, Gate
 from ledger.kept import Kept
 from ledger.malformed import Malformed
-from ledger.opening import BookUnusable, check_usable, drop_lock, take_lock
+from ledger.opening import check_usable, drop_lock, take_lock
 from ledger.preparing import Preparer
 from ledger.rows import append_once
 from ledger.shelf import Shelf

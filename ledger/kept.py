@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from ledger.answers import BookUnusable
 from ledger.malformed import Malformed
-from ledger.opening import BookUnusable
 from ledger.snapshot import Snapshot
 from ledger.verifier import Checkpoint, LogKey
 

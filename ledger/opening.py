@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, Engine, make_url, text
 from sqlalchemy.exc import DatabaseError, OperationalError
 
+from ledger.answers import BookUnusable
 from ledger.engines import is_postgres, name_of, url_of, volatile_setting
 from ledger.malformed import Malformed
 from ledger.roles import wrong_rights
@@ -20,10 +21,6 @@ from ledger.triggers import lacking
 if TYPE_CHECKING:
     from ledger.kept import Kept
     from ledger.writing import Recorder
-
-
-class BookUnusable(RuntimeError):  # noqa: N818 - what is the case
-    """The book cannot be opened; the message says why and what to do."""
 
 
 def check_usable(engine: Engine, recorder: Recorder, kept: Kept | None, *, volatile: bool) -> None:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.console import Console
 
 from api.app import create_app
-from api.cli import unix_ms
+from api.clock import unix_ms
 from api.demo.people import Enrol
 from api.demo.story import Story, verification
 from api.demo.trainer import Address

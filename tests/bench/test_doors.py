@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from api.cli import unix_ms
+from api.clock import unix_ms
 from client.paths import JSON_TYPE, PATHS, SIGNATURE_HEADER
 from client.signer import Signer, load_private
 from ledger import canonical as c

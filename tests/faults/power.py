@@ -13,9 +13,8 @@ from typing import Final
 from sqlalchemy import URL
 from sqlalchemy.exc import DatabaseError
 
-from ledger.answers import BookStopped, Outcome, Submission
+from ledger.answers import BookStopped, BookUnusable, Outcome, Submission
 from ledger.finding import Finding
-from ledger.opening import BookUnusable
 from ledger.replay import verify_book
 from tests.book.world import BANK_A, BANK_B, HOUR_MS, LOG, NOW, SMALL, World, no_step, plan
 from tests.faults import driver

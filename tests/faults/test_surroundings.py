@@ -89,7 +89,7 @@ _UNPRIVILEGED: Final = """
 import ctypes, sys
 from pathlib import Path
 from ledger.answers import BookStopped
-from ledger.opening import BookUnusable
+from ledger.answers import BookUnusable
 from tests.book.world import SMALL, World
 # Root may write anything; without its capabilities (capset(2), version 3) it is an owner like every other.
 header, none = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from api.cli import unix_ms
+from api.clock import unix_ms
 from api.key_store import FileKeyStore
 from client.signer import Signer, load_private
 from ledger import canonical as c

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from api.cli import unix_ms
+from api.clock import unix_ms
 from api.dev_issuer import CODE_S, FORM_BYTES_MAX, DevelopmentIssuer, Person, create_issuer_app
 from api.server import LOOPBACK, base_url, listen, serving
 from api.tokens import Issuer, Tokens

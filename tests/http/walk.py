@@ -14,7 +14,7 @@ from typing import Final
 
 from typer.testing import CliRunner
 
-from api.cli import unix_ms
+from api.clock import unix_ms
 from api.dev_issuer import create_issuer_app
 from api.server import serving
 from client.signer import Signer

@@ -16,7 +16,7 @@ from joserfc.jwk import OKPKey
 
 import migrations
 from api.app import create_app
-from api.cli import unix_ms
+from api.clock import unix_ms
 from api.dev_issuer import create_issuer_app
 from api.key_store import FileKeyStore, KeyStore
 from api.server import LOOPBACK, base_url, listen, serving

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import migrations
-from api.cli import unix_ms
+from api.clock import unix_ms
 from api.demo import digits, people
 from api.demo.people import Enrol, Organisation
 from api.demo.stage import opened
