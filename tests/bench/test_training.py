@@ -58,7 +58,7 @@ def test_a_step(benchmark: BenchmarkFixture, name: str) -> None:
         del nothing_given
         for _ in range(STEPS):
             drawn = torch.randperm(RECORDS, generator=generator)[:BATCH]
-            cross_entropy(plain(inputs[drawn]), targets[drawn]).backward()  # type: ignore[no-untyped-call]
+            cross_entropy(plain(inputs[drawn]), targets[drawn]).backward()  # type: ignore[no-untyped-call] # torch has no type for it
             plain_optimiser.step()
             plain_optimiser.zero_grad(set_to_none=True)
 

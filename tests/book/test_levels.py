@@ -57,7 +57,7 @@ def alerts(world: World) -> list[list[dict[str, str]]]:
     """What each entry tells."""
     with world.book.read() as facts:
         found = [Entry.parse(facts.entry(index)).body.get("alerts", []) for index in range(facts.size)]
-    return [one for one in found if isinstance(one, list) and one]  # type: ignore[misc]
+    return [one for one in found if isinstance(one, list) and one]  # type: ignore[misc] # JSON
 
 
 def test_level_1_caps_everyone_and_renews_with_new_records(world: World) -> None:

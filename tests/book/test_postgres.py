@@ -89,7 +89,7 @@ def stalled(book: Database, meanwhile: Callable[[], object]) -> Iterator[None]:
     def stall(connection: Connection, cursor: object, statement: str, *rest: object) -> None:
         del cursor, rest
         if statement.startswith("INSERT INTO entry") and not pids:
-            pids.append(connection.connection.dbapi_connection.info.backend_pid)  # type: ignore[union-attr]
+            pids.append(connection.connection.dbapi_connection.info.backend_pid)  # type: ignore[union-attr] # the driver's own
             execute(book.owner, f"SELECT pg_terminate_backend({pids[0]}, 10000)")
             meanwhile()
 

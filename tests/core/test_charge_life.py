@@ -343,7 +343,7 @@ def test_a_gate_that_denies_leaves_nothing() -> None:
 def test_a_partition_that_cannot_be_kept_is_refused_by_field(changes: dict[str, c.Json], field: str) -> None:
     """A budget out of range, or one with no room at any order."""
     life = Life.begin()
-    decided = life.open("other", **{"epsilon": "3", **changes})  # type: ignore[arg-type]
+    decided = life.open("other", **{"epsilon": "3", **changes})  # type: ignore[arg-type] # fields by name
     assert (decided.code.word, decided.field) == ("malformed", field)
 
 

@@ -39,7 +39,7 @@ def base() -> tuple[World, str]:
     world = settled_world()
     world.lineage = Fraction(2)
     for name, changes in PARTITIONS.items():
-        decided = world.open(name, **{"epsilon": "3", **changes})  # type: ignore[arg-type]
+        decided = world.open(name, **{"epsilon": "3", **changes})  # type: ignore[arg-type] # fields by name
         assert decided.code is Code.PERMITTED, (name, decided)
     return world, world.contract(BANK)
 
@@ -210,7 +210,7 @@ def test_a_partition_that_no_rule_can_keep_is_refused_by_field(
     """The fault names what was declared, and nothing opens."""
     before = dict(world.state.partitions)
     try:
-        decided = world.open("other", **{"epsilon": "3", **changes})  # type: ignore[arg-type]
+        decided = world.open("other", **{"epsilon": "3", **changes})  # type: ignore[arg-type] # fields by name
     except ValueError as fault:
         assert f"body.{field}" in str(fault)  # noqa: PT017 - refused as it is read, before anything is decided
     else:

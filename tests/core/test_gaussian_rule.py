@@ -6,7 +6,7 @@ from math import exp, log, sqrt
 from statistics import NormalDist
 from typing import Any
 
-import mpmath  # type: ignore[import-untyped]
+import mpmath  # type: ignore[import-untyped] # has no types
 import pytest
 from dp_accounting import get_epsilon_gaussian
 
@@ -133,7 +133,7 @@ def test_a_run_is_certified_as_a_whole() -> None:
         square, tau = segments[0].price
         assert square
         assert tau
-        assert tau in open_rule("gaussian", Fraction(1, 1000), (Fraction(3),), None).to_json()["menu"]  # type: ignore[operator]
+        assert tau in open_rule("gaussian", Fraction(1, 1000), (Fraction(3),), None).to_json()["menu"]  # type: ignore[operator] # JSON
         assert certificate_of(mechanism, Fraction(tau, DELTA_ONE)) == square
     plain = rule.segments(Gaussian(Fraction(4)), ZERO_OUT)
     assert loss_of(plain, 1) == Loss((NAT // 16, 0), (0, 0))

@@ -56,7 +56,7 @@ def test_a_true_history_passes(history: tuple[Log, Calls, Reads, int]) -> None:
 
 
 def _at(calls: Calls, place: int, **changes: object) -> Calls:
-    return [replace(one, **changes) if at == place else one for at, one in enumerate(calls)]  # type: ignore[arg-type]
+    return [replace(one, **changes) if at == place else one for at, one in enumerate(calls)]  # type: ignore[arg-type] # fields by name
 
 
 Forgery = Callable[[Log, Calls, Reads], tuple[Log, Calls, Reads]]

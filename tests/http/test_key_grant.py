@@ -83,7 +83,7 @@ def test_nothing_is_granted_to_a_stranger(released: Released) -> None:
 
 def test_another_log_proves_nothing(released: Released) -> None:
     """The service's word does not count, only the key that the provider keeps."""
-    other = LogKey(released.world.log.origin, bytes(Signer.generate().jwk["x"].encode())[:32])  # type: ignore[union-attr]
+    other = LogKey(released.world.log.origin, bytes(Signer.generate().jwk["x"].encode())[:32])  # type: ignore[union-attr] # JSON
     with pytest.raises(Malformed):
         released.check(log=other)
 

@@ -86,7 +86,7 @@ class TestOpacus:
                 while True:
                     for inputs, targets in loader:
                         stepped.zero_grad()
-                        cross_entropy(module(inputs), targets).backward()  # type: ignore[no-untyped-call]
+                        cross_entropy(module(inputs), targets).backward()  # type: ignore[no-untyped-call] # torch has no type for it
                         stepped.step()
                         weights.append(model.weight.detach().clone())
 
@@ -143,7 +143,7 @@ class TestOpacus:
             run.begin()
             module, stepped, loader = make_private(run, model, optimiser, TensorDataset(inputs, targets))
             drawn = next(iter(loader))
-            cross_entropy(module(drawn[0]), drawn[1]).backward()  # type: ignore[no-untyped-call]
+            cross_entropy(module(drawn[0]), drawn[1]).backward()  # type: ignore[no-untyped-call] # torch has no type for it
             stepped.step()
         assert bool(model.weight.isfinite().all())
 

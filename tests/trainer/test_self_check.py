@@ -92,7 +92,7 @@ def test_a_sum_that_is_not_the_records_ends_the_run(certify: Certify, steps: lis
 def test_an_unknown_way_to_certify_is_refused() -> None:
     """A misspelt one would else check nothing, silently."""
     with pytest.raises(Malformed, match=r"^certify: must be one of dummies, first_step, always"):
-        Engine(PLAN, _model(), cross_entropy, _data(), certify="first")  # type: ignore[arg-type]
+        Engine(PLAN, _model(), cross_entropy, _data(), certify="first")  # type: ignore[arg-type] # a wrong one
 
 
 def test_an_honest_run_passes_its_own_check() -> None:
