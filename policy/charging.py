@@ -35,7 +35,12 @@ def charge(request: Request, facts: Facts) -> Verdict:
         findings.says("partition_unknown", found is not None, ref, "on record")
         if found is not None and (binds := _charged(findings, request, found, document, facts)):
             bound[ref] = binds
-    within_bounds(findings, body.plan, document, tuple(dict.fromkeys(binds.policy for binds in bound.values())))
+    policies = tuple(dict.fromkeys(binds.policy for binds in bound.values()))
+    within_bounds(findings, body.plan, document, policies)
+    for policy in policies:
+        if policy.pipeline:
+            named = body.pipeline is not None
+            findings.says("pipeline_not_named", named, "the pipeline's digest", "named", policy.source)
     caps = ((ref, caps_of(facts.partitions[ref].epsilon, binds, document)) for ref, binds in bound.items())
     return findings.verdict(caps=caps)
 

@@ -25,21 +25,25 @@
     batch_size_expected = 350
     ...
 
-Paths are relative to the file. With a table ``[train.resume]`` (``key``, a file of 32 bytes that its owner alone may
-read, and ``every_s``) a killed run can go on: see :mod:`trainer_adapter.saved_state`.
+Paths are relative to the file. The charge also states, where the file does: ``base``, the charges of the models that
+the run starts from; ``recipients``, to whom its model will go; ``unit_records_max``, the records of one privacy unit
+after joins; and the SHA-256 of the file ``pipeline``, which the clean room's attestation names too. With a table
+``[train.resume]`` (``key``, a file of 32 bytes that its owner alone may read, and ``every_s``) a killed run can go on:
+see :mod:`trainer_adapter.saved_state`.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ledger import canonical as c
 from ledger.commands import parse_ref
 from ledger.malformed import Malformed
+from ledger.mechanism import GROUP_MAX
 from ledger.plan import Plan
 from ledger.verifier import LogKey
 from trainer_adapter.preprocessing import NO_PREPROCESSING, Preprocessing
@@ -61,7 +65,9 @@ REQUIRED: Final = (
     "plan",
     "service",
 )
-OPTIONAL: Final = ("preprocessing", "resume")
+_STATED: Final = ("base", "recipients", "unit_records_max")
+OPTIONAL: Final = ("pipeline", "preprocessing", "resume", *_STATED)
+CHARGES_MAX: Final = 16
 T = TypeVar("T")
 
 
@@ -75,7 +81,10 @@ class Resume:
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """One run. ``data`` maps each partition to its file at rest; without ``resume`` a run dies with its process."""
+    """One run. ``data`` maps each partition to its file at rest; without ``resume`` a run dies with its process.
+
+    ``stated`` is what the charge's body says as the file says it.
+    """
 
     id: str
     service: str
@@ -91,8 +100,10 @@ class Assignment:
     attester_key: Path
     data: tuple[tuple[str, Path], ...]
     plan: Plan
+    pipeline: Path | None = None
     preprocessing: Preprocessing = NO_PREPROCESSING
     resume: Resume | None = None
+    stated: c.Object = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path) -> Assignment:
@@ -146,9 +157,11 @@ def assigned(known: dict[str, Any], folder: Path) -> dict[str, Any]:
         "attester_issuer": c.string(attester["issuer"], "attester.issuer", 200),
         "attester_key": path_in(folder, attester["key"], "attester.key"),
         "data": tuple((parse_ref(ref, "data"), path_in(folder, file, f"data.{ref}")) for ref, file in data.items()),
+        "pipeline": path_in(folder, known["pipeline"], "pipeline") if "pipeline" in known else None,
         "plan": plan,
         "preprocessing": Preprocessing.parse(known.get("preprocessing", []), folder),
         "resume": _resume(known["resume"], folder) if "resume" in known else None,
+        "stated": _stated(known),
     }
 
 
@@ -158,6 +171,15 @@ def path_in(folder: Path, value: object, field: str) -> Path:
     if "\0" in text:
         raise Malformed(field, "is no path: it holds a null character")
     return folder / text
+
+
+def _stated(known: dict[str, Any]) -> c.Object:
+    if "unit_records_max" in known:
+        c.integer(known["unit_records_max"], "unit_records_max", 1, GROUP_MAX)
+    for name, read in (("base", c.name), ("recipients", c.did)):
+        for place, one in enumerate(c.strings(known[name], name, CHARGES_MAX) if name in known else ()):
+            read(one, f"{name}[{place}]")
+    return {name: known[name] for name in _STATED if name in known}
 
 
 def _resume(value: object, folder: Path) -> Resume:

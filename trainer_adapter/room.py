@@ -6,9 +6,11 @@ standing: a run that breaks posts the steps it began, and one that dies is poste
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -121,6 +123,7 @@ class Room:
         self._consumer = Signer.load(assignment.key)
         self._attester = DevelopmentAttester(assignment.attester_issuer, load_private(assignment.attester_key))
         self._sealed = [(ref, file.read_bytes()) for ref, file in assignment.data]
+        self._pipeline = {} if assignment.pipeline is None else {"pipeline": _digest_of(assignment.pipeline)}
         # From its charge on the clean room speaks for itself: the key that the charge names is its credential.
         credentials = CleanRoomCredentials(self.identity.signer, assignment.log.origin, service.clock)
         self.own: Final = service.as_caller(credentials)
@@ -144,6 +147,8 @@ class Room:
             "deadline": self.identity.deadline,
             "partitions": [ref for ref, _ in self._assignment.data],
             "plan": self._assignment.plan.to_json(),
+            **self._assignment.stated,
+            **self._pipeline,
         }
 
     def quote(self) -> c.Object:
@@ -206,6 +211,7 @@ class Room:
             "cnf": self.identity.public(),
             "eat_nonce": nonce,
             "plan": known.plan.digest,
+            **self._pipeline,
         }
         token = self._attester.attest(claims, int(self._service.clock()))
         evidence = self.own.put_document(self.identity.signer, token).document
@@ -279,6 +285,11 @@ class Room:
             return
         write_whole(known.output / SEALED_FILE, sealed)
         self._say(f"the model is sealed as {name}, for attested clean rooms alone")
+
+
+def _digest_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _posted(found: c.Object) -> int | None:

@@ -69,6 +69,7 @@ SHAPE: Final = s.document(
         "load": s.PLAN,
         "notice_hours": s.integer(0, NOTICE_HOURS_MAX),
         "partition_age_days_max": s.integer(1, AGE_DAYS_MAX),
+        "pipeline": s.FLAG,
         "quota": s.record({"share_max": s.SHARE}).shape,
         "sealed": s.record(
             {"everyone": s.word("caps", "watched"), "inference": s.word("attested", PRIVATE_PREDICTION)}
@@ -106,6 +107,7 @@ class Policy:
         tuning_public: tuning happens on public data alone; else every trial is charged.
         alerts: shares of capacity at which people are told, rising.
         commitments: a partition opens only with commitments to its records.
+        pipeline: a charge names the digest of what its clean room is to run, and the attestation says the same.
     """
 
     id: str
@@ -138,6 +140,7 @@ class Policy:
     alerts: tuple[Fraction, ...] = ()
     coalitions: tuple[Coalition, ...] = ()
     commitments: bool = False
+    pipeline: bool = False
 
     @property
     def source(self) -> str:
@@ -219,4 +222,4 @@ class Policy:
                 raise r.Inconsistent(f"coalitions[{place}].epsilon_max", "must be at most budget.epsilon_max")
 
 
-_SAME_OPTIONAL: Final = ("alerts", "commitments", "load", "notice_hours", "watermark")
+_SAME_OPTIONAL: Final = ("alerts", "commitments", "load", "notice_hours", "pipeline", "watermark")

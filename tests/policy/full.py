@@ -14,6 +14,7 @@ FULL: Final[dict[str, dict[str, Any]]] = {
         "lineage": {"delta_max": "0.00001", "epsilon_max": "6"},
         "load": PLAN,
         "notice_hours": 24,
+        "pipeline": True,
         "quota": {"share_max": "0.5"},
         "run": {
             "delta_max": "0.00001",

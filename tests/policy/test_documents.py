@@ -144,6 +144,7 @@ FAULTS: list[tuple[str, dict[str, Any], str]] = [
     ("policy", {"run|mechanisms": ["laplace"]}, "run.mechanisms"),
     ("policy", {"lineage|delta_max": "0"}, "lineage.delta_max"),
     ("policy", {"commitments": 1}, "commitments"),
+    ("policy", {"pipeline": "required"}, "pipeline"),
     ("recommendation", {"kind": "policy"}, "kind"),
     ("recommendation", {"budget|epsilon_max": "129"}, "budget.epsilon_max"),
     ("recommendation", {"version": 0}, "version"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -51,6 +52,40 @@ def test_a_whole_run(place: Place) -> None:
     assert (charge.state, charge.steps_posted, report.steps) == (ChargeState.POSTED, PLAN.steps, PLAN.steps)
     assert report.accuracy > 0.3
     assert report.model
+
+
+def test_a_pipeline_is_bound_to_the_charge_and_to_the_evidence(place: Place) -> None:
+    """Where the policy asks for one a run without is refused; one that names a file is charged and gets its key."""
+    place.republish(pipeline=True)
+    with pytest.raises(Refused) as caught:
+        place.run(place.job("run-1"))
+    assert {reason.code for reason in caught.value.reasons} == {"pipeline_not_named"}
+    (place.folder / "jobs" / "pipeline.json").write_text('{"pipeline": []}')
+    job = place.job("run-2")
+    job.write_text(job.read_text().replace("[train]", '[train]\npipeline = "pipeline.json"'))
+    place.run(job)
+    charge = place.charge("run-2")
+    assert charge is not None
+    assert charge.pipeline == hashlib.sha256(b'{"pipeline": []}').hexdigest()
+    assert charge.key_release is not None
+
+
+def test_what_a_job_states_its_charge_states(place: Place) -> None:
+    """A model it starts from, a recipient, and records of one unit after joins, which make the run dearer."""
+    gentle = Plan(Fraction(1, 2), Fraction(32), Fraction(1), 2, digits.RECORDS // 2)
+    place.run(place.job("run-1", gentle))
+    job = place.job("run-2", gentle)
+    stated = f'base = ["run-1"]\nrecipients = ["{place.bank.did}"]\nunit_records_max = 2\n'
+    job.write_text(job.read_text().replace("[train]", f"[train]\n{stated}"))
+    place.run(job)
+    one, two = place.charge("run-1"), place.charge("run-2")
+    assert one is not None
+    assert two is not None
+    assert (two.base, two.recipients) == (("run-1",), (place.bank.did,))
+    cheap, dear = (found.prices[0][1][0].price[0] for found in (one, two))
+    assert cheap is not None
+    assert dear is not None
+    assert dear > cheap
 
 
 def test_a_run_that_ends_early_posts_what_it_began(place: Place) -> None:
@@ -130,6 +165,7 @@ def test_data_that_do_not_open(place: Place, stored: object) -> None:
     [
         (('model = "digits-linear"', 'model = "os.system"'), "model: must be one of"),
         (("2026-q3.sealed", "nowhere.sealed"), "nowhere.sealed"),
+        (("[train]", '[train]\npipeline = "nowhere.json"'), "nowhere.json"),
         (("test.npz", "book.sqlite"), "book.sqlite"),
         (("data/test.npz", "jobs/run-1.toml"), "test: is not a NumPy archive"),
     ],
