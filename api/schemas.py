@@ -87,7 +87,8 @@ _DP_SGD: Final = _object(
             "sampler": _object({"kind": {"const": "poisson"}, "probability": {**NUMBER, "example": "1/186"}}),
             "steps": _COUNT,
         },
-    )
+    ),
+    {"unit": {"const": "user"}},
 )
 PLAN: Final[Schema] = {"oneOf": [_DP_SGD, _object(_kept("mechanism", {"mechanism": {"type": "object"}}))]}
 _RUN: Final = {"contract": DIGEST, "partitions": _list(REF, 16), "plan": PLAN}

@@ -21,9 +21,10 @@ from ledger.graph import coalitions_of
 from ledger.headroom import CODE, Limit, Room, silent
 from ledger.lineage_events import check_named
 from ledger.loss import Segment
+from ledger.malformed import Malformed
 from ledger.outcomes import ChargeState, Code
 from ledger.pieces import grouped
-from ledger.plan import AnyPlan
+from ledger.plan import AnyPlan, group_of
 from ledger.priced import NotPriced
 from ledger.registry import GLOBAL, Charge, Facts, Organisation, Partition, holder_of
 from ledger.rules import NoRoom, read_rule
@@ -78,8 +79,11 @@ def _priced(terms: str, relation: str, unit_records: int, plan: AnyPlan) -> tupl
 
 
 def _group(partition: Partition, body: MakeCharge) -> int:
-    """The records of one unit that may change together: in the partition, or after joins if those are more."""
-    return max(partition.unit_records_max, body.unit_records_max or 1)
+    """What one privacy unit of a partition is to a run. Raises: Malformed."""
+    try:
+        return group_of(body.plan, partition.unit, partition.unit_records_max, body.unit_records_max)
+    except Malformed as fault:
+        raise fault.under("body.plan") from None
 
 
 def epsilon_of(partition: Partition, body: MakeCharge) -> Fraction:

@@ -8,8 +8,10 @@ from ledger.commands import EnterDocument, OpenPartition, RegisterOrganisation, 
 from ledger.decision import Asked, Decided, Refusal, acting, permitted
 from ledger.gate import Caps, Gate, Request
 from ledger.malformed import Malformed
+from ledger.mechanism import Mechanism
 from ledger.outcomes import Code
 from ledger.pieces import grouped
+from ledger.plan import RECORD, group_of
 from ledger.priced import NotPriced
 from ledger.registry import Facts
 from ledger.rules import NoRoom, Rule, open_rule
@@ -111,9 +113,7 @@ def _own_data_key(facts: Facts, body: OpenPartition) -> None:
 def rule_for(body: OpenPartition, caps: Caps) -> Rule:
     """The rule that a new partition gets under these caps. Raises: Refusal."""
     epsilon, delta = parse_number(body.epsilon, "body.epsilon"), parse_number(body.delta, "body.delta")
-    if body.rule == "reference" and body.unit != "record":
-        raise Refusal(Code.MALFORMED, "body.unit: must be 'record' for the rule reference", "body.unit")
-    load = grouped(body.unit_records_max, body.load.mechanism(body.load.steps)) if body.load else None
+    load = _load(body)
     slack = parse_number(body.slack, "body.slack")
     if slack and slack >= delta:
         raise Refusal(Code.MALFORMED, "body.slack: must be less than δ", "body.slack")
@@ -125,6 +125,20 @@ def rule_for(body: OpenPartition, caps: Caps) -> Rule:
         raise Refusal(Code.MALFORMED, f"body.load: {fault}", "body.load") from None
     except Malformed as fault:
         raise fault.under("body") from None
+
+
+def _load(body: OpenPartition) -> Mechanism | None:
+    """The declared load as one privacy unit sees it. Raises: Refusal."""
+    plan = body.load
+    if body.rule == "reference" and body.unit not in {RECORD, plan.unit if plan else RECORD}:
+        detail = "body.unit: must be 'record' for the rule reference, or what its load clips by"
+        raise Refusal(Code.MALFORMED, detail, "body.unit")
+    if plan is None:
+        return None
+    try:
+        return grouped(group_of(plan, body.unit, body.unit_records_max), plan.mechanism(plan.steps))
+    except Malformed as fault:
+        raise fault.under("body.load") from None
 
 
 def retirement(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:

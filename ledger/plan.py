@@ -5,6 +5,8 @@ A run of DP-SGD states all it does; any other run states its mechanism alone.
 {"batch_size_expected": 64, "clipping_norm": "1", "kind": "dp_sgd", "noise_multiplier": "2.25",
  "sampler": {"kind": "poisson", "probability": "16/175"}, "steps": 120, "v": 1}
 {"kind": "mechanism", "mechanism": {"kind": "laplace", "noise_multiplier": "4", "v": 1}, "v": 1}
+
+A run that draws and clips users, with all records of each, says so: ``"unit": "user"``.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
-from ledger.canonical import Json, digest, dump, fields, integer
+from ledger.canonical import Json, digest, dump, fields, integer, one_of
 from ledger.malformed import Malformed
 from ledger.mechanism import STEPS_MAX, Mechanism, PoissonGaussian
 from ledger.mechanism_json import parse_mechanism
@@ -23,6 +25,8 @@ from ledger.units import format_number, parse_positive
 
 BATCH_MAX: Final = 10_000_000
 CLIPPING_MAX: Final = Fraction(10**9)
+RECORD: Final = "record"
+USER: Final = "user"
 KEPT_MAX: Final = 4_096
 """Plans that are remembered as read; all are forgotten when there are more."""
 
@@ -38,6 +42,8 @@ class Plan:
         clipping_norm: L2 bound on one record's contribution.
         steps: logical steps, each one noisy sum.
         batch_size_expected: the public constant the noisy sum is divided by; never the private batch size.
+        unit: what is drawn with that probability and clipped to that norm: ``record``, or ``user`` with all records
+            of the user's that train. See :func:`group_of`.
     """
 
     sampling_probability: Fraction
@@ -45,6 +51,7 @@ class Plan:
     clipping_norm: Fraction
     steps: int
     batch_size_expected: int
+    unit: str = RECORD
 
     def __post_init__(self) -> None:
         """Hold the plan to its bounds. Raises: Malformed."""
@@ -62,7 +69,7 @@ class Plan:
     def parse(cls, value: object) -> Self:
         """Read the tagged form; the exact inverse of :meth:`to_json`. Raises: Malformed."""
         names = ("batch_size_expected", "clipping_norm", "kind", "noise_multiplier", "sampler", "steps", "v")
-        known = fields(value, "", required=names)
+        known = fields(value, "", required=names, optional=("unit",))
         if known["kind"] != "dp_sgd":
             raise Malformed("kind", "must be 'dp_sgd' or 'mechanism'")
         integer(known["v"], "v", 1, 1)
@@ -75,6 +82,7 @@ class Plan:
             clipping_norm=parse_positive(known["clipping_norm"], "clipping_norm"),
             steps=integer(known["steps"], "steps", 1, STEPS_MAX),
             batch_size_expected=integer(known["batch_size_expected"], "batch_size_expected", 1, BATCH_MAX),
+            unit=one_of(known["unit"], "unit", (USER,)) if "unit" in known else RECORD,
         )
 
     def to_json(self) -> dict[str, Json]:
@@ -86,6 +94,7 @@ class Plan:
             "noise_multiplier": format_number(self.noise_multiplier),
             "sampler": {"kind": "poisson", "probability": format_number(self.sampling_probability)},
             "steps": self.steps,
+            **({} if self.unit == RECORD else {"unit": self.unit}),
             "v": 1,
         }
 
@@ -111,6 +120,7 @@ class MechanismPlan:
     """A run that is no DP-SGD: what will be released, as a mechanism."""
 
     whole: Mechanism
+    unit: ClassVar[str] = RECORD
 
     def __post_init__(self) -> None:
         """Hold the mechanism to what can be charged. Raises: Malformed."""
@@ -155,6 +165,27 @@ class MechanismPlan:
 
 
 AnyPlan = Plan | MechanismPlan
+
+
+def group_of(plan: AnyPlan, unit: str, records: int, joined: int | None = None) -> int:
+    """How many of a plan's own units change together with one privacy unit of a partition: what it is priced for.
+
+    A run over records is seen by a whole user as by a group. One that draws and clips users sees each once (one
+    contribution of at most the clipping norm is there or not); of records it promises nothing, since a record less in
+    a user's clipped sum may move it by twice the norm.
+
+    Args:
+        unit: of the partition; ``records`` of it that one unit holds at most.
+        joined: the most after joins, where the charge says so.
+
+    Raises:
+        Malformed: for a plan over users on a partition whose unit is the record.
+    """
+    if plan.unit == RECORD:
+        return max(records, joined or 1)
+    if plan.unit != unit:
+        raise Malformed("unit", f"is {plan.unit}: no price holds where the partition's unit is the {unit}")
+    return joined or 1
 
 
 def parse_plan(value: object) -> AnyPlan:

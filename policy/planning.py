@@ -22,7 +22,7 @@ from ledger.loss import Loss
 from ledger.malformed import Malformed
 from ledger.mechanism import NOISE_MAX, NOISE_MIN, STEPS_MAX, Mechanism, SelfComposed
 from ledger.pieces import grouped
-from ledger.plan import AnyPlan, MechanismPlan, Plan
+from ledger.plan import AnyPlan, MechanismPlan, Plan, group_of
 from ledger.registry import GLOBAL, Account, Facts, Partition, holder_of
 from policy.question import Decision, Question
 from policy.supposing import suppose
@@ -136,10 +136,10 @@ def _denied(question: Question, of: Callable[[int], AnyPlan]) -> Callable[[int],
 
 def _run_caps(question: Question) -> list[tuple[Partition, Fraction]]:
     """The greatest ε of one run, for each way in which the partitions tell it."""
-    least: dict[tuple[Fraction, str, int], tuple[Partition, Fraction]] = {}
+    least: dict[tuple[Fraction, str, str, int], tuple[Partition, Fraction]] = {}
     for one in question.partitions:
         cap = question.run_cap(one.ref)
-        told = (one.delta, one.relation, one.unit_records_max)
+        told = (one.delta, one.relation, one.unit, one.unit_records_max)
         if told not in least or cap < least[told][1]:
             least[told] = (one, cap)
     return list(least.values())
@@ -148,7 +148,8 @@ def _run_caps(question: Question) -> list[tuple[Partition, Fraction]]:
 def _mechanism_of(of: Callable[[int], AnyPlan], partition: Partition) -> Callable[[int], Mechanism]:
     def mechanism(place: int) -> Mechanism:
         plan = of(place)
-        return grouped(partition.unit_records_max, plan.mechanism(plan.steps))
+        group = group_of(plan, partition.unit, partition.unit_records_max)
+        return grouped(group, plan.mechanism(plan.steps))
 
     return mechanism
 

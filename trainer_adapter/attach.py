@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from client.service import Service
 from ledger.malformed import Malformed
+from ledger.plan import USER
 from trainer_adapter.assignment import Assignment
 from trainer_adapter.charged_run import ChargedRun, Remaining
 from trainer_adapter.engine import PHYSICAL_BATCH, Engine
@@ -54,8 +55,8 @@ class Options:
         also: whatever else goes on with a resumed run, as schedulers, by name.
         pause: waits some seconds: with it :meth:`Run.release` stays until the providers have had their notice.
         physical_batch: records that pass through the model at once; users, where they are the units.
-        records_per_user_max: users are the privacy units, and so many records of each train; the archives of all
-            partitions then say whose each record is. None: every record is a unit.
+        records_per_user_max: of each user so many records train, where the plan's unit is the user; the archives of
+            all partitions then say whose each record is. None where it is the record.
         engine: what else the engine is told, as ``compiled``.
     """
 
@@ -161,12 +162,12 @@ class Run:
             Refused: if the charge or the key is. Malformed, OSError, Unreachable.
         """
         model, options, known = self.model, self.options, self.charged.assignment
+        self._check_units()
         self.prepared = prepared = Prepared.of(known.preprocessing, self.charged.service, known.log)
         loss = prepared.loss(self._loss)
         if options.example is not None:
             inputs, targets = options.example
-            self._checked(loss, (prepared.inputs(inputs), targets))
-        self._check_units()
+            self._checked(loss, (prepared.inputs(inputs), targets), torch.arange(len(targets)))
         opened = self.charged.open()
         if self.charged.keeper is not None and options.resume:
             self._at = self.charged.keeper.restore_run(model, self.optimiser, options.also)
@@ -176,16 +177,15 @@ class Run:
         device = next(model.parameters()).device
         inputs = prepared.inputs(torch.cat([one for one, _ in parts])).to(device)
         targets = torch.cat([one for _, one in parts]).to(device)
-        bound = options.records_per_user_max
-        units = {} if bound is None else {"users": users(opened), "records_per_user_max": bound}
+        whose = None if options.records_per_user_max is None else users(opened)
         self._begin()
-        self._engine = self._checked(loss, (inputs, targets), **units).step
+        self._engine = self._checked(loss, (inputs, targets), whose).step
 
     def _check_units(self) -> None:
-        """Clipped by user, one record may move the sum by twice the clipping norm: the price must be of users."""
-        for ref, _ in self.charged.assignment.data if self.options.records_per_user_max is not None else ():
-            if self.charged.service.partition(ref)["unit"] != "user":
-                raise Malformed("records_per_user_max", f"needs partitions whose unit is the user, and {ref} is none")
+        """The plan that is charged says who is clipped, and so does whoever attaches."""
+        unit, bound = self.charged.assignment.plan.unit, self.options.records_per_user_max
+        if (unit == USER) != (bound is not None):
+            raise Malformed("records_per_user_max", f"must be given where the plan's unit is the user: it is {unit}")
 
     def _step(self, step: int, optimiser: torch.optim.Optimizer) -> None:
         try:
@@ -204,8 +204,10 @@ class Run:
         if self._at.ended:
             steps.taken = self._at.step
 
-    def _checked(self, loss: Loss, records: tuple[Tensor, Tensor], **units: Any) -> Engine:  # noqa: ANN401 - of Engine
-        told = {**self.options.engine, **units}
+    def _checked(self, loss: Loss, records: tuple[Tensor, Tensor], users: Tensor | None) -> Engine:
+        told, bound = dict(self.options.engine), self.options.records_per_user_max
+        if bound is not None:
+            told |= {"users": users, "records_per_user_max": bound}
         engine = Engine(self.charged.assignment.plan, self.model, loss, records, self.options.physical_batch, **told)
         engine.check_optimiser(self.optimiser)
         return engine

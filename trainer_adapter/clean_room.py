@@ -99,6 +99,7 @@ class CleanRoom:
             resume=self._resume,
             pause=self._pause,
             physical_batch=PHYSICAL_BATCH,
+            records_per_user_max=job.records_per_user_max,
         )
         with attach(model, optimiser, nn.functional.cross_entropy, job, options) as run:
             self._run = run

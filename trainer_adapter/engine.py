@@ -36,6 +36,7 @@ import torch
 from torch import Tensor, nn
 
 from ledger.malformed import Malformed
+from ledger.plan import USER
 from trainer_adapter.admissible import (
     DUMMIES,
     check_modules,
@@ -110,8 +111,8 @@ class Engine:
             physical_batch: units that pass through the model at once.
             precision: ``float32``, ``bfloat16`` or ``float64``; see above for what each proves.
             compiled: whether the physical batch's graph is compiled (tens of seconds, once); or runs as it is.
-            users: whose each record is, shape (records,): users are the privacy units then, the plan's sampling
-                probability and expected batch size count users, and each adds the clipped sum over their records.
+            users: whose each record is, shape (records,), where the plan's unit is the user: its sampling probability
+                and expected batch size count users, and each adds the clipped sum over their records.
             records_per_user_max: how many records of one user train, fixed beforehand.
             certify: records are recomputed one by one and compared on public dummies only, on the first step's
                 physical batches too, or on all; on the last two the run ends if they disagree.
@@ -122,7 +123,7 @@ class Engine:
         if certify not in get_args(Certify):
             raise Malformed("certify", f"must be one of {', '.join(get_args(Certify))}")
         self._precision = precision_of(precision)
-        self._units = _units(users, _records(data), records_per_user_max)
+        self._units = _units(plan, users, _records(data), records_per_user_max)
         _check_roundings(len(self._units), physical_batch)
         if plan.clipping_norm < self._precision.clipping_norm_min:
             raise Malformed("clipping_norm", f"is too small for {precision}: what underflows would count")
@@ -279,7 +280,9 @@ def _check_roundings(units: int, physical_batch: int) -> None:
         raise Malformed("physical_batch", f"is too small for {units} records: sums would round too often")
 
 
-def _units(users: Tensor | None, records: int, records_per_user_max: int) -> Units:
+def _units(plan: Plan, users: Tensor | None, records: int, records_per_user_max: int) -> Units:
+    if (users is not None) != (plan.unit == USER):
+        raise Malformed("users", f"must be given where the plan's unit is the user, and only there: it is {plan.unit}")
     if users is not None:
         return of_users(users, records, records_per_user_max)
     if records_per_user_max != 1:

@@ -9,7 +9,7 @@
     accuracy_target = "0.85"
 
 ``accuracy_target`` may be left out; it is measured on public data only, so a run that stops at it stops on what was
-released and may give its unexecuted steps back.
+released and may give its unexecuted steps back. ``records_per_user_max`` is there where the plan's unit is the user.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ledger import canonical as c
 from ledger.units import parse_number, parse_positive
 from trainer_adapter.assignment import OPTIONAL, REQUIRED, Assignment, assigned, path_in, read_train
+from trainer_adapter.units import RECORDS_PER_UNIT_MAX
 
 _OWN: Final = ("learning_rate", "model", "momentum", "test")
 
@@ -35,6 +36,7 @@ class Job(Assignment):
     momentum: Fraction
     test: Path
     accuracy_target: Fraction | None
+    records_per_user_max: int | None
 
     @classmethod
     def load(cls, path: Path) -> Job:
@@ -43,7 +45,7 @@ class Job(Assignment):
 
     @classmethod
     def _parse(cls, value: object, folder: Path) -> Job:
-        known = c.fields(value, "", (*REQUIRED, *_OWN), (*OPTIONAL, "accuracy_target"))
+        known = c.fields(value, "", (*REQUIRED, *_OWN), (*OPTIONAL, "accuracy_target", "records_per_user_max"))
         target = parse_number(known["accuracy_target"], "accuracy_target") if "accuracy_target" in known else None
         return cls(
             **assigned(known, folder),
@@ -52,4 +54,11 @@ class Job(Assignment):
             momentum=parse_number(known["momentum"], "momentum"),
             test=path_in(folder, known["test"], "test"),
             accuracy_target=target,
+            records_per_user_max=_bound(known),
         )
+
+
+def _bound(known: dict[str, Any]) -> int | None:
+    if "records_per_user_max" not in known:
+        return None
+    return c.integer(known["records_per_user_max"], "records_per_user_max", 1, RECORDS_PER_UNIT_MAX)

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from api.demo.people import ATTESTER, Organisation
-from ledger.plan import Plan
+from ledger.plan import USER, Plan
 from ledger.verifier import LogKey
 
 
@@ -61,6 +61,7 @@ def write_job(folder: Path, address: Address, plan: Plan, task: Task) -> Path:
     slug = task.bank.did.split(":")[2].split(".")[0]
     target = f'accuracy_target = "{task.accuracy_target}"\n' if task.accuracy_target else ""
     known = plan.to_json()
+    unit = 'unit = "user"\n' if plan.unit == USER else ""
     text = f"""v = 1
 
 [train]
@@ -92,7 +93,7 @@ clipping_norm = "{known["clipping_norm"]}"
 kind = "dp_sgd"
 noise_multiplier = "{known["noise_multiplier"]}"
 steps = {known["steps"]}
-v = 1
+{unit}v = 1
 
 [train.plan.sampler]
 kind = "poisson"

@@ -108,6 +108,34 @@ def test_a_charge_is_for_as_many_records_of_a_unit_as_its_joins_let_in(world: Wo
     assert refused.code is Code.NOT_PRICED
 
 
+def test_a_run_over_users_sees_each_once(world: World, base: tuple[World, str]) -> None:
+    """Priced as one, where a run over records is for three; for as many as joins let in; of records, not at all."""
+    over_users: c.Object = {**plan_of(40, noise="32"), "unit": "user"}
+    step = PoissonGaussian(Fraction(1, 10), Fraction(32), 1)
+    names = read_rule(world.state.partitions[ref_of("users")].terms).coordinates[:-1]
+    at = tuple(int(one.split()[1]) for one in names)
+    before = [0] * len(at)
+    for name, more, priced in (("run", {}, step), ("joined", {"unit_records_max": 2}, Group(2, step))):
+        assert world.charge(name, BANK, base[1], ("users",), over_users, **more).code is Code.PENDING  # type: ignore[arg-type] # JSON
+        found = [pending(world, "users").at(place) or 0 for place in range(len(at))]
+        expected = [0 if one is None else 40 * one for one in price(priced, "REPLACE_SPECIAL", at)]
+        assert [after - one for one, after in zip(before, found, strict=True)] == expected
+        before = found
+    refused = run(world, base[1], "records", ("renyi",), over_users)
+    assert (refused.code, refused.field) == (Code.MALFORMED, "body.plan.unit")
+
+
+def test_a_reference_over_users(world: World, base: tuple[World, str]) -> None:
+    """Users are counted where the load draws and clips them; what draws records is refused there."""
+    load: c.Object = {**LOAD, "unit": "user"}
+    users: dict[str, c.Json] = {"unit": "user", "unit_records_max": 3}
+    opened = world.open("counted", epsilon="3", rule="reference", load=load, **users)
+    assert opened.code is Code.PERMITTED
+    assert run(world, base[1], "over-users", ("counted",), load).code is Code.PENDING
+    assert pending(world, "counted") == Loss((40,), (0,))
+    assert run(world, base[1], "over-records", ("counted",), LOAD).code is Code.NOT_PRICED
+
+
 def test_one_partition_without_room_refuses_all(world: World, base: tuple[World, str]) -> None:
     """The refusal names the account without room; nothing is charged anywhere, and the id stays refused."""
     long = plan_of(40_000)
@@ -196,6 +224,8 @@ OPENED: list[tuple[dict[str, c.Json], str]] = [
     ({"rule": "reference", "load": mechanism(LAPLACE)}, "load"),
     ({"rule": "reference", "load": LOAD, "relation": "REPLACE_ONE"}, "relation"),
     ({"rule": "reference", "load": LOAD, "unit": "user", "unit_records_max": 1}, "unit"),
+    ({"rule": "reference", "load": {**LOAD, "unit": "user"}}, "load.unit"),
+    ({"load": {**LOAD, "unit": "user"}}, "load.unit"),
     ({"rule": "reference", "load": LOAD, "slack": "0.000001"}, "slack"),
     ({"rule": "gaussian", "delta": "0"}, "rule"),
     ({"delta": "0", "slack": "0.000001"}, "slack"),

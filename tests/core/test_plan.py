@@ -20,7 +20,9 @@ NOISES = st.one_of(
     st.builds(Fraction, st.integers(10**3, 10**6), st.integers(1, 10**5)),
 )
 STEPS = st.integers(1, 10_000_000)
-PLANS = st.builds(Plan, PROBABILITIES, NOISES, NOISES, STEPS, st.integers(1, 10_000_000))
+PLANS = st.builds(
+    Plan, PROBABILITIES, NOISES, NOISES, STEPS, st.integers(1, 10_000_000), st.sampled_from(["record", "user"])
+)
 
 PLAN: dict[str, Any] = {
     "batch_size_expected": 64,

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from torch.nn.functional import cross_entropy
 
 from api.demo import digits
 from client.data_at_rest import encrypt
+from client.problem import Refused
 from ledger.malformed import Malformed
 from ledger.outcomes import ChargeState
 from ledger.plan import Plan
@@ -27,8 +29,7 @@ from trainer_adapter.records import arrays, users
 from trainer_adapter.step_log import steps_begun
 
 ROOT = Path(__file__).parents[2]
-LIGHT = Plan(Fraction(1, 2), Fraction(20), Fraction(1), 20, digits.RECORDS // 4)
-"""Within the caps for users of two records too."""
+OF_USERS = replace(PLAN, batch_size_expected=digits.RECORDS // 4, unit="user")
 
 
 @pytest.fixture(scope="module")
@@ -240,19 +241,23 @@ def test_a_last_state_that_cannot_be_kept_posts_all_that_was_begun(place: Place)
 
 def test_users_are_the_units_where_the_partition_says_so(place: Place, tmp_path: Path) -> None:
     """Whose each record is stands in the archive; without it the run ends before its first noise."""
-    # One record may move a user's clipped sum by twice the clipping norm.
     size = len(place.kinds())
-    with pytest.raises(Malformed, match="needs partitions whose unit is the user"):
-        next(iter(_attached(place, "records", options=Options(service=place.service, records_per_user_max=2))))
+    for plan, bound in ((PLAN, 2), (OF_USERS, None)):
+        options = Options(service=place.service, records_per_user_max=bound)
+        with pytest.raises(Malformed, match="must be given where the plan's unit is the user"):
+            next(iter(_attached(place, "records", plan, options)))
+    # One record may move a user's clipped sum by twice the clipping norm.
+    with pytest.raises(Refused, match="no price holds where the partition's unit is the record"):
+        next(iter(_attached(place, "of-records", OF_USERS, Options(service=place.service, records_per_user_max=2))))
     assert len(place.kinds()) == size
     with open_place(tmp_path / "place", unit="user") as of_users:
         options = Options(service=of_users.service, records_per_user_max=2)
-        with pytest.raises(Malformed, match="users"), _attached(of_users, "no-users", LIGHT, options) as run:
+        with pytest.raises(Malformed, match="users"), _attached(of_users, "no-users", OF_USERS, options) as run:
             next(iter(run))
         inputs, targets = arrays(digits.archive(digits.FIRST), "digits")
         held = {"inputs": inputs.numpy(), "targets": targets.numpy(), "users": np.arange(len(targets)) // 2}
         of_users.put(**held)
-        with _attached(of_users, "users", LIGHT, options) as run:
+        with _attached(of_users, "users", OF_USERS, options) as run:
             assert next(iter(run)) == 1
         charge = of_users.charge("users")
         assert charge is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -20,7 +21,8 @@ from trainer_adapter.sampler import physical_batches
 from trainer_adapter.self_check import contributions
 from trainer_adapter.units import of_users
 
-PLAN = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 2), 10, 4)
+RECORDS = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 2), 10, 4)
+PLAN = replace(RECORDS, unit="user")
 USERS = torch.tensor([7, -3, 7, 7, 12, -3, 7, 40, 12])
 
 
@@ -101,7 +103,7 @@ def test_no_user_exceeds_the_clipping_norm_whatever_they_bring() -> None:
 
 def test_a_draw_is_of_users() -> None:
     """At probability 1 all four users are drawn, and their places are those of users."""
-    plan = Plan(Fraction(1), Fraction(1), Fraction(1, 2), 10, 4)
+    plan = Plan(Fraction(1), Fraction(1), Fraction(1, 2), 10, 4, "user")
     engine = Engine(plan, _model(), cross_entropy, _data(), 4, users=USERS, records_per_user_max=2)
     assert engine.draw(1, Randomness(bytes(32))).tolist() == [0, 1, 2, 3]
 
@@ -111,22 +113,24 @@ def test_records_are_units_of_one_record_each() -> None:
     model = _model()
     batches = list(physical_batches(np.arange(9), 4))
     sums = [
-        Engine(PLAN, model, cross_entropy, _data(), 4, users=users).clipped_sum(batches)
-        for users in (None, torch.arange(9))
+        Engine(plan, model, cross_entropy, _data(), 4, users=users).clipped_sum(batches)
+        for plan, users in ((RECORDS, None), (PLAN, torch.arange(9)))
     ]
     assert torch.equal(sums[0], sums[1])
 
 
 @pytest.mark.parametrize(
-    ("users", "most", "message"),
+    ("plan", "users", "most", "message"),
     [
-        (USERS[:5], 1, r"^users: must be one integer for each of 9 records"),
-        (USERS.to(torch.float32), 1, r"^users: must be one integer"),
-        (USERS, 0, r"^records_per_user_max: must lie between 1 and 1024"),
-        (None, 2, r"^records_per_user_max: needs users"),
+        (PLAN, USERS[:5], 1, r"^users: must be one integer for each of 9 records"),
+        (PLAN, USERS.to(torch.float32), 1, r"^users: must be one integer"),
+        (PLAN, USERS, 0, r"^records_per_user_max: must lie between 1 and 1024"),
+        (RECORDS, None, 2, r"^records_per_user_max: needs users"),
+        (RECORDS, USERS, 2, r"^users: must be given where the plan's unit is the user, and only there: it is record"),
+        (PLAN, None, 1, r"^users: must be given where the plan's unit is the user"),
     ],
 )
-def test_users_that_do_not_fit_are_refused(users: Tensor | None, most: int, message: str) -> None:
+def test_users_that_do_not_fit_are_refused(plan: Plan, users: Tensor | None, most: int, message: str) -> None:
     """Before anything runs, by name."""
     with pytest.raises(Malformed, match=message):
-        Engine(PLAN, _model(), cross_entropy, _data(), users=users, records_per_user_max=most)
+        Engine(plan, _model(), cross_entropy, _data(), users=users, records_per_user_max=most)
