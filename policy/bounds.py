@@ -55,7 +55,7 @@ def bounds_of(facts: Facts, partition: Partition, now: int) -> Bounds | None:
     return Bounds(
         level=binds.level,
         everyone=partition.epsilon if binds.caps_everyone else None,
-        lineage=min(binds.policy.lineage_epsilon_max, partition.epsilon),
+        lineage=min(binds.lineage_epsilon_max, partition.epsilon),
         run=binds.policy.run_epsilon_max,
         closes=None if days is None else partition.opened + days * DAY_MS,
         source=binds.policy.source,

@@ -24,37 +24,37 @@ class Binding:
     """What binds a partition now.
 
     Attributes:
-        policy: the version in force now; all of its numbers bind but the two below.
+        policy: the version in force now; all of its numbers bind but those below.
         level: the highest Level in force at any time since the partition opened, and who says so.
+        caps_everyone: whether the global account is capped, or only watched: a cap that stood once stands for good.
+        lineage_epsilon_max: the least cap on a lineage in force at any time since, and who says so.
         age_days_max: the smaller of the ages stated now and by the version that sets the Level, if any is.
     """
 
     policy: Policy
     level: int
     level_source: str
+    caps_everyone: bool
+    lineage_epsilon_max: Fraction
+    lineage_source: str
     age_days_max: int | None
     age_source: str
-
-    @property
-    def caps_everyone(self) -> bool:
-        """Whether the global account is capped, or only watched: by the Level, at Level 2 by the policy."""
-        return caps_everyone(self.policy, self.level)
 
 
 def caps_of(epsilon: Fraction, binds: Binding, contract: ContractDocument) -> Caps:
     """The caps on a charge under a contract, to a partition with a budget of ``epsilon``."""
-    policy = binds.policy
-    least, source = _least((policy.lineage_epsilon_max, policy), (contract.lineage_epsilon_max, contract))
-    share, share_source = _least((policy.share_max, policy), (contract.share_max, contract))
+    policy, lineage = binds.policy, (binds.lineage_epsilon_max, binds.lineage_source)
+    least, source = _least(lineage, (contract.lineage_epsilon_max, contract.source))
+    share, share_source = _least((policy.share_max, policy.source), (contract.share_max, contract.source))
     if least is None or least > epsilon:
         least, source = epsilon, ""
     everyone = epsilon if binds.caps_everyone else None
     return Caps(everyone, least, share, policy.alerts, source, share_source)
 
 
-def _least(*stated: tuple[Fraction | None, Policy | ContractDocument]) -> tuple[Fraction | None, str]:
+def _least(*stated: tuple[Fraction | None, str]) -> tuple[Fraction | None, str]:
     """The least of what documents state, and the document that does."""
-    known = [(number, document.source) for number, document in stated if number is not None]
+    known = [(number, source) for number, source in stated if number is not None]
     return min(known, key=lambda one: one[0], default=(None, ""))
 
 
@@ -79,7 +79,8 @@ def binding(facts: Facts, partition: Partition, now: int) -> Binding | None:
     """What binds a partition now, None without a policy in force.
 
     A Level raised binds open partitions; a Level lowered binds those opened later, so an open one keeps the
-    highest Level it ever had.
+    highest Level it ever had. So it is with caps: a wider one, or none, is for partitions to come, and what is frozen
+    stays so until new records or a decree.
     """
     domain = dataset_of(facts, partition).domain
     current = policy_in_force(facts, domain, now)
@@ -89,10 +90,13 @@ def binding(facts: Facts, partition: Partition, now: int) -> Binding | None:
     of_dataset = partition.provider, partition.dataset
     since = [read_policy(facts.documents[one.document]) for one in _since(facts, domain, partition, now)]
     highest = max(since, key=lambda one: (one.level_of(*of_dataset), one.version))
+    capped = any(caps_everyone(one, one.level_of(*of_dataset)) for one in since)
+    tightest = min(since, key=lambda one: (one.lineage_epsilon_max, -one.version))
     stated = [(one.partition_age_days_max, one.source) for one in (policy, highest)]
     ages = [(age, source) for age, source in stated if age is not None]
     age, source = min(ages, key=lambda one: one[0]) if ages else (None, "")
-    return Binding(policy, highest.level_of(*of_dataset), highest.source, age, source)
+    lineage = tightest.lineage_epsilon_max, tightest.source
+    return Binding(policy, highest.level_of(*of_dataset), highest.source, capped, *lineage, age, source)
 
 
 def _since(facts: Facts, domain: str, partition: Partition, now: int) -> list[PolicyVersion]:

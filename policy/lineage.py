@@ -59,7 +59,7 @@ def _told_full(facts: Facts, account: Account, now: int) -> tuple[str, str] | No
     binds = binding(facts, partition, now)
     if binds is None:
         return f"{partition.ref} is under no policy in force", holder
-    own = coalition.epsilon if coalition else binds.policy.lineage_epsilon_max
+    own = coalition.epsilon if coalition else binds.lineage_epsilon_max
     try:
         cap = read_rule(partition.terms).cap(min(own or Fraction(0), partition.epsilon))
     except NoRoom as closed:

@@ -26,7 +26,8 @@ class Projection:
     """How long an account lasts if it is charged on as it was lately.
 
     Attributes:
-        since: the moment (ms) from which on charges make the rate; what was voided since does not count.
+        since: the moment (ms) from which on charges make the rate, the partition's opening if that is later; what was
+            voided since does not count.
         until: the last moment (ms), by whole hours, at which it would have room; None if it lasts beyond a hundred
             years, nothing was charged lately, or it has no room now.
         full: whether it has no room now.
@@ -72,6 +73,8 @@ def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch
         KeyError: if the partition is not on record.
     """
     partition = facts.partitions[ref]
+    # A rate is of the time there was something to charge.
+    since = max(since, partition.opened)
     rule = read_rule(partition.terms)
     account = facts.accounts.get((ref, holder)) or empty(partition, holder)
     stands, lately = standing(facts, account), recent(facts, ref, holder, first)

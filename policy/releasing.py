@@ -72,11 +72,19 @@ def model_release(request: Request, facts: Facts) -> Verdict:
     if charge is None:
         return findings.verdict()
     findings.equal("key_not_clean_room", "key_id", request.command.key_id, charge.key_id)
+    _not_revoked(findings, charge, facts)
     bound = _bindings(findings, charge, facts, request.now)
     for ref, binds in bound.items():
         _may_leave(findings, ref, binds)
     _told_before(findings, body, charge, bound, request.now)
     return findings.verdict()
+
+
+def _not_revoked(findings: Findings, charge: Charge, facts: Facts) -> None:
+    """A provider that was told and objects revokes the contract, and the model stays; its end alone keeps none."""
+    newest = facts.contracts[facts.contract_heads[facts.contracts[charge.contract].id]]
+    source = read_contract(facts.documents[newest.document]).source
+    findings.that("contract_revoked", not newest.revoked, f"{'' if newest.revoked else 'not '}revoked by a TDP", source)
 
 
 def _told_before(findings: Findings, body: ReleaseModel, charge: Charge, bound: dict[str, Binding], now: int) -> None:

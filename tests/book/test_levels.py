@@ -79,6 +79,22 @@ def test_level_1_caps_everyone_and_renews_with_new_records(world: World) -> None
     assert admitted(world, BANK_A, 1, f"{HOSPITAL}/digits/2027-q1") == 1
 
 
+def test_what_was_promised_of_an_open_partition_no_later_policy_takes_back(world: World) -> None:
+    """Full stays full when everyone would only be watched, or a lineage may know more; new records may."""
+    most = admitted(world, BANK_A, FIT, PARTITION)
+    publish(world, 2, lineage={"epsilon_max": "6"})
+    assert admitted(world, BANK_A, 1, PARTITION) == 0
+    assert most + admitted(world, BANK_B, FIT, PARTITION) == FIT
+    sealed = {"everyone": "watched", "inference": "attested"}
+    publish(world, 3, level=2, model_release=False, sealed=sealed)
+    assert admitted(world, BANK_B, 1, PARTITION) == 0
+    publish(world, 4, level=0, partition_age_days_max=None)
+    assert admitted(world, BANK_B, 1, PARTITION) == 0
+    assert words(world.submit(world.partition("later"))) == ["permitted"]
+    later = f"{HOSPITAL}/digits/later"
+    assert admitted(world, BANK_A, FIT, later) + admitted(world, BANK_B, FIT, later) > FIT
+
+
 def test_level_1_refuses_old_records_under_a_new_name(world: World) -> None:
     """Renewal is for new records: who is in an earlier partition, of whatever name, is in no later one."""
     publish(world, 2, commitments=True, records_min=1)

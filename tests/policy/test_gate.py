@@ -109,6 +109,50 @@ def test_a_level_raised_binds_open_partitions_and_a_level_lowered_later_ones(
     assert bound.policy.version == max(number for number, day, _ in versions if day <= "2026-06-01")
 
 
+WATCHED: dict[str, Any] = {"sealed": {"everyone": "watched", "inference": "attested"}}
+CAPPED: dict[str, Any] = {"sealed": {"everyone": "caps", "inference": "attested"}}
+
+
+@pytest.mark.parametrize(
+    ("versions", "everyone"),
+    [
+        ([(1, {})], SEVEN),
+        ([(0, {})], None),
+        ([(2, WATCHED)], None),
+        ([(1, {}), (2, WATCHED)], SEVEN),
+        ([(2, CAPPED), (2, WATCHED)], SEVEN),
+        ([(2, WATCHED), (2, CAPPED), (2, WATCHED)], SEVEN),
+        ([(2, WATCHED), (0, {})], None),
+        ([(2, WATCHED), (1, {}), (0, {})], SEVEN),
+        ([(0, {}), (2, WATCHED)], None),
+    ],
+)
+def test_a_global_cap_that_stood_once_stands_for_good(
+    versions: list[tuple[int, dict[str, Any]]], everyone: Fraction | None
+) -> None:
+    """Whichever later version would only watch; the partition is opened under the first."""
+    documents = [
+        {**version(number, level, f"2026-0{number}-02T00:00:00Z"), **more}
+        for number, (level, more) in enumerate(versions, 1)
+    ]
+    change = {"policies": documents, "partitions|0|opened": "2026-01-03T00:00:00Z", "partitions|0|index": 11}
+    verdict = decide("charge", {**change, "policy_indexes": [10, 15, 16][: len(documents)]})
+    (caps,) = {found for _, found in verdict.caps}
+    assert caps.everyone == everyone
+
+
+@pytest.mark.parametrize(("stated", "least", "at"), [("658", "5", 2), ("568", "5", 1), ("7", "7", 1), ("77", "7", 2)])
+def test_a_wider_lineage_cap_is_for_partitions_to_come(stated: str, least: str, at: int) -> None:
+    """The least that stood since the partition was opened binds, and its version is named; so no freeze just ends."""
+    documents = [
+        {**POLICY, "effective": f"2026-05-{number:02d}T00:00:00Z", "lineage": {"epsilon_max": one}, "version": number}
+        for number, one in enumerate(stated.replace("8", "7"), 1)
+    ]
+    verdict = decide("charge", {"policies": documents})
+    (caps,) = {found for _, found in verdict.caps}
+    assert (caps.lineage, caps.lineage_source) == (Fraction(least), f"policy health-images version {at}")
+
+
 def test_a_partition_opened_after_a_level_was_lowered_has_the_lower_level() -> None:
     """Version 2 was entered, and in force, before the partition was opened."""
     documents = [version(1, 1, "2026-01-01T00:00:00Z"), version(2, 0, "2026-02-01T00:00:00Z")]

@@ -45,7 +45,7 @@ def test_a_rate_twice_as_high_lasts_half_as_long() -> None:
     first = market.state.charges["run-0"].index
     ends = [
         projection(market.state, REF, GLOBAL, Fraction(6), first, market.now - stretch, market.now).until
-        for stretch in (4 * DAY, 2 * DAY)
+        for stretch in (2 * DAY, DAY)
     ]
     slow, fast = ((end or 0) - market.now for end in ends)
     assert 0 <= slow - 2 * fast <= HOUR_MS
@@ -96,3 +96,13 @@ def test_what_a_decree_lets_begin_anew_stands_so_everywhere() -> None:
     full = projection(market.state, REF, holder, Fraction(5, 2), 0, market.now - DAY, market.now)
     assert not full.full
     assert market.state.accounts[REF, holder] == account
+
+
+def test_a_young_partition_is_not_told_to_last_by_the_time_before_it() -> None:
+    """Asked for the rate of thirty days, it has that of its own three."""
+    market = daily(3)
+    state, now = market.state, market.now
+    assert state.partitions[REF].opened == now - 3 * DAY
+    own, month = (projection(state, REF, GLOBAL, Fraction(6), 0, now - days * DAY, now) for days in (3, 30))
+    assert own == month
+    assert own.until is not None
