@@ -71,6 +71,16 @@ class Drawing:
                 if not followed & set(self.nodes[node].members):
                     self._unfollow(node, coalition)
 
+    def follow(self, child: str, parent: str) -> None:
+        """Let every coalition that follows an organisation follow the child too, which stands at the new node."""
+        for coalition in coalitions_of(self.nodes, self.facts.organisations[parent].node):
+            one = self.nodes[coalition]
+            if parent not in one.members:
+                continue
+            self.drawn[coalition] = replace(one, members=tuple(sorted({*one.members, child})))
+            if all(at.node != coalition for at in self.nodes[self.index].children):
+                self.arrow(self.index, coalition, None)
+
     def _unfollow(self, node: int, coalition: int) -> None:
         """Nobody of the coalition stands there any more; what they knew there they took along."""
         one, other = self.nodes[node], self.nodes[coalition]
@@ -99,14 +109,16 @@ def joined(drawing: Drawing, organisation: str, parents: Sequence[int]) -> Drawi
     return drawing
 
 
-def split(drawing: Drawing, child: str, nodes: tuple[int, int]) -> Drawing:
-    """The child, at the second of ``nodes``, takes along all that the first knows at this moment.
+def split(drawing: Drawing, organisation: str, child: str, nodes: tuple[int, int]) -> Drawing:
+    """The child, at the second of ``nodes``, takes along all that the organisation, at the first, knows now.
 
-    From the same node it goes alone: the group is divided. From another all that stand with it move.
+    From the same node it goes alone: the group is divided. From another all that stand with it move. A coalition that
+    follows the organisation follows the child too: else what its members know would be used outside of its cap.
     """
     drawing.node(NodeKind.ORGANISATION, child)
     parent, own = nodes
     drawing.gather((child,) if parent == own else drawing.facts.nodes[own].members, sorted({parent, own}))
+    drawing.follow(child, organisation)
     return drawing
 
 

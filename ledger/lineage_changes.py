@@ -44,7 +44,7 @@ def _split(state: State, entry: Entry, index: int) -> Drawing:
     body = entry.asked
     assert isinstance(body, Split)
     parent, own = _nodes(entry)
-    return drawing.split(Drawing(state, index, entry.time), body.child, (parent, own))
+    return drawing.split(Drawing(state, index, entry.time), body.organisation, body.child, (parent, own))
 
 
 def _transfer(state: State, entry: Entry, index: int) -> Drawing:

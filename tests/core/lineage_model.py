@@ -70,6 +70,9 @@ class Sets:
         one, other = self.stands[parent], self.stands[child]
         moving = [child] if one == other else [did for did, node in self.stands.items() if node == other]
         self._move(index, moving, {one, other})
+        for coalition, members in self.follows.items():
+            if parent in members:
+                self.follows[coalition] = (*members, child)
 
     def _transfer(self, index: int, name: str, giver: str, recipient: str, planned: bool) -> None:  # noqa: FBT001
         given = self.ancestry[name] if planned else self.knows[self.stands[giver]]

@@ -263,6 +263,24 @@ def test_a_coalition_follows_its_members() -> None:
     assert world.state.nodes[coalition].members == (A, B)
 
 
+def test_what_splits_off_from_a_member_stays_in_its_coalition() -> None:
+    """A new body, and one that stood elsewhere: what either does counts, and its refusal is the coalition's."""
+    world = fresh()
+    assert not enter(world, "coalition", members=[A, B], epsilon="3").code.refused
+    coalition = world.index - 1
+    run(world, "before", C)
+    run(world, "of-a", A)
+    assert not enter(world, "split", organisation=A, child=C).code.refused
+    assert world.state.nodes[coalition].members == (A, B, C)
+    run(world, "after", C)
+    assert names_known(world.state, coalition) == {"before", "of-a", "after"}
+    check_account(world.state, holder_of(coalition), {"before", "of-a", "after"})
+    told = [run(world, f"more-{place}", C, plan_of(20)) for place in range(40)]
+    assert [check["source"] for check in world_checks(told[-1])] == [holder_of(coalition)]
+    assert not enter(world, "split", organisation=C, child=D).code.refused
+    assert world_checks(run(world, "of-d", D, plan_of(20)))[0]["source"] == holder_of(coalition)
+
+
 def test_a_cap_with_no_order_is_silent_too() -> None:
     """A coalition whose ε opens no order refuses everything, in the same words."""
     world = fresh()

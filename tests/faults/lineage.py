@@ -87,7 +87,7 @@ class Lineage(Standing):
             return word
 
         def change(index: int) -> None:
-            self.coalitions[index] = members, epsilon
+            self.coalitions[index] = epsilon
             self._happened(now, index, "coalition", members)
 
         return "permitted", change

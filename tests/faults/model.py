@@ -200,8 +200,8 @@ class Model(Governing):
         """Everyone, the lineage, and every coalition that follows someone who stands there; with their caps in ε."""
         yield None, "1000"
         yield self.sets.stands[actor], self.lineage
-        for coalition, (members, epsilon) in self.coalitions.items():
-            if set(members) & set(self._beside(actor)):
+        for coalition, epsilon in self.coalitions.items():
+            if set(self.sets.follows[coalition]) & set(self._beside(actor)):
                 yield coalition, epsilon
 
     def _fits(self, made: Run, holder: int | None, epsilon: str) -> bool:

@@ -121,7 +121,7 @@ class Standing:
     runs: dict[str, Run] = field(default_factory=dict)
     rooms: dict[str, str] = field(default_factory=dict)
     forgiven: dict[tuple[str, int | None], Vector] = field(default_factory=dict)
-    coalitions: dict[int, tuple[tuple[str, ...], str]] = field(default_factory=dict)
+    coalitions: dict[int, str] = field(default_factory=dict)
     moves: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     released: bool = True
     version: int = 1
