@@ -232,12 +232,22 @@ def events(*kinds: str) -> st.SearchStrategy[list[tuple[str, int, int, int]]]:
     return st.lists(st.tuples(st.sampled_from(kinds), NUMBER, NUMBER, NUMBER), min_size=4, max_size=18)
 
 
-@pytest.mark.parametrize("late", [(), ("publication", "register"), ("collusion",), ("collusion", "publication")])
-def test_every_account_is_the_sum_over_what_plain_sets_know(late: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        KINDS,
+        (*KINDS, "publication", "register"),
+        (*KINDS, "collusion"),
+        (*KINDS, "collusion", "publication"),
+        ("charge", "charge", "coalition", "split", "split", "merge"),
+    ],
+    ids=" ".join,
+)
+def test_every_account_is_the_sum_over_what_plain_sets_know(kinds: tuple[str, ...]) -> None:
     """After each event, for every lineage that is or was, every model, every publication and every coalition."""
 
     @settings(deadline=None, max_examples=30)
-    @given(events(*KINDS, *late))
+    @given(events(*kinds))
     def hold(sequence: list[tuple[str, int, int, int]]) -> None:
         play = Play()
         for kind, *numbers in sequence:
