@@ -23,7 +23,7 @@ from ledger.malformed import Malformed
 from ledger.registry import Facts, holder_of
 from ledger.rules import NoRoom, read_rule
 from ledger.units import ceil_decimal, format_number, parse_positive
-from policy.bounds import bounds_of, cap_of, standing
+from policy.bounds import bounds_of, standing
 from policy.coalitions import coalitions
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _accounts(facts: Snapshot | Past, node: Node, now: int, caller: Caller) -> l
             continue
         bounds = bounds_of(facts, partition, now)
         if bounds is not None:
-            found.append(standing(facts, account, cap_of(facts, partition, account.holder, bounds)).to_json())
+            found.append(standing(facts, account, bounds).to_json())
     return found
 
 

@@ -14,7 +14,7 @@ from ledger.registry import GLOBAL, Account, Charge, Contract, Facts, Partition,
 from ledger.rules import Rule, read_rule
 from ledger.snapshot import Past, Snapshot
 from ledger.units import ceil_decimal, format_number
-from policy.bounds import Bounds, bounds_of, cap_of, standing
+from policy.bounds import Bounds, bounds_of, standing
 
 if TYPE_CHECKING:
     from api.access import Caller
@@ -130,7 +130,7 @@ class Accounts:
     def _standing(self, account: Account) -> c.Object | None:
         if self.bounds is None:
             return None
-        return standing(self.facts, account, cap_of(self.facts, self.partition, account.holder, self.bounds)).to_json()
+        return standing(self.facts, account, self.bounds).to_json()
 
 
 def _last(facts: Snapshot | Past, ref: str) -> Charge | None:

@@ -16,7 +16,7 @@ _PENDING = {"attestation": "other evidence for its key", "frozen": "frozen", "se
 
 def touched(impact: Object) -> bool:
     """Whether something that stands already would change, beyond the words of the policy."""
-    return any(impact.get(name) for name in ("accounts", "contracts", "partitions", "pending"))
+    return any(impact.get(name) for name in ("accounts", "contracts", "partitions", "pending", "undeclared"))
 
 
 def rows(impact: Any) -> Iterator[Row]:  # noqa: ANN401 - the service's JSON
@@ -32,6 +32,8 @@ def rows(impact: Any) -> Iterator[Row]:  # noqa: ANN401 - the service's JSON
         word = "account FROZEN" if one["freezes"] else "account thawed" if one["thaws"] else "account"
         before, after = one["before"], one["after"]
         yield word, f"{after['holder']} of {after['partition']}", _used(before), _used(after)
+    for one in impact["undeclared"]:
+        yield "coalition", one, "-", "charge nothing until it is declared"
     for one in impact["pending"]:
         told = ", ".join(word for name, word in _PENDING.items() if one[name])
         yield "pending charge", one["charge"], "-", told
@@ -77,4 +79,5 @@ def _value(value: Json) -> str:
 
 def _used(one: Any) -> str:  # noqa: ANN401 - the service's JSON
     cap = "watched" if one["epsilon_max"] is None else f"cap {one['epsilon_max']}"
-    return f"{one['used']} ({cap})"
+    quota = "" if one["share_max"] is None else f", quota {one['share_max']}"
+    return f"{one['used']} ({cap}{quota})"

@@ -12,6 +12,7 @@ from ledger.loss import Loss
 from ledger.registry import GLOBAL, Account, Facts, Partition
 from ledger.rules import NoRoom, read_rule
 from ledger.units import ceil_decimal, format_number
+from policy.documents import RunBounds
 from policy.in_force import binding
 from policy.reading import DAY_MS, format_time
 
@@ -22,7 +23,10 @@ class Bounds:
 
     Attributes:
         everyone: the ε of all together; None where it is only watched.
-        lineage: the ε of each lineage; a contract may say less. ``run`` likewise, of one run.
+        lineage: the ε of each lineage; a contract may say less.
+        run: the ε of one run, likewise; ``runs`` has its other bounds.
+        share: the quota of each lineage, of the capacity; None if there is none.
+        pipeline: whether a charge must name its pipeline.
         closes: the last moment (ms) of a charge, by the partition's age; None if it has none.
         source: the policy in force.
     """
@@ -31,6 +35,9 @@ class Bounds:
     everyone: Fraction | None
     lineage: Fraction
     run: Fraction
+    runs: RunBounds
+    share: Fraction | None
+    pipeline: bool
     closes: int | None
     source: str
 
@@ -41,7 +48,10 @@ class Bounds:
             "epsilon_max": None if self.everyone is None else format_number(self.everyone),
             "level": self.level,
             "lineage_epsilon_max": format_number(self.lineage),
+            "pipeline": self.pipeline,
+            "run": self.runs.to_json(),
             "run_epsilon_max": format_number(self.run),
+            "share_max": None if self.share is None else format_number(self.share),
             "source": self.source,
         }
 
@@ -57,6 +67,9 @@ def bounds_of(facts: Facts, partition: Partition, now: int) -> Bounds | None:
         everyone=partition.epsilon if binds.caps_everyone else None,
         lineage=min(binds.lineage_epsilon_max, partition.epsilon),
         run=binds.policy.run_epsilon_max,
+        runs=binds.policy.run_bounds,
+        share=binds.policy.share_max,
+        pipeline=binds.policy.pipeline,
         closes=None if days is None else partition.opened + days * DAY_MS,
         source=binds.policy.source,
     )
@@ -68,8 +81,10 @@ class Standing:
 
     Attributes:
         epsilon: the cap; None where the account is only watched, and the share is of the partition's ε.
-        share: of capacity used, exactly; None where a cap leaves no room at any coordinate.
-        over: whether it is frozen: over its cap, or under one that leaves no room.
+        share: of capacity used, exactly; None where a cap leaves no room at any coordinate. Of cap and quota, the
+            fuller.
+        over: whether it is frozen: over its cap or quota, or under one that leaves no room.
+        quota: a lineage's share of the partition's capacity; None where there is none.
     """
 
     partition: str
@@ -77,6 +92,7 @@ class Standing:
     epsilon: Fraction | None
     share: Fraction | None
     over: bool
+    quota: Fraction | None = None
 
     @property
     def percent(self) -> str:
@@ -90,6 +106,7 @@ class Standing:
             "holder": self.holder,
             "over": self.over,
             "partition": self.partition,
+            "share_max": None if self.quota is None else format_number(self.quota),
             "used": self.percent,
         }
 
@@ -98,18 +115,28 @@ def cap_of(facts: Facts, partition: Partition, holder: str, bounds: Bounds) -> F
     """The ε that binds an account; None where it is only watched. Contracts may say less to their own runs."""
     if holder == GLOBAL:
         return bounds.everyone
-    node = facts.nodes.get(int(holder.partition(":")[2]))
-    own = node.epsilon if node and node.kind is NodeKind.COALITION else None
+    own = _coalition_cap(facts, holder)
     return min(own or bounds.lineage, partition.epsilon)
 
 
-def standing(facts: Facts, account: Account, epsilon: Fraction | None) -> Standing:
-    """Where an account stands, or would stand."""
-    partition = facts.partitions[account.partition]
-    share, admitted = used(
-        partition, decrees.standing(facts, account), partition.epsilon if epsilon is None else epsilon
-    )
-    return Standing(account.partition, account.holder, epsilon, share, over=epsilon is not None and not admitted)
+def standing(facts: Facts, account: Account, bounds: Bounds | None) -> Standing:
+    """Where an account stands, or would stand; only watched without bounds."""
+    partition, holder = facts.partitions[account.partition], account.holder
+    epsilon = cap_of(facts, partition, holder, bounds) if bounds else None
+    loss = decrees.standing(facts, account)
+    share, admitted = used(partition, loss, partition.epsilon if epsilon is None else epsilon)
+    over = epsilon is not None and not admitted
+    if bounds is None or bounds.share is None or holder == GLOBAL or _coalition_cap(facts, holder) is not None:
+        return Standing(partition.ref, holder, epsilon, share, over)
+    rule = read_rule(partition.terms)
+    quota = rule.cap(partition.epsilon).part(bounds.share)
+    fuller = None if share is None else max(share, rule.share(loss, quota))
+    return Standing(partition.ref, holder, epsilon, fuller, over or not rule.admits(loss, quota), bounds.share)
+
+
+def _coalition_cap(facts: Facts, holder: str) -> Fraction | None:
+    node = facts.nodes.get(int(holder.partition(":")[2]))
+    return node.epsilon if node and node.kind is NodeKind.COALITION else None
 
 
 def used(partition: Partition, loss: Loss, epsilon: Fraction) -> tuple[Fraction | None, bool]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ledger.graph import NodeKind
 from ledger.registry import GLOBAL, Facts
-from policy.bounds import Standing, bounds_of, cap_of, standing
+from policy.bounds import Standing, bounds_of, standing
 
 
 def breaches(facts: Facts, now: int) -> Iterator[Standing]:
@@ -20,8 +20,7 @@ def breaches(facts: Facts, now: int) -> Iterator[Standing]:
         bounds = bounds_of(facts, partition, now)
         if bounds is None or not _counts(facts, holder):
             continue
-        cap = cap_of(facts, partition, holder, bounds)
-        found = standing(facts, facts.accounts[ref, holder], cap)
+        found = standing(facts, facts.accounts[ref, holder], bounds)
         if found.over:
             yield found
 

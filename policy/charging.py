@@ -6,10 +6,10 @@ from fractions import Fraction
 
 from ledger.commands import MakeCharge
 from ledger.gate import Request, Verdict
-from ledger.graph import NodeKind, ancestors, coalitions_of
+from ledger.graph import Node, NodeKind, ancestors, coalitions_of
 from ledger.registry import Contract, Facts, Organisation, Partition
 from ledger.units import format_number
-from policy.documents import ContractDocument, Policy
+from policy.documents import Coalition, ContractDocument, Policy
 from policy.findings import Findings
 from policy.in_force import Binding, binding, caps_of, read_contract
 from policy.inputs import body_of
@@ -122,9 +122,12 @@ def _coalitions(findings: Findings, request: Request, policy: Policy, facts: Fac
         stand = {facts.organisations[did].node for did in named.members if did in facts.organisations}
         if author.node not in stand:
             continue
-        bound = any(
-            set(named.members) <= set(one.members) and one.epsilon is not None and one.epsilon <= named.epsilon_max
-            for one in declared
-        )
+        bound = any(covers(named, one) for one in declared)
         told = f"declared with a cap of at most {format_number(named.epsilon_max)}"
         findings.says("coalition_not_declared", bound, f"coalition {named.name}", told, policy.source)
+
+
+def covers(named: Coalition, declared: Node) -> bool:
+    """Whether a declared coalition is what a policy names: the same members or more, the same ε or less."""
+    known = declared.epsilon is not None and declared.epsilon <= named.epsilon_max
+    return known and set(named.members) <= set(declared.members)

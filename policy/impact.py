@@ -13,12 +13,14 @@ from fractions import Fraction
 from ledger import canonical as c
 from ledger.commands import Command, EnterDocument
 from ledger.gate import Check, Request
-from ledger.graph import SUCCESSION, knowers
+from ledger.graph import SUCCESSION, NodeKind, knowers
 from ledger.outcomes import ChargeState
 from ledger.registry import GLOBAL, Charge, Facts, Partition, holder_of
 from ledger.units import format_number
-from policy.bounds import Bounds, Standing, bounds_of, cap_of, standing
-from policy.documents import LEVEL_SEALED, Policy
+from policy.bounds import Bounds, Standing, bounds_of, standing
+from policy.charging import covers
+from policy.documents import LEVEL_SEALED, ContractDocument, Policy
+from policy.documents.run_bounds import strictest
 from policy.evaluate import gate
 from policy.in_force import dataset_of, policy_in_force, read_contract, read_policy
 from policy.reading import format_time
@@ -82,7 +84,8 @@ class Impact:
         fields: of the policy in force in its domain.
         datasets: (provider, id) of each in the domain of which an open partition changes.
         partitions: open ones, by reference.
-        contracts: newest versions that have not ended, by id: the caps that bind runs under them.
+        contracts: newest versions that have not ended, by id: what binds runs under them.
+        undeclared: named coalitions whose members charge nothing until an SRO declares them; with those members.
     """
 
     policy: str
@@ -94,6 +97,7 @@ class Impact:
     contracts: tuple[Change, ...]
     accounts: tuple[AccountChange, ...]
     pending: tuple[PendingChange, ...]
+    undeclared: tuple[str, ...]
 
     @property
     def frozen(self) -> tuple[AccountChange, ...]:
@@ -120,6 +124,7 @@ class Impact:
             "pending": pending,
             "policy": self.policy,
             "refused": [check.to_json() for check in self.refused],
+            "undeclared": [*self.undeclared],
         }
 
 
@@ -150,6 +155,7 @@ def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str]) -> Impac
         contracts=tuple(_contracts(facts, mine, bounds, at)),
         accounts=accounts,
         pending=tuple(_pending(facts, pending, (old, policy), bounds, accounts)),
+        undeclared=tuple(_undeclared(facts, policy)),
     )
 
 
@@ -190,14 +196,12 @@ def _told(value: object) -> c.Json:
 def _accounts(
     facts: Facts, partition: Partition, bounds: tuple[Bounds | None, Bounds | None]
 ) -> Iterator[AccountChange]:
-    """Everyone's account, and those of lineages at which somebody stands, where the cap changes."""
-    old, new = bounds
+    """Everyone's account, and those of lineages at which somebody stands, where the cap or the quota changes."""
     holders = [who for ref, who in facts.accounts if ref == partition.ref and (who == GLOBAL or _stands(facts, who))]
     for holder in sorted(holders):
         account = facts.accounts[partition.ref, holder]
-        caps = [None if one is None else cap_of(facts, partition, holder, one) for one in (old, new)]
-        if caps[0] != caps[1]:
-            before, after = (standing(facts, account, cap) for cap in caps)
+        before, after = (standing(facts, account, one) for one in bounds)
+        if (before.epsilon, before.quota) != (after.epsilon, after.quota):
             yield AccountChange(before, after)
 
 
@@ -217,17 +221,33 @@ def _contracts(
             continue
         sides: list[c.Json] = []
         for place in (0, 1):
-            known = [both[place] for both in touched]
-            runs = [min(one.run, document.run_epsilon_max) for one in known if one]
-            own = document.lineage_epsilon_max
-            lineage = [one.lineage if own is None else min(one.lineage, own) for one in known if one]
-            told: c.Object = {
-                "lineage_epsilon_max": format_number(min(lineage)) if lineage else None,
-                "run_epsilon_max": format_number(min(runs)) if runs else None,
-            }
-            sides.append(told)
+            both = [of_one[place] for of_one in touched]
+            sides.append(_under(document, [one for one in both if one]))
         if sides[0] != sides[1]:
             yield Change(name, sides[0], sides[1])
+
+
+def _under(document: ContractDocument, bounds: list[Bounds]) -> c.Object:
+    """What binds runs under a contract, of all that say something the strictest."""
+    own, share = document.lineage_epsilon_max, document.share_max
+    lineage = [*(one.lineage for one in bounds), *([own] if own is not None else ())]
+    shares = [one for one in (share, *(one.share for one in bounds)) if one is not None]
+    run = min(document.run_epsilon_max, *(one.run for one in bounds)) if bounds else None
+    return {
+        "lineage_epsilon_max": format_number(min(lineage)) if bounds else None,
+        "pipeline": any(one.pipeline for one in bounds),
+        "run_epsilon_max": None if run is None else format_number(run),
+        "share_max": format_number(min(shares)) if shares else None,
+        **strictest((document.run, *(one.runs for one in bounds))).to_json(),
+    }
+
+
+def _undeclared(facts: Facts, policy: Policy) -> Iterator[str]:
+    """The coalitions that it names and nobody declared so: until then their members charge nothing."""
+    declared = [node for node in facts.nodes.values() if node.kind is NodeKind.COALITION]
+    for named in policy.coalitions:
+        if not any(covers(named, one) for one in declared):
+            yield f"{named.name}: {', '.join(did for did in named.members if did in facts.organisations)}"
 
 
 def _pending(

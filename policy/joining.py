@@ -11,7 +11,7 @@ from ledger.drawing import would_be
 from ledger.graph import NodeKind
 from ledger.registry import Facts, holder_of
 from ledger.units import ceil_decimal
-from policy.bounds import Standing, bounds_of, cap_of, empty, standing
+from policy.bounds import Standing, bounds_of, empty, standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,7 @@ def joined(facts: Facts, organisations: Sequence[str], now: int) -> tuple[Joined
         partition = facts.partitions[account.partition]
         bounds = bounds_of(facts, partition, now)
         holders = [account.holder] if coalition is not None else [holder_of(node) for node in nodes]
-        cap = cap_of(facts, partition, account.holder, bounds) if bounds else None
         before = (facts.accounts.get((partition.ref, one)) or empty(partition, one) for one in holders)
-        after = standing(facts, account, cap)
-        found.append(Joined(partition.ref, tuple(standing(facts, one, cap) for one in before), after, coalition))
+        after = standing(facts, account, bounds)
+        found.append(Joined(partition.ref, tuple(standing(facts, one, bounds) for one in before), after, coalition))
     return tuple(sorted(found, key=lambda one: (one.partition, one.coalition or -1)))

@@ -34,6 +34,8 @@ def impact_lines(found: Impact) -> Iterator[str]:
         before, after = change.before, change.after
         word = "would FREEZE" if change.freezes else "would take charges again" if change.thaws else "stays as it is"
         yield f"  account {after.holder} of {after.partition} {word}: {_used(before)} -> {_used(after)}"
+    for named in found.undeclared:
+        yield f"  coalition {named} charge nothing until it is declared"
     for charge in found.pending:
         touched = {
             "other evidence for its key": charge.attestation,
@@ -60,7 +62,8 @@ def _value(value: Any) -> str:  # noqa: ANN401 - JSON
 
 def _used(one: Standing) -> str:
     cap = "watched" if one.epsilon is None else f"cap {one.to_json()['epsilon_max']}"
-    return f"{one.percent} ({cap})"
+    quota = "" if one.quota is None else f", quota {one.to_json()['share_max']}"
+    return f"{one.percent} ({cap}{quota})"
 
 
 def merger_lines(found: Iterable[Joined]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from policy import reading as r
 from policy.attesters import Attestation
 from policy.documents import shapes as s
 from policy.documents.attesting import ATTESTATION
-from policy.documents.run_bounds import MECHANISMS, POLICY_RUN, TUNING, UNBOUNDED, RunBounds, bounds_of
+from policy.documents.run_bounds import MECHANISMS, POLICY_RUN, TUNING, UNBOUNDED, RunBounds, bounds_of, strictest
 from policy.documents.text import read_document
 
 LEVEL_SEALED: Final = 2
@@ -146,6 +146,11 @@ class Policy:
     def source(self) -> str:
         """How a decision names it."""
         return f"policy {self.id} version {self.version}"
+
+    @property
+    def run_bounds(self) -> RunBounds:
+        """All that it bounds a run by, but for its ε."""
+        return strictest((self.run, RunBounds(delta_max=self.lineage_delta_max, mechanisms=self.mechanisms)))
 
     def level_of(self, provider: str, dataset: str) -> int:
         """The Level of one dataset."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from ledger.canonical import Object
 from ledger.mechanism import KINDS, STEPS_MAX
+from ledger.units import format_number
 from policy.documents import shapes as s
 
 TUNING: Final = "repeat_and_select"
@@ -31,6 +34,15 @@ class RunBounds:
     steps_max: int | None = None
     mechanisms: tuple[str, ...] | None = None
 
+    def to_json(self) -> Object:
+        """As it is shown; null where nothing is said."""
+        numbers = {name: getattr(self, name) for name in ("delta_max", "noise_multiplier_min", "probability_max")}
+        return {
+            **{name: None if number is None else format_number(number) for name, number in numbers.items()},
+            "mechanisms": None if self.mechanisms is None else [*self.mechanisms],
+            "steps_max": self.steps_max,
+        }
+
 
 UNBOUNDED: Final = RunBounds()
 _BOUNDS: Final = {
@@ -46,3 +58,25 @@ CONTRACT_RUN: Final = s.record({"epsilon_max": s.EPSILON}, {**_BOUNDS, "mechanis
 def bounds_of(run: dict[str, Any]) -> RunBounds:
     """The bounds of a ``run`` that was read, beyond its ε."""
     return RunBounds(**{name: value for name, value in run.items() if name != "epsilon_max"})
+
+
+def strictest(stated: Sequence[RunBounds]) -> RunBounds:
+    """What a run must keep that is bound by all of them."""
+    named = [set(one.mechanisms) for one in stated if one.mechanisms is not None]
+    allowed = named[0].intersection(*named[1:]) if named else None
+    return RunBounds(
+        delta_max=_least(one.delta_max for one in stated),
+        noise_multiplier_min=max(
+            (one.noise_multiplier_min for one in stated if one.noise_multiplier_min is not None), default=None
+        ),
+        probability_max=_least(one.probability_max for one in stated),
+        steps_max=_least(one.steps_max for one in stated),
+        mechanisms=None if allowed is None else tuple(kind for kind in MECHANISMS if kind in allowed),
+    )
+
+
+_Number = TypeVar("_Number", int, Fraction)
+
+
+def _least(stated: Iterable[_Number | None]) -> _Number | None:
+    return min((one for one in stated if one is not None), default=None)

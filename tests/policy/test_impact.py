@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from ledger import canonical as c
 from ledger.malformed import Malformed
 from ledger.outcomes import Code
 from ledger.registry import GLOBAL, holder_of
 from policy.bounds import bounds_of
+from policy.breaches import breaches
 from policy.impact import Impact, impact
 from policy.reading import format_time
 from tests.core.world import BANKS, SRO, START, plan_of, ref_of, snapshot
@@ -64,8 +66,10 @@ def test_a_lower_cap_freezes_whom_it_freezes() -> None:
         assert (code is Code.BUDGET_EXHAUSTED) == mine.freezes
     assert {one.charge: one.frozen for one in told.pending} == {"run-4": True}
     assert [one.name for one in told.contracts] == [f"scans-{bank[8:]}" for bank in sorted(BANKS)]
-    assert told.contracts[0].before == {"lineage_epsilon_max": "5", "run_epsilon_max": "2"}
-    assert told.contracts[0].after == {"lineage_epsilon_max": "2.8", "run_epsilon_max": "2"}
+    before, after = told.contracts[0].before, told.contracts[0].after
+    assert isinstance(before, dict)
+    assert (before["lineage_epsilon_max"], before["run_epsilon_max"]) == ("5", "2")
+    assert after == {**before, "lineage_epsilon_max": "2.8"}
 
 
 def test_a_cap_without_room_is_told_as_such() -> None:
@@ -95,6 +99,56 @@ def test_a_level_raised_caps_the_global_account() -> None:
     assert change.after["closes"] == format_time(START + 30 * DAY)
 
 
+def test_a_quota_freezes_whom_it_freezes() -> None:
+    """Who used more than that share of everyone's capacity takes nothing more; who used less goes on."""
+    market = charged(1, 0, 0, 0, 0)
+    told = seen(market, quota={"share_max": "0.25"})
+    nodes = [holder_of(market.state.organisations[bank].node) for bank in BANKS]
+    over = {one.after.holder for one in told.accounts if one.freezes}
+    assert over == {nodes[0]}
+    assert {one.after.holder for one in told.accounts} == set(nodes[:2])
+    assert market.charged("after-a", plan_of(1, "100")) is Code.BUDGET_EXHAUSTED
+    assert market.charged("after-b", plan_of(1, "100"), bank=BANKS[1]) is Code.PENDING
+    assert {one.holder for one in breaches(market.state, market.now)} == over
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "value"),
+    [
+        ({"run": {"epsilon_max": "2.5", "noise_multiplier_min": "50"}}, "noise_multiplier_min", "50"),
+        ({"run": {"epsilon_max": "2.5", "probability_max": "0.001"}}, "probability_max", "0.001"),
+        ({"run": {"epsilon_max": "2.5", "steps_max": 7}}, "steps_max", 7),
+        ({"run": {"epsilon_max": "2.5", "delta_max": "0.000001"}}, "delta_max", "0.000001"),
+        ({"lineage": {"epsilon_max": "5", "delta_max": "0.000001"}}, "delta_max", "0.000001"),
+        ({"mechanisms": ["laplace"]}, "mechanisms", ["laplace"]),
+        ({"pipeline": True}, "pipeline", True),
+    ],
+)
+def test_each_bound_on_a_run_is_told_of_the_contracts_that_it_binds(
+    changes: dict[str, Any], field: str, value: c.Json
+) -> None:
+    """A run that was charged before is denied afterwards, and every contract is told the bound that denies it."""
+    market = charged()
+    told = seen(market, **changes)
+    assert [one.name for one in told.contracts] == [f"scans-{bank[8:]}" for bank in sorted(BANKS)]
+    for one in told.contracts:
+        assert isinstance(one.before, dict)
+        assert one.after == {**one.before, field: value}
+        assert one.before[field] != value
+    assert market.charged("after", PLAN) is Code.POLICY_DENIED
+
+
+def test_a_named_coalition_closes_its_members_until_it_is_declared() -> None:
+    """Who may charge nothing is told by name; not once a coalition with the same members is declared."""
+    market, named = charged(), {"epsilon_max": "4", "members": [BANKS[0], BANKS[1]], "name": "banks"}
+    told = seen(market, coalitions=[named])
+    assert told.undeclared == (f"banks: {BANKS[0]}, {BANKS[1]}",)
+    assert market.charged("after", PLAN) is Code.POLICY_DENIED
+    body: Any = {"epsilon": "4", "members": [BANKS[0], BANKS[1]]}
+    assert not market.submit("coalition", "declared", SRO, body).code.refused
+    assert impact(market.state, policy_bytes(3, coalitions=[named]), market.now, ()).undeclared == ()
+
+
 def test_a_later_policy_is_compared_at_its_own_moment() -> None:
     """With what stands at that time, a contract that has ended by then left out."""
     market = charged()
@@ -102,7 +156,9 @@ def test_a_later_policy_is_compared_at_its_own_moment() -> None:
     told = seen(market, effective=format_time(START + 10 * DAY), run={"epsilon_max": "1.5"})
     assert told.at == START + 10 * DAY
     assert [one.name for one in told.contracts] == [f"scans-{bank[8:]}" for bank in sorted(BANKS[1:])]
-    assert told.contracts[0].after == {"lineage_epsilon_max": "5", "run_epsilon_max": "1.5"}
+    (before, after) = told.contracts[0].before, told.contracts[0].after
+    assert isinstance(before, dict)
+    assert after == {**before, "run_epsilon_max": "1.5"}
     assert told.accounts == ()
 
 

@@ -44,8 +44,8 @@ def test_what_is_told_is_what_happens(pair: tuple[int, int]) -> None:
     for one in told:
         holder = holder_of(node if one.coalition is None else one.coalition)
         account = market.state.accounts[one.partition, holder]
-        assert standing(market.state, account, one.after.epsilon).share == one.after.share
         bounds = bounds_of(market.state, market.state.partitions[one.partition], market.now)
+        assert standing(market.state, account, bounds).share == one.after.share
         assert bounds is not None
         assert one.coalition is not None or one.after.epsilon == bounds.lineage
         assert one.after.over == (one.after.share is not None and one.after.share > 1)

@@ -91,7 +91,7 @@ def test_what_a_decree_lets_begin_anew_stands_so_everywhere() -> None:
     account = market.state.accounts[REF, holder]
     before = runs_that_fit(market.ask(PLAN)).runs
     market.state.forgiven[REF, holder] = market.state.forgiven[REF, GLOBAL] = account.posted
-    assert standing(market.state, account, Fraction(5)).share == 0
+    assert standing(market.state, account, None).share == 0
     assert runs_that_fit(market.ask(PLAN)).runs == before + 3
     full = projection(market.state, REF, holder, Fraction(5, 2), 0, market.now - DAY, market.now)
     assert not full.full
