@@ -7,13 +7,16 @@ before it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode, resolve_name
 
 from ledger.malformed import Malformed
 from trainer_adapter.calling import call
+from trainer_adapter.dropout import Dropping
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,8 +51,6 @@ def check_modules(model: nn.Module) -> None:
             raise Malformed(where, "is a batch normalisation, which mixes records: use GroupNorm or LayerNorm")
         if getattr(module, "running_mean", None) is not None or getattr(module, "track_running_stats", False):
             raise Malformed(where, "keeps running statistics of records outside the noisy sum")
-        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0:  # noqa: SLF001 - as above
-            raise Malformed(where, "draws randomness for each record, which this engine does not replay: leave it out")
 
 
 def check_on_dummies(
@@ -57,9 +58,11 @@ def check_on_dummies(
 ) -> None:
     """Run the model in its training mode on dummies shaped like ``data`` and hold it to the engine's terms.
 
+    Nothing drops here, so that no mask hides what one record does to another.
+
     Raises:
-        Malformed: if it cannot run on a batch, changes a buffer, lets one record touch another's output, or has a
-            trainable parameter that the loss does not reach.
+        Malformed: if it cannot run on a batch, draws other randomness than dropout's, changes a buffer, lets one
+            record touch another's output, or has a trainable parameter that the loss does not reach.
     """
     device = next(model.parameters()).device
     inputs, targets = dummies(data, (DUMMIES,), device)
@@ -67,10 +70,12 @@ def check_on_dummies(
     buffers = {name: value.clone() for name, value in model.named_buffers()}
     state = {**parameters, **buffers}
     try:
-        before = call(model, state, inputs)
+        with _Undrawn(device), Dropping(None):
+            before = call(model, state, inputs)
         _check_output(before)
         _check_buffers(model, buffers)
-        after = call(model, state, _change_first(inputs))
+        with Dropping(None):
+            after = call(model, state, _change_first(inputs))
         loss = loss_fn(before[:1], targets[:1])
         _check_one_number(loss)
         _check_reached(model, parameters, loss)
@@ -80,6 +85,35 @@ def check_on_dummies(
         raise Malformed("model", f"does not run on a batch of public dummy records: {_first_line(fault)}") from fault
     if not torch.allclose(before[1:], after[1:], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True):
         raise Malformed("model", "lets one record change the output of another")
+
+
+class _Undrawn(TorchFunctionMode):
+    """Refuses whatever moves one of PyTorch's own generators, by the name of the function that did."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self._device = device
+        self._before = self._states()
+
+    def _states(self) -> list[Tensor]:
+        gpu = [torch.cuda.get_rng_state(self._device)] if self._device.type == "cuda" else []
+        return [torch.get_rng_state(), *gpu]
+
+    def __torch_function__(
+        self,
+        func: Any,  # noqa: ANN401 - any function of PyTorch's
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - whatever it gives
+        """Called by PyTorch in the place of ``func``."""
+        del types
+        output = func(*args, **(kwargs or {}))
+        its_own = (kwargs or {}).get("generator") is not None
+        if its_own or not all(map(torch.equal, self._before, self._states())):
+            name = resolve_name(func) or getattr(func, "__name__", "a function")
+            raise Malformed("model", f"draws randomness by {name}: only dropout is drawn for each record by itself")
+        return output
 
 
 def dummies(data: tuple[Tensor, Tensor], lead: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -3,15 +3,22 @@
 As ``torch.func.functional_call``, which, where one module stands in a model twice, leaves the values it was
 given in the model (PyTorch 2.13). Here a tensor is known by identity: wherever it stands, and however often, the
 new value takes its place, and afterwards the old one is back.
+
+And calling it as it was told to behave: training and evaluation mode, module by module; and calling the body of one of
+PyTorch's functions that are made of others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain
-from typing import Any
+from types import FunctionType
+from typing import Any, Final
 
 from torch import Tensor, nn
+
+_GUARDS: Final = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
 
 def call(model: nn.Module, values: Mapping[str, Tensor], inputs: Tensor) -> Any:  # noqa: ANN401 - whatever the model gives
@@ -32,3 +39,33 @@ def call(model: nn.Module, values: Mapping[str, Tensor], inputs: Tensor) -> Any:
     finally:
         for own, key, tensor in places:
             own[key] = tensor
+
+
+def modes(model: nn.Module) -> dict[nn.Module, bool]:
+    """Which of its modules are in training mode."""
+    return {module: module.training for module in model.modules()}
+
+
+@contextmanager
+def in_modes(told: Mapping[nn.Module, bool]) -> Iterator[None]:
+    """With each module in training mode or not; afterwards as it was."""
+    before = {module: module.training for module in told}
+    try:
+        for module, training in told.items():
+            module.training = training
+        yield
+    finally:
+        for module, training in before.items():
+            module.training = training
+
+
+def body_of(function: FunctionType) -> FunctionType:
+    """The same body, which does not first ask whether somebody wants to be called in its place."""
+    names = {**function.__globals__, **dict.fromkeys(_GUARDS, _never)}
+    copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+def _never(*_: object) -> bool:
+    return False

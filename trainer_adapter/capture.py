@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import FunctionType
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,10 +20,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from trainer_adapter.attention import attention
-from trainer_adapter.calling import call
+from trainer_adapter.calling import body_of, call
+from trainer_adapter.dropout import Dropping
 from trainer_adapter.layer_rules import Layer, Taken, take
-
-_GUARDS: Final = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
 
 class Capture(TorchFunctionMode):
@@ -66,7 +65,7 @@ class Capture(TorchFunctionMode):
         if isinstance(func, FunctionType) and func.__module__ == "torch.nn.functional":
             # Made of functions that may have rules: its body runs under our eyes.
             with self:
-                return _unguarded(func)(*args, **given)
+                return body_of(func)(*args, **given)
         output = func(*args, **given)
         # Asking for a shape or a type is no use of the values.
         if any(isinstance(value, Tensor) for value in tree_leaves(output)):
@@ -83,22 +82,10 @@ class Capture(TorchFunctionMode):
         return taken.output if self._taps is None else taken.output + self._taps[len(self.layers) - 1]
 
 
-def _unguarded(function: FunctionType) -> FunctionType:
-    """The same body, which does not first ask whether somebody wants to be called in its place."""
-    names = {**function.__globals__, **dict.fromkeys(_GUARDS, _never)}
-    copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
-    copy.__kwdefaults__ = function.__kwdefaults__
-    return copy
-
-
-def _never(*_: object) -> bool:
-    return False
-
-
 def under_rules(
-    model: nn.Module, parameters: Mapping[str, Tensor], rest: Mapping[str, Tensor], inputs: Tensor
+    model: nn.Module, parameters: Mapping[str, Tensor], rest: Mapping[str, Tensor], inputs: Tensor, key: Tensor
 ) -> list[str]:
-    """Names of the parameters all of whose uses have rules; ``inputs`` (1, ...) are one public dummy.
+    """Names of the parameters all of whose uses have rules; ``inputs`` (1, ...) are one public dummy, ``key`` its own.
 
     Found in two ways: by watching calls, and, for what reaches a parameter behind PyTorch's functions, by asking
     for a gradient: where every use went through a rule, none arrives.
@@ -107,7 +94,7 @@ def under_rules(
     watched = set(known)
     while True:
         capture = Capture({name: known[name] for name in watched}, None)
-        with torch.enable_grad(), capture:
+        with torch.enable_grad(), capture, Dropping(key):
             output = call(model, {**rest, **known}, inputs)
         leaked: set[str] = set(capture.left)
         if output.requires_grad and watched:

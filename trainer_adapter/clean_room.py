@@ -16,6 +16,7 @@ from client.service import Service
 from ledger.malformed import Malformed
 from trainer_adapter import models
 from trainer_adapter.attach import Options, Run, attach
+from trainer_adapter.calling import in_modes
 from trainer_adapter.charged_run import Remaining
 from trainer_adapter.device import choose, in_words
 from trainer_adapter.job import Job
@@ -143,8 +144,8 @@ def tensors(data: bytes, what: str) -> tuple[Tensor, Tensor]:
 
 
 def accuracy(model: nn.Module, test: tuple[Tensor, Tensor]) -> float:
-    """The share of a public set that the model gets right."""
+    """The share of a public set that the model gets right, in evaluation mode."""
     device = next(model.parameters()).device
-    with torch.no_grad():
+    with torch.no_grad(), in_modes(dict.fromkeys(model.modules(), False)):
         right = model(test[0].to(device)).argmax(dim=1) == test[1].to(device)
     return float(right.double().mean())

@@ -4,7 +4,8 @@ One step releases ((sum of clip(g_i) over one Poisson draw) + N(0, (σC)²)) / E
 σ, C and E come from the plan, E is public. ``i`` counts privacy units: records, or users (see ``units``). Each
 unit goes through the model alone (``torch.func.vmap``), so that no layer could mix two of them even if it would;
 its norm is taken of the very tensors that enter the sum (``kernels``). So a wrong rule for a layer could spoil a
-gradient; it could not make a contribution longer than C, nor depend on another record.
+gradient; it could not make a contribution longer than C, nor depend on another record. Neither could dropout: each
+record's masks are drawn from a key of its own (``dropout``).
 
 Why putting zero in a record's place moves the sum by at most C, in floating point too. ``kernels`` gives a bound
 N² on the square of what a record adds to the sum over its weight², rounding of its own products included; N is off
@@ -45,6 +46,8 @@ from trainer_adapter.admissible import (
     public_parameters,
     trainable,
 )
+from trainer_adapter.calling import in_modes, modes
+from trainer_adapter.dropout import Keys, words_at
 from trainer_adapter.physical import Batch, LossFn, PhysicalSum
 from trainer_adapter.precision import precision_of
 from trainer_adapter.sampler import PhysicalBatch, draw, physical_batches
@@ -104,7 +107,8 @@ class Engine:
 
         Args:
             plan: sampler, clipping, noise; the same value that was charged.
-            model: put into training mode; its trained parameters are float32, all on one device.
+            model: put into training mode, unless it is already: then parts of it in evaluation mode stay so, and
+                drop nothing. Its trained parameters are float32, all on one device.
             loss_fn: from outputs (1, ...) and targets (1, ...) of one record to one number. It and the model are
                 traced: their Python runs on public dummies, and what it decides there stands for the whole run.
             data: inputs (records, ...) and targets (records, ...); moved to the model's device batch by batch.
@@ -136,7 +140,9 @@ class Engine:
         self._device = next(iter(self._parameters.values())).device
         self.bound: Final = float_below(plan.clipping_norm * (1 - self._precision.margin))
         self.noise_std: Final = float_above(plan.noise_multiplier * plan.clipping_norm)
-        model.train()
+        if not model.training:
+            model.train()
+        self._modes = modes(model)
         check_modules(model)
         check_on_dummies(model, loss_fn, data)
         public = self._public_batch()
@@ -168,10 +174,10 @@ class Engine:
         Raises:
             Reused: if this step's randomness was used before. Disagrees: see ``certify``.
         """
-        batches = self.physical_batches(self.draw(step, randomness))
-        total = self.clipped_sum(batches)
+        batches, keys = self.physical_batches(self.draw(step, randomness)), self.keys(step, randomness)
+        total = self.clipped_sum(batches, keys)
         if self._certify == "always" or (self._certify == "first_step" and step == 1):
-            self.check(batches)
+            self.check(batches, keys)
         noise = randomness.stream("noise", step).normals((self.size,))
         noisy = total + self.noise_std * torch.from_numpy(noise).to(self._device)
         self._assign((noisy / self._plan.batch_size_expected).to(torch.float32))
@@ -184,44 +190,58 @@ class Engine:
         """The units of one logical batch; private. Raises: Reused."""
         return draw(randomness.stream("sampler", step), len(self._units), self._plan.sampling_probability)
 
+    def keys(self, step: int, randomness: Randomness) -> Keys | None:
+        """What each record's dropout is drawn from at this step; None where the model drops nothing. Raises: Reused."""
+        return randomness.stream("dropout", step).words(len(self._data[0])) if self._sum.drops else None
+
     def physical_batches(self, drawn: NDArray[np.int64]) -> list[PhysicalBatch]:
         """A logical batch cut into physical ones."""
         return list(physical_batches(drawn, self._physical_batch))
 
-    def clipped_sum(self, batches: Iterable[PhysicalBatch]) -> Tensor:
+    def clipped_sum(self, batches: Iterable[PhysicalBatch], keys: Keys | None = None) -> Tensor:
         """Sum of the clipped gradients of the units drawn, shape (parameters,), float64; private.
+
+        ``keys`` are those of :meth:`keys`, for a model that drops something.
 
         A unit whose gradient has a value that is not finite gives zero, and so does one that has none, as for a
         label of no class: one bad record neither leaks by turning the model into NaN nor stops the run. (On a GPU
         the latter ends the process; range-check labels and tokens there.)
+
+        Raises:
+            Malformed: without keys for a model that needs them.
         """
         total = torch.zeros(self.size, dtype=torch.float64, device=self._device)
         trained, rest = self._trained(), self._rest()
         for batch in batches:
-            total += self._sum_of(trained, rest, batch)
+            total += self._sum_of(trained, rest, batch, keys)
         return total
 
-    def _sum_of(self, trained: dict[str, Tensor], rest: dict[str, Tensor], batch: PhysicalBatch) -> Tensor:
+    def _sum_of(
+        self, trained: dict[str, Tensor], rest: dict[str, Tensor], batch: PhysicalBatch, keys: Keys | None
+    ) -> Tensor:
         try:
-            return self._sum(trained, rest, self._gathered(batch))
+            return self._sum(trained, rest, self._gathered(batch, keys))
         except (RuntimeError, LookupError):
             # With nobody in it: what fails there too is no record's doing, and is told.
-            total = self._sum(trained, rest, self._gathered(batch.only(-1)))
+            total = self._sum(trained, rest, self._gathered(batch.only(-1), keys))
         for place in np.flatnonzero(batch.mask):
             with suppress(RuntimeError, LookupError):
-                total = total + self._sum(trained, rest, self._gathered(batch.only(int(place))))
+                total = total + self._sum(trained, rest, self._gathered(batch.only(int(place)), keys))
         return total
 
-    def check(self, batches: Iterable[PhysicalBatch]) -> None:
+    def check(self, batches: Iterable[PhysicalBatch], keys: Keys | None = None) -> None:
         """Compare with units recomputed one by one. Raises: Disagrees, telling nothing of what they hold."""
         trained, rest = self._trained(), self._rest()
         for batch in batches:
-            gathered = self._gathered(batch)
-            theirs = clipped_alone(self._model, self._loss_fn, trained, rest, gathered, self.bound, self._precision)
+            gathered = self._gathered(batch, keys)
+            with in_modes(self._modes):
+                theirs = clipped_alone(self._model, self._loss_fn, trained, rest, gathered, self.bound, self._precision)
             if not agree(self._sum(trained, rest, gathered), theirs, self._precision.name):
                 raise Disagrees("the engine's sum is not that of the records one by one")
 
-    def _gathered(self, batch: PhysicalBatch) -> Batch:
+    def _gathered(self, batch: PhysicalBatch, keys: Keys | None) -> Batch:
+        if keys is None and self._sum.drops:
+            raise Malformed("keys", "are needed: the model drops something")
         if len(batch.mask) > self._physical_batch:
             raise Malformed("physical_batch", f"has at most {self._physical_batch} places, not {len(batch.mask)}")
         batch = batch.filled(self._physical_batch)
@@ -229,7 +249,8 @@ class Engine:
         units = torch.from_numpy(batch.indices)
         valid = self._units.valid[units] & mask[:, None]
         inputs, targets = (self._gather(part, self._units.places[units], valid) for part in self._data)
-        return Batch(inputs, targets, valid.to(self._device), mask.to(self._device))
+        words = words_at(keys, self._units.places[units], valid)
+        return Batch(inputs, targets, *(part.to(self._device) for part in (valid, mask, words)))
 
     def _gather(self, part: Tensor, places: Tensor, valid: Tensor) -> Tensor:
         found = part[places.to(part.device)]
@@ -250,7 +271,9 @@ class Engine:
         units, records = self._physical_batch, self._units.valid.shape[1]
         inputs, targets = dummies(self._data, (units, records), self._device)
         some = torch.arange(units, device=self._device) < DUMMIES
-        return Batch(inputs, targets, torch.ones((units, records), dtype=torch.bool, device=self._device), some)
+        valid = torch.ones((units, records), dtype=torch.bool, device=self._device)
+        keys = torch.arange(2 * units * records, device=self._device).reshape(units, records, 2)
+        return Batch(inputs, targets, valid, some, keys)
 
     def _check_public(self, public: Batch) -> None:
         values = public_parameters(self._model)

@@ -24,6 +24,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from ledger.malformed import Malformed
 from trainer_adapter.calling import call
 from trainer_adapter.capture import Capture, under_rules
+from trainer_adapter.dropout import Dropping
 from trainer_adapter.factors import Factor, Whole
 from trainer_adapter.kernel_choice import choose
 from trainer_adapter.kernels import KERNELS
@@ -33,6 +34,7 @@ from trainer_adapter.precision import Precision
 LossFn: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 _ADD: Final = torch.ops.aten.add.Tensor
 _DETACH: Final = torch.ops.aten.detach.default
+_PARTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,14 @@ class Batch:
         inputs, targets: shape (units, records, ...): the records of each unit, in a fixed number of places.
         valid: which of those places hold a record, shape (units, records).
         mask: which units were drawn, shape (units,).
+        keys: what each record's dropout is drawn from, shape (units, records, 2); see ``dropout``.
     """
 
     inputs: Tensor
     targets: Tensor
     valid: Tensor
     mask: Tensor
+    keys: Tensor
 
 
 class PhysicalSum:
@@ -56,6 +60,7 @@ class PhysicalSum:
 
     Attributes:
         kernels: how each parameter's norm is taken, by the parameter's name.
+        drops: how many dropout masks a record's forward pass draws.
     """
 
     def __init__(  # noqa: PLR0913 - one name for each thing the graph depends on
@@ -80,6 +85,7 @@ class PhysicalSum:
         self._shapes = {name: value.shape for name, value in trained.items()}
         self._device = dummies.inputs.device
         self._layers: list[Layer] = []
+        self.drops = 0
         trained = {name: value.detach() for name, value in trained.items()}
         tensors = [*trained.values(), *rest.values(), *_parts(dummies)]
         try:
@@ -108,7 +114,7 @@ class PhysicalSum:
 
     def _find_ruled(self, trained: Mapping[str, Tensor], rest: Mapping[str, Tensor], dummies: Batch) -> list[str]:
         with self._as_told():
-            return under_rules(self._model, trained, rest, dummies.inputs[0, :1])
+            return under_rules(self._model, trained, rest, dummies.inputs[0, :1], dummies.keys[0, 0])
 
     def _choose(self, tensors: Sequence[Tensor]) -> dict[str, str]:
         found = self._factors(tensors)
@@ -140,7 +146,7 @@ class PhysicalSum:
         at = len(self._names) + len(self._rest_names)
         values = dict(zip(self._names, tensors, strict=False))
         rest = dict(zip(self._rest_names, tensors[len(self._names) : at], strict=True))
-        batch = Batch(*tensors[at : at + 4])
+        batch = Batch(*tensors[at : at + _PARTS])
         units = len(batch.mask)
         ruled = {name: values[name] for name in self._ruled}
         alone = {
@@ -148,10 +154,10 @@ class PhysicalSum:
             for name in self._names
             if name not in ruled
         }
-        taps = [tap.detach().requires_grad_() for tap in tensors[at + 4 :]]
+        taps = [tap.detach().requires_grad_() for tap in tensors[at + _PARTS :]]
         with torch.enable_grad():
             losses, kept = vmap(self._of_unit(ruled, rest), randomness="error")(
-                alone, taps, batch.inputs, batch.targets, batch.valid
+                alone, taps, batch.inputs, batch.targets, batch.valid, batch.keys
             )
             found = torch.autograd.grad(losses.sum(), [*taps, *alone.values()], materialize_grads=True)
         factors: dict[str, list[Factor]] = {name: [] for name in self._names}
@@ -165,30 +171,30 @@ class PhysicalSum:
 
     def _of_unit(self, ruled: Mapping[str, Tensor], rest: Mapping[str, Tensor]) -> Callable[..., Any]:
         def one(alone: dict[str, Tensor], taps: list[Tensor], *record: Tensor) -> tuple[Tensor, list[Tensor]]:
-            inputs, target = (part.unsqueeze(0) for part in record)
-            capture = Capture(ruled, taps)
-            with capture, self._as_told():
+            inputs, target, key = record
+            inputs, target = inputs.unsqueeze(0), target.unsqueeze(0)
+            capture, dropping = Capture(ruled, taps), Dropping(key)
+            with capture, dropping, self._as_told():
                 outputs: Any = call(self._model, {**rest, **ruled, **alone}, inputs)
-            self._layers = capture.layers
+            self._layers, self.drops = capture.layers, dropping.calls
             if capture.left:
                 name = min(capture.left)
                 raise Malformed(f"model.{name}", "is not used the same way twice: what a run does must be fixed")
             return self._loss_fn(outputs.to(torch.float32), target).sum(), capture.kept
 
-        def unit(
-            alone: dict[str, Tensor], taps: list[Tensor], inputs: Tensor, targets: Tensor, valid: Tensor
-        ) -> tuple[Tensor, list[Tensor]]:
+        def unit(alone: dict[str, Tensor], taps: list[Tensor], *records: Tensor) -> tuple[Tensor, list[Tensor]]:
+            inputs, targets, valid, keys = records
             if len(inputs) == 1:
-                return one(alone, taps, inputs[0], targets[0])
-            each = vmap(one, in_dims=(None, 0, 0, 0), randomness="error")
-            losses, kept = each(alone, taps, inputs, targets)
+                return one(alone, taps, inputs[0], targets[0], keys[0])
+            each = vmap(one, in_dims=(None, 0, 0, 0, 0), randomness="error")
+            losses, kept = each(alone, taps, inputs, targets, keys)
             return torch.where(valid, losses, 0.0).sum(), kept
 
         return unit
 
     def _make_taps(self, trained: Mapping[str, Tensor], rest: Mapping[str, Tensor], dummies: Batch) -> list[Tensor]:
         capture = Capture({name: trained[name] for name in self._ruled}, None)
-        with torch.no_grad(), capture, self._as_told():
+        with torch.no_grad(), capture, Dropping(dummies.keys[0, 0]), self._as_told():
             call(self._model, {**rest, **trained}, dummies.inputs[0, :1])
         units, records = dummies.valid.shape
         lead = (units,) if records == 1 else (units, records)
@@ -220,8 +226,8 @@ def _full_convolutions() -> AbstractContextManager[object]:
     return settings
 
 
-def _parts(batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return batch.inputs, batch.targets, batch.valid, batch.mask
+def _parts(batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    return batch.inputs, batch.targets, batch.valid, batch.mask, batch.keys
 
 
 def _drop_taps(graph: GraphModule, count: int) -> None:

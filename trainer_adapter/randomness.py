@@ -1,8 +1,8 @@
 """Randomness of a run: ChaCha20 (RFC 8439) under fresh keys, one nonce for each purpose and step.
 
 A run draws 32 bytes from the operating system; HKDF-SHA256 (RFC 5869) makes one key of them for each purpose
-(``sampler``, ``noise``); the step number is the nonce. A (purpose, step) is opened once, in rising order, so
-no piece of keystream is ever added to two different sums: whoever saw both would learn their exact
+(``sampler``, ``noise``, ``dropout``); the step number is the nonce. A (purpose, step) is opened once, in rising
+order, so no piece of keystream is ever added to two different sums: whoever saw both would learn their exact
 difference.
 
 What this protects against: guessing a seed, or the state of a statistical generator, from released noise;
@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Purpose: TypeAlias = Literal["sampler", "noise"]
+Purpose: TypeAlias = Literal["sampler", "noise", "dropout"]
 
 SECRET_BYTES: Final = 32
 NONCE_BYTES: Final = 12
@@ -97,7 +97,7 @@ class Randomness:
         """Derive the keys from 32 secret bytes; a run uses :meth:`fresh`, only tests pass their own."""
         if len(secret) != SECRET_BYTES:
             raise ValueError(f"the secret has {len(secret)} bytes, not {SECRET_BYTES}")
-        purposes: tuple[Purpose, ...] = ("sampler", "noise")
+        purposes: tuple[Purpose, ...] = ("sampler", "noise", "dropout")
         self._keys = {purpose: _derive(secret, purpose) for purpose in purposes}
         self._opened: dict[Purpose, int] = dict.fromkeys(purposes, 0)
         self._process: Final = os.getpid()

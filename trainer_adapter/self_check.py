@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer_adapter.calling import call
+from trainer_adapter.dropout import Dropping, Keys
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,15 +46,15 @@ def alone(  # noqa: PLR0913, PLR0917 - as below
     """The gradient of one unit, flat, float64, by an ordinary backward pass for each of its records.
 
     Args:
-        unit: inputs (records, ...), targets (records, ...) and which are valid (records,).
+        unit: inputs (records, ...), targets (records, ...), which are valid (records,), and keys (records, 2).
     """
     values = {name: value.detach().requires_grad_() for name, value in trained.items()}
     total = torch.zeros(sum(value.numel() for value in values.values()), dtype=torch.float64)
-    inputs, targets, valid = unit
+    inputs, targets, valid, keys = unit
     told = precision.autocast
     for place in torch.nonzero(valid).flatten().tolist():
         with torch.enable_grad():
-            with torch.autocast(inputs.device.type, dtype=told, enabled=told is not None):
+            with Dropping(keys[place]), torch.autocast(inputs.device.type, dtype=told, enabled=told is not None):
                 outputs: Any = call(model, {**rest, **values}, inputs[place : place + 1])
             loss = loss_fn(outputs.to(torch.float32), targets[place : place + 1]).sum()
             found = torch.autograd.grad(loss, list(values.values()), materialize_grads=True)
@@ -73,7 +74,7 @@ def clipped_alone(  # noqa: PLR0913, PLR0917 - one name for each thing a sum dep
     """What a physical batch's clipped sum must come near: units one by one, shape (parameters,), float64."""
     total = torch.zeros(sum(value.numel() for value in trained.values()), dtype=torch.float64)
     for place in torch.nonzero(batch.mask).flatten().tolist():
-        unit = (batch.inputs[place], batch.targets[place], batch.valid[place])
+        unit = (batch.inputs[place], batch.targets[place], batch.valid[place], batch.keys[place])
         gradient = alone(model, loss_fn, trained, rest, unit, precision)
         norm = float(gradient.norm())
         if norm < float("inf"):  # false for a NaN too
@@ -87,8 +88,8 @@ def agree(ours: Tensor, theirs: Tensor, precision: str) -> bool:
     return apart <= AGREEMENT[precision] * float(theirs.norm()) + 1e-30
 
 
-def contributions(engine: Engine, drawn: NDArray[np.int64]) -> Tensor:
-    """What each unit drawn adds to the sum, each in the physical batch it is really in.
+def contributions(engine: Engine, drawn: NDArray[np.int64], keys: Keys | None = None) -> Tensor:
+    """What each unit drawn adds to the sum, each in the physical batch it is really in; ``keys`` as the engine's.
 
     Returns:
         Shape (units drawn, parameters), float64; private.
@@ -97,7 +98,7 @@ def contributions(engine: Engine, drawn: NDArray[np.int64]) -> Tensor:
     for batch in engine.physical_batches(drawn):
         for place in batch.mask.nonzero()[0]:
             only = batch.only(int(place))
-            parts.append(engine.clipped_sum([only]))
+            parts.append(engine.clipped_sum([only], keys))
     return torch.stack(parts) if parts else torch.zeros((0, engine.size), dtype=torch.float64)
 
 
@@ -125,9 +126,11 @@ def replay(engine: Engine, neighbour: Engine, step: int, one: Randomness, other:
     """
     drawn, again = engine.draw(step, one), neighbour.draw(step, other)
     assert drawn.tolist() == again.tolist(), "a draw looks at sizes only"
-    ours, theirs = contributions(engine, drawn), contributions(neighbour, drawn)
+    keys = [each.keys(step, its) for each, its in ((engine, one), (neighbour, other))]
+    ours, theirs = contributions(engine, drawn, keys[0]), contributions(neighbour, drawn, keys[1])
     same = (ours == theirs).all(dim=1)
-    sums = [each.clipped_sum(each.physical_batches(drawn)) for each in (engine, neighbour)]
+    engines = zip((engine, neighbour), keys, strict=True)
+    sums = [each.clipped_sum(each.physical_batches(drawn), its) for each, its in engines]
     return Replayed(
         tuple(drawn.tolist()),
         tuple(drawn[~same.cpu().numpy()].tolist()),

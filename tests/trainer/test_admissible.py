@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, dropout, linear
+from torch.nn.functional import cross_entropy, linear
 
 from ledger.malformed import Malformed
 from trainer_adapter.engine import Engine
@@ -62,9 +62,28 @@ class _Counts(_Around):
         return y
 
 
-class _HiddenDropout(_Around):
+class _Noisy(_Around):
+    """Draws from PyTorch's generator, or from one of its own."""
+
+    def __init__(self, own: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.own = own
+
     def forward(self, x: Tensor) -> Tensor:
-        return dropout(self.inner(x), 0.5, self.training)
+        y: Tensor = self.inner(x)
+        return y + torch.randn(4, generator=self.own)
+
+
+class _Recurrent(_Around):
+    """Its dropout is inside one function that runs all its layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTM(4, 4, 2, dropout=0.5, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.inner(self.cell(x[:, None])[0][:, 0])
+        return y
 
 
 class _Detached(_Around):
@@ -116,7 +135,13 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
         "model: lets one record change the output of another",
     ),
     "buffer": (_Counts, r"model\.calls: is a buffer that training changes"),
-    "dropout layer": (lambda: nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.1)), r"model\.1: draws randomness"),
+    "random slope": (
+        lambda: nn.Sequential(nn.Linear(4, 4), nn.RReLU()),
+        r"model: draws randomness by torch\.nn\.functional\.rrelu: only dropout is drawn",
+    ),
+    "noise": (_Noisy, r"model: draws randomness by torch\.randn"),
+    "noise of its own": (lambda: _Noisy(torch.Generator()), r"model: draws randomness by torch\.randn"),
+    "recurrent with dropout": (_Recurrent, r"model: draws randomness by torch\.lstm"),
     "detached": (_Detached, r"model\.before\.weight: gets no gradient"),
     "closure": (_Closure, r"model\.weight: gets no gradient"),
     "half precision": (lambda: nn.Linear(4, 3).to(torch.bfloat16), "must be float32"),
@@ -138,12 +163,6 @@ def test_what_the_engine_cannot_promise_on_is_refused(plan: Plan, name: str) -> 
     make, reason = REFUSED[name]
     with pytest.raises(Malformed, match=reason):
         Engine(plan, make(), cross_entropy, DATA)
-
-
-def test_dropout_by_function_is_refused(plan: Plan) -> None:
-    """Randomness that no layer names is found by running it."""
-    with pytest.raises(Malformed, match=r"model: "):
-        Engine(plan, _HiddenDropout(), cross_entropy, DATA)
 
 
 def test_a_tied_weight_is_taken_and_clipped_whole(plan: Plan) -> None:

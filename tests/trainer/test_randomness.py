@@ -47,13 +47,13 @@ def test_a_stream_opens_once_and_forwards(randomness: Randomness) -> None:
 
 
 def test_no_keystream_is_shared_between_steps_purposes_and_runs() -> None:
-    """Every 8-byte word of 2 runs, 2 purposes and 50 steps is different from every other."""
+    """Every 8-byte word of 2 runs, 3 purposes and 50 steps is different from every other."""
     words: list[int] = []
     for run in (Randomness(KEY), Randomness(bytes(32))):
         for step in range(1, 51):
-            for purpose in ("sampler", "noise"):
+            for purpose in ("sampler", "noise", "dropout"):
                 words.extend(run.stream(purpose, step).words(100).tolist())
-    assert len(set(words)) == len(words) == 2 * 2 * 50 * 100
+    assert len(set(words)) == len(words) == 2 * 3 * 50 * 100
 
 
 def test_fresh_randomness_differs_each_time() -> None:
