@@ -20,6 +20,7 @@ from ledger.malformed import Malformed
 from ledger.plan import Plan
 from tests.trainer.kinds import CLASSES, RECORDS, Does, Make, numbers, parameter, words
 from tests.trainer.masks import kept
+from trainer_adapter.clean_room import accuracy
 from trainer_adapter.engine import Engine
 from trainer_adapter.precision import PRECISIONS
 from trainer_adapter.randomness import Randomness
@@ -277,3 +278,14 @@ def test_no_record_exceeds_the_clipping_norm(precision: str) -> None:
     lengths = [sum(Fraction(value) ** 2 for value in row.tolist()) for row in rows]
     assert max(lengths) <= PLAN.clipping_norm**2
     assert max(lengths) > (PLAN.clipping_norm * Fraction(99, 100)) ** 2
+
+
+def test_accuracy_on_the_public_set_drops_nothing() -> None:
+    """It is the evaluated model's, and leaves the model in the mode it was in, part by part."""
+    linear = nn.Linear(4, 4)
+    nn.init.eye_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    model = nn.Sequential(nn.Dropout(1.0), linear.eval())
+    test = (torch.eye(4), torch.arange(4))
+    assert accuracy(model, test) == 1.0
+    assert [module.training for module in model.modules()] == [True, True, False]

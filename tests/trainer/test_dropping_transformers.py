@@ -18,7 +18,6 @@ from trainer_adapter.randomness import Randomness
 
 PLAN: Final = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 3), 10, 4)
 WORDS, LENGTH, RECORDS = 50, 6, 6
-SMALL: Final = {"vocab_size": WORDS, "bos_token_id": 0, "eos_token_id": 0}
 
 
 class NextWord(nn.Module):
@@ -28,7 +27,11 @@ class NextWord(nn.Module):
         super().__init__()
         from transformers import GPT2Config, GPT2LMHeadModel
 
-        self.inner: Any = GPT2LMHeadModel(GPT2Config(n_positions=LENGTH, n_embd=16, n_layer=1, n_head=2, **SMALL))
+        ends = {"bos_token_id": 0, "eos_token_id": 0}
+        config: Any = GPT2Config.from_dict(
+            {"vocab_size": WORDS, "n_positions": LENGTH, "n_embd": 16, "n_layer": 1, "n_head": 2, **ends}
+        )
+        self.inner: Any = GPT2LMHeadModel(config)
 
     def forward(self, words: Tensor) -> Tensor:
         """Shape (records, length, words)."""
@@ -45,7 +48,7 @@ class Sentiment(nn.Module):
         from transformers import BertConfig, BertForSequenceClassification
 
         sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
-        config = BertConfig(vocab_size=WORDS, max_position_embeddings=LENGTH, num_labels=2, **sizes)
+        config: Any = BertConfig.from_dict({"vocab_size": WORDS, "max_position_embeddings": LENGTH, **sizes})
         self.inner: Any = BertForSequenceClassification(config)
 
     def forward(self, words: Tensor) -> Tensor:

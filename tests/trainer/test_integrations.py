@@ -234,12 +234,13 @@ def test_lightning(place: Place) -> None:
 
 
 def test_transformers(place: Place, tmp_path: Path) -> None:
-    """Its Trainer steps twenty times on the run's gradients, stops by itself, and logs the loss of privacy."""
+    """Its Trainer steps a model that drops twenty times on the run's gradients, stops, and logs the loss of privacy."""
     from transformers import Trainer, TrainingArguments
 
     from trainer_adapter.integrations.transformers import LedgerTrainerCallback
 
-    core, optimiser = _linear()
+    linear, optimiser = _linear()
+    core = nn.Sequential(nn.Dropout(0.1), linear)
 
     class Model(nn.Module):
         def __init__(self) -> None:
