@@ -6,7 +6,7 @@ All of layers that every engine measured knows: no tied weights, no bare paramet
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
@@ -22,6 +22,7 @@ class Sizes:
 
     Attributes:
         batch: records a step. width: channels, or values a token. depth: blocks a group, or layers. length: tokens.
+        dropout: of a transformer's attention and of what its parts add.
     """
 
     told: str
@@ -30,6 +31,7 @@ class Sizes:
     depth: int = 0
     length: int = 0
     words: int = 0
+    dropout: float = 0.0
 
 
 class Residual(nn.Module):
@@ -53,9 +55,9 @@ class Residual(nn.Module):
 class Layer(nn.Module):
     """Attention and a feed-forward part, normalised before each (Vaswani et al. 2017; Radford et al. 2019)."""
 
-    def __init__(self, width: int, heads: int, *, causal: bool) -> None:
+    def __init__(self, width: int, heads: int, *, causal: bool, dropout: float) -> None:
         super().__init__()
-        self.heads, self.causal = heads, causal
+        self.heads, self.causal, self.dropout = heads, causal, nn.Dropout(dropout)
         self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
         self.asked, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
@@ -65,9 +67,10 @@ class Layer(nn.Module):
         records, length, width = tokens.shape
         parts = self.asked(self.before(tokens)).view(records, length, 3, self.heads, width // self.heads)
         query, key, value = parts.permute(2, 0, 3, 1, 4)
-        mixed = scaled_dot_product_attention(query, key, value, is_causal=self.causal)
-        tokens = tokens + self.out(mixed.transpose(1, 2).reshape(records, length, width))
-        changed: Tensor = tokens + self.down(gelu(self.up(self.between(tokens))))
+        rate = self.dropout.p if self.training else 0.0
+        mixed = scaled_dot_product_attention(query, key, value, dropout_p=rate, is_causal=self.causal)
+        tokens = tokens + self.dropout(self.out(mixed.transpose(1, 2).reshape(records, length, width)))
+        changed: Tensor = tokens + self.dropout(self.down(gelu(self.up(self.between(tokens)))))
         return changed
 
 
@@ -79,7 +82,8 @@ class Transformer(nn.Module):
         heads = max(2, sizes.width // 64)
         self.causal = causal
         self.words, self.places = nn.Embedding(sizes.words, sizes.width), nn.Embedding(sizes.length, sizes.width)
-        self.layers = nn.Sequential(*(Layer(sizes.width, heads, causal=causal) for _ in range(sizes.depth)))
+        layers = (Layer(sizes.width, heads, causal=causal, dropout=sizes.dropout) for _ in range(sizes.depth))
+        self.layers = nn.Sequential(*layers)
         self.norm = nn.LayerNorm(sizes.width)
         self.head = nn.Linear(sizes.width, sizes.words if causal else CLASSES)
 
@@ -192,3 +196,9 @@ NETWORKS: Final = (
         Sizes("as GPT-2 small: 12 layers of 768, 1,024 tokens", 8, 768, 12, 1_024, 50_257),
     ),
 )
+
+
+def with_dropout(network: Network, rate: float) -> Network:
+    """The same network, dropping this share."""
+    cpu, gpu = (replace(sizes, dropout=rate) for sizes in (network.cpu, network.gpu))
+    return replace(network, cpu=cpu, gpu=gpu)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from tests.bench import contestants
 from tests.bench.jax_networks import apply, weights
-from tests.bench.networks import NETWORKS, Network
+from tests.bench.networks import NETWORKS, Network, with_dropout
 from tests.bench.peers import in_reach
 from tests.bench.race import race
 from trainer_adapter.device import choose
@@ -59,6 +60,20 @@ def test_a_step_beside_the_peers(benchmark: BenchmarkFixture, network: Network) 
         contestants.opake(network, device),
         contestants.jax_plain(network, device),
         contestants.jax_privacy(network, device),
+    ]
+    lanes = race(benchmark, f"{network.name} ({network.sizes(device).told})", made, ROUNDS)
+    assert all(lane.bytes_most > 0 and min(lane.seconds) > 0 for lane in lanes)
+
+
+@pytest.mark.parametrize("network", NETWORKS[2:], ids=[one.name for one in NETWORKS[2:]])
+def test_dropout_beside_none(benchmark: BenchmarkFixture, network: Network) -> None:
+    """Masks by record cost a part of a step: ours with and without dropout, beside training without privacy."""
+    device = choose()
+    made = [
+        replace(make(one, device, compiled=compiled), name=f"{name}, {told}, {'compiled' if compiled else 'eager'}")
+        for compiled in (False, True)
+        for make, name in ((contestants.plain, "non-private"), (contestants.ours, "ours"))
+        for one, told in ((network, "no dropout"), (with_dropout(network, 0.1), "dropout 0.1"))
     ]
     lanes = race(benchmark, f"{network.name} ({network.sizes(device).told})", made, ROUNDS)
     assert all(lane.bytes_most > 0 and min(lane.seconds) > 0 for lane in lanes)
