@@ -115,8 +115,8 @@ def dev_issuer(
     profile: Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named issuer.")],
 ) -> None:
     """Give out access tokens on this machine until interrupted: for development, where it proves nothing."""
-    from api.dev_issuer import create_issuer_app
     from api.issuer_profile import IssuerProfile
+    from api.issuer_routes import create_issuer_app
     from api.server import listen
     from api.server import serve as run
     from ledger.malformed import Malformed

@@ -26,13 +26,10 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Any, Final
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from cryptography.exceptions import InvalidSignature
-from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import OKPKey
@@ -49,6 +46,8 @@ CODE_S: Final = 60
 SKEW_S: Final = 60
 FORM_BYTES_MAX: Final = 16_384
 OPEN_MAX: Final = 4_096
+NOBODY: Final = "-"
+"""Whom somebody chooses who wants to be none of the people: no person's name begins so."""
 _TIME_S_MAX: Final = 253_402_300_799
 
 
@@ -66,6 +65,7 @@ class _Code:
     client: str
     redirect: str
     challenge: str
+    nonce: str
     expires: int
 
 
@@ -119,9 +119,11 @@ class DevelopmentIssuer:
         return self._grant({"client_id": client, "sub": client})
 
     def authorize(self, form: Mapping[str, str]) -> str:
-        """Where to send a person who chose who to be, with a code (RFC 6749, section 4.1). Raises: Refused."""
+        """Where to send a person who chose who to be, or nobody (RFC 6749, section 4.1.2). Raises: Refused."""
         person, redirect = form.get("person", ""), form.get("redirect_uri", "")
         _check_redirect(redirect)
+        if person == NOBODY:
+            return self._back(form, {"error": "access_denied", "error_description": "somebody chose to be nobody"})
         if person not in self._people:
             raise Refused("access_denied", "choose one of the people on the page")
         if form.get("response_type") != "code" or form.get("code_challenge_method") != "S256":
@@ -133,8 +135,9 @@ class DevelopmentIssuer:
         with self._turn:
             self._forget()
             expires = self._now + CODE_S
-            self._codes[code] = _Code(person, form.get("client_id", ""), redirect, challenge, expires)
-        return f"{redirect}?{urlencode({'code': code, 'iss': self.url, 'state': form.get('state', '')})}"
+            client, nonce = form.get("client_id", ""), form.get("nonce", "")
+            self._codes[code] = _Code(person, client, redirect, challenge, nonce, expires)
+        return self._back(form, {"code": code})
 
     def authorization_code(self, form: Mapping[str, str]) -> c.Object:
         """A token for a person (RFC 7636, section 4.6); a code works once. Raises: Refused."""
@@ -160,6 +163,8 @@ class DevelopmentIssuer:
         }
         answer = self._grant({**claims, **({"roles": [*person.roles]} if person.roles else {})})
         identity: c.Object = {"aud": code.client or "browser", "sub": code.person, **self._times()}
+        if code.nonce:
+            identity["nonce"] = code.nonce
         return {**answer, "id_token": self._signer.jwt("JWT", {"iss": self.url, **identity})}
 
     def _authenticated(self, form: Mapping[str, str]) -> str:
@@ -202,6 +207,11 @@ class DevelopmentIssuer:
                 raise Malformed("jti", "was used before")
             self._seen[jti] = expires + SKEW_S
 
+    def _back(self, form: Mapping[str, str], answer: Mapping[str, str]) -> str:
+        """The address that an answer goes to, with ``iss`` (RFC 9207) and ``state``."""
+        query = urlencode({**answer, "iss": self.url, "state": form.get("state", "")})
+        return f"{form['redirect_uri']}?{query}"
+
     @property
     def _now(self) -> int:
         return self._clock() // 1000
@@ -233,76 +243,3 @@ def _check_redirect(url: str) -> None:
 
 
 _ASSERTED: Final = ("aud", "exp", "iat", "iss", "jti", "sub")
-
-
-def create_issuer_app(issuer: DevelopmentIssuer) -> FastAPI:
-    """The issuer over HTTP: discovery, keys, a page to choose from, and tokens."""
-    app = FastAPI(title="Development issuer", docs_url=None, redoc_url=None, openapi_url=None)
-
-    @app.exception_handler(Refused)
-    def _refused(_request: Request, fault: Refused) -> Response:
-        status = 401 if fault.error == "invalid_client" else 400
-        return _json({"error": fault.error, "error_description": str(fault)}, status)
-
-    @app.get("/.well-known/openid-configuration")
-    def configuration() -> Response:
-        return _json(
-            {
-                "authorization_endpoint": f"{issuer.url}/authorize",
-                "code_challenge_methods_supported": ["S256"],
-                "grant_types_supported": ["authorization_code", "client_credentials"],
-                "id_token_signing_alg_values_supported": ["Ed25519"],
-                "issuer": issuer.url,
-                "jwks_uri": f"{issuer.url}/jwks",
-                "response_types_supported": ["code"],
-                "subject_types_supported": ["public"],
-                "token_endpoint": f"{issuer.url}/token",
-                "token_endpoint_auth_methods_supported": ["private_key_jwt"],
-            }
-        )
-
-    @app.get("/jwks")
-    def jwks() -> Response:
-        return Response(issuer.jwks, media_type="application/jwk-set+json")
-
-    @app.get("/authorize")
-    def choose(request: Request) -> Response:
-        if "person" in request.query_params:
-            return RedirectResponse(issuer.authorize(dict(request.query_params)), 303)
-        links = "".join(
-            f'<li><a href="/authorize?{escape(urlencode({**dict(request.query_params), "person": name}))}">'
-            f"{escape(name)}, {escape(person.organisation)} {escape(' '.join(person.roles))}</a></li>"
-            for name, person in issuer.people.items()
-        )
-        page = f"<!doctype html><title>Development issuer</title><h1>Who are you?</h1><ul>{links}</ul>"
-        return HTMLResponse(page, headers={"content-security-policy": "default-src 'none'"})
-
-    @app.post("/token")
-    async def token(request: Request) -> Response:
-        form = await _form(request)
-        if form.get("grant_type") == "client_credentials":
-            return _json(issuer.client_credentials(form))
-        if form.get("grant_type") == "authorization_code":
-            return _json(issuer.authorization_code(form))
-        raise Refused("unsupported_grant_type", "grant_type must be client_credentials or authorization_code")
-
-    return app
-
-
-async def _form(request: Request) -> dict[str, str]:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > FORM_BYTES_MAX:
-            raise Refused("invalid_request", f"the form has more than {FORM_BYTES_MAX} bytes")
-    try:
-        fields = parse_qs(body.decode("ascii"), strict_parsing=True, keep_blank_values=True, max_num_fields=32)
-    except ValueError:
-        raise Refused("invalid_request", "the body must be a form") from None
-    if any(len(values) != 1 for values in fields.values()):
-        raise Refused("invalid_request", "a field is given twice")
-    return {name: values[0] for name, values in fields.items()}
-
-
-def _json(value: c.Object, status: int = 200) -> Response:
-    return Response(c.dump(value), status, {"cache-control": "no-store"}, "application/json")

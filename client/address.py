@@ -1,7 +1,8 @@
-"""A service's base URL, in the one spelling that signatures bind."""
+"""A service's base URL, in the one spelling that signatures bind; and which addresses are this machine's own."""
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import Final
 
 import httpx
@@ -28,3 +29,11 @@ def base_of(url: str, field: str = "service") -> str:
     if known.query or known.fragment or known.userinfo:
         raise Malformed(field, "must have no query, no fragment and no user")
     return str(known).rstrip("/")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -39,7 +39,14 @@ _NEXT: Final = {
 _RECORDED: Final = "This is entry {index}, and final for its id: change what is named and ask again under a new --id."
 _DENIED: Final = "Nothing was recorded: change what is named and ask again."
 _UNKNOWN: Final = "Whether it was recorded is unknown: run it again with --id {id}, which keeps it the same command."
-_UNSIGNED: Final = "Nothing was recorded: have it signed (`epsilon contract sign`) and give each file with --signature."
+_NEXT_BY_CODE: Final = {
+    "login_failed": "Nobody is logged in: run `epsilon login` again, or tell whoever keeps the issuer.",
+    "login_needed": "Nothing was recorded: log in and run the command again.",
+    "no_key": "Nothing was recorded: run the command with an organisation's profile, which names its key.",
+    "signature_missing": "Nothing was recorded: have it signed (`epsilon contract sign`) and give each file with "
+    "--signature.",
+    "token_invalid": "Nothing was recorded: check the profile; a person runs `epsilon login` again.",
+}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 ProfilePath = Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named client.")]
@@ -232,8 +239,8 @@ def _problem(fault: Refused) -> Object:
 def _next_of(fault: Refused, name: str) -> str:
     if fault.exit_code == EXIT_REFUSED:
         return _DENIED if fault.index is None else _RECORDED.format(index=fault.index)
-    if fault.code == "signature_missing":
-        return _UNSIGNED
+    if fault.code in _NEXT_BY_CODE:
+        return _NEXT_BY_CODE[fault.code]
     if name and fault.exit_code in {EXIT_BUG, EXIT_RETRY}:
         return _UNKNOWN.format(id=name)
     return _NEXT[fault.exit_code]

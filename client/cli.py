@@ -1,4 +1,4 @@
-"""Commands that ask a service: ``epsilon account``, ``epsilon quote``, and the groups of those who govern and train."""
+"""Commands that ask a service: ``epsilon account``, ``quote``, ``login``, and groups for those who govern and train."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from client import charge_cli, contract_cli, dataset_cli, key_cli, lineage_cli, policy_cli
+from client import charge_cli, contract_cli, dataset_cli, key_cli, lineage_cli, login_cli, policy_cli
 from client.asking import AsJson, ProfilePath, faults_told
 
 if TYPE_CHECKING:
@@ -35,7 +35,25 @@ Examples:
 
   epsilon quote bank-a.toml charge.json --contract contract.json --deadline 2026-12-01T00:00:00Z --json
 """
+_LOGIN_EXAMPLES: Final = """
+Examples:
+
+  epsilon login demo/auditor.toml
+
+  epsilon login auditor.toml --no-browser --port 8400
+
+The last, with `ssh -L 8400:127.0.0.1:8400`, is for a machine without a browser: open the URL on your own.
+"""
+_LOGOUT_EXAMPLES: Final = """
+Examples:
+
+  epsilon logout demo/auditor.toml
+
+  epsilon logout auditor.toml --json
+"""
 app.command(epilog=_QUOTE_EXAMPLES)(charge_cli.quote)
+app.command(epilog=_LOGIN_EXAMPLES)(login_cli.login)
+app.command(epilog=_LOGOUT_EXAMPLES)(login_cli.logout)
 
 
 @app.command(epilog=_ACCOUNT_EXAMPLES)

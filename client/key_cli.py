@@ -124,8 +124,9 @@ def grant(
 
     with faults_told():
         known = Profile.load(profile)
+        actor = known.actor
         with known.open() as service:
             charge, proven = fetch(service, release)
-        granted = check(charge, proven, known.log, known.actor, time_ns() // 1_000_000)
+        granted = check(charge, proven, known.log, actor, time_ns() // 1_000_000)
         given = read_data_keys(data_key or ())
         typer.echo(json.dumps(granted.seal(given) if given else granted.to_json(), indent=2))

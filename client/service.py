@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
-from ipaddress import ip_address
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 from urllib.parse import quote as percent_encode
 
 import httpx
 
-from client.address import base_of
+from client.address import base_of, is_loopback
 from client.paths import DOCUMENTS, JSON_TYPE, PATHS, QUOTES, SIGNATURE_HEADER
 from client.problem import Refused, Unreachable
 from client.signer import Signer
@@ -83,7 +82,7 @@ class Service:
         """
         url = httpx.URL(base_of(base_url))
         # A proxy named in the environment has no business between this process and its own machine.
-        self._http = httpx.Client(base_url=url, timeout=TIMEOUT, trust_env=not _is_loopback(url.host))
+        self._http = httpx.Client(base_url=url, timeout=TIMEOUT, trust_env=not is_loopback(url.host))
         self._credentials = credentials
         self._base_url = str(url)
         self._clock = clock
@@ -304,13 +303,6 @@ class Service:
 
     def _authorization(self) -> dict[str, str]:
         return {} if self._credentials is None else {"authorization": f"Bearer {self._credentials.token()}"}
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _path(name: str) -> str:

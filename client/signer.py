@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 from typing import Final, Self
 
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from client.private_file import read_private
 from ledger import signatures
 from ledger.canonical import Object, base64url, dump
 from ledger.malformed import Malformed
@@ -93,7 +93,7 @@ class Signer:
 
 def load_private(path: Path | str) -> Ed25519PrivateKey:
     """The private key in a PKCS #8 PEM file that only its owner may read. Raises: Malformed, OSError."""
-    data = _own_alone(path, PEM_BYTES_MAX)
+    data = read_private(path, PEM_BYTES_MAX)
     try:
         private = load_pem_private_key(data, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -105,14 +105,7 @@ def load_private(path: Path | str) -> Ed25519PrivateKey:
 
 def load_secret(path: Path | str, size: int) -> bytes:
     """A secret of so many bytes, in a file that only its owner may read. Raises: Malformed, OSError."""
-    data = _own_alone(path, size + 1)
+    data = read_private(path, size + 1)
     if len(data) != size:
         raise Malformed("key", f"the file {path} does not hold {size} bytes")
     return data
-
-
-def _own_alone(path: Path | str, most: int) -> bytes:
-    with Path(path).open("rb") as file:
-        if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-            raise Malformed("key", f"the file {path} may be read by others: chmod 600 it")
-        return file.read(most)

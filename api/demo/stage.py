@@ -18,7 +18,8 @@ from api.clock import unix_ms
 from api.demo.people import Enrol
 from api.demo.story import Story, verification
 from api.demo.trainer import Address
-from api.dev_issuer import DevelopmentIssuer, create_issuer_app
+from api.dev_issuer import DevelopmentIssuer
+from api.issuer_routes import create_issuer_app
 from api.key_store import FileKeyStore
 from api.server import LOOPBACK, base_url, listen, serving
 from api.tokens import Issuer
@@ -171,3 +172,17 @@ log = "{log.vkey}"
 issuer = "http://127.0.0.1:8100"
 """
     (folder / "profile.toml").write_text(text, encoding="utf-8")
+    _write_auditor(folder, log)
+
+
+def _write_auditor(folder: Path, log: LogKey) -> None:
+    """A person's profile: the development issuer lets anybody in as the auditor that it knows."""
+    text = f"""v = 1
+
+[client]
+service = "http://127.0.0.1:8000"
+client_id = "epsilon"
+log = "{log.vkey}"
+issuer = "http://127.0.0.1:8100"
+"""
+    (folder / "auditor.toml").write_text(text, encoding="utf-8")

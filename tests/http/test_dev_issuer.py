@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from api.clock import unix_ms
-from api.dev_issuer import CODE_S, FORM_BYTES_MAX, DevelopmentIssuer, Person, create_issuer_app
+from api.dev_issuer import CODE_S, FORM_BYTES_MAX, DevelopmentIssuer, Person
+from api.issuer_routes import create_issuer_app
 from api.server import LOOPBACK, base_url, listen, serving
 from api.tokens import Issuer, Tokens
 from client.signer import Signer

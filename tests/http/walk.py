@@ -15,7 +15,7 @@ from typing import Final
 from typer.testing import CliRunner
 
 from api.clock import unix_ms
-from api.dev_issuer import create_issuer_app
+from api.issuer_routes import create_issuer_app
 from api.server import serving
 from client.signer import Signer
 from epsilon_ledger.__main__ import assemble

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,8 @@ from joserfc.jwk import OKPKey
 import migrations
 from api.app import create_app
 from api.clock import unix_ms
-from api.dev_issuer import create_issuer_app
+from api.dev_issuer import Person
+from api.issuer_routes import create_issuer_app
 from api.key_store import FileKeyStore, KeyStore
 from api.server import LOOPBACK, base_url, listen, serving
 from client.paths import JSON_TYPE, SIGNATURE_HEADER
@@ -154,10 +155,10 @@ class World:
         self.http = httpx.Client(base_url=url, trust_env=False, auth=self.everybody, timeout=60)
 
     @contextmanager
-    def issuing(self) -> Iterator[str]:
+    def issuing(self, people: Mapping[str, Person] | None = None) -> Iterator[str]:
         """The issuer that everybody's tokens are of, for commands that ask one; its URL."""
         known = {did: signer.public for did, signer in ((SRO, self.sro), (HOSPITAL, self.hospital), (BANK, self.bank))}
-        issuer = OfTheWorld(self.everybody.url, ORIGIN, self.everybody.signer, known, {}, unix_ms)
+        issuer = OfTheWorld(self.everybody.url, ORIGIN, self.everybody.signer, known, people or {}, unix_ms)
         issuer.world = self.clock
         with serving(create_issuer_app(issuer), self.listener) as url:
             yield url
