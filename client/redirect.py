@@ -38,20 +38,24 @@ class Redirect(ThreadingHTTPServer):
     def __init__(self, port: int = 0) -> None:
         """Listen on 127.0.0.1; port 0 takes a free one. Raises: OSError."""
         super().__init__((_LOOPBACK, port), _Handler)
-        self._answers: queue.Queue[Answer] = queue.Queue(maxsize=1)
+        self._answers: queue.Queue[Answer] = queue.Queue()
+        self._first = threading.Lock()
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of a browser that hung up."""
 
     @property
     def url(self) -> str:
         """The redirect URI."""
         return f"http://{_LOOPBACK}:{self.server_port}{PATH}"
 
-    def take(self, answer: Answer) -> bool:
-        """Whether it is the first."""
-        try:
-            self._answers.put_nowait(answer)
-        except queue.Full:
-            return False
-        return True
+    def claim(self) -> bool:
+        """Whether nobody has answered yet: true once."""
+        return self._first.acquire(blocking=False)
+
+    def answer(self, answer: Answer) -> None:
+        """Hand the first answer over."""
+        self._answers.put(answer)
 
     def wait(self, timeout_s: float) -> Answer:
         """The first answer. Raises: Unreachable, if none came within ``timeout_s`` seconds."""
@@ -91,8 +95,12 @@ class _Handler(BaseHTTPRequestHandler):
         # A parameter that is given twice says nothing (RFC 6749, section 3.1).
         if not fields or any(len(values) != 1 for values in fields.values()):
             self._say(HTTPStatus.BAD_REQUEST, "This is no answer of an issuer.")
-        elif self.server.take({name: values[0] for name, values in fields.items()}):
-            self._say(HTTPStatus.OK, "You may close this page: the terminal says whether you are logged in.")
+        elif self.server.claim():
+            # The page first: with the answer the program may end, and the page would not be sent.
+            try:
+                self._say(HTTPStatus.OK, "You may close this page: the terminal says whether you are logged in.")
+            finally:
+                self.server.answer({name: values[0] for name, values in fields.items()})
         else:
             self._say(HTTPStatus.GONE, "An answer came before this one: the terminal says what became of it.")
 

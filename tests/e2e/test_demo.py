@@ -8,6 +8,8 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -28,6 +30,7 @@ from ledger.snapshot import Snapshot
 
 OUTSIDE = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
 """The environment of somebody's pipe: a test runner's idea of a screen is not theirs."""
+ROOT = Path(__file__).parents[2]
 EPSILON = str(Path(sys.executable).with_name("epsilon"))
 NAT = 1 << 40
 
@@ -215,6 +218,43 @@ def _rows(archive: bytes) -> Any:  # noqa: ANN401 - a NumPy array
 
     with np.load(io.BytesIO(archive)) as arrays:
         return arrays["inputs"]
+
+
+@contextmanager
+def _running(*words: str) -> Iterator[str]:
+    """A command that serves until it is interrupted; where it does."""
+    with subprocess.Popen([EPSILON, *words], stderr=subprocess.PIPE, text=True, env=OUTSIDE) as process:
+        assert process.stderr is not None
+        line = next((one for one in process.stderr if " until interrupted." in one), "")
+        try:
+            yield re.sub(r".* (http://\S+) until interrupted\.\n", r"\1", line)
+        finally:
+            process.terminate()
+            process.stderr.read()
+
+
+def test_an_auditor_logs_in_and_reads_what_was_left(told: Told, tmp_path: Path) -> None:
+    """With the profiles that the demonstration left, on other ports, and a browser without a screen."""
+    served, auditor = told.folder / "profile-elsewhere.toml", told.folder / "auditor-elsewhere.toml"
+    text = (told.folder / "profile.toml").read_text().replace("port = 8000", "port = 0")
+    served.write_text(text.replace("port = 8100", "port = 0"))
+    script = "import sys; from tests.http.browsing import Browser; Browser('auditor')(sys.argv[1])"
+    browser = f"{shlex.quote(sys.executable)} -c {shlex.quote(script)} %s"
+    person = {**OUTSIDE, "BROWSER": browser, "PYTHONPATH": str(ROOT), "XDG_CONFIG_HOME": str(tmp_path)}
+
+    def epsilon(*words: str) -> str:
+        done = subprocess.run([EPSILON, *words], capture_output=True, text=True, check=False, env=person)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    with _running("dev-issuer", str(served)) as issuer:
+        served.write_text(served.read_text().replace("http://127.0.0.1:8100", issuer))
+        with _running("serve", str(served)) as service:
+            mine = (told.folder / "auditor.toml").read_text().replace("http://127.0.0.1:8100", issuer)
+            auditor.write_text(mine.replace("http://127.0.0.1:8000", service))
+            assert epsilon("login", str(auditor)).startswith("Logged in as auditor of")
+            accounts = json.loads(epsilon("account", str(auditor), "--json"))
+    assert {one["partition"] for one in accounts} == {ref for ref, _ in told.accounts}
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:

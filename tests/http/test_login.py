@@ -24,6 +24,7 @@ from client.kept_login import Login, LoginFile
 from client.login import log_in
 from client.problem import Refused, Unreachable
 from client.profile import Profile
+from client.redirect import listening
 from ledger.malformed import Malformed
 from tests.http.browsing import CALLBACK, Browser, with_query
 from tests.http.world import BANK, HOSPITAL, SRO, World
@@ -206,7 +207,7 @@ def test_nobody_is_waited_for_for_ever(desk: Desk) -> None:
 
 
 def test_what_is_no_answer_is_turned_away_and_the_wait_goes_on(desk: Desk) -> None:
-    """A page that is not there, parameters twice or too many; then the answer; and one that comes after it."""
+    """A page that is not there, parameters twice or too many, a form; then the answer."""
     seen: list[int] = []
 
     def probed(url: str) -> str:
@@ -223,6 +224,15 @@ def test_what_is_no_answer_is_turned_away_and_the_wait_goes_on(desk: Desk) -> No
     assert seen == [404, 400, 400, 400, 501]
     assert browser.pages[-1].status_code == 200
     assert browser.pages[-1].headers["referrer-policy"] == "no-referrer"
+
+
+def test_the_first_answer_counts() -> None:
+    """What comes after it is turned away, and changes nothing."""
+    with listening() as redirect:
+        told = [httpx.get(f"{redirect.url}?state={one}", trust_env=False).status_code for one in ("a", "b", "a")]
+        assert (told, redirect.wait(0)) == ([200, 410, 410], {"state": "a"})
+        with pytest.raises(Unreachable):
+            redirect.wait(0)
 
 
 def test_a_login_is_kept_in_a_file_of_its_owner(desk: Desk) -> None:
