@@ -9,7 +9,7 @@ from typing import Final
 
 import httpx
 
-from client.address import base_of, is_loopback
+from client.address import is_loopback, sealed
 from client.problem import Refused, Unreachable
 from ledger import canonical as c
 from ledger.malformed import Malformed
@@ -52,7 +52,7 @@ def asking(issuer: str) -> Iterator[httpx.Client]:
 
     Redirects are not followed: what an issuer says is at the address that it is known by.
     """
-    _check_sealed(issuer, "client.issuer")
+    sealed(issuer, "client.issuer")
     headers = {"accept": "application/json"}
     with httpx.Client(timeout=TIMEOUT_S, trust_env=not is_loopback(httpx.URL(issuer).host), headers=headers) as http:
         yield http
@@ -70,7 +70,7 @@ def discover(http: httpx.Client, issuer: str) -> Metadata:
     if known.get("issuer") != issuer:
         raise Malformed("metadata.issuer", f"is not {issuer}, which the profile names")
     authorization, token, keys = (
-        _check_sealed(c.string(known.get(name), f"metadata.{name}"), f"metadata.{name}")
+        sealed(c.string(known.get(name), f"metadata.{name}"), f"metadata.{name}")
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")
     )
     methods = known.get("code_challenge_methods_supported", ["S256"])
@@ -111,11 +111,3 @@ def _error_in(body: bytes) -> str:
     except Malformed:
         return ""
     return error_told(known.get("error"), known.get("error_description")) if isinstance(known, dict) else ""
-
-
-def _check_sealed(url: str, field: str) -> str:
-    """The URL, if nobody between here and there reads along. Raises: Malformed."""
-    known = httpx.URL(base_of(url.partition("?")[0], field))
-    if known.scheme != "https" and not is_loopback(known.host):
-        raise Malformed(field, "must be an https URL, or http on this machine")
-    return url

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from client.private_file import read_private, write_private
@@ -113,7 +114,7 @@ class LoginFile:
         return True
 
     def _needed(self, why: str) -> Refused:
-        detail = f"{why}: run `epsilon login {self._profile}`"
+        detail = f"{why}: run `epsilon login {quote(str(self._profile))}`"
         return Refused(401, {"code": LOGIN_NEEDED, "detail": detail, "field": str(self._profile)})
 
 

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+from client.address import sealed
 from client.kept_login import LoginCredentials, LoginFile, Purpose
 from client.problem import Refused
 from client.service import ATTEMPTS, Service
@@ -139,6 +140,8 @@ def _party(known: dict[str, Any], folder: Path) -> Party:
 
 
 def _person(known: dict[str, Any]) -> Person:
+    # Whoever reads a bearer token on its way may read what the person may (RFC 6750, section 5.3).
+    sealed(c.string(known["service"], "client.service"), "client.service")
     scope = c.string(known.get("scope", SCOPE), "client.scope")
     if SCOPE not in scope.split(" "):
         raise Malformed("client.scope", "must be words between spaces, with 'openid' among them")

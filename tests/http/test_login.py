@@ -18,12 +18,12 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from api.dev_issuer import Person
+from api import dev_issuer
 from client.cli import app as client_commands
 from client.kept_login import Login, LoginFile
 from client.login import log_in
 from client.problem import Refused, Unreachable
-from client.profile import Profile
+from client.profile import Person, Profile
 from client.redirect import listening
 from ledger.malformed import Malformed
 from tests.http.browsing import CALLBACK, Browser, with_query
@@ -31,7 +31,11 @@ from tests.http.world import BANK, HOSPITAL, SRO, World
 
 ROOT: Final = Path(__file__).parents[2]
 COUNCIL: Final = "did:web:council.example"
-PEOPLE: Final = {"asha": Person(COUNCIL, ("AUDITOR",)), "omar": Person(COUNCIL, ("OPERATOR",)), "bina": Person(BANK)}
+PEOPLE: Final = {
+    "asha": dev_issuer.Person(COUNCIL, ("AUDITOR",)),
+    "omar": dev_issuer.Person(COUNCIL, ("OPERATOR",)),
+    "bina": dev_issuer.Person(BANK),
+}
 SECONDS: Final = 30
 
 
@@ -73,7 +77,7 @@ def issuer(quiet: World) -> Iterator[str]:
 def desk(quiet: World, issuer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """A profile without a key; what is kept of it goes into a folder of its own."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
-    path = tmp_path / "auditor.toml"
+    path = tmp_path / "an auditor.toml"
     lines = ("v = 1", "[client]", f'service = "{quiet.url}"', f'log = "{quiet.log.vkey}"', f'issuer = "{issuer}"')
     path.write_text("\n".join((*lines, 'client_id = "epsilon"\n')))
     return Desk(path, issuer)
@@ -294,7 +298,7 @@ def test_without_a_login_that_holds_the_sentence_says_what_to_type(
     assert (told.exit_code, told.stdout) == (6, "")
     assert says in told.stderr
     assert f"login_needed: {says}" in told.stderr or spoil in {_opened_up, _cut}
-    assert f"run `epsilon login {desk.profile}`" in told.stderr
+    assert f"run `epsilon login '{desk.profile}'`" in told.stderr
 
 
 def test_a_token_that_the_service_does_not_believe_leads_to_a_login(desk: Desk) -> None:
@@ -359,6 +363,22 @@ def test_a_person_s_profile_is_read_strictly(desk: Desk, line: str, field: str) 
     with pytest.raises(Malformed) as caught:
         Profile.load(desk.profile)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("url", ["http://ledger.example", "http://127.0.0.1.example", "ledger.example"])
+def test_a_person_s_token_goes_nowhere_without_tls(desk: Desk, quiet: World, url: str) -> None:
+    """But on this machine; the field is named."""
+    desk.profile.write_text(desk.profile.read_text().replace(quiet.url, url))
+    with pytest.raises(Malformed) as caught:
+        Profile.load(desk.profile)
+    assert caught.value.field == "client.service"
+
+
+def test_the_example_of_a_person_s_profile_is_one() -> None:
+    """For an auditor of the example's service: any issuer's public client, and no scope but the least."""
+    assert Profile.load(ROOT / "docs" / "example" / "auditor.toml").person() == Person(
+        client_id="epsilon", scope="openid"
+    )
 
 
 def test_a_port_that_is_taken_is_told(desk: Desk) -> None:
