@@ -22,9 +22,10 @@ from tests.trainer.kinds import CLASSES, RECORDS, Does, Make, numbers, parameter
 from tests.trainer.masks import kept
 from trainer_adapter.clean_room import accuracy
 from trainer_adapter.engine import Engine
+from trainer_adapter.neighbours import contributions, replay
 from trainer_adapter.precision import PRECISIONS
 from trainer_adapter.randomness import Randomness
-from trainer_adapter.self_check import Disagrees, contributions, replay
+from trainer_adapter.self_check import Disagrees
 
 PLAN: Final = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 3), 10, 4)
 UNCLIPPED: Final = replace(PLAN, clipping_norm=Fraction(10**6))

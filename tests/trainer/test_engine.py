@@ -19,9 +19,9 @@ from torch.nn.functional import cross_entropy
 from ledger.malformed import Malformed
 from ledger.plan import Plan
 from trainer_adapter.engine import Engine, float_above, float_below
+from trainer_adapter.neighbours import contributions
 from trainer_adapter.randomness import Randomness
 from trainer_adapter.sampler import PhysicalBatch, draw, physical_batches
-from trainer_adapter.self_check import contributions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

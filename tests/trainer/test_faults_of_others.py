@@ -24,9 +24,9 @@ from ledger.plan import Plan
 from tests.trainer.kinds import KINDS, Does
 from trainer_adapter.engine import Engine
 from trainer_adapter.factors import Patches
+from trainer_adapter.neighbours import contributions
 from trainer_adapter.randomness import Randomness
 from trainer_adapter.sampler import draw, physical_batches, threshold
-from trainer_adapter.self_check import contributions
 
 CLIPPING: Final = Fraction(1, 2)
 PLAN: Final = Plan(Fraction(1, 2), Fraction(1), CLIPPING, 10, 4)

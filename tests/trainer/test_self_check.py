@@ -12,8 +12,9 @@ from torch.nn.functional import cross_entropy
 from ledger.malformed import Malformed
 from ledger.plan import Plan
 from trainer_adapter.engine import Certify, Engine
+from trainer_adapter.neighbours import replay
 from trainer_adapter.randomness import Randomness
-from trainer_adapter.self_check import Disagrees, replay
+from trainer_adapter.self_check import Disagrees
 
 PLAN = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 3), 10, 8)
 

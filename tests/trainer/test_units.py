@@ -16,9 +16,9 @@ from torch.nn.functional import cross_entropy
 from ledger.malformed import Malformed
 from ledger.plan import Plan
 from trainer_adapter.engine import Engine
+from trainer_adapter.neighbours import contributions
 from trainer_adapter.randomness import Randomness
 from trainer_adapter.sampler import physical_batches
-from trainer_adapter.self_check import contributions
 from trainer_adapter.units import of_users
 
 RECORDS = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 2), 10, 4)
