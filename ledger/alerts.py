@@ -8,6 +8,7 @@ from ledger import canonical as c
 from ledger.decrees import standing
 from ledger.gate import Caps
 from ledger.loss import Loss, Segment, loss_of
+from ledger.pricing import Bound, Numbers
 from ledger.registry import GLOBAL, Facts, Partition, holder_of
 from ledger.rules import read_rule
 from ledger.units import format_number
@@ -20,6 +21,7 @@ def crossed(  # noqa: PLR0913, PLR0917 - a charge, and what it is laid on
     prices: Mapping[str, tuple[Segment, ...]],
     steps: int,
     author: int,
+    numbers: Numbers,
 ) -> list[c.Json]:
     """Each share below which an account stands before the charge, and at which or above it stands afterwards.
 
@@ -32,7 +34,10 @@ def crossed(  # noqa: PLR0913, PLR0917 - a charge, and what it is laid on
         for holder, epsilon in ((GLOBAL, partition.epsilon), (holder_of(author), bound.lineage)):
             if not bound.alerts:
                 break
-            cap, account = rule.cap(epsilon), facts.accounts.get((partition.ref, holder))
+            cap, account = (
+                numbers.watched(Bound(partition, holder, epsilon)),
+                facts.accounts.get((partition.ref, holder)),
+            )
             before = standing(facts, account) if account else Loss.zero(len(rule.coordinates))
             after = before + loss_of(prices[partition.ref], steps)
             low, high = rule.share(before, cap), rule.share(after, cap)

@@ -7,12 +7,10 @@ one that has no room refuses the whole, and the refusal names every such account
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Final
 
 from ledger import canonical as c
-from ledger.accounting import told_epsilon
 from ledger.alerts import crossed
 from ledger.commands import MakeCharge, Post, ReleaseKey, ReleaseModel, Settle
 from ledger.decision import Asked, Decided, Refusal, acting, permitted
@@ -21,20 +19,59 @@ from ledger.graph import coalitions_of
 from ledger.headroom import CODE, Limit, Room, silent
 from ledger.lineage_events import check_named
 from ledger.loss import Segment
-from ledger.malformed import Malformed
 from ledger.outcomes import ChargeState, Code
-from ledger.pieces import grouped
-from ledger.plan import AnyPlan, group_of
-from ledger.priced import NotPriced
+from ledger.pricing import SEARCHED, Bound, Numbers, epsilon_of
 from ledger.registry import GLOBAL, Charge, Facts, Organisation, Partition, holder_of
-from ledger.rules import NoRoom, read_rule
+from ledger.rules import NoRoom
 
 DEADLINE_MS_MAX: Final = 30 * 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """A charge on every account that it touches, before any of them is asked for room."""
+
+    body: MakeCharge
+    author: Organisation
+    partitions: tuple[Partition, ...]
+    caps: tuple[tuple[str, Caps], ...]
+    prices: tuple[tuple[str, tuple[Segment, ...]], ...]
+    limits: list[Limit]
+
+    def rooms(self, facts: Facts) -> list[Room]:
+        """Every account before and after."""
+        by_partition = dict(self.prices)
+        return [Room.of(facts, limit, by_partition[limit.partition], self.body.plan.steps) for limit in self.limits]
+
+    def derived(self) -> c.Object:
+        """What its entry records of it; but for the alerts."""
+        return {
+            "author": self.author.node,
+            "limits": [limit.to_json() for limit in self.limits],
+            "plan": self.body.plan.digest,
+            "prices": {ref: [one.to_json() for one in segments] for ref, segments in self.prices},
+        }
+
+    def alerts(self, facts: Facts, numbers: Numbers) -> list[c.Json]:
+        """What it crosses."""
+        steps, author = self.body.plan.steps, self.author.node
+        return crossed(facts, self.partitions, dict(self.caps), dict(self.prices), steps, author, numbers)
 
 
 def charge(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
     """Reserve a whole run's loss on every account it touches, or refuse it with every reason."""
     del index
+    laid = lay(facts, asked, now, gate, SEARCHED)
+    own = holder_of(laid.author.node)
+    # Every account says yes, or nothing is charged: the refusal names all that have no room.
+    if full := [room.check(own) for room in laid.rooms(facts) if not room.enough]:
+        raise _no_room(full)
+    alerts = laid.alerts(facts, SEARCHED)
+    return Decided(Code.PENDING, derived={**laid.derived(), **({"alerts": alerts} if alerts else {})})
+
+
+def lay(facts: Facts, asked: Asked, now: int, gate: Gate, numbers: Numbers) -> Laid:
+    """Everything that is decided of a charge but whether there is room. Raises: Malformed, Refusal."""
     body = asked.body
     assert isinstance(body, MakeCharge)
     author = acting(facts, asked, "TDC")
@@ -44,61 +81,11 @@ def charge(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Deci
     if not now < body.deadline <= now + DEADLINE_MS_MAX:
         rule = "must lie after now and within thirty days of it"
         raise Refusal(Code.MALFORMED, f"body.deadline: {rule}", "body.deadline")
-    prices = tuple((one.ref, price(one, body)) for one in partitions)
+    prices = tuple((one.ref, numbers.price(one, body)) for one in partitions)
     told = tuple((one.ref, epsilon_of(one, body)) for one in partitions)
     verdict = permitted(gate, Request(asked.command, body, now, epsilon=told), facts)
-    limits = limits_on(facts, partitions, verdict, author)
-    own, by_partition = holder_of(author.node), dict(prices)
-    rooms = (Room.of(facts, limit, by_partition[limit.partition], body.plan.steps) for limit in limits)
-    # Every account says yes, or nothing is charged: the refusal names all that have no room.
-    if full := [room.check(own) for room in rooms if not room.enough]:
-        raise _no_room(full)
-    derived: c.Object = {
-        "author": author.node,
-        "limits": [limit.to_json() for limit in limits],
-        "plan": body.plan.digest,
-        "prices": {ref: [one.to_json() for one in segments] for ref, segments in prices},
-    }
-    alerts = crossed(facts, partitions, dict(verdict.caps), dict(prices), body.plan.steps, author.node)
-    if alerts:
-        derived["alerts"] = [*alerts]
-    return Decided(Code.PENDING, derived=derived)
-
-
-def price(partition: Partition, body: MakeCharge) -> tuple[Segment, ...]:
-    """A run's price under a partition's rule. Slow when new, kept afterwards. Raises: Malformed, Refusal."""
-    return _priced(partition.terms, partition.relation, _group(partition, body), body.plan)
-
-
-@lru_cache(maxsize=65_536)
-def _priced(terms: str, relation: str, unit_records: int, plan: AnyPlan) -> tuple[Segment, ...]:
-    try:
-        return read_rule(terms).segments(grouped(unit_records, plan.mechanism(plan.steps)), relation)
-    except (NotPriced, ArithmeticError) as fault:
-        raise Refusal(Code.NOT_PRICED, str(fault), "body.plan") from None
-
-
-def _group(partition: Partition, body: MakeCharge) -> int:
-    """What one privacy unit of a partition is to a run. Raises: Malformed."""
-    try:
-        return group_of(body.plan, partition.unit, partition.unit_records_max, body.unit_records_max)
-    except Malformed as fault:
-        raise fault.under("body.plan") from None
-
-
-def epsilon_of(partition: Partition, body: MakeCharge) -> Fraction:
-    """The ε of the whole run at the partition's δ. Slow when new, kept afterwards. Raises: Malformed, Refusal."""
-    delta = partition.delta
-    return _told(delta.numerator, delta.denominator, partition.relation, _group(partition, body), body.plan)
-
-
-@lru_cache(maxsize=65_536)
-def _told(numerator: int, denominator: int, relation: str, unit_records: int, plan: AnyPlan) -> Fraction:
-    whole = grouped(unit_records, plan.mechanism(plan.steps))
-    try:
-        return told_epsilon(whole, Fraction(numerator, denominator), relation)
-    except (NotPriced, ArithmeticError) as fault:
-        raise Refusal(Code.NOT_PRICED, str(fault), "body.plan") from None
+    limits = limits_on(facts, partitions, verdict, author, numbers)
+    return Laid(body, author, partitions, verdict.caps, prices, limits)
 
 
 def _partitions(facts: Facts, body: MakeCharge) -> tuple[Partition, ...]:
@@ -116,39 +103,47 @@ def _fresh_clean_room(facts: Facts, body: MakeCharge) -> None:
         raise Refusal(Code.CONFLICT, detail, "body.clean_room.signing")
 
 
-def limits_on(facts: Facts, partitions: tuple[Partition, ...], verdict: Verdict, author: Organisation) -> list[Limit]:
+def limits_on(
+    facts: Facts, partitions: tuple[Partition, ...], verdict: Verdict, author: Organisation, numbers: Numbers = SEARCHED
+) -> list[Limit]:
     """Every cap that binds a charge by this author. Raises: Refusal, if one has no room for anything."""
-    own = _limits(partitions, dict(verdict.caps), author)
-    return [*own, *coalition_limits(facts, partitions, author.node)]
+    own = [_limit(bound, numbers) for bound in _bounds(partitions, dict(verdict.caps), author)]
+    return [*own, *_coalition_limits(facts, partitions, author.node, numbers)]
 
 
-def _limits(partitions: tuple[Partition, ...], caps: dict[str, Caps], author: Organisation) -> Iterator[Limit]:
+def _bounds(partitions: tuple[Partition, ...], caps: dict[str, Caps], author: Organisation) -> Iterator[Bound]:
+    holder = holder_of(author.node)
     for partition in partitions:
-        rule, bound = read_rule(partition.terms), caps[partition.ref]
-        try:
-            if bound.everyone is not None:
-                yield Limit(partition.ref, GLOBAL, rule.cap(bound.everyone))
-            yield Limit(partition.ref, holder_of(author.node), rule.cap(bound.lineage), source=bound.lineage_source)
-            if bound.share is not None:
-                part = rule.cap(partition.epsilon).part(bound.share)
-                yield Limit(partition.ref, holder_of(author.node), part, bound.share, bound.share_source)
-        except NoRoom as closed:
-            check = Check("cap_closed", passed=False, text=f"{partition.ref}: {closed}")
-            raise Refusal(Code.POLICY_DENIED, check.text, "", {"checks": [check.to_json()]}) from None
+        named = caps[partition.ref]
+        if named.everyone is not None:
+            yield Bound(partition, GLOBAL, named.everyone)
+        yield Bound(partition, holder, named.lineage, source=named.lineage_source)
+        if named.share is not None:
+            yield Bound(partition, holder, partition.epsilon, named.share, named.share_source)
 
 
-def coalition_limits(facts: Facts, partitions: tuple[Partition, ...], author: int) -> Iterator[Limit]:
+def _limit(bound: Bound, numbers: Numbers) -> Limit:
+    try:
+        return Limit(bound.partition.ref, bound.holder, numbers.cap(bound), bound.share, bound.source)
+    except NoRoom as closed:
+        check = Check("cap_closed", passed=False, text=f"{bound.partition.ref}: {closed}")
+        raise Refusal(Code.POLICY_DENIED, check.text, "", {"checks": [check.to_json()]}) from None
+
+
+def _coalition_limits(
+    facts: Facts, partitions: tuple[Partition, ...], author: int, numbers: Numbers
+) -> Iterator[Limit]:
     """The caps of every coalition that follows the author; never beyond a partition's own budget."""
     for coalition in coalitions_of(facts.nodes, author):
-        epsilon = facts.nodes[coalition].epsilon
+        epsilon, holder = facts.nodes[coalition].epsilon, holder_of(coalition)
         assert epsilon is not None
         for partition in partitions:
             try:
-                cap = read_rule(partition.terms).cap(min(epsilon, partition.epsilon))
+                cap = numbers.cap(Bound(partition, holder, min(epsilon, partition.epsilon)))
             except NoRoom:
-                full = Check(CODE, passed=False, text=silent(partition.ref, enough=False), source=holder_of(coalition))
+                full = Check(CODE, passed=False, text=silent(partition.ref, enough=False), source=holder)
                 raise _no_room([full]) from None
-            yield Limit(partition.ref, holder_of(coalition), cap)
+            yield Limit(partition.ref, holder, cap)
 
 
 def _no_room(full: list[Check]) -> Refusal:

@@ -14,7 +14,7 @@ from ledger.pieces import grouped
 from ledger.plan import RECORD, group_of
 from ledger.priced import NotPriced
 from ledger.registry import Facts
-from ledger.rules import NoRoom, Rule, open_rule
+from ledger.rules import NoRoom, Rule, choose_rule
 from ledger.units import DELTA_MIN, DELTA_ONE, EPSILON_MAX, parse_number
 
 
@@ -83,6 +83,19 @@ def _signer(facts: Facts, data: bytes, signature: str) -> str:
 def partition(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
     """A partition opens with a budget and a rule that is good for every cap its policy names."""
     del index
+    body, caps, rule = opening(facts, asked, now, gate)
+    named = dict.fromkeys((parse_number(body.epsilon, "body.epsilon"), caps.lineage))
+    try:
+        terms: c.Object = {"caps": [rule.cap(one).to_json() for one in named], "terms": rule.to_json()}
+    except NoRoom as closed:
+        raise _closed(body, closed) from None
+    except Malformed as fault:
+        raise fault.under("body") from None
+    return Decided(Code.PERMITTED, derived=terms)
+
+
+def opening(facts: Facts, asked: Asked, now: int, gate: Gate) -> tuple[OpenPartition, Caps, Rule]:
+    """Everything that is decided of an opening but whether its caps have room. Raises: Malformed, Refusal."""
     body = asked.body
     assert isinstance(body, OpenPartition)
     acting(facts, asked, "TDP")
@@ -96,10 +109,7 @@ def partition(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> D
     _own_data_key(facts, body)
     verdict = permitted(gate, Request(asked.command, body, now), facts)
     caps = dict(verdict.caps)[body.ref]
-    rule = rule_for(body, caps)
-    named = dict.fromkeys((epsilon, caps.lineage))
-    terms: c.Object = {"caps": [rule.cap(one).to_json() for one in named], "terms": rule.to_json()}
-    return Decided(Code.PERMITTED, derived=terms)
+    return body, caps, _rule_for(body, caps)
 
 
 def _own_data_key(facts: Facts, body: OpenPartition) -> None:
@@ -110,17 +120,17 @@ def _own_data_key(facts: Facts, body: OpenPartition) -> None:
             raise Refusal(Code.CONFLICT, detail, "body.data_key")
 
 
-def rule_for(body: OpenPartition, caps: Caps) -> Rule:
-    """The rule that a new partition gets under these caps. Raises: Refusal."""
+def _rule_for(body: OpenPartition, caps: Caps) -> Rule:
+    """The rule that a new partition gets under these caps. Raises: Malformed, Refusal."""
     epsilon, delta = parse_number(body.epsilon, "body.epsilon"), parse_number(body.delta, "body.delta")
     load = _load(body)
     slack = parse_number(body.slack, "body.slack")
     if slack and slack >= delta:
         raise Refusal(Code.MALFORMED, "body.slack: must be less than δ", "body.slack")
     try:
-        return open_rule(body.rule, delta, (epsilon, caps.lineage), load, body.relation, int(slack * DELTA_ONE))
+        return choose_rule(body.rule, delta, (epsilon, caps.lineage), load, body.relation, int(slack * DELTA_ONE))
     except NoRoom as closed:
-        raise Refusal(Code.MALFORMED, f"body.epsilon: at a δ of {body.delta} {closed}", "body.epsilon") from None
+        raise _closed(body, closed) from None
     except NotPriced as fault:
         raise Refusal(Code.MALFORMED, f"body.load: {fault}", "body.load") from None
     except Malformed as fault:
@@ -139,6 +149,10 @@ def _load(body: OpenPartition) -> Mechanism | None:
         return grouped(group_of(plan, body.unit, body.unit_records_max), plan.mechanism(plan.steps))
     except Malformed as fault:
         raise fault.under("body.load") from None
+
+
+def _closed(body: OpenPartition, closed: NoRoom) -> Refusal:
+    return Refusal(Code.MALFORMED, f"body.epsilon: at a δ of {body.delta} {closed}", "body.epsilon")
 
 
 def retirement(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:

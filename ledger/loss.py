@@ -88,9 +88,21 @@ class Segment(NamedTuple):
     price: Price
     unit: int = 1
 
+    def covers(self, least: Segment) -> bool:
+        """Whether it is of the same steps and costs at least as much at every coordinate. Raises: ValueError."""
+        pairs = zip(self.price, least.price, strict=True)
+        return (self.steps, self.unit) == (least.steps, least.unit) and all(
+            high is None or (low is not None and high >= low) for high, low in pairs
+        )
+
     def to_json(self) -> Object:
         """As a charge's entry records it."""
         return {"price": list(self.price), "steps": self.steps, "unit": self.unit}
+
+
+def cover(segments: tuple[Segment, ...], least: tuple[Segment, ...]) -> bool:
+    """Whether each piece costs at least what it must. Raises: ValueError, for other coordinates."""
+    return len(segments) == len(least) and all(map(Segment.covers, segments, least))
 
 
 @lru_cache(maxsize=4_096)

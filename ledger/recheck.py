@@ -1,9 +1,11 @@
 """Check one entry anew: what was decided must be what the same facts and the recorded verdict lead to.
 
 Everything the book itself decided is decided again; what the policy decided is, too, where its gate is given, and
-is taken as recorded where not. Numbers that came out of floats are checked as bounds, never as equalities: a recorded
-price is at least, a recorded capacity at most, what computing it here gives; and the ε of a run, which only policies
-ask for, may differ by ``TOLD_SLACK``, so that another machine's arithmetic does not turn a verdict that was close.
+is taken as recorded where not. Numbers that came out of floats are not searched for again, since another machine's
+arithmetic ends a search elsewhere: the recorded prices and capacities are each checked by their own evidence
+(:mod:`ledger.recorded`), and whoever wrote them left room for that check. What follows is decided by them: who, where,
+which limits, which alerts, and whether there was room (:func:`check_fits`). The ε of a run, which only policies ask
+for, may differ by ``TOLD_SLACK``, so that a verdict that was close does not turn.
 """
 
 from __future__ import annotations
@@ -11,30 +13,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, Final
 
 from ledger import canonical as c
+from ledger.charges import Laid, lay
 from ledger.commands import EnterDocument, MakeCharge, OpenPartition, parse_ref
 from ledger.decide import decide, signing_key
-from ledger.decision import Asked
+from ledger.decision import Asked, Decided, Refusal
 from ledger.decrees import standing
-from ledger.entering import signers
+from ledger.entering import opening, signers
 from ledger.entries import Entry
 from ledger.gate import Caps, Gate, Header, Request, Verdict
-from ledger.loss import Segment
 from ledger.malformed import Malformed
 from ledger.organisation_key import SignerKey
 from ledger.outcomes import Code
+from ledger.pricing import SEARCHED
+from ledger.recorded import FOUND_PART, Recorded, keeps, read_cap
 from ledger.registry import GLOBAL, Facts, State, holder_of
-from ledger.rules import Cap, Rule, read_rule
-from ledger.runs import read_prices
+from ledger.rules import Rule, read_rule
 from ledger.units import parse_number
 
 Witness = Callable[[str, bytes, SignerKey], None]
 """A detached JWS, the bytes it is over, and the key that it must verify with."""
 TOLD_SLACK: Final = Fraction(1, 10**9)
 """How far the ε of a run may differ, relatively and absolutely: it is told in billionths, rounded up."""
+NEARLY_FULL: Final = Fraction(999, 1_000)
+"""Used to so much at least, an account may have been refused what fits here: for lack of room, and so overstated."""
 ZERO: Final = Fraction(0)
 
 
@@ -61,25 +65,66 @@ def check_before(  # noqa: PLR0913, PLR0917 - what stands, what is claimed and w
         signers(facts, asked.body)
     if gate is None and refused:
         return
-    deciding = _recorded_gate(entry) if gate is None else _lenient(gate, refused=refused)
-    decided = decide(facts, asked, entry.time, index, deciding, log_x)
+    deciding = _recorded_gate(entry) if gate is None else _lenient(gate, denied=entry.code is Code.POLICY_DENIED)
+    try:
+        if refused:
+            _check_refused(facts, asked, entry, decide(facts, asked, entry.time, index, deciding, log_x), deciding)
+        elif isinstance(asked.body, MakeCharge):
+            _check_pending(facts, asked, entry, deciding)
+        elif isinstance(asked.body, OpenPartition):
+            _check_opened(facts, asked, entry, deciding)
+        else:
+            decided = decide(facts, asked, entry.time, index, deciding, log_x)
+            _check_code(decided, entry)
+            _compare(decided.derived, entry)
+    except Refusal as refusal:
+        _check_code(refusal.decided, entry)
+
+
+def _check_code(decided: Decided, entry: Entry) -> None:
     if decided.code is not entry.code:
         raise Malformed("body.outcome", f"is {entry.code.word}, but {decided.code.word} follows: {decided.detail}")
-    if refused:
-        return
-    if isinstance(asked.body, OpenPartition):
-        _check_terms(asked.body, entry)
-    else:
-        _compare(decided.derived, entry)
 
 
-def _lenient(gate: Gate, *, refused: bool) -> Gate:
+def _check_refused(facts: Facts, asked: Asked, entry: Entry, decided: Decided, gate: Gate) -> None:
+    """A refusal is decided by numbers found here; for lack of room it may stand where there hardly is any."""
+    if (entry.code, decided.code) == (Code.BUDGET_EXHAUSTED, Code.PENDING):
+        rooms = lay(facts, asked, entry.time, gate, SEARCHED).rooms(facts)
+        if max(room.rule.share(room.after, room.limit.cap) for room in rooms) >= NEARLY_FULL:
+            return
+    _check_code(decided, entry)
+
+
+def _check_pending(facts: Facts, asked: Asked, entry: Entry, gate: Gate) -> None:
+    """Decided by the recorded numbers; whether there was room, :func:`check_fits` looks at."""
+    _check_code(Decided(Code.PENDING), entry)
+    numbers = Recorded(entry)
+    laid = lay(facts, asked, entry.time, gate, numbers)
+    _compare(laid.derived(), entry)
+    if entry.body.get("alerts", []) != laid.alerts(facts, numbers):
+        _check_alerts(facts, laid, entry)
+
+
+def _check_alerts(facts: Facts, laid: Laid, entry: Entry) -> None:
+    """Told are those crossed under some capacity that a search may find, and all that are crossed under each.
+
+    Only accounts that are watched and not capped have a capacity that is not recorded.
+    """
+    found = (laid.alerts(facts, Recorded(entry, part)) for part in (1 - FOUND_PART, Fraction(1), 1 + FOUND_PART))
+    crossed = [set(map(c.spelled, alerts)) for alerts in found]
+    recorded: Any = entry.body.get("alerts", [])
+    told = list(map(c.spelled, recorded))
+    if len(set(told)) != len(told) or not set.intersection(*crossed) <= set(told) <= set.union(*crossed):
+        raise Malformed("body.alerts", "is not what follows from the entries before")
+
+
+def _lenient(gate: Gate, *, denied: bool) -> Gate:
     """The gate, told the ε of a run a little to the recorded verdict's side: it came out of floats."""
-    sign = 1 if refused else -1
+    sign = 1 if denied else -1
 
     def ask(request: Request, facts: Facts) -> Verdict:
         exact = gate(request, facts)
-        if exact.permit is not refused:
+        if exact.permit is not denied:
             return exact
         told = tuple((ref, max(one + sign * (one * TOLD_SLACK + TOLD_SLACK), ZERO)) for ref, one in request.epsilon)
         return gate(replace(request, epsilon=told), facts)
@@ -134,46 +179,16 @@ def _alerts(entry: Entry) -> dict[str, tuple[Fraction, ...]]:
 
 def _compare(derived: c.Object, entry: Entry) -> None:
     for name, value in derived.items():
-        recorded = entry.body.get(name)
-        if name == "prices":
-            _check_prices(value, recorded)
-        elif name == "limits":
-            _check_limits(value, recorded)
-        elif recorded != value:
+        if entry.body.get(name) != value:
             raise Malformed(f"body.{name}", "is not what follows from the entries before")
 
 
-def _check_prices(ours: Any, recorded: Any) -> None:  # noqa: ANN401 - JSON
-    if ours.keys() != recorded.keys():
-        raise Malformed("body.prices", "names other partitions than the charge")
-    for ref in ours:
-        for mine, theirs in zip(read_prices(ours[ref]), read_prices(recorded[ref]), strict=True):
-            if (mine.steps, mine.unit) != (theirs.steps, theirs.unit) or not _at_least(theirs, mine):
-                raise Malformed("body.prices", f"of {ref} is below what the plan costs")
-
-
-def _at_least(theirs: Segment, mine: Segment) -> bool:
-    pairs = zip(theirs.price, mine.price, strict=True)
-    return all(high is None or (low is not None and high >= low) for high, low in pairs)
-
-
-def _check_limits(ours: Any, recorded: Any) -> None:  # noqa: ANN401 - JSON
-    for mine, theirs in zip(ours, recorded, strict=True):
-        if (mine["partition"], mine["holder"]) != (theirs["partition"], theirs["holder"]):
-            raise Malformed("body.limits", "name other accounts than the charge touches")
-        if mine["cap"]["epsilon"] != theirs["cap"]["epsilon"] or mine.get("share") != theirs.get("share"):
-            raise Malformed("body.limits.cap.epsilon", "is not what follows from the entries before")
-        _check_cap(theirs["cap"], mine["cap"])
-
-
-def _check_cap(theirs: Any, mine: Any) -> None:  # noqa: ANN401 - JSON
-    pairs = list(zip(theirs["capacity"], mine["capacity"], strict=True))
-    if any(bound is not None and (own is None or bound > own) for bound, own in pairs):
-        raise Malformed("body.limits.cap", "allows more than the budget does")
-
-
-def _check_terms(body: OpenPartition, entry: Entry) -> None:
-    rule = read_rule(c.dump(entry.body["terms"]).decode())
+def _check_opened(facts: Facts, asked: Asked, entry: Entry, gate: Gate) -> None:
+    """Terms of the budget that was asked for, and no cap that allows more than its ε does."""
+    body, _, _ = opening(facts, asked, entry.time, gate)
+    _check_code(Decided(Code.PERMITTED), entry)
+    spelled = c.dump(entry.body["terms"]).decode()
+    rule = read_rule(spelled)
     terms = rule.to_json()
     wanted = {"delta": body.delta, "kind": body.rule if rule.delta else "pure", "epsilon": body.epsilon}
     for name, value in wanted.items():
@@ -182,8 +197,8 @@ def _check_terms(body: OpenPartition, entry: Entry) -> None:
     caps: Any = entry.body["caps"]
     if not caps or caps[0]["epsilon"] != body.epsilon:
         raise Malformed("body.caps", "does not begin with the budget")
-    for cap in caps:
-        _check_cap(cap, rule.cap(parse_number(cap["epsilon"], "body.caps.epsilon")).to_json())
+    if not all(keeps(spelled, cap) for cap in caps):
+        raise Malformed("body.caps", "allows more than the budget does")
 
 
 def check_fits(state: State, entry: Entry) -> None:
@@ -200,19 +215,9 @@ def check_fits(state: State, entry: Entry) -> None:
             raise Malformed("body.limits", f"do not bind the author's lineage on {ref}")
     for limit in limits:
         partition = state.partitions[limit["partition"]]
-        if _cap(limit["cap"]).epsilon > partition.epsilon:
+        if read_cap(limit["cap"]).epsilon > partition.epsilon:
             raise Malformed("body.limits.cap.epsilon", f"is above the budget of {partition.ref}")
         rule: Rule = read_rule(partition.terms)
         account = state.accounts[limit["partition"], limit["holder"]]
-        if not rule.admits(standing(state, account), _cap(limit["cap"])):
+        if not rule.admits(standing(state, account), read_cap(limit["cap"])):
             raise Malformed("body.outcome", f"is pending, but {limit['holder']} of {limit['partition']} had no room")
-
-
-def _cap(recorded: Any) -> Cap:  # noqa: ANN401 - JSON as recorded
-    return _read_cap(c.spelled(recorded))
-
-
-@lru_cache(maxsize=4_096)
-def _read_cap(spelled: bytes) -> Cap:
-    recorded: Any = c.parse(spelled, len(spelled))
-    return Cap(parse_number(recorded["epsilon"], "body.limits.cap.epsilon"), tuple(recorded["capacity"]))

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from ledger import canonical as c
-from ledger.charges import epsilon_of, limits_on, price
+from ledger.charges import limits_on
 from ledger.commands import RUNS_MAX, Command, MakeCharge, parse_ref
 from ledger.decide import weigh
 from ledger.decision import Asked, Decided, Refusal
@@ -22,6 +22,7 @@ from ledger.headroom import Limit, Room
 from ledger.malformed import Malformed
 from ledger.outcomes import Code
 from ledger.plan import AnyPlan, parse_plan
+from ledger.pricing import epsilon_of, price
 from ledger.public_key import PublicKey
 from ledger.registry import Facts, Organisation, Partition, holder_of
 from ledger.units import EPSILON_MAX

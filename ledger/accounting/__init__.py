@@ -14,14 +14,24 @@ from ledger.accounting.calibrate import (
     least_noise,
     most_steps,
 )
-from ledger.accounting.certificates import certificate, exact_square, gaussian_capacity, gaussian_epsilon
+from ledger.accounting.certificates import (
+    certificate,
+    certified,
+    exact_square,
+    exact_square_covers,
+    gaussian_capacity,
+    gaussian_epsilon,
+    gaussian_keeps,
+)
 from ledger.accounting.closed_forms import conversion
-from ledger.accounting.counting import count_capacity, count_epsilon
+from ledger.accounting.counting import count_capacity, count_epsilon, count_keeps
 from ledger.accounting.pure import pure_epsilon
-from ledger.accounting.renyi import price
+from ledger.accounting.renyi import ACCEPTED, ISSUED, price
 from ledger.accounting.report import Report, report, slack, told_epsilon
 
 __all__ = [
+    "ACCEPTED",
+    "ISSUED",
     "NOISE_PLACES",
     "Edge",
     "Report",
@@ -29,13 +39,17 @@ __all__ = [
     "calibrate_noise",
     "calibrate_steps",
     "certificate",
+    "certified",
     "conversion",
     "count_capacity",
     "count_epsilon",
+    "count_keeps",
     "edge",
     "exact_square",
+    "exact_square_covers",
     "gaussian_capacity",
     "gaussian_epsilon",
+    "gaussian_keeps",
     "least_noise",
     "most_steps",
     "price",

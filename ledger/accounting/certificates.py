@@ -3,6 +3,12 @@
 A mechanism whose hockey-stick curves keep H_e(P‖Q) <= τ + H_e(G_μ) at every e >= 0, for both orders of the pair, is
 at most a Gaussian of parameter μ but for a part τ: adaptively, Σμ² and Σδ' then add up (``rules/gaussian.py``).
 Here H_e(G_μ) = Φ(-e/μ + μ/2) - e^e·Φ(-e/μ - μ/2) (Dong, Roth, Su 2022, Corollary 2.13).
+
+What is searched for here may be checked where arithmetic differs in its last places. A check evaluates once what it is
+given, with the margins that make it sound: the noise of a distribution, ``MARGIN`` for a Gaussian's curve, half of
+``PURE_MARGIN``. A search asks for each of them twice, and on a grid of twice the width whose points are among those of
+the check. So what is found on one machine is accepted on every other whose curves differ from its own by no more than
+these margins, which are meant to bound what either is off by.
 """
 
 from __future__ import annotations
@@ -14,7 +20,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ledger.accounting import distributions
-from ledger.accounting.discretised import Distribution, Unwieldy
+from ledger.accounting.discretised import POINTS_ISSUED, Distribution, Unwieldy
 from ledger.accounting.rounding import float_down, float_up
 from ledger.mechanism import BlackBox, FullBatchEpochs, Gaussian, Group, Mechanism, PoissonGaussian, Pure
 from ledger.priced import REPLACE, require_priced
@@ -25,9 +31,16 @@ if TYPE_CHECKING:
 
 MARGIN: Final = 1e-14
 """What the computed curve of a Gaussian may be off by."""
+PURE_MARGIN: Final = 1e-12
+"""Relatively, twice what logarithms of a normal tail may be off by."""
 _MU_MAX: Final = 64.0
+_BEYOND: Final = (2 * int(_MU_MAX)) ** 2 * NAT
+"""Beyond every capacity."""
 _PURE_MAX: Final = 600
 _POINTS: Final = 2_000
+"""Points of a search's grid, at least; twice as many of a check's."""
+_LEAST: Final = 1e-6
+"""A curve that ends sooner is looked at up to here."""
 _COARSE, _INTERVAL = 1e-3, 1e-4
 
 
@@ -41,31 +54,72 @@ def exact_square(step: Mechanism, relation: str) -> int | None:
         NotPriced: if there is no proof for this mechanism under this relation.
     """
     require_priced(step, relation, "gaussian")
+    known, epsilon = _by_noise(step, relation), _as_pure(step)
+    if known is not None:
+        return known
+    return None if epsilon is None else _of_pure(epsilon)
+
+
+def exact_square_covers(step: Mechanism, relation: str, square: int) -> bool | None:
+    """Whether one step is at most the Gaussian of this μ² (units of 2^-40); None where a certificate is needed.
+
+    Raises:
+        NotPriced: if there is no proof for this mechanism under this relation.
+    """
+    require_priced(step, relation, "gaussian")
+    known, epsilon = _by_noise(step, relation), _as_pure(step)
+    if known is not None:
+        return square >= known
+    return None if epsilon is None else _covers_pure(epsilon, square)
+
+
+def _by_noise(step: Mechanism, relation: str) -> int | None:
+    """μ² of Gaussian noise without sampling, exactly."""
     k, inner = (step.k, step.mechanism) if isinstance(step, Group) else (1, step)
+    if not isinstance(inner, Gaussian | FullBatchEpochs | PoissonGaussian):
+        return None
+    if isinstance(inner, PoissonGaussian) and inner.probability != 1:
+        return None
     scale = 2 * k if relation == REPLACE else k
-    match inner:
-        case Gaussian() | FullBatchEpochs():
-            return ceil_units((scale / inner.noise_multiplier) ** 2)
-        case PoissonGaussian() if inner.probability == 1:
-            return ceil_units((scale / inner.noise_multiplier) ** 2)
-        case Pure() | BlackBox():
-            return _of_pure(k * inner.epsilon)
-        case _:
-            return None
+    return ceil_units((scale / inner.noise_multiplier) ** 2)
+
+
+def _as_pure(step: Mechanism) -> Fraction | None:
+    """The ε of what is pure, but for the δ of a black box."""
+    k, inner = (step.k, step.mechanism) if isinstance(step, Group) else (1, step)
+    return k * inner.epsilon if isinstance(inner, Pure | BlackBox) else None
 
 
 def _of_pure(epsilon: Fraction) -> int:
-    from scipy.special import log_ndtr
-
     if epsilon > _PURE_MAX:
-        return (2 * int(_MU_MAX)) ** 2 * NAT  # beyond every capacity
-    # Both halves of randomised response keep their total variation: Φ(-μ/2) = 1/(1 + e^ε), least such μ.
-    wanted = -math.log1p(math.exp(float_up(epsilon))) * (1 + 1e-12) - 1e-15
-    low, high = 0.0, 2 * _MU_MAX
+        return _BEYOND
+    low, high, wanted = 0.0, 2 * _MU_MAX, _log_half(epsilon, PURE_MARGIN)
     for _ in range(80):
         middle = (low + high) / 2
-        low, high = (low, middle) if float(log_ndtr(-middle / 2)) <= wanted else (middle, high)
+        low, high = (low, middle) if _log_tail(middle) <= wanted else (middle, high)
     return ceil_units(Fraction(high) ** 2)
+
+
+def _covers_pure(epsilon: Fraction, square: int) -> bool:
+    if epsilon > _PURE_MAX:
+        return square >= _BEYOND
+    return _log_tail(_mu_down(square)) <= _log_half(epsilon, PURE_MARGIN / 2)
+
+
+def _log_half(epsilon: Fraction, margin: float) -> float:
+    """The log of 1/(1 + e^ε), less a margin: both halves of randomised response keep their total variation."""
+    return -math.log1p(math.exp(float_up(epsilon))) * (1 + margin) - margin / 1_000
+
+
+def _log_tail(mu: float) -> float:
+    """The log of Φ(-μ/2)."""
+    from scipy.special import log_ndtr
+
+    return float(log_ndtr(-mu / 2))
+
+
+def _mu_down(square: int) -> float:
+    return math.nextafter(math.sqrt(square / NAT), 0.0)
 
 
 @lru_cache(maxsize=4_096)
@@ -78,14 +132,12 @@ def certificate(step: Mechanism, relation: str, count: int, tau: Fraction) -> in
         NotPriced: if there is no proof for this mechanism under this relation.
     """
     require_priced(step, relation, "gaussian")
-    try:
-        found = distributions.repeated(step, relation, count, _COARSE if distributions.is_mixture(step) else _INTERVAL)
-    except Unwieldy:
+    found = _curves(step, relation, count)
+    if found is None or found.points > POINTS_ISSUED:
         return None
-    left = float_down(tau) - MARGIN
-    if left <= 0 or math.isinf(last := found.epsilon(left)):
+    holds = _test(found, float_down(tau) - 2 * MARGIN - found.noise, _POINTS)
+    if holds is None:
         return None
-    holds = _test(found, last, left)
     low, high = 0.0, 1 / 16
     while not holds(high):
         low, high = high, 2 * high
@@ -95,19 +147,44 @@ def certificate(step: Mechanism, relation: str, count: int, tau: Fraction) -> in
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     units = ceil_units(Fraction(high) ** 2)
-    while not holds(math.nextafter(math.sqrt(units / NAT), 0.0)):
+    while not holds(_mu_down(units)):
         units += 1 + (units >> 40)
     return units
 
 
-def _test(found: Distribution, last: float, left: float) -> Callable[[float], bool]:
-    """Whether a μ covers the curve on [0, last]; from ``last`` on the curve is below τ by itself.
+@lru_cache(maxsize=4_096)
+def certified(step: Mechanism, relation: str, count: int, tau: Fraction, square: int) -> bool:
+    """Whether (μ², τ) is a certificate of ``count`` steps together, with μ² in units of 2^-40: any, not only the least.
 
-    Between two points the curve is at most its value at the left one, and a Gaussian's at least that at the right.
+    Raises:
+        NotPriced: if there is no proof for this mechanism under this relation.
+    """
+    require_priced(step, relation, "gaussian")
+    found = _curves(step, relation, count)
+    holds = None if found is None else _test(found, float_down(tau) - MARGIN, 2 * _POINTS)
+    return holds is not None and square > 0 and holds(_mu_down(square))
+
+
+def _curves(step: Mechanism, relation: str, count: int) -> Distribution | None:
+    interval = _COARSE if distributions.is_mixture(step) else _INTERVAL
+    try:
+        return distributions.repeated(step, relation, count, interval)
+    except Unwieldy:
+        return None
+
+
+def _test(found: Distribution, left: float, points: int) -> Callable[[float], bool] | None:
+    """Whether a μ covers the curve up to where it is below ``left`` by itself; None if it never is.
+
+    Between two points the curve is at most its value at the left one, and a Gaussian's at least that at the right. The
+    width is a power of two, so that a grid of more points has those of every other with fewer.
     """
     import numpy as np
 
-    grid = np.linspace(0.0, last, _POINTS + 1)
+    if left <= 0 or math.isinf(last := found.epsilon(left)):
+        return None
+    width = 2.0 ** (math.frexp(max(last, _LEAST) / points)[1] - 1)
+    grid = np.arange(math.ceil(last / width) + 1) * width
     curve = found.curve(grid[:-1])
 
     def holds(mu: float) -> bool:
@@ -126,12 +203,18 @@ def _curve(epsilon: Any, mu: float) -> np.ndarray:  # noqa: ANN401 - a float or 
 
 @lru_cache(maxsize=4_096)
 def gaussian_capacity(epsilon: Fraction, delta: Fraction) -> int:
-    """The greatest μ² in units of 2^-40 for which a Gaussian keeps (ε, δ); 0 if there is none."""
-    low, high = 0, int(_MU_MAX**2) * NAT
+    """The greatest μ² in units of 2^-40 for which a Gaussian keeps (ε, δ) with room for a check; 0 if there is none."""
+    low, high, left = 0, int(_MU_MAX**2) * NAT, float_down(delta) - MARGIN
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _keeps(middle, float_down(epsilon), float_down(delta)) else (low, middle)
+        low, high = (middle, high) if _keeps(middle, float_down(epsilon), left) else (low, middle)
     return low
+
+
+@lru_cache(maxsize=4_096)
+def gaussian_keeps(epsilon: Fraction, delta: Fraction, square: int) -> bool:
+    """Whether a Gaussian of this μ² (units of 2^-40) keeps (ε, δ)."""
+    return square <= 0 or _keeps(square, float_down(epsilon), float_down(delta))
 
 
 @lru_cache(maxsize=4_096)

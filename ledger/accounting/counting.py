@@ -1,4 +1,10 @@
-"""How many equal sampled Gaussian steps keep (ε, δ), by their privacy loss distribution in both directions."""
+"""How many equal sampled Gaussian steps keep (ε, δ), by their privacy loss distribution in both directions.
+
+A count is searched for here and may be checked elsewhere, where arithmetic differs in its last places. To check it is
+to evaluate it once, by whichever means proves it; and what is searched for has the noise of a distribution twice, where
+the check has it once (and both halves of Rényi's slack, where the check has one). So the check is sound by itself, and
+accepts from any machine whose δ differs by no more than that noise, which is meant to bound what either is off by.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +16,8 @@ from typing import Final
 
 from ledger.accounting import distributions
 from ledger.accounting.closed_forms import conversion
-from ledger.accounting.discretised import NOISE_PER_STEP, Unwieldy
-from ledger.accounting.renyi import divergence
+from ledger.accounting.discretised import NOISE_PER_STEP, POINTS_ISSUED, Distribution, Unwieldy
+from ledger.accounting.renyi import ACCEPTED, ISSUED, divergence
 from ledger.accounting.rounding import float_down
 from ledger.mechanism import PoissonGaussian
 from ledger.priced import ZERO_OUT
@@ -27,11 +33,12 @@ _STABLE: Final = 1.01
 
 @lru_cache(maxsize=4_096)
 def count_capacity(step: PoissonGaussian, epsilon: Fraction, delta: Fraction) -> int:
-    """The greatest number of these steps found to keep (ε, δ); each candidate was itself evaluated.
+    """The greatest number of these steps found to keep (ε, δ) with room for :func:`count_keeps` on another machine.
 
-    A discretisation is pessimistic, so the finest one that still changes the number by a hundredth decides.
+    Each candidate was itself evaluated. A discretisation is pessimistic, so the finest one that still changes the
+    number by a hundredth decides.
     """
-    best = certain = _by_renyi(step, epsilon, delta)
+    best = certain = _by_renyi(step, epsilon, delta, ISSUED)
     coarser = 0
     for interval in _INTERVALS:
         found = _search(step, float_down(epsilon), float_down(delta), interval, best)
@@ -42,9 +49,41 @@ def count_capacity(step: PoissonGaussian, epsilon: Fraction, delta: Fraction) ->
     return best
 
 
-def _by_renyi(step: PoissonGaussian, epsilon: Fraction, delta: Fraction) -> int:
+@lru_cache(maxsize=4_096)
+def count_keeps(step: PoissonGaussian, epsilon: Fraction, delta: Fraction, count: int) -> bool:
+    """Whether so many steps keep (ε, δ): by Rényi, or on one of the grids."""
+    if count > COUNT_MAX:
+        return False
+    return count <= _by_renyi(step, epsilon, delta, ACCEPTED) or any(
+        _keeps(step, float_down(epsilon), float_down(delta), count, interval) for interval in _INTERVALS
+    )
+
+
+def _keeps(step: PoissonGaussian, epsilon: float, delta: float, count: int, interval: float) -> bool:
+    try:
+        one = distributions.repeated(step, ZERO_OUT, 1, interval)
+    except Unwieldy:
+        return False
+    return _delta(one, count, epsilon, delta, ACCEPTED) <= delta
+
+
+def _delta(one: Distribution, count: int, epsilon: float, delta: float, times: int) -> float:
+    """The δ at ε with so many times the noise; infinite where that noise alone exceeds δ, or a grid its size."""
+    if times * NOISE_PER_STEP * count >= delta:
+        return math.inf
+    try:
+        found = one.times(count)
+    except Unwieldy:
+        return math.inf
+    if times == ISSUED and found.points > POINTS_ISSUED:
+        return math.inf
+    return found.delta(epsilon) + (times - 1) * found.noise
+
+
+def _by_renyi(step: PoissonGaussian, epsilon: Fraction, delta: Fraction, halves: int) -> int:
     """A number that is certain to fit, from which to look further."""
-    rooms = ((epsilon + conversion(order, delta), divergence(step, ZERO_OUT, order)) for order in _ORDERS)
+    curve = ((order, divergence(step, ZERO_OUT, order, halves=halves)) for order in _ORDERS)
+    rooms = ((epsilon + conversion(order, delta), rho) for order, rho in curve)
     return min(COUNT_MAX, max((int(room / rho) for room, rho in rooms if rho and room > 0), default=0))
 
 
@@ -56,13 +95,7 @@ def _search(step: PoissonGaussian, epsilon: float, delta: float, interval: float
         return start
 
     def excess(count: int) -> float:
-        # Where the noise of the computation alone exceeds δ, or a grid its size, the count does not fit.
-        if NOISE_PER_STEP * count >= delta:
-            return math.inf
-        try:
-            return math.log(one.times(count).delta(epsilon)) - math.log(delta)
-        except Unwieldy:
-            return math.inf
+        return math.log(_delta(one, count, epsilon, delta, ISSUED)) - math.log(delta)
 
     low, high = max(1, start), max(2, start + start // 4)
     below = excess(low)

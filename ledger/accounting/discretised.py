@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 POINTS_MAX: Final = 2_000_000
 """Points of a grid, and so the length of a convolution: seconds, and some hundred megabytes."""
+POINTS_ISSUED: Final = POINTS_MAX - POINTS_MAX // 1_000
+"""What is issued needs fewer, because the ends of a grid are found in floats: no other machine has too many for it."""
 NOISE: Final = 1e-12
 NOISE_PER_STEP: Final = 1e-15
 _TAIL: Final = 1e-15
@@ -65,10 +67,15 @@ class _Tail:
 
 @dataclass(frozen=True)
 class Distribution:
-    """Both orders of the pair (one, where they are alike), of so many steps in all."""
+    """Both orders of the pair (one, where they are alike), of so many steps in all.
+
+    Attributes:
+        points: of the longest grid on the way to it.
+    """
 
     laws: tuple[DensePLDPmf, ...]
     steps: int
+    points: int
 
     @classmethod
     def of(cls, found: PrivacyLossDistribution) -> Self:
@@ -79,7 +86,8 @@ class Distribution:
             if hasattr(law, "_loss_probs"):
                 places = list(law._loss_probs)  # noqa: SLF001 - as above
                 require_points(max(places) - min(places) + 1)
-        return cls(tuple(law.to_dense_pmf() for law in laws), 1)
+        dense = tuple(law.to_dense_pmf() for law in laws)
+        return cls(dense, 1, max(law.size for law in dense))
 
     def times(self, count: int) -> Distribution:
         """So many of it. Raises: Unwieldy."""
@@ -87,19 +95,21 @@ class Distribution:
 
         if count == 1:
             return self
+        points = self.points
         for law in self.laws:
             require_points(law.size)
             low, high = common.compute_self_convolve_bounds(law._probs, count, _TAIL)  # noqa: SLF001 - as above
-            require_points(high - low + 1)
-        return Distribution(tuple(law.self_compose(count, _TAIL) for law in self.laws), self.steps * count)
+            points = max(points, law.size, high - low + 1)
+            require_points(points)
+        return Distribution(tuple(law.self_compose(count, _TAIL) for law in self.laws), self.steps * count, points)
 
     def then(self, other: Distribution) -> Distribution:
         """Both together. Raises: Unwieldy."""
         width = max(len(self.laws), len(other.laws))
         pairs = list(zip(self._both(width), other._both(width), strict=True))
-        for one, two in pairs:
-            require_points(one.size + two.size)
-        return Distribution(tuple(one.compose(two, _TAIL) for one, two in pairs), self.steps + other.steps)
+        points = max(self.points, other.points, *(one.size + two.size for one, two in pairs))
+        require_points(points)
+        return Distribution(tuple(one.compose(two, _TAIL) for one, two in pairs), self.steps + other.steps, points)
 
     def _both(self, width: int) -> tuple[DensePLDPmf, ...]:
         return self.laws * width if len(self.laws) < width else self.laws

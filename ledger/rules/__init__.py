@@ -25,6 +25,9 @@ class Rule(Protocol):
 
     A loss has one integer per coordinate. A cap is a bound (ε, δ) as integers: its capacity. Every test is
     monotone in the loss, so settling in any order stays sound.
+
+    Prices and capacities that come out of floats are issued with room to spare, and checked with less of it where they
+    are read: ``covers`` and ``keeps`` search for nothing, evaluate what they are given, and are sound by themselves.
     """
 
     @property
@@ -37,12 +40,25 @@ class Rule(Protocol):
         """The names of the coordinates."""
         ...
 
+    @property
+    def searched(self) -> bool:
+        """Whether capacities are searched for in floats: another machine may find one that differs a little."""
+        ...
+
     def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
         """What a mechanism costs, piece by piece. Raises: NotPriced, for one without a proven price."""
         ...
 
+    def covers(self, segments: tuple[Segment, ...], mechanism: Mechanism, relation: str) -> bool:
+        """Whether a mechanism costs at most this, whoever worked it out. Raises: NotPriced, ValueError."""
+        ...
+
     def cap(self, epsilon: Fraction) -> Cap:
         """The capacity under which the loss keeps (ε, the partition's δ). Raises: NoRoom."""
+        ...
+
+    def keeps(self, cap: Cap) -> bool:
+        """Whether a loss within this capacity keeps its (ε, δ), whoever worked it out. Raises: ValueError."""
         ...
 
     def admits(self, loss: Loss, cap: Cap) -> bool:
@@ -89,6 +105,21 @@ def open_rule(  # noqa: PLR0913, PLR0917 - what a partition declares
         NotPriced: if the load has no proven price.
         NoRoom: if a cap has no room at any order.
     """
+    rule = choose_rule(kind, delta, caps, load, relation, slack)
+    for epsilon in caps:
+        rule.cap(epsilon)
+    return rule
+
+
+def choose_rule(  # noqa: PLR0913, PLR0917 - as above
+    kind: str,
+    delta: Fraction,
+    caps: tuple[Fraction, ...],
+    load: Mechanism | None,
+    relation: str = "REPLACE_SPECIAL",
+    slack: int = 0,
+) -> Rule:
+    """The rule for a new partition, of which no cap was asked yet whether it has room. See :func:`open_rule`."""
     if kind != "renyi" and delta == 0:
         raise Malformed("rule", "must be 'renyi' for a budget with δ = 0")
     if slack and (kind == "reference" or delta == 0):
@@ -97,9 +128,9 @@ def open_rule(  # noqa: PLR0913, PLR0917 - what a partition declares
         case "renyi":
             return Renyi.choose(delta, caps, load, relation, slack) if delta else PureSum()
         case "reference":
-            return Reference.choose(delta, caps, load, relation)
+            return Reference.choose(delta, caps[0], load, relation)
         case "gaussian":
-            return GaussianRule.choose(delta, caps, slack)
+            return GaussianRule.choose(delta, caps[0], slack)
         case _:
             raise Malformed("rule", f"{kind!r} is not a rule")
 
@@ -120,4 +151,4 @@ def read_rule(terms: str) -> Rule:
     return _READERS[kind](value)
 
 
-__all__ = ["Cap", "NoRoom", "Rule", "open_rule", "read_rule"]
+__all__ = ["Cap", "NoRoom", "Rule", "choose_rule", "open_rule", "read_rule"]

@@ -35,6 +35,16 @@ class Cap:
         held = (None if bound is None else bound * share.numerator // share.denominator for bound in self.capacity)
         return Cap(self.epsilon, tuple(held))
 
+    def behind(self, share: Fraction) -> Cap:
+        """The least cap of which this is that share."""
+        whole = (None if bound is None else -(-bound * share.denominator // share.numerator) for bound in self.capacity)
+        return Cap(self.epsilon, tuple(whole))
+
+    def within(self, other: Cap) -> bool:
+        """Whether it is at most another, coordinate by coordinate. Raises: ValueError, for other coordinates."""
+        pairs = zip(self.capacity, other.capacity, strict=True)
+        return all(bound is None or (most is not None and bound <= most) for bound, most in pairs)
+
     def to_json(self) -> c.Object:
         """As it is recorded with each charge it bound."""
         return {

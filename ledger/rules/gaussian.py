@@ -21,7 +21,16 @@ from functools import lru_cache
 from typing import Final
 
 from ledger import canonical as c
-from ledger.accounting import certificate, exact_square, gaussian_capacity, gaussian_epsilon, slack
+from ledger.accounting import (
+    certificate,
+    certified,
+    exact_square,
+    exact_square_covers,
+    gaussian_capacity,
+    gaussian_epsilon,
+    gaussian_keeps,
+    slack,
+)
 from ledger.loss import Loss, Segment
 from ledger.malformed import Malformed
 from ledger.mechanism import Mechanism
@@ -29,7 +38,7 @@ from ledger.pieces import Run, runs_of
 from ledger.priced import require_priced
 from ledger.rules.cap import Additive, Cap, NoRoom
 from ledger.rules.checkpoints import checkpoint
-from ledger.units import DELTA_ONE, ceil_slack, format_number, parse_positive
+from ledger.units import DELTA_ONE, NAT, ceil_slack, format_number, parse_positive
 
 KIND: Final = "gaussian"
 DELTA_LEAST: Final = Fraction(1, 10**9)
@@ -54,22 +63,18 @@ class GaussianRule(Additive):
     menu: tuple[int, ...]
 
     @classmethod
-    def choose(cls, delta: Fraction, caps: tuple[Fraction, ...], kept: int) -> GaussianRule:
+    def choose(cls, delta: Fraction, epsilon: Fraction, kept: int) -> GaussianRule:
         """Half of δ is slack unless another part is declared.
 
         Raises:
             Malformed: if δ is below 1e-9, or the slack takes all of it.
-            NoRoom: if a cap leaves no room.
         """
         if not DELTA_LEAST <= delta < 1:
             raise Malformed("delta", "must be at least 1e-9 and less than 1 for the rule gaussian")
         if not Fraction(kept, DELTA_ONE) < delta:
             raise Malformed("slack", "must be less than δ")
         slack_units = kept or int(delta * DELTA_ONE) // 2
-        rule = cls(delta, caps[0], slack_units, tuple(sorted({slack_units // part for part in _PARTS} - {0})))
-        for epsilon in caps:
-            rule.cap(epsilon)
-        return rule
+        return cls(delta, epsilon, slack_units, tuple(sorted({slack_units // part for part in _PARTS} - {0})))
 
     @classmethod
     def parse(cls, value: object) -> GaussianRule:
@@ -104,6 +109,11 @@ class GaussianRule(Additive):
         return ("mu squared", "delta slack")
 
     @property
+    def searched(self) -> bool:
+        """By a curve in floats."""
+        return True
+
+    @property
     def certain(self) -> Fraction:
         """The part of δ that the Gaussian has."""
         return self.delta - Fraction(self.slack, DELTA_ONE)
@@ -113,12 +123,29 @@ class GaussianRule(Additive):
         require_priced(mechanism, relation, KIND)
         return tuple(_segment(self, run, relation) for run in runs_of(mechanism))
 
+    def covers(self, segments: tuple[Segment, ...], mechanism: Mechanism, relation: str) -> bool:
+        """Whether each piece's (μ², τ) is a certificate of it: any, with a τ of the menu, not only the one chosen here.
+
+        Raises:
+            NotPriced: for one without a proven price.
+            ValueError: for prices at other coordinates.
+        """
+        require_priced(mechanism, relation, KIND)
+        runs = runs_of(mechanism)
+        pairs = zip(segments, runs, strict=False)
+        return len(segments) == len(runs) and all(_covered(self, one, run, relation) for one, run in pairs)
+
     def cap(self, epsilon: Fraction) -> Cap:
         """The greatest μ² that keeps (ε, δ less slack), and the slack. Raises: NoRoom."""
         square = gaussian_capacity(epsilon, self.certain)
         if square == 0:
             raise NoRoom(epsilon, gaussian_epsilon(1, self.certain) or epsilon)
         return Cap(epsilon, (square, self.slack))
+
+    def keeps(self, cap: Cap) -> bool:
+        """Whether a Gaussian of this μ² keeps (ε, δ less slack), and the slack is no more. Raises: ValueError."""
+        square, left = cap.capacity
+        return (not square or gaussian_keeps(cap.epsilon, self.certain, square)) and (left or 0) <= self.slack
 
     def odometer(self, loss: Loss) -> Fraction:
         """The ε of the least checkpoint of μ², at its share of δ less slack; the slack's part of δ is Στ.
@@ -153,3 +180,17 @@ def _segment(rule: GaussianRule, run: Run, relation: str) -> Segment:
     ]
     _, best, tau = max(found, default=(Fraction(0), None, 0))
     return Segment(count, (best, tau), unit=count)
+
+
+def _covered(rule: GaussianRule, one: Segment, run: Run, relation: str) -> bool:
+    count, step = run
+    square, tau = one.price
+    # What is infinite is never admitted, and no less than anything.
+    exact = exact_square_covers(step, relation, NAT * NAT if square is None else square)
+    if exact is not None:
+        return exact and (one.steps, one.unit) == (count, 1) and (tau is None or tau >= ceil_slack(slack(step)))
+    if (one.steps, one.unit) != (count, count):
+        return False
+    if square is None or tau is None:
+        return True
+    return tau in rule.menu and certified(step, relation, count, Fraction(tau, DELTA_ONE), square)

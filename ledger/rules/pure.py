@@ -12,7 +12,7 @@ from typing import Final
 
 from ledger import canonical as c
 from ledger.accounting import pure_epsilon
-from ledger.loss import Loss, Segment
+from ledger.loss import Loss, Segment, cover
 from ledger.mechanism import Mechanism
 from ledger.pieces import runs_of
 from ledger.rules.cap import Additive, Cap
@@ -45,14 +45,27 @@ class PureSum(Additive):
         """One, in loss units."""
         return ("order infinity",)
 
+    @property
+    def searched(self) -> bool:
+        """Nothing is."""
+        return False
+
     def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
         """Each step at its pure ε. Raises: NotPriced, for what has none."""
         runs = runs_of(mechanism)
         return tuple(Segment(count, (ceil_units(pure_epsilon(step, relation)),)) for count, step in runs)
 
+    def covers(self, segments: tuple[Segment, ...], mechanism: Mechanism, relation: str) -> bool:
+        """Against the same pure ε: rational, or to 60 digits, on every machine. Raises: NotPriced, ValueError."""
+        return cover(segments, self.segments(mechanism, relation))
+
     def cap(self, epsilon: Fraction) -> Cap:
         """ε itself."""
         return Cap(epsilon, (floor_units(epsilon),))
+
+    def keeps(self, cap: Cap) -> bool:
+        """At most ε. Raises: ValueError."""
+        return cap.within(self.cap(cap.epsilon))
 
     def odometer(self, loss: Loss) -> Fraction:
         """The sum. Raises: ArithmeticError, if a charge is infinite."""

@@ -19,8 +19,8 @@ from fractions import Fraction
 from typing import Final
 
 from ledger import canonical as c
-from ledger.accounting import count_capacity, count_epsilon
-from ledger.loss import Loss, Segment
+from ledger.accounting import count_capacity, count_epsilon, count_keeps
+from ledger.loss import Loss, Segment, cover
 from ledger.malformed import Malformed
 from ledger.mechanism import Gaussian, Mechanism, PoissonGaussian
 from ledger.pieces import runs_of
@@ -48,13 +48,12 @@ class Reference(Additive):
     step: PoissonGaussian
 
     @classmethod
-    def choose(cls, delta: Fraction, caps: tuple[Fraction, ...], load: Mechanism | None, relation: str) -> Reference:
+    def choose(cls, delta: Fraction, epsilon: Fraction, load: Mechanism | None, relation: str) -> Reference:
         """The declared load's step is the reference.
 
         Raises:
             Malformed: if the load is not one kind of sampled Gaussian step, the relation replaces records, or δ is
                 below 1e-9.
-            NoRoom: if a cap has no room for one step.
         """
         if not DELTA_LEAST <= delta < 1:
             raise Malformed("delta", "must be at least 1e-9 and less than 1 for the rule reference")
@@ -64,10 +63,7 @@ class Reference(Additive):
         step = _as_sampled(runs[0][1]) if len(runs) == 1 else None
         if step is None:
             raise Malformed("load", "must be one plan of Poisson-sampled Gaussian steps: its step is the reference")
-        rule = cls(delta, caps[0], step)
-        for epsilon in caps:
-            rule.cap(epsilon)
-        return rule
+        return cls(delta, epsilon, step)
 
     @classmethod
     def parse(cls, value: object) -> Reference:
@@ -100,6 +96,11 @@ class Reference(Additive):
         """One, in steps."""
         return ("reference steps",)
 
+    @property
+    def searched(self) -> bool:
+        """On a grid of losses."""
+        return True
+
     def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
         """One for each step that the reference dominates. Raises: NotPriced, for any other."""
         require_priced(mechanism, relation, KIND)
@@ -108,6 +109,10 @@ class Reference(Additive):
             if found is None or not self.dominates(found):
                 raise NotPriced(f"a step of {step.kind} is not dominated by the partition's reference step")
         return tuple(Segment(count, (1,)) for count, _ in runs_of(mechanism))
+
+    def covers(self, segments: tuple[Segment, ...], mechanism: Mechanism, relation: str) -> bool:
+        """A step counts as one at least, if the reference dominates it. Raises: NotPriced, ValueError."""
+        return cover(segments, self.segments(mechanism, relation))
 
     def dominates(self, step: PoissonGaussian) -> bool:
         """Whether a step is at most the reference: sampled as rarely, with as much noise."""
@@ -127,6 +132,11 @@ class Reference(Additive):
                 raise Malformed("load", "not even one of its steps keeps any ε at this δ")
             raise NoRoom(epsilon, least)
         return Cap(epsilon, (count,))
+
+    def keeps(self, cap: Cap) -> bool:
+        """Whether so many steps keep (ε, δ), evaluated at that very number. Raises: ValueError."""
+        (count,) = cap.capacity
+        return not count or count_keeps(self.step, cap.epsilon, self.delta, count)
 
     def odometer(self, loss: Loss) -> Fraction:
         """The ε of the least checkpoint at or above the count, at its share of δ: see :mod:`ledger.rules.checkpoints`.

@@ -26,8 +26,8 @@ from operator import mul
 from typing import Final
 
 from ledger import canonical as c
-from ledger.accounting import conversion, price, slack
-from ledger.loss import Loss, Segment
+from ledger.accounting import ACCEPTED, ISSUED, conversion, price, slack
+from ledger.loss import Loss, Segment, cover
 from ledger.malformed import Malformed
 from ledger.mechanism import Mechanism
 from ledger.pieces import runs_of
@@ -154,10 +154,27 @@ class Renyi:
         """The part of δ that the orders share."""
         return self.delta - Fraction(self.slack, DELTA_ONE)
 
+    @property
+    def searched(self) -> bool:
+        """No: capacities have 60 digits on every machine, and are rounded down."""
+        return False
+
     def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
         """What each piece costs a step, at each order and in the slack. Raises: NotPriced."""
+        return self._segments(mechanism, relation, ISSUED)
+
+    def covers(self, segments: tuple[Segment, ...], mechanism: Mechanism, relation: str) -> bool:
+        """Against the prices with half of the margin, which still covers the library's error: see ``ACCEPTED``.
+
+        Raises:
+            NotPriced: for one without a proven price.
+            ValueError: for prices at other coordinates.
+        """
+        return cover(segments, self._segments(mechanism, relation, ACCEPTED))
+
+    def _segments(self, mechanism: Mechanism, relation: str, halves: int) -> tuple[Segment, ...]:
         return tuple(
-            Segment(count, (*price(step, relation, self.orders), ceil_slack(slack(step))))
+            Segment(count, (*price(step, relation, self.orders, halves), ceil_slack(slack(step))))
             for count, step in runs_of(mechanism)
         )
 
@@ -168,6 +185,13 @@ class Renyi:
             NoRoom: if no order is open, with the least ε that would open one.
         """
         return _cap(self, epsilon.numerator, epsilon.denominator)
+
+    def keeps(self, cap: Cap) -> bool:
+        """Whether no capacity is above what the terms and ε give, and none is at a closed order. Raises: ValueError."""
+        try:
+            return cap.within(self.cap(cap.epsilon))
+        except NoRoom:
+            return False
 
     def admits(self, loss: Loss, cap: Cap) -> bool:
         """Whether the slack holds and, at some open order, no charge is infinite and the sum is within capacity."""

@@ -11,10 +11,10 @@ from typing import Any, Final
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from ledger.charges import price
 from ledger.commands import MakeCharge
 from ledger.decision import Asked
 from ledger.plan import Plan
+from ledger.pricing import price
 from ledger.registry import Partition
 from tests.bench.compare import Side, compare
 from tests.bench.history import HUB, Sent, opened

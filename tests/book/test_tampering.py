@@ -179,8 +179,9 @@ Lie = Callable[[dict[str, Any]], None]
 
 
 def _lower_price(body: dict[str, Any]) -> None:
+    """By half of the margin that prices have, which is left to other machines, and one unit and its rounding more."""
     segment = body["prices"][PARTITION][0]
-    segment["price"] = [None if one is None else max(0, one - 1) for one in segment["price"]]
+    segment["price"] = [None if one is None else max(0, one - one // 2_000_000_000 - 3) for one in segment["price"]]
 
 
 def _zero_price(body: dict[str, Any]) -> None:
@@ -219,7 +220,7 @@ def _permit_the_impossible(body: dict[str, Any]) -> None:
 
 
 LIES: Final[dict[str, tuple[Lie, str]]] = {
-    "a price one unit lower": (_lower_price, "body.prices"),
+    "a price lower than the margin of another machine": (_lower_price, "body.prices"),
     "no price": (_zero_price, "body.prices"),
     "a price for fewer steps": (_fewer_steps, "body.prices"),
     "a capacity one unit higher": (_raise_capacity, "body.limits.cap"),

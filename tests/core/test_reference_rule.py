@@ -70,7 +70,7 @@ def test_the_capacity_is_the_greatest_count_by_brute_force(noise: float, probabi
         assert epsilon - 0.001 <= float(told) <= epsilon + 0.05
 
 
-RULE = Reference.choose(Fraction(1, 1483), (Fraction(3),), COVID, "REPLACE_SPECIAL")
+RULE = Reference.choose(Fraction(1, 1483), Fraction(3), COVID, "REPLACE_SPECIAL")
 Q, S = COVID.probability, COVID.noise_multiplier
 HAIR = Fraction(1, 10**12)
 DOMINATED: list[Mechanism] = [

@@ -1,0 +1,99 @@
+"""The numbers of a charge as its entry records them: each checked by itself, none searched for again.
+
+A price must cover its run and a capacity keep its (ε, δ), by the evidence of the partition's rule
+(:class:`ledger.rules.Rule`). Where that holds they are as good as any that would be found here, and everything else is
+decided by them.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final
+
+from ledger import canonical as c
+from ledger.commands import MakeCharge
+from ledger.entries import Entry
+from ledger.loss import Segment
+from ledger.malformed import Malformed
+from ledger.pricing import Bound, covered
+from ledger.registry import GLOBAL, Partition
+from ledger.rules import Cap, read_rule
+from ledger.runs import read_prices
+from ledger.units import format_number, parse_number
+
+CAPACITY_MAX: Final = (1 << 53) - 1
+FOUND_PART: Final = Fraction(1, 1_000)
+"""By how much of it another machine may find a capacity greater or less: searches end within a twenty-thousandth."""
+
+
+class Recorded:
+    """The numbers of one permitted charge; see :class:`ledger.pricing.Numbers`."""
+
+    def __init__(self, entry: Entry, watched: Fraction = Fraction(1)) -> None:
+        """Those of this entry, with that part of the capacities that it does not record."""
+        limits: Any = entry.body["limits"]
+        self._prices: Any = entry.body["prices"]
+        self._caps = {(one["partition"], one["holder"], one.get("share")): one["cap"] for one in limits}
+        self._part = watched
+
+    def price(self, partition: Partition, body: MakeCharge) -> tuple[Segment, ...]:
+        """As recorded, if that is enough. Raises: Malformed, Refusal."""
+        if partition.ref not in self._prices:
+            raise Malformed("body.prices", "names other partitions than the charge")
+        segments = read_prices(self._prices[partition.ref])
+        if not covered(partition, body, segments):
+            raise Malformed("body.prices", f"of {partition.ref} is below what the plan costs")
+        return segments
+
+    def cap(self, bound: Bound) -> Cap:
+        """As recorded, if that is not too much. Raises: Malformed."""
+        share = None if bound.share is None else format_number(bound.share)
+        found = self._caps.get((bound.partition.ref, bound.holder, share))
+        if found is None:
+            raise Malformed("body.limits", "name other accounts than the charge touches")
+        if found["epsilon"] != format_number(bound.epsilon):
+            raise Malformed("body.limits.cap.epsilon", "is not what follows from the entries before")
+        spelled = c.spelled(found)
+        if not _keeps(bound.partition.terms, spelled, share):
+            raise Malformed("body.limits.cap", "allows more than the budget does")
+        return _cap(spelled)
+
+    def watched(self, bound: Bound) -> Cap:
+        """As recorded where the account is capped too; found here where it is only watched."""
+        if (bound.partition.ref, bound.holder, None) in self._caps or bound.holder != GLOBAL:
+            return self.cap(bound)
+        rule = read_rule(bound.partition.terms)
+        found = rule.cap(bound.epsilon)
+        return found.part(self._part) if rule.searched else found
+
+
+def keeps(terms: str, recorded: Any, share: str | None = None) -> bool:  # noqa: ANN401 - JSON as recorded
+    """Whether a recorded cap, or that share of one, allows no more than its (ε, δ) under a rule. Raises: Malformed."""
+    return _keeps(terms, c.spelled(recorded), share)
+
+
+@lru_cache(maxsize=4_096)
+def _keeps(terms: str, spelled: bytes, share: str | None) -> bool:
+    cap, rule = _cap(spelled), read_rule(terms)
+    if len(cap.capacity) != len(rule.coordinates):
+        return False
+    if share is None:
+        return rule.keeps(cap)
+    part = parse_number(share, "body.limits.share")
+    return part > 0 and rule.keeps(cap.behind(part))
+
+
+def read_cap(recorded: Any) -> Cap:  # noqa: ANN401 - JSON as recorded
+    """A cap as it is recorded. Raises: Malformed."""
+    return _cap(c.spelled(recorded))
+
+
+@lru_cache(maxsize=4_096)
+def _cap(spelled: bytes) -> Cap:
+    recorded: Any = c.parse(spelled, len(spelled))
+    capacity = tuple(
+        None if bound is None else c.integer(bound, "body.limits.cap.capacity", 0, CAPACITY_MAX)
+        for bound in recorded["capacity"]
+    )
+    return Cap(parse_number(recorded["epsilon"], "body.limits.cap.epsilon"), capacity)
