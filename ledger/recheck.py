@@ -28,7 +28,7 @@ from ledger.malformed import Malformed
 from ledger.organisation_key import SignerKey
 from ledger.outcomes import Code
 from ledger.pricing import SEARCHED
-from ledger.recorded import FOUND_PART, Recorded, keeps, read_cap
+from ledger.recorded import Recorded, keeps, read_cap
 from ledger.registry import GLOBAL, Facts, State, holder_of
 from ledger.rules import Rule, read_rule
 from ledger.units import parse_number
@@ -110,7 +110,7 @@ def _check_alerts(facts: Facts, laid: Laid, entry: Entry) -> None:
 
     Only accounts that are watched and not capped have a capacity that is not recorded.
     """
-    found = (laid.alerts(facts, Recorded(entry, part)) for part in (1 - FOUND_PART, Fraction(1), 1 + FOUND_PART))
+    found = (laid.alerts(facts, Recorded(entry, elsewhere)) for elsewhere in (-1, 0, 1))
     crossed = [set(map(c.spelled, alerts)) for alerts in found]
     recorded: Any = entry.body.get("alerts", [])
     told = list(map(c.spelled, recorded))

@@ -7,6 +7,7 @@ decided by them.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
@@ -30,12 +31,12 @@ FOUND_PART: Final = Fraction(1, 1_000)
 class Recorded:
     """The numbers of one permitted charge; see :class:`ledger.pricing.Numbers`."""
 
-    def __init__(self, entry: Entry, watched: Fraction = Fraction(1)) -> None:
-        """Those of this entry, with that part of the capacities that it does not record."""
+    def __init__(self, entry: Entry, elsewhere: int = 0) -> None:
+        """Those of this entry; with capacities that it does not record as found here, or the most above or below it."""
         limits: Any = entry.body["limits"]
         self._prices: Any = entry.body["prices"]
         self._caps = {(one["partition"], one["holder"], one.get("share")): one["cap"] for one in limits}
-        self._part = watched
+        self._elsewhere = elsewhere
 
     def price(self, partition: Partition, body: MakeCharge) -> tuple[Segment, ...]:
         """As recorded, if that is enough. Raises: Malformed, Refusal."""
@@ -65,7 +66,13 @@ class Recorded:
             return self.cap(bound)
         rule = read_rule(bound.partition.terms)
         found = rule.cap(bound.epsilon)
-        return found.part(self._part) if rule.searched else found
+        return _moved(found, self._elsewhere) if rule.searched else found
+
+
+def _moved(cap: Cap, sign: int) -> Cap:
+    """As far up or down as a search may end elsewhere, by a unit at least."""
+    moved = (None if one is None else one + sign * math.ceil(one * FOUND_PART) for one in cap.capacity)
+    return Cap(cap.epsilon, tuple(moved))
 
 
 def keeps(terms: str, recorded: Any, share: str | None = None) -> bool:  # noqa: ANN401 - JSON as recorded

@@ -6,9 +6,8 @@ Here H_e(G_μ) = Φ(-e/μ + μ/2) - e^e·Φ(-e/μ - μ/2) (Dong, Roth, Su 2022, 
 
 What is searched for here may be checked where arithmetic differs in its last places. A check evaluates once what it is
 given, with the margins that make it sound: the noise of a distribution, ``MARGIN`` for a Gaussian's curve, half of
-``PURE_MARGIN``. A search asks for each of them twice, and on a grid of twice the width whose points are among those of
-the check. So what is found on one machine is accepted on every other whose curves differ from its own by no more than
-these margins, which are meant to bound what either is off by.
+``PURE_MARGIN``. To issue takes ``NOISE_ISSUED`` times the noise, the others twice, and a grid of at least twice the
+width, whose points are among those of the check. So every machine accepts it whose curves differ by no more than that.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ledger.accounting import distributions
-from ledger.accounting.discretised import POINTS_ISSUED, Distribution, Unwieldy
+from ledger.accounting.discretised import NOISE_ISSUED, POINTS_ISSUED, Distribution, Unwieldy
 from ledger.accounting.rounding import float_down, float_up
 from ledger.mechanism import BlackBox, FullBatchEpochs, Gaussian, Group, Mechanism, PoissonGaussian, Pure
 from ledger.priced import REPLACE, require_priced
@@ -135,7 +134,7 @@ def certificate(step: Mechanism, relation: str, count: int, tau: Fraction) -> in
     found = _curves(step, relation, count)
     if found is None or found.points > POINTS_ISSUED:
         return None
-    holds = _test(found, float_down(tau) - 2 * MARGIN - found.noise, _POINTS)
+    holds = _test(found, float_down(tau) - 2 * MARGIN - (NOISE_ISSUED - 1) * found.noise, _POINTS)
     if holds is None:
         return None
     low, high = 0.0, 1 / 16

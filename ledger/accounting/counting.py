@@ -1,9 +1,9 @@
 """How many equal sampled Gaussian steps keep (ε, δ), by their privacy loss distribution in both directions.
 
 A count is searched for here and may be checked elsewhere, where arithmetic differs in its last places. To check it is
-to evaluate it once, by whichever means proves it; and what is searched for has the noise of a distribution twice, where
-the check has it once (and both halves of Rényi's slack, where the check has one). So the check is sound by itself, and
-accepts from any machine whose δ differs by no more than that noise, which is meant to bound what either is off by.
+to evaluate it once, by whichever means proves it: its δ with the noise of the distribution once, or Rényi with half of
+its slack, each of which is sound by itself. To issue it takes ``NOISE_ISSUED`` times the noise, or the whole slack. So
+every machine accepts it whose δ differs by no more than what is between the two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from ledger.accounting import distributions
 from ledger.accounting.closed_forms import conversion
-from ledger.accounting.discretised import NOISE_PER_STEP, POINTS_ISSUED, Distribution, Unwieldy
+from ledger.accounting.discretised import NOISE_ISSUED, NOISE_PER_STEP, POINTS_ISSUED, Distribution, Unwieldy
 from ledger.accounting.renyi import ACCEPTED, ISSUED, divergence
 from ledger.accounting.rounding import float_down
 from ledger.mechanism import PoissonGaussian
@@ -64,7 +64,7 @@ def _keeps(step: PoissonGaussian, epsilon: float, delta: float, count: int, inte
         one = distributions.repeated(step, ZERO_OUT, 1, interval)
     except Unwieldy:
         return False
-    return _delta(one, count, epsilon, delta, ACCEPTED) <= delta
+    return _delta(one, count, epsilon, delta, 1) <= delta
 
 
 def _delta(one: Distribution, count: int, epsilon: float, delta: float, times: int) -> float:
@@ -75,7 +75,7 @@ def _delta(one: Distribution, count: int, epsilon: float, delta: float, times: i
         found = one.times(count)
     except Unwieldy:
         return math.inf
-    if times == ISSUED and found.points > POINTS_ISSUED:
+    if times == NOISE_ISSUED and found.points > POINTS_ISSUED:
         return math.inf
     return found.delta(epsilon) + (times - 1) * found.noise
 
@@ -95,7 +95,7 @@ def _search(step: PoissonGaussian, epsilon: float, delta: float, interval: float
         return start
 
     def excess(count: int) -> float:
-        return math.log(_delta(one, count, epsilon, delta, ISSUED)) - math.log(delta)
+        return math.log(_delta(one, count, epsilon, delta, NOISE_ISSUED)) - math.log(delta)
 
     low, high = max(1, start), max(2, start + start // 4)
     below = excess(low)

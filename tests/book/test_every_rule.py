@@ -11,8 +11,10 @@ from ledger import canonical as c
 from ledger.commands import RULES
 from ledger.replay import verify_book
 from policy.documents import MECHANISMS
+from policy.evaluate import gate
 from policy.reading import format_time
 from tests.book.world import HOSPITAL, LOG, NOW, SRO, World, no_step, open_world, plan, policy
+from tests.other_machine import other_machine
 
 LAPLACE: c.Object = {"kind": "laplace", "noise_multiplier": "20", "v": 1}
 BOX: c.Object = {
@@ -63,17 +65,33 @@ def ref(name: str) -> str:
     return f"{HOSPITAL}/digits/{name}"
 
 
-def test_a_book_with_every_rule_is_replayed(world: World) -> None:
-    """Charged, settled in part or whole or not at all; reopened, and verified from the entries alone."""
+def live(world: World) -> None:
+    """Of each run one is settled in part, one whole, one not at all."""
     for number, (where, run, steps) in enumerate(RUNS):
         names = [f"run-{number}-{place}" for place in range(3)]
         outcomes = world.submit(*(world.charge(name, run=run, partitions=(ref(where),)) for name in names))
         assert [one.code.word for one in outcomes] == ["pending"] * 3, (where, outcomes)
         settled = world.submit(world.settle(names[0], steps // 2), world.settle(names[1], steps), world.void(names[2]))
         assert [one.code.word for one in settled] == ["posted", "posted", "voided"]
+
+
+def test_a_book_with_every_rule_is_replayed(world: World) -> None:
+    """Charged, settled in part or whole or not at all; reopened, and verified from the entries alone."""
+    live(world)
     world.reopen()
     found = verify_book(world.url, LOG, no_step)
     assert found.charges == 3 * len(RUNS)
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+def test_an_honest_book_verifies_where_floats_end_otherwise(world: World) -> None:
+    """Of every rule, the policy asked again; though each search that was made for it ends elsewhere there."""
+    live(world)
+    world.book.close()
+    for seed in (1, 2):
+        with other_machine(seed):
+            found = verify_book(world.url, LOG, no_step, gate=gate)
+        assert (found.charges, found.judged) == (3 * len(RUNS), True)
 
 
 def test_a_charge_keeps_its_pipeline_and_its_group(world: World) -> None:
