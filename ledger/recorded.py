@@ -53,12 +53,12 @@ class Recorded:
         found = self._caps.get((bound.partition.ref, bound.holder, share))
         if found is None:
             raise Malformed("body.limits", "name other accounts than the charge touches")
-        if found["epsilon"] != format_number(bound.epsilon):
+        if parse_number(found["epsilon"], "body.limits.cap.epsilon") != bound.epsilon:
             raise Malformed("body.limits.cap.epsilon", "is not what follows from the entries before")
-        spelled = c.spelled(found)
-        if not _keeps(bound.partition.terms, spelled, share):
+        cap = _kept(bound.partition.terms, c.spelled(found), share)
+        if cap is None:
             raise Malformed("body.limits.cap", "allows more than the budget does")
-        return _cap(spelled)
+        return cap
 
     def watched(self, bound: Bound) -> Cap:
         """As recorded where the account is capped too; found here where it is only watched."""
@@ -75,20 +75,21 @@ def _moved(cap: Cap, sign: int) -> Cap:
     return Cap(cap.epsilon, tuple(moved))
 
 
-def keeps(terms: str, recorded: Any, share: str | None = None) -> bool:  # noqa: ANN401 - JSON as recorded
-    """Whether a recorded cap, or that share of one, allows no more than its (ε, δ) under a rule. Raises: Malformed."""
-    return _keeps(terms, c.spelled(recorded), share)
+def keeps(terms: str, recorded: Any) -> bool:  # noqa: ANN401 - JSON as recorded
+    """Whether a recorded cap allows no more than its (ε, δ) under a rule. Raises: Malformed."""
+    return _kept(terms, c.spelled(recorded), None) is not None
 
 
 @lru_cache(maxsize=4_096)
-def _keeps(terms: str, spelled: bytes, share: str | None) -> bool:
+def _kept(terms: str, spelled: bytes, share: str | None) -> Cap | None:
+    """The recorded cap, if it, or the cap of which it is that share, allows no more than its (ε, δ)."""
     cap, rule = _cap(spelled), read_rule(terms)
     if len(cap.capacity) != len(rule.coordinates):
-        return False
+        return None
     if share is None:
-        return rule.keeps(cap)
+        return cap if rule.keeps(cap) else None
     part = parse_number(share, "body.limits.share")
-    return part > 0 and rule.keeps(cap.behind(part))
+    return cap if part > 0 and rule.keeps(cap.behind(part)) else None
 
 
 def read_cap(recorded: Any) -> Cap:  # noqa: ANN401 - JSON as recorded

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ledger.loss import Loss
 from ledger.mechanism import PoissonGaussian
-from ledger.rules import Rule, open_rule
+from ledger.rules import Cap, Rule, open_rule
 
 STEP = PoissonGaussian(Fraction(1, 16), Fraction(2), 1)
 DELTA, EPSILON = Fraction(1, 100_000), Fraction(4)
@@ -41,3 +41,19 @@ def test_a_part_admits_what_uses_at_most_its_share(kind: str) -> None:
         assert part.epsilon == cap.epsilon
 
     hold()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.fractions(Fraction(1, 50), 1, max_denominator=60), st.integers(0, 1 << 52))
+def test_the_cap_behind_a_part_is_the_least_that_has_it(share: Fraction, bound: int) -> None:
+    """Its part is at least the bound, that of one unit less is not; what is closed stays closed."""
+    whole, closed = Cap(EPSILON, (bound, None)).behind(share).capacity
+    assert whole is not None
+    assert closed is None
+    most, _ = Cap(EPSILON, (whole, None)).part(share).capacity
+    assert most is not None
+    assert most >= bound
+    if whole:
+        less, _ = Cap(EPSILON, (whole - 1, None)).part(share).capacity
+        assert less is not None
+        assert less < bound
