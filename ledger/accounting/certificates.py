@@ -6,8 +6,8 @@ Here H_e(G_μ) = Φ(-e/μ + μ/2) - e^e·Φ(-e/μ - μ/2) (Dong, Roth, Su 2022, 
 
 What is searched for here may be checked where arithmetic differs in its last places. A check evaluates once what it is
 given, with the margins that make it sound: the noise of a distribution, ``MARGIN`` for a Gaussian's curve, half of
-``PURE_MARGIN``. To issue takes ``NOISE_ISSUED`` times the noise, the others twice, and a grid of at least twice the
-width, whose points are among those of the check. So every machine accepts it whose curves differ by no more than that.
+``PURE_MARGIN``. To issue takes ``Distribution.issued``, the others twice, and a grid of at least twice the width, whose
+points are among those of the check. So every machine accepts it whose curves differ by no more than that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ledger.accounting import distributions
-from ledger.accounting.discretised import NOISE_ISSUED, POINTS_ISSUED, Distribution, Unwieldy
+from ledger.accounting.discretised import NOISE_ISSUED, PART_ISSUED, POINTS_ISSUED, Distribution, Unwieldy
 from ledger.accounting.rounding import float_down, float_up
 from ledger.mechanism import BlackBox, FullBatchEpochs, Gaussian, Group, Mechanism, PoissonGaussian, Pure
 from ledger.priced import REPLACE, require_priced
@@ -134,7 +134,7 @@ def certificate(step: Mechanism, relation: str, count: int, tau: Fraction) -> in
     found = _curves(step, relation, count)
     if found is None or found.points > POINTS_ISSUED:
         return None
-    holds = _test(found, float_down(tau) - 2 * MARGIN - (NOISE_ISSUED - 1) * found.noise, _POINTS)
+    holds = _test(found, float_down(tau) - 2 * MARGIN, _POINTS, issuing=True)
     if holds is None:
         return None
     low, high = 0.0, 1 / 16
@@ -160,7 +160,7 @@ def certified(step: Mechanism, relation: str, count: int, tau: Fraction, square:
     """
     require_priced(step, relation, "gaussian")
     found = _curves(step, relation, count)
-    holds = None if found is None else _test(found, float_down(tau) - MARGIN, 2 * _POINTS)
+    holds = None if found is None else _test(found, float_down(tau) - MARGIN, 2 * _POINTS, issuing=False)
     return holds is not None and square > 0 and holds(_mu_down(square))
 
 
@@ -172,7 +172,7 @@ def _curves(step: Mechanism, relation: str, count: int) -> Distribution | None:
         return None
 
 
-def _test(found: Distribution, left: float, points: int) -> Callable[[float], bool] | None:
+def _test(found: Distribution, left: float, points: int, *, issuing: bool) -> Callable[[float], bool] | None:
     """Whether a μ covers the curve up to where it is below ``left`` by itself; None if it never is.
 
     Between two points the curve is at most its value at the left one, and a Gaussian's at least that at the right. The
@@ -180,11 +180,12 @@ def _test(found: Distribution, left: float, points: int) -> Callable[[float], bo
     """
     import numpy as np
 
-    if left <= 0 or math.isinf(last := found.epsilon(left)):
+    part, more = (PART_ISSUED * found.steps, (NOISE_ISSUED - 1) * found.noise) if issuing else (0.0, 0.0)
+    if left <= more or math.isinf(last := found.epsilon((left - more) / (1 + part))):
         return None
     width = 2.0 ** (math.frexp(max(last, _LEAST) / points)[1] - 1)
     grid = np.arange(math.ceil(last / width) + 1) * width
-    curve = found.curve(grid[:-1])
+    curve = (found.issued if issuing else found.curve)(grid[:-1])
 
     def holds(mu: float) -> bool:
         return bool(np.all(curve <= left + _curve(grid[1:], mu)))

@@ -2,7 +2,7 @@
 
 A count is searched for here and may be checked elsewhere, where arithmetic differs in its last places. To check it is
 to evaluate it once, by whichever means proves it: its δ with the noise of the distribution once, or Rényi with half of
-its slack, each of which is sound by itself. To issue it takes ``NOISE_ISSUED`` times the noise, or the whole slack. So
+its slack, each of which is sound by itself. To issue it takes ``Distribution.issued``, or the whole slack. So
 every machine accepts it whose δ differs by no more than what is between the two.
 """
 
@@ -69,15 +69,17 @@ def _keeps(step: PoissonGaussian, epsilon: float, delta: float, count: int, inte
 
 def _delta(one: Distribution, count: int, epsilon: float, delta: float, times: int) -> float:
     """The δ at ε with so many times the noise; infinite where that noise alone exceeds δ, or a grid its size."""
+    import numpy as np
+
     if times * NOISE_PER_STEP * count >= delta:
         return math.inf
     try:
         found = one.times(count)
     except Unwieldy:
         return math.inf
-    if times == NOISE_ISSUED and found.points > POINTS_ISSUED:
-        return math.inf
-    return found.delta(epsilon) + (times - 1) * found.noise
+    if times == 1:
+        return found.delta(epsilon)
+    return math.inf if found.points > POINTS_ISSUED else float(found.issued(np.asarray([epsilon]))[0])
 
 
 def _by_renyi(step: PoissonGaussian, epsilon: Fraction, delta: Fraction, halves: int) -> int:

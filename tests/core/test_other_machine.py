@@ -6,11 +6,13 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Final
 
+import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as library
 
 from ledger.accounting import ACCEPTED, certified, exact_square_covers, gaussian_capacity, gaussian_keeps, price
 from ledger.accounting.counting import count_capacity, count_keeps
+from ledger.accounting.distributions import repeated
 from ledger.loss import Segment, cover
 from ledger.mechanism import (
     BlackBox,
@@ -35,6 +37,7 @@ ZERO_OUT: Final = "REPLACE_SPECIAL"
 DELTA: Final = Fraction(1, 100_000)
 EPSILON: Final = Fraction(3)
 STEPS: Final = PoissonGaussian(Fraction(1, 16), Fraction(4), 40)
+STEP: Final = PoissonGaussian(Fraction(1, 16), Fraction(4), 1)
 ROUNDS: Final = SelfComposed(4, Composed((Laplace(Fraction(20)), RandomisedResponse(4, Fraction(19, 20)))))
 NOISY: Final[tuple[Mechanism, ...]] = (STEPS, Laplace(Fraction(7, 2)), ROUNDS, Pure(Fraction(1, 3), ZERO_OUT))
 TAKEN: Final[dict[str, tuple[Mechanism, ...]]] = {
@@ -191,3 +194,17 @@ def test_a_capacity_beyond_the_margin_or_at_other_coordinates_is_refused(kind: s
             )
             assert not rule.keeps(more)
             assert rule.keeps(less)
+
+
+def test_what_is_between_issuing_and_accepting_is_needed_and_enough() -> None:
+    """What a δ is issued by here is at least what it is checked by there; the same on both sides it would not be."""
+    points = np.linspace(0.1, 6.0, 60)
+    once = []
+    here = {count: repeated(STEP, ZERO_OUT, count, 1e-4) for count in (40, 4_000)}
+    for seed in (1, 2):
+        with other_machine(seed):
+            there = {count: repeated(STEP, ZERO_OUT, count, 1e-4).curve(points) for count in here}
+        for count, own in here.items():
+            assert np.all(own.issued(points) >= there[count])
+            once.append(bool(np.all(own.curve(points) >= there[count])))
+    assert not all(once)
