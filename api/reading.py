@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from fastapi import Depends, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
 
 from api.problems import Fault, Problem
 from client.paths import JSON_TYPE, SIGNATURE_HEADER
@@ -70,6 +71,9 @@ async def bounded(request: Request, size_max: int, within_s: float = BODY_S) -> 
                 body += chunk
     except TimeoutError:
         raise Problem(Fault.TIMED_OUT, f"the body took more than the {within_s:g} seconds allowed") from None
+    except ClientDisconnect:
+        # Nobody hears it; the log counts it among what callers did, not among what failed here.
+        raise Problem(Fault.BAD_REQUEST, "the body broke off") from None
     return bytes(body)
 
 

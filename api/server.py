@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
+from api.connections import Connection
 from ledger.malformed import Malformed
 
 if TYPE_CHECKING:
@@ -48,10 +49,12 @@ def listen(host: str, port: int, *, anywhere: bool = False) -> socket.socket:
 
 
 @contextmanager
-def serving(app: FastAPI, listener: socket.socket | None = None) -> Iterator[str]:
+def serving(
+    app: FastAPI, listener: socket.socket | None = None, connection: type[Connection] = Connection
+) -> Iterator[str]:
     """Serve ``app`` from a thread while the block runs, on a free port unless one is given; gives the base URL."""
     listener = listener or listen(LOOPBACK, 0)
-    server = uvicorn.Server(_config(app))
+    server = uvicorn.Server(_config(app, connection))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="epsilon-service", daemon=True)
     # The socket listens already, so a client that is faster than the server waits in its queue.
     thread.start()
@@ -68,12 +71,12 @@ def serve(app: FastAPI, listener: socket.socket) -> None:
     uvicorn.Server(_config(app)).run(sockets=[listener])
 
 
-def _config(app: FastAPI) -> uvicorn.Config:
+def _config(app: FastAPI, connection: type[Connection] = Connection) -> uvicorn.Config:
     # Without a log configuration of its own the server logs through the process's, faults included.
     return uvicorn.Config(
         app,
         access_log=False,
-        http="httptools",
+        http=connection,
         lifespan="off",
         log_config=None,
         log_level="warning",

@@ -108,7 +108,7 @@ def _request(receive: Any) -> Request:  # noqa: ANN401 - an ASGI callable
 
 
 def test_a_body_that_does_not_come_is_not_waited_for() -> None:
-    """408 where a body stops half-way; where it all comes, it is read."""
+    """408 where a body stops half-way, 400 where its caller has gone; where it all comes, it is read."""
 
     async def halfway() -> Message:
         if not begun:
@@ -120,7 +120,12 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     async def whole() -> Message:
         return {"type": "http.request", "body": b"{}", "more_body": False}
 
+    async def gone() -> Message:
+        return {"type": "http.disconnect"}
+
     begun: list[bool] = []
+    with pytest.raises(Problem, match="broke off"):
+        asyncio.run(bounded(_request(gone), 10))
     with pytest.raises(Problem, match="seconds allowed") as caught:
         asyncio.run(bounded(_request(halfway), 10, within_s=0.01))
     assert caught.value.status == 408
