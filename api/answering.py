@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 from fastapi.responses import Response
 
 from api.problems import Problem
+from api.views import remaining
 from client.paths import JSON_TYPE
 from ledger import canonical as c
+from ledger.outcomes import Code
 
 if TYPE_CHECKING:
-    from ledger.book import Outcome
+    from api.access import Caller
+    from ledger.book import Book, Outcome
+    from ledger.commands import Command
 
 
 def answer(outcome: Outcome, extra: c.Object | None = None, status: int | None = None) -> Response:
@@ -49,6 +53,14 @@ def refusal(outcome: Outcome, remaining: tuple[c.Object, ...] = ()) -> Problem:
         reasons=reasons(outcome.body),
         remaining=remaining,
     )
+
+
+def with_headroom(book: Book, outcome: Outcome, command: Command, caller: Caller) -> Problem:
+    """A refusal, with what is left where there was no room or a policy forbade it."""
+    if outcome.code not in {Code.BUDGET_EXHAUSTED, Code.POLICY_DENIED}:
+        return refusal(outcome)
+    with book.read() as facts:
+        return refusal(outcome, remaining(facts, command.body.get("partitions"), caller))
 
 
 def reasons(body: c.Object) -> tuple[c.Object, ...]:

@@ -18,6 +18,7 @@ from api.command_routes import challenge_router, command_router, document_router
 from api.described import described
 from api.docs_page import docs_router
 from api.events import Streams, event_router
+from api.heads import Heads
 from api.health_routes import health_router
 from api.identity import Gatekeeper
 from api.key_release import KeyReleases
@@ -82,7 +83,7 @@ def create_app(  # noqa: PLR0913 - what a service is made of
     app.include_router(command_router(book, KeyReleases(book, key_store, challenges, clock), binding))
     app.include_router(batch_router(book, binding))
     app.include_router(challenge_router(book, challenges))
-    app.include_router(model_key_router(key_store))
+    app.include_router(model_key_router(book, key_store, binding))
     app.include_router(quote_router(book, binding))
     app.include_router(document_router(book, binding))
     moments, cursors, progress = Moments(book, clock), Cursors(cursor_key or secrets.token_bytes(32)), Progress(clock)
@@ -99,6 +100,7 @@ def create_app(  # noqa: PLR0913 - what a service is made of
     # Looked up when it is asked for: it is made last.
     app.include_router(docs_router(lambda: app.openapi()))  # noqa: PLW0108
     app.add_middleware(Requests, metrics=metrics)
+    app.add_middleware(Heads)
     document = described(app)
     app.openapi = lambda: document  # type: ignore[method-assign] # FastAPI's documented way
     return app

@@ -4,19 +4,22 @@
 
 They are decided in the order given; each sees what those before it did. A signature is over the canonical bytes of its
 command and is made for this very path, with the command's id.
+
+With ``?dry_run=true``, which signatures name, too, nothing is recorded, and each is decided as if it were the only one.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
 from api.access import Caller
-from api.answering import answered, json_response, refusal, status_of
+from api.answering import answered, json_response, status_of, with_headroom
 from api.hidden import check_seen
 from api.identity import Calling
+from api.named import DryRun
 from api.problems import Problem, declared
 from api.reading import batch_bytes
 from api.schemas import command as command_schema
@@ -28,7 +31,7 @@ from ledger.malformed import Malformed
 
 if TYPE_CHECKING:
     from api.binding import Binding
-    from ledger.book import Book, Outcome
+    from ledger.book import Book
     from ledger.snapshot import Snapshot
 
 Batch = Annotated[bytes, Depends(batch_bytes)]
@@ -63,26 +66,50 @@ def batch_router(book: Book, binding: Binding) -> APIRouter:
         responses=declared(401, 403, 404, 408, 413, 415, 422),
         openapi_extra={"requestBody": {"required": True, "content": {JSON_TYPE: {"schema": _SCHEMA}}}},
     )
-    def submit(raw: Batch, caller: Calling) -> Response:
+    def submit(raw: Batch, caller: Calling, dry_run: DryRun = "false") -> Response:
+        dry = dry_run == "true"
         with book.read() as facts:
-            asked = _all(raw, facts, binding, caller)
-        outcomes = iter(book.submit([one for one in asked if isinstance(one, Submission)]))
-        told = [_told(next(outcomes)) if isinstance(one, Submission) else _problem(one) for one in asked]
-        return json_response({"outcomes": [*told]})
+            asked = _all(raw, _Held(facts, binding, caller, f"{BATCH}?dry_run=true" if dry else BATCH))
+        ready = [one.submission for one in asked if isinstance(one, _Ready)]
+        outcomes = iter([book.quote(one) for one in ready] if dry else book.submit(ready))
+
+        def told(one: _Ready) -> c.Object:
+            outcome = next(outcomes)
+            if outcome.code.refused:
+                return _problem(with_headroom(book, outcome, one.command, caller))
+            return {**answered(outcome), "status": 200 if dry else status_of(outcome)}
+
+        return json_response({"outcomes": [told(one) if isinstance(one, _Ready) else _problem(one) for one in asked]})
 
     return router
 
 
-def _all(raw: bytes, facts: Snapshot, binding: Binding, caller: Caller) -> list[Submission | Problem]:
+class _Held(NamedTuple):
+    """What the charges of a batch are held against."""
+
+    facts: Snapshot
+    binding: Binding
+    caller: Caller
+    path: str
+
+
+class _Ready(NamedTuple):
+    """A charge that is to be decided."""
+
+    command: Command
+    submission: Submission
+
+
+def _all(raw: bytes, held: _Held) -> list[_Ready | Problem]:
     """Every charge of a batch, or why it is not sent. Raises: Malformed."""
     known = c.fields(c.parse(raw, len(raw)), "", ("charges",))
     listed = known["charges"]
     if not isinstance(listed, list) or not 1 <= len(listed) <= BATCH_MAX:
         raise Malformed("charges", f"must have 1 to {BATCH_MAX} items")
-    return [_asked(one, f"charges[{place}]", facts, binding, caller) for place, one in enumerate(listed)]
+    return [_asked(one, f"charges[{place}]", held) for place, one in enumerate(listed)]
 
 
-def _asked(value: object, where: str, facts: Snapshot, binding: Binding, caller: Caller) -> Submission | Problem:
+def _asked(value: object, where: str, held: _Held) -> _Ready | Problem:
     """One charge ready to be sent, or why it is not: by itself, so that the others are. Raises: Malformed."""
     known = c.fields(value, where, ("command", "signature"))
     raw, signature = c.dump(known["command"]), c.string(known["signature"], f"{where}.signature", _SIGNATURE_MAX)
@@ -96,18 +123,12 @@ def _asked(value: object, where: str, facts: Snapshot, binding: Binding, caller:
         raise Malformed(f"{where}.command.kind", f"must be 'charge' at this path, not '{command.kind}'")
     submission = Submission(raw, signature)
     try:
-        caller.check_actor(command.actor)
-        binding.check(signature, "POST", BATCH, command.id)
-        check_seen(facts, caller, submission)
+        held.caller.check_actor(command.actor)
+        held.binding.check(signature, "POST", held.path, command.id)
+        check_seen(held.facts, held.caller, submission)
     except Problem as problem:
         return problem
-    return submission
-
-
-def _told(outcome: Outcome) -> c.Object:
-    if outcome.code.refused:
-        return _problem(refusal(outcome))
-    return {**answered(outcome), "status": status_of(outcome)}
+    return _Ready(command, submission)
 
 
 def _problem(problem: Problem) -> c.Object:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header
 from fastapi.responses import Response
 
 from api.access import Caller
-from api.answering import answer, json_response, refusal
+from api.answering import answer, json_response, with_headroom
 from api.challenges import LIFE_S, NoRoom
 from api.hidden import check_seen
 from api.identity import Calling, CallingLate, Unknown
-from api.named import Digest
+from api.named import Digest, DryRun
 from api.preconditions import VERSIONED, check_version, tag_replaced
 from api.problems import Fault, Problem, declared
-from api.reading import Document, Raw, Signature
+from api.reading import SIGNATURE_PARAMETER, Document, Raw, Signature
 from api.schemas import NAME
 from api.schemas import command as command_schema
-from api.views import remaining
-from client.paths import DOCUMENTS, JSON_TYPE, PATHS, QUOTES, SIGNATURE_HEADER
+from api.signed import check_signed
+from api.withheld import told_why
+from client.paths import DOCUMENTS, JSON_TYPE, PATHS, QUOTES
 from ledger import canonical as c
-from ledger import signatures
 from ledger.book import Submission
 from ledger.commands import COMMAND_BYTES_MAX, Command
 from ledger.malformed import Malformed
@@ -34,16 +35,8 @@ if TYPE_CHECKING:
     from api.key_release import KeyReleases
     from ledger.book import Book, Outcome
 
-DryRun = Annotated[str, Query(pattern="^(true|false)$", description="the decision, and nothing recorded")]
 IfMatch = Annotated[str | None, Header(description="the tag of the version that a document replaces")]
 
-_HEADER: Final[dict[str, Any]] = {
-    "name": SIGNATURE_HEADER,
-    "in": "header",
-    "required": True,
-    "description": "detached JWS (RFC 7797) over exactly the body, made for this request: htm, htu, iat, jti",
-    "schema": {"type": "string"},
-}
 _RELEASES: Final = frozenset({"key_release", "model_opening"})
 """Kinds of command that are answered with an envelope."""
 _LINKS: Final[dict[str, Any]] = {
@@ -85,7 +78,7 @@ def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRo
                     "content": {JSON_TYPE: {"schema": _ANSWER}},
                 },
             },
-            openapi_extra={"parameters": [_HEADER], "requestBody": _body(command_schema(kind))},
+            openapi_extra={"parameters": [SIGNATURE_PARAMETER], "requestBody": _body(command_schema(kind))},
         )
     return router
 
@@ -119,13 +112,16 @@ def _key_release_route(book: Book, releases: KeyReleases, kind: str, binding: Bi
         with book.read() as facts:
             caller = unknown.let_in(facts)
             command = _command(raw, kind, caller)
-            submission = _bound(binding, command, raw, jws, dry_run)
-            check_seen(facts, caller, submission)
-        if dry_run == "true":
+            dry = dry_run == "true"
+            with nullcontext() if dry else told_why(command):
+                submission = _bound(binding, command, raw, jws, dry_run)
+                check_seen(facts, caller, submission)
+        if dry:
             # Its nonce is not burnt.
             return _told(book, caller, command, book.quote(submission), 200)
-        outcome, envelope = releases.release(command, submission)
-        return answer(outcome, {"envelope": envelope})
+        with told_why(command):
+            outcome, envelope = releases.release(command, submission)
+            return answer(outcome, {"envelope": envelope})
 
     return submit
 
@@ -138,9 +134,8 @@ def _bound(binding: Binding, command: Command, raw: bytes, jws: str, dry_run: st
 
 
 def _told(book: Book, caller: Caller, command: Command, outcome: Outcome, status: int | None = None) -> Response:
-    if outcome.code in {Code.BUDGET_EXHAUSTED, Code.POLICY_DENIED}:
-        with book.read() as facts:
-            raise refusal(outcome, remaining(facts, command.body.get("partitions"), caller))
+    if outcome.code.refused:
+        raise with_headroom(book, outcome, command, caller)
     return answer(outcome, status=status)
 
 
@@ -185,7 +180,7 @@ def quote_router(book: Book, binding: Binding) -> APIRouter:
         operation_id="quote_charge",
         tags=["commands"],
         responses=declared(401, 403, 404, 408, 409, 413, 415, 422),
-        openapi_extra={"parameters": [_HEADER], "requestBody": _body(command_schema("charge"))},
+        openapi_extra={"parameters": [SIGNATURE_PARAMETER], "requestBody": _body(command_schema("charge"))},
     )
     def quote(raw: Raw, jws: Signature, unknown: CallingLate) -> Response:
         with book.read() as facts:
@@ -211,7 +206,7 @@ def document_router(book: Book, binding: Binding) -> APIRouter:
         description="`replaces` is the tag of the version of a policy or a contract that the document would replace: "
         "what the command that enters it names in If-Match.",
         openapi_extra={
-            "parameters": [_HEADER],
+            "parameters": [SIGNATURE_PARAMETER],
             "requestBody": {
                 "required": True,
                 "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
@@ -222,7 +217,8 @@ def document_router(book: Book, binding: Binding) -> APIRouter:
         if c.sha256(sha256, "sha256") != c.digest(raw):
             raise Malformed("sha256", "is not the SHA-256 digest of the body")
         binding.check(jws, "PUT", f"{DOCUMENTS}/{sha256}", sha256)
-        _check_signature(book, jws, raw)
+        with book.read() as facts:
+            check_signed(facts, jws, raw)
         document, signature = book.put_document(raw), book.put_document(jws.encode("ascii"))
         with book.read() as facts:
             tags = (tag_replaced(facts, kind, raw, caller) for kind in VERSIONED)
@@ -230,20 +226,6 @@ def document_router(book: Book, binding: Binding) -> APIRouter:
         return json_response({"document": document, "replaces": replaces, "signature": signature})
 
     return router
-
-
-def _check_signature(book: Book, jws: str, payload: bytes) -> None:
-    try:
-        key_id = signatures.key_id_of(jws)
-        with book.read() as facts:
-            key = facts.keys.get(key_id)
-        if key is not None:
-            signatures.verify(jws, payload, key.public)
-            return
-        detail = f"no organisation and no clean room has registered the key {key_id}"
-    except Malformed as fault:
-        detail = str(fault)
-    raise Problem(Code.SIGNATURE_INVALID, detail, field=SIGNATURE_HEADER)
 
 
 def _command(raw: bytes, kind: str, caller: Caller) -> Command:

@@ -20,10 +20,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from api.access import Caller, sees_entry
+from api.heads import asks_head
 from api.identity import Calling
 from api.problems import Fault, Problem, declared
 from ledger import canonical as c
@@ -76,10 +77,12 @@ class Streams:
 class EventStream(StreamingResponse):
     """An answer that gives its place back at its end, whether or not a single event was sent."""
 
+    media_type = "text/event-stream"
+    HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
     def __init__(self, content: AsyncIterator[bytes], end: Callable[[], None]) -> None:
         """``end`` is called once."""
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        super().__init__(content, media_type="text/event-stream", headers=headers)
+        super().__init__(content, headers=self.HEADERS)
         self._end = end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -99,6 +102,7 @@ def event_router(moments: Moments, streams: Streams) -> APIRouter:
 
     @router.get("/v1/events", operation_id="stream_events", responses={**declared(401, 403, 422, 429), **stream})
     def stream_events(
+        request: Request,
         caller: Calling,
         last_event_id: Annotated[str | None, Header(pattern=_PLACE, description="go on after this index")] = None,
         after: Annotated[str | None, Query(pattern=_PLACE, description="the same, for the first time")] = None,
@@ -106,6 +110,8 @@ def event_router(moments: Moments, streams: Streams) -> APIRouter:
         told = last_event_id if last_event_id is not None else after
         with moments.read() as facts:
             start = facts.size if told is None else min(int(told) + 1, facts.size)
+        if asks_head(request.scope):
+            return StreamingResponse((), media_type=EventStream.media_type, headers=EventStream.HEADERS)
         streams.take(caller.organisation)
         return EventStream(events(moments, caller, start), partial(streams.give_back, caller.organisation))
 

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+import logging
+from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.answering import json_response
 from api.identity import Calling
 from api.key_store import KeyUnavailable
 from api.problems import Fault, Problem, declared
-from api.reading import json_bytes
-from client.paths import JSON_TYPE
+from api.reading import SIGNATURE_PARAMETER, Raw, Signature
+from api.signed import check_signed
+from client.paths import JSON_TYPE, MODEL_KEYS, SIGNATURE_HEADER
 from ledger import canonical as c
 from ledger.outcomes import Code
 
 if TYPE_CHECKING:
+    from api.binding import Binding
     from api.key_store import KeyStore
+    from ledger.book import Book
 
 DEPOSIT_BYTES_MAX: Final = 4_096
+_LOG: Final = logging.getLogger(__name__)
 _DEPOSIT: Final[dict[str, Any]] = {
     "type": "object",
     "additionalProperties": False,
@@ -28,32 +33,56 @@ _DEPOSIT: Final[dict[str, Any]] = {
 }
 
 
-def model_key_router(store: KeyStore) -> APIRouter:
+def model_key_router(book: Book, store: KeyStore, binding: Binding) -> APIRouter:
     """GET /v1/deposit-key and POST /v1/model-keys."""
     router = APIRouter(tags=["key release"])
 
-    @router.get("/v1/deposit-key", operation_id="read_deposit_key", responses=declared(401, 403, 404))
+    @router.get("/v1/deposit-key", operation_id="read_deposit_key", responses=declared(401, 403, 404, 503))
     def read() -> Response:
-        if store.deposit is None:
-            raise Problem(Code.NOT_FOUND, "this service holds no keys: models are sealed to the provider's own store")
-        return json_response({"crv": "X25519", "kty": "OKP", "x": store.deposit})
+        return json_response({"crv": "X25519", "kty": "OKP", "x": _deposit_key(store)})
 
     @router.post(
-        "/v1/model-keys",
+        MODEL_KEYS,
         operation_id="deposit_model_key",
-        responses=declared(401, 403, 404, 413, 415, 422, 503),
-        openapi_extra={"requestBody": {"required": True, "content": {JSON_TYPE: {"schema": _DEPOSIT}}}},
+        responses=declared(401, 403, 404, 408, 413, 415, 422, 503),
+        description="Signed by the charge's clean room, for this path; `jti` is the model's digest.",
+        openapi_extra={
+            "parameters": [SIGNATURE_PARAMETER],
+            "requestBody": {"required": True, "content": {JSON_TYPE: {"schema": _DEPOSIT}}},
+        },
     )
-    def deposit(raw: Annotated[bytes, Depends(json_bytes)], caller: Calling) -> Response:
+    def deposit(raw: Raw, jws: Signature, caller: Calling) -> Response:
         known = c.fields(c.parse(raw, DEPOSIT_BYTES_MAX), "", ("charge", "model", "sealed"))
         charge, model = c.name(known["charge"], "charge"), c.sha256(known["model"], "model")
         if charge != caller.charge:
             raise Problem(Code.NOT_FOUND, f"there is no charge {charge}", field="charge")
+        binding.check(jws, "POST", MODEL_KEYS, model)
+        with book.read() as facts:
+            if check_signed(facts, jws, raw).charge != charge:
+                # Whoever has the clean room's token alone could put a key of its own in the place of the model's.
+                detail = f"the clean room of charge {charge} has to sign it"
+                raise Problem(Code.SIGNATURE_INVALID, detail, field=SIGNATURE_HEADER)
+        _deposit_key(store)
         try:
             # Sealed to the store and bound to charge and model: whoever carries it can neither read nor misplace it.
             store.deposit_model_key(charge, model, c.string(known["sealed"], "sealed"))
         except KeyUnavailable as fault:
-            raise Problem(Fault.KEY_WITHHELD, str(fault)) from None
+            raise _failed(fault) from None
         return json_response({"charge": charge, "model": model})
 
     return router
+
+
+def _deposit_key(store: KeyStore) -> str:
+    """Raises: Problem, where no keys are taken, or not now."""
+    try:
+        if (key := store.deposit) is not None:
+            return key
+    except KeyUnavailable as fault:
+        raise _failed(fault) from None
+    raise Problem(Code.NOT_FOUND, "this service holds no keys: models are sealed to the provider's own store")
+
+
+def _failed(fault: KeyUnavailable) -> Problem:
+    _LOG.warning("the key store failed", extra={"reason": str(fault)})
+    return Problem(Fault.KEY_STORE, str(fault))

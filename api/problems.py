@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from enum import Enum
+from http import HTTPMethod
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import FastAPI, Request
@@ -19,6 +20,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from client.paths import PROBLEM_TYPE, SIGNATURE_HEADER
 from ledger import canonical as c
@@ -27,7 +29,10 @@ from ledger.malformed import Malformed
 from ledger.outcomes import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from starlette.routing import BaseRoute
+    from starlette.types import Scope
 
 _LOG: Final = logging.getLogger(__name__)
 _UNAUTHENTICATED: Final = 401
@@ -59,6 +64,9 @@ class Fault(Enum):
     BUSY = _Meaning("busy", 503, "The service has no room for this now; the same request may be sent again")
     STOPPED = _Meaning("stopped", 503, "The book stopped; send a command again, as it is, once it was opened anew")
     UNANSWERED = _Meaning("unanswered", 503, "The service took too long; send a command again as it is")
+    KEY_STORE = _Meaning(
+        "key_store", 503, "The key store neither takes nor tells a key now; the same may be sent again"
+    )
     KEY_WITHHELD = _Meaning("key_withheld", 503, "The key release is recorded, but the key was not handed over")
 
     @property
@@ -83,6 +91,7 @@ _CHALLENGES: Final[dict[Code | Fault, str]] = {
 }
 _WAITS_S: Final[dict[Code | Fault, int]] = {
     Fault.BUSY: 2,
+    Fault.KEY_STORE: 5,
     Fault.KEY_WITHHELD: 5,
     Fault.STOPPED: 30,
     Fault.TOO_MANY: 30,
@@ -225,13 +234,27 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     def _http(request: Request, fault: HTTPException) -> Response:
-        return _of_status(request, fault).response(fault.headers)
+        headers = dict(fault.headers or {})
+        if fault.status_code == Fault.METHOD_NOT_ALLOWED.http_status:
+            # Of several routes at one path the framework names the methods of the first.
+            headers["Allow"] = ", ".join(sorted(_methods(request)))
+        return _of_status(request, fault).response(headers)
 
 
 def failed(method: str, path: str, fault: Exception) -> Problem:
     """What went wrong inside, for the log; the caller is told nothing of it."""
     _LOG.error("%s %s failed with %s", method, path, type(fault).__name__, exc_info=fault)
     return Problem(Fault.INTERNAL, "")
+
+
+def _methods(request: Request) -> set[str]:
+    """Those that any route takes at this path, and HEAD beside GET."""
+    found = {name for name in map(str, HTTPMethod) if _is_served({**request.scope, "method": name}, request.app.routes)}
+    return {*found, "HEAD"} if "GET" in found else found
+
+
+def _is_served(scope: Scope, routes: Iterable[BaseRoute]) -> bool:
+    return any(one.matches(scope)[0] is Match.FULL for one in routes)
 
 
 def _of_status(request: Request, fault: HTTPException) -> Problem:

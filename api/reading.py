@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request
 from fastapi.dependencies.models import Dependant
@@ -20,6 +20,13 @@ from ledger.outcomes import Code
 BATCH_BYTES_MAX: Final = 1 << 20
 BODY_S: Final = 20
 """How long a body may take to arrive."""
+SIGNATURE_PARAMETER: Final[dict[str, Any]] = {
+    "name": SIGNATURE_HEADER,
+    "in": "header",
+    "required": True,
+    "description": "detached JWS (RFC 7797) over exactly the body, made for this request: htm, htu, iat, jti",
+    "schema": {"type": "string"},
+}
 _REPEATED: Final = frozenset({"member"})
 """Parameters that are lists."""
 

@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from typing import TextIO
 
-FIELDS: Final = ("duration_ms", "operation", "organisation", "request_id", "status")
+FIELDS: Final = (
+    "charge",
+    "duration_ms",
+    "key_release",
+    "operation",
+    "organisation",
+    "reason",
+    "request_id",
+    "status",
+)
 _FRAMES_MAX: Final = 20
 
 

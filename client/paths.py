@@ -10,6 +10,7 @@ PROBLEM_TYPE: Final = "application/problem+json"
 
 QUOTES: Final = "/v1/quotes"
 DOCUMENTS: Final = "/v1/documents"
+MODEL_KEYS: Final = "/v1/model-keys"
 BATCH: Final = "/v1/charges/batch"
 BATCH_MAX: Final = 64
 PATHS: Final = {

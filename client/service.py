@@ -14,7 +14,7 @@ from urllib.parse import quote as percent_encode
 import httpx
 
 from client.address import base_of, is_loopback
-from client.paths import DOCUMENTS, JSON_TYPE, PATHS, QUOTES, SIGNATURE_HEADER
+from client.paths import DOCUMENTS, JSON_TYPE, MODEL_KEYS, PATHS, QUOTES, SIGNATURE_HEADER
 from client.problem import Refused, Unreachable
 from client.signer import Signer
 from client.tokens import Credentials
@@ -182,9 +182,10 @@ class Service:
         """The X25519 key that keys of sealed models are deposited under. Raises: Refused, Unreachable."""
         return PublicKey.parse(self._get("/v1/deposit-key"), "deposit", "X25519").x
 
-    def deposit_model_key(self, charge: str, model: str, sealed: str) -> None:
-        """Leave a sealed model's key with the key store. Raises: Refused, Unreachable."""
-        self._command("/v1/model-keys", c.dump({"charge": charge, "model": model, "sealed": sealed}), None)
+    def deposit_model_key(self, signer: Signer, charge: str, model: str, sealed: str) -> None:
+        """Leave a sealed model's key with the key store, by the charge's clean room. Raises: Refused, Unreachable."""
+        raw = c.dump({"charge": charge, "model": model, "sealed": sealed})
+        self._command(MODEL_KEYS, raw, self._sign(signer, "POST", MODEL_KEYS, raw, model))
 
     def report_progress(self, charge: str, steps: int) -> None:
         """Tell how many steps of a run are done, as its clean room. Raises: Refused, Unreachable."""

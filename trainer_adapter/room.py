@@ -278,7 +278,8 @@ class Room:
         name = c.digest(sealed)
         try:
             deposit = self.own.deposit_key()
-            self.own.deposit_model_key(known.id, name, seal_deposit(key, deposit, known.id, name))
+            sealed_key = seal_deposit(key, deposit, known.id, name)
+            self.own.deposit_model_key(self.identity.signer, known.id, name, sealed_key)
         except (Refused, Unreachable) as fault:
             # A model whose key nobody keeps would be noise: then it goes with this process.
             self._say(f"the model is not kept: {fault}")

@@ -10,7 +10,7 @@ from client.paths import BATCH, BATCH_MAX, PATHS
 from client.problem import Refused
 from ledger import canonical as c
 from policy.reading import format_time
-from tests.http.world import BANK, DAY_MS, NOW, SRO, CleanRoom, World, contract_document
+from tests.http.world import BANK, DAY_MS, HOSPITAL, NOW, SRO, CleanRoom, World, contract_document
 
 
 def test_a_dry_run_is_decided_and_not_recorded(world: World) -> None:
@@ -38,13 +38,13 @@ def test_a_refusal_tells_what_is_left(world: World, room: CleanRoom) -> None:
     assert all(0 < float(one["share"]) < 1 for one in told["remaining"])
 
 
-def _batch(world: World, *asked: tuple[str, c.Object, str]) -> Any:  # noqa: ANN401 - JSON
+def _batch(world: World, *asked: tuple[str, c.Object, str], query: str = "") -> Any:  # noqa: ANN401 - JSON
     items: list[c.Json] = []
     for name, body, path in asked:
         raw = world.command(world.bank, BANK, "charge", body, name)
         items.append({"command": c.parse(raw, len(raw)), "signature": world.sign(world.bank, path, raw, name)})
     headers = {**world.everybody.shown(BANK), "content-type": "application/json"}
-    return world.http.post(BATCH, content=c.dump({"charges": items}), headers=headers)
+    return world.http.post(f"{BATCH}{query}", content=c.dump({"charges": items}), headers=headers)
 
 
 def test_a_batch_is_decided_in_order_each_by_itself(world: World) -> None:
@@ -61,6 +61,38 @@ def test_a_batch_is_decided_in_order_each_by_itself(world: World) -> None:
     assert (third["status"], third["problem"]["code"]) == (401, "signature_invalid")
     again = _batch(world, ("run-1", good, BATCH)).json()["outcomes"][0]
     assert (again["status"], again["repeated"], again["index"]) == (200, True, first["index"])
+
+
+def test_a_batch_tells_what_is_left(world: World) -> None:
+    """Beside each refusal for want of room, what the very charge alone is told; and nothing of what is not there."""
+    body = world.charge_body(world.contract, CleanRoom())
+    plan: Any = body["plan"]
+    large: c.Object = {**body, "plan": {**plan, "steps": 400}}
+    raw = world.command(world.bank, BANK, "charge", large, "run-1")
+    path = f"{PATHS['charge']}?dry_run=true"
+    alone = world.post(path, raw, world.sign(world.bank, path, raw, "run-1")).json()
+    hidden: c.Object = {**large, "partitions": [f"{HOSPITAL}/digits/2099-q1"]}
+    first, second = _batch(world, ("run-1", large, BATCH), ("run-2", hidden, BATCH)).json()["outcomes"]
+    assert len(alone["remaining"]) == 2
+    assert first["problem"]["remaining"] == alone["remaining"]
+    assert "remaining" not in second["problem"]
+
+
+def test_a_dry_batch_records_nothing(world: World) -> None:
+    """Each charge is told what it would get alone; a signature for one is none for the other."""
+    size, query = world.size, "?dry_run=true"
+    dry, body = f"{BATCH}{query}", world.charge_body(world.contract, CleanRoom())
+    plan: Any = body["plan"]
+    other = world.charge_body(world.contract, CleanRoom())
+    asked = (("run-1", body), ("run-2", {**other, "plan": {**plan, "steps": 400}}))
+    told = _batch(world, *((*one, dry) for one in asked), query=query).json()["outcomes"]
+    assert [one["status"] for one in told] == [200, 403]
+    assert (told[0]["outcome"], told[0]["index"], told[1]["problem"]["index"]) == ("pending", None, None)
+    assert told[1]["problem"]["remaining"]
+    for path, sent in ((BATCH, query), (dry, "")):
+        (wrong,) = _batch(world, ("run-1", body, path), query=sent).json()["outcomes"]
+        assert (wrong["status"], wrong["problem"]["code"]) == (401, "signature_invalid")
+    assert world.size == size
 
 
 def test_a_batch_has_bounds(world: World) -> None:

@@ -65,13 +65,11 @@ def test_whatever_moves_something_asks_for_a_signature(
         for (method, path), what in operations.items()
         if method != "get" and SIGNATURE_HEADER not in [item["name"] for item in what.get("parameters", [])]
     }
-    # A deposit is sealed to the store and bound to its charge and model: there is nothing to move.
     assert unsigned == {
         "/v1/challenges",
         "/v1/charges/batch",
         "/v1/charges/{id}/progress",
         "/v1/merger-impacts",
-        "/v1/model-keys",
         "/v1/plans",
         "/v1/policy-impacts",
     }

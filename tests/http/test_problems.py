@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -75,7 +75,53 @@ def test_the_problem_has_these_bytes(quiet: World, name: str) -> None:
 def test_a_401_names_how_to_authenticate_and_a_405_what_is_allowed(quiet: World) -> None:
     """The headers that RFC 9110 asks for are there."""
     assert SIGNATURE_HEADER in _unread(quiet, "no_signature").headers["www-authenticate"]
-    assert _unread(quiet, "unknown_method").headers["allow"] == "GET"
+    assert _unread(quiet, "unknown_method").headers["allow"] == "GET, HEAD"
+
+
+class _Seven(dict[str, str]):
+    """A seven in the place of every name in a path."""
+
+    def __missing__(self, name: str) -> str:
+        """Whatever its name."""
+        return "7"
+
+
+_SOME: Final = _Seven()
+
+
+@pytest.fixture(scope="module")
+def operations(quiet: World) -> dict[str, set[str]]:
+    """The methods of each path, as the document has them."""
+    paths = quiet.http.get("/v1/openapi.json").json()["paths"]
+    return {path: {name.upper() for name in methods} for path, methods in paths.items()}
+
+
+def test_a_405_names_every_method_of_its_path(quiet: World, operations: dict[str, set[str]]) -> None:
+    """Of all routes at one path, whichever is looked at first; and each that it names is one."""
+    for path, methods in operations.items():
+        at = path.format_map(_SOME)
+        told = quiet.http.request("PATCH", at)
+        named = set(told.headers["allow"].split(", "))
+        assert (told.status_code, told.json()["code"]) == (405, "method_not_allowed")
+        assert methods <= named
+        assert ("HEAD" in named) == ("GET" in named)
+        for method in named - {"POST", "PUT"}:
+            assert quiet.http.request(method, at, headers={"authorization": ""}).status_code != 405
+
+
+def test_a_head_is_a_get_without_its_body(quiet: World, operations: dict[str, set[str]]) -> None:
+    """The very status and headers, of problems and of the stream of events, too; and the connection goes on."""
+    varying = {"date", "x-request-id", "transfer-encoding"}
+    for path in operations:
+        at = path.format_map(_SOME)
+        head = quiet.http.head(at)
+        with quiet.http.stream("GET", at) as got:
+            ignored = varying | ({"content-length"} if at == "/metrics" else set())
+            told = [{k: v for k, v in one.headers.items() if k not in ignored} for one in (head, got)]
+            assert (head.status_code, told[0], head.content) == (got.status_code, told[1], b""), at
+    assert quiet.http.head("/v1/log").is_success
+    assert quiet.http.head("/v1/posts").headers["allow"] == "POST"
+    assert "transfer-encoding" not in quiet.http.head("/v1/events").headers
 
 
 def _told(world: World, caplog: pytest.LogCaptureFixture) -> tuple[dict[str, object], list[str]]:
