@@ -24,6 +24,7 @@ from tests.http.world import (
 CLINIC: Final = "did:web:clinic.example"
 OTHER_BANK: Final = "did:web:bank-b.example"
 TSO: Final = "did:web:tso.example"
+BOTH: Final = "did:web:both.example"
 NOBODY: Final = "did:web:nobody.example"
 AUDITOR: Final = "did:web:auditor.example"
 OPERATOR: Final = "did:web:operator.example"
@@ -68,6 +69,8 @@ class Market:
             (TSO, "TSO", self.tso),
         ):
             world.register(did, role, signer)
+        self.both = Signer.generate()
+        world.register(BOTH, "TDP", self.both, "TDC")
         world.enter("dataset", {**DATASET, "provider": CLINIC}, CLINIC, self.clinic)
         opened: c.Object = {**OPENED, "data_key": "clinic-key", "provider": CLINIC}
         world.service.submit(self.clinic, CLINIC, "partition", opened, "partition-clinic")
@@ -113,7 +116,11 @@ class Market:
         service.submit(room.signer, did, "model_release", model, f"model-of-{things.run}")
 
     def _recommend(self, provider: str) -> None:
-        advice = {
+        self.world.enter("recommendation", self.advice(provider, 1), TSO, self.tso)
+
+    def advice(self, provider: str, version: int) -> c.Object:
+        """What the TSO recommends for a provider's dataset."""
+        return {
             "budget": {"delta_max": "0.00001", "epsilon_max": "8"},
             "dataset": "digits",
             "id": f"digits-of-{provider.rpartition(':')[2]}",
@@ -121,9 +128,8 @@ class Market:
             "kind": "recommendation",
             "provider": provider,
             "v": 1,
-            "version": 1,
+            "version": version,
         }
-        self.world.enter("recommendation", advice, TSO, self.tso)
 
     def charge(self, things: Things, room: CleanRoom) -> c.Object:
         """A run on these."""
@@ -154,5 +160,6 @@ class Market:
             "AUDITOR": person(AUDITOR, "AUDITOR"),
             "OPERATOR": person(OPERATOR, "OPERATOR"),
             "": Person(NOBODY, shown(NOBODY), stranger),
+            "TDP and TDC": Person(BOTH, shown(BOTH), self.both),
             "no token": Person(BANK, {"authorization": ""}, world.bank),
         }

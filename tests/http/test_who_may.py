@@ -1,7 +1,8 @@
 """Who may do what: each operation of the OpenAPI document, asked by each role, of its own, of another's, of nothing.
 
 ``who_may.json`` has a status for every cell: by operation, by role, for *own*, *foreign* and *none*. A command on
-what is the caller's own has an empty body, so where the role may ask it is 422 and moves nothing. Where a kind names no
+what is the caller's own is right in every way and a dry run, so where the role may ask it is 200 and moves nothing, but
+for what does not stand to be done (:data:`tests.http.permitted.STANDING`). Where a kind names no
 resource that is anybody's, *foreign* is a command in somebody else's name, and *none* names what was never stored.
 """
 
@@ -18,9 +19,11 @@ import pytest
 from api.access import COMMANDS, OPERATIONS, ROLES
 from api.app import create_app
 from api.server import LOOPBACK, base_url, listen, serving
-from client.paths import PATHS, SIGNATURE_HEADER
+from client.paths import PATHS, QUOTES, SIGNATURE_HEADER
+from client.sealed_model import seal_deposit
 from ledger import canonical as c
 from tests.http.market import CLINIC, MISSING, NOBODY, OTHER_BANK, Market, Person, Things
+from tests.http.permitted import STANDING, own
 from tests.http.world import BANK, HOSPITAL, NOW, OPENED, CleanRoom, open_world
 
 TABLE: Final[dict[str, dict[str, list[int]]]] = json.loads((Path(__file__).parent / "who_may.json").read_text())
@@ -87,9 +90,21 @@ def _of_nothing(kind: str) -> c.Object:
     return bodies.get(kind, _DOCUMENT)
 
 
-def _command(market: Market, kind: str, path: str, caller: Person, ownership: str) -> httpx.Response:
-    things = {"foreign": market.foreign, "none": MISSING}.get(ownership)
-    body = _of_things(market, kind, things) if things else {}
+def _dry(market: Market, kind: str, path: str, role: str) -> httpx.Response:
+    """A command that is right, as far as its caller is."""
+    caller, (body, replaces) = market.people[role], own(market, kind, role)
+    raw = market.world.command(caller.signer, caller.did, kind, body, f"{kind}-own")
+    at = path if path == QUOTES else f"{path}?dry_run=true"
+    tag = {} if replaces is None else {"if-match": replaces}
+    signature = market.world.sign(caller.signer, at, raw, f"{kind}-own")
+    return market.world.post(at, raw, signature, **tag, **caller.shown)
+
+
+def _command(market: Market, kind: str, path: str, role: str, ownership: str) -> httpx.Response:
+    if ownership == "own":
+        return _dry(market, kind, path, role)
+    caller, things = market.people[role], {"foreign": market.foreign, "none": MISSING}[ownership]
+    body = _of_things(market, kind, things)
     actor = caller.did
     if body is None:
         body = _of_nothing(kind)
@@ -101,12 +116,10 @@ def _command(market: Market, kind: str, path: str, caller: Person, ownership: st
 
 
 def _batch(market: Market, path: str, caller: Person, ownership: str) -> httpx.Response:
-    """One charge, signed for a batch."""
-    body = (
-        {} if ownership == "own" else _of_things(market, "charge", {"foreign": market.foreign}.get(ownership, MISSING))
-    )
-    name = f"batch-{ownership}"
-    raw = market.world.command(caller.signer, caller.did, "charge", body or {}, name)
+    """One charge, signed for a batch that is a dry run."""
+    things = {"own": market.own, "foreign": market.foreign, "none": MISSING}[ownership]
+    name, path = f"batch-{ownership}", f"{path}?dry_run=true"
+    raw = market.world.command(caller.signer, caller.did, "charge", market.charge(things, CleanRoom()), name)
     signature = market.world.sign(caller.signer, path, raw, name)
     sent = c.dump({"charges": [{"command": c.parse(raw, len(raw)), "signature": signature}]})
     return market.world.http.post(path, content=sent, headers={**caller.shown, "content-type": "application/json"})
@@ -117,6 +130,13 @@ def _status(operation: str, response: httpx.Response) -> int:
     if operation == "charge_batch" and response.is_success:
         return int(response.json()["outcomes"][0]["status"])
     return response.status_code
+
+
+def _deposit(market: Market, path: str, caller: Person, things: Things) -> httpx.Response:
+    """The key of a model, sealed to the store."""
+    sealed = seal_deposit(bytes(32), str(market.world.keys.deposit), things.charge, _MODEL)
+    raw = c.dump({"charge": things.charge, "model": _MODEL, "sealed": sealed})
+    return market.world.post(path, raw, market.world.sign(caller.signer, path, raw, _MODEL), **caller.shown)
 
 
 def _document(market: Market, caller: Person, ownership: str) -> httpx.Response:
@@ -135,9 +155,9 @@ def _ask(  # noqa: PLR0911 - one return for each way to ask
     caller = market.people[role]
     things = {"own": market.own, "foreign": market.foreign, "none": MISSING}[ownership]
     if operation.startswith("submit_"):
-        return _command(market, operation.removeprefix("submit_"), path, caller, ownership)
+        return _command(market, operation.removeprefix("submit_"), path, role, ownership)
     if operation == "quote_charge":
-        return _command(market, "charge", path, caller, ownership)
+        return _command(market, "charge", path, role, ownership)
     if operation == "put_document":
         return _document(market, caller, ownership)
     if operation == "charge_batch":
@@ -145,8 +165,7 @@ def _ask(  # noqa: PLR0911 - one return for each way to ask
     if operation == "issue_challenge":
         return market.world.http.post(path, json={"charge": things.charge}, headers=caller.shown)
     if operation == "deposit_model_key":
-        deposit = {"charge": things.charge, "model": _MODEL, "sealed": "AAAA"}
-        return market.world.http.post(path, json=deposit, headers=caller.shown)
+        return _deposit(market, path, caller, things)
     index = {"own": "index", "foreign": "other", "none": "9999"}[ownership]
     if operation == "read_entry" and ownership != "none":
         with market.world.book.read() as facts:
@@ -220,8 +239,23 @@ def test_the_table_and_the_roles_agree(operations: dict[str, str]) -> None:
             continue
         assert rows["no token"] == [401, 401, 401]
         for role in (*ROLES, ""):
+            if (role, operation) in STANDING:
+                assert (role in OPERATIONS[operation], rows[role][0]) == (True, STANDING[role, operation])
+                continue
             assert (rows[role][0] == 403) == (role not in OPERATIONS[operation]), (operation, role)
+            if operation.startswith("submit_") and role in OPERATIONS[operation]:
+                assert rows[role][0] == 200, (operation, role)
     assert set(OPERATIONS) <= set(operations)
+
+
+def test_who_has_two_roles_may_what_either_may(market: Market, operations: dict[str, str]) -> None:
+    """Asked about nothing, each operation of one or the other gets as far as with that role alone; others are 403."""
+    for operation, path in operations.items():
+        if operation not in OPERATIONS:
+            continue
+        held = [role for role in ("TDP", "TDC") if role in OPERATIONS[operation]]
+        got = _status(operation, _ask(market, operation, path, "TDP and TDC", "none"))
+        assert got == (TABLE[operation][held[0]][2] if held else 403), operation
 
 
 def test_a_route_without_an_entry_is_nobody_s(market: Market) -> None:

@@ -53,7 +53,7 @@ PLAN: Final[c.Object] = {
     "v": 1,
 }
 PLAN_DIGEST: Final = c.digest(c.dump(PLAN))
-DATASET: Final = {
+DATASET: Final[c.Object] = {
     "deidentification": "no names",
     "domain": "health",
     "id": "digits",
@@ -207,13 +207,13 @@ class World:
         """A signature over bytes for a request of now."""
         return signer.sign(raw, Call(method, f"{self.url}{path}", self.clock.now // 1000, id))
 
-    def register(self, did: str, role: str, signer: Signer) -> Answer:
+    def register(self, did: str, role: str, signer: Signer, *more: str) -> Answer:
         """Enter an organisation by the SRO's word."""
         claim: c.Object = {
             "key": signer.jwk,
             "name": did.rpartition(":")[2],
             "organisation": did,
-            "roles": [role],
+            "roles": [role, *more],
         }
         body = {**claim, "possession": signer.sign(c.dump(claim))}
         self.everybody.organisations[signer.key_id] = did
