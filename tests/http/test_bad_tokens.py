@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import json
@@ -213,10 +214,81 @@ def test_whatever_is_changed_in_a_good_one_is_refused_by_name(
     sign = data.draw(st.sampled_from([_ed, _none]))
     text = token(spoilt(header) if which else header, claims if which else spoilt(claims), sign)
     _named(believed, text, TokenInvalid)
-    _named(Evidence.parse, text.replace("YXQrand0", "ZWF0K2p3dA").encode())
     jws = ED.sign(b"{}")
     head, _, value = jws.partition("..")
     _named(partial(verify, payload=b"{}", key=ED.public), f"{c.base64url(spoilt(c.unbase64url(head, 'h')))}..{value}")
+
+
+_ROOM: Final[dict[str, Any]] = CleanRoom().to_json()
+BOUND: Final[c.Object] = {"charge": "run-1", "cnf": _ROOM, "nonce": "A" * 43, "plan": "0" * 64}
+_RUNTIME: Final[c.Object] = {
+    **{name: BOUND[name] for name in ("charge", "nonce", "plan")},
+    "keys": [{"kid": name, **key} for name, key in _ROOM.items()],
+}
+EVIDENCE: Final[dict[str, tuple[c.Object, c.Object]]] = {
+    "eat": (
+        {"alg": "Ed25519", "kid": "any", "typ": "eat+jwt"},
+        {
+            **{"eat_nonce" if name == "nonce" else name: value for name, value in BOUND.items()},
+            "dbgstat": "disabled-since-boot",
+            "iss": ISSUER,
+        },
+    ),
+    "azure, flat": (
+        {"alg": "RS256", "kid": "any", "typ": "JWT"},
+        {
+            "x-ms-attestation-type": "sevsnpvm",
+            "x-ms-runtime": _RUNTIME,
+            "x-ms-sevsnpvm-is-debuggable": False,
+        },
+    ),
+    "azure, nested": (
+        {"alg": "RS256", "kid": "any", "typ": "JWT"},
+        {
+            "x-ms-isolation-tee": {"x-ms-attestation-type": "sevsnpvm", "x-ms-sevsnpvm-is-debuggable": False},
+            "x-ms-runtime": {
+                "client-payload": {"epsilon-ledger": base64.b64encode(json.dumps(_RUNTIME).encode()).decode()}
+            },
+        },
+    ),
+}
+"""Header and claims of each form of attestation token, and all say the same."""
+
+
+@pytest.mark.parametrize("form", EVIDENCE)
+def test_good_evidence_is_read(form: str) -> None:
+    """So what is refused below is refused for what was changed."""
+    header, claims = EVIDENCE[form]
+    read = Evidence.parse(token(header, claims).encode())
+    assert (read.form, read.bound, read.debuggable) == (form.partition(",")[0], BOUND, False)
+
+
+@pytest.mark.parametrize("form", EVIDENCE)
+@settings(deadline=None)
+@given(
+    place=st.integers(0, 10_000),
+    new=st.binary(min_size=1, max_size=8),
+    gone=st.integers(0, 8),
+    which=st.booleans(),
+)
+def test_evidence_that_is_changed_is_refused_by_name_or_says_what_it_says(
+    form: str, place: int, new: bytes, gone: int, *, which: bool
+) -> None:
+    """Bytes put in and taken out of header or claims: it is safe only if it says so."""
+    parts = [json.dumps(one).encode() for one in EVIDENCE[form]]
+    at = place % (len(parts[which]) + 1)
+    parts[which] = parts[which][:at] + new + parts[which][at + gone :]
+    try:
+        read = Evidence.parse(token(parts[0], parts[1]).encode())
+    except Malformed:
+        return
+    said = json.loads(parts[1])
+    assert read.claims == said
+    hardware = said.get("x-ms-isolation-tee", said)
+    stated = said.get("dbgstat") == "disabled-since-boot" or hardware.get("x-ms-sevsnpvm-is-debuggable") is False
+    assert read.debuggable or stated
+    if not which:
+        assert read.bound == BOUND
 
 
 def _named(parse: Callable[[Any], object], value: object, error: type[Exception] = Malformed) -> None:
