@@ -49,7 +49,7 @@ def create_app(  # noqa: PLR0913 - what a service is made of
     url: str,
     log: LogKey,
     clock: Callable[[], int],
-    issuers: Iterable[Issuer],
+    issuers: Iterable[Issuer] | Callable[[], Iterable[Issuer]],
     cursor_key: bytes | None = None,
 ) -> FastAPI:
     """The service over ``book``. Tokens for it name the log's origin as their audience.

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from api.issuer_files import IssuerFiles
     from api.settings import Settings
-    from api.tokens import Issuer
 
 _DEMO_EXAMPLES: Final = """
 Examples:
@@ -70,7 +70,7 @@ def serve(
     _serve(settings, log_key, issuers, listener)
 
 
-def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: list[Issuer], listener: socket.socket) -> None:
+def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: IssuerFiles, listener: socket.socket) -> None:
     import hmac
     import sys
 

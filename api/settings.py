@@ -16,11 +16,12 @@
     [serve.issuers]
     "http://127.0.0.1:8100" = "issuer.jwks"
 
-Paths are relative to the profile; ``book`` may also be the URL of a PostgreSQL database, its password left to
-libpq's own means (PGPASSFILE). ``kept`` holds the newest checkpoint: a book older than that is refused, so keep it
-where backups of the book do not reach. Without ``keys`` the service authorises only: providers hand keys over
-themselves, against receipts. ``issuers`` name whose tokens are believed, each with a file of its public keys (a JWK
-Set). ``url`` is the service as callers know it, which their signatures name; left out, it is where it listens.
+Paths are relative to the profile; ``book`` may also be the URL of a PostgreSQL database, its password left to libpq's
+own means (PGPASSFILE). ``kept`` holds the newest checkpoint: a book older than that is refused, so keep it where
+backups of the book do not reach. Without ``keys`` the service authorises only: providers hand keys over themselves,
+against receipts. ``issuers`` name whose tokens are believed, each with a file of its public keys (a JWK Set), which is
+read again when it changes. ``url`` is the service as callers know it, which their signatures name; left out, it is
+where it listens.
 
 Only a service in production listens elsewhere than on loopback. It takes no issuer on loopback or without TLS, which is
 what a development issuer is; and its ``url`` is https, because a proxy in front of it ends TLS.
@@ -35,8 +36,8 @@ from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from api.issuer_files import IssuerFiles
 from api.server import is_loopback
-from api.tokens import Issuer
 from client.address import base_of
 from client.profile import read_table
 from client.signer import load_private
@@ -89,9 +90,9 @@ class Settings:
             issuers=_issuers(path.parent, known["issuers"], production=production),
         )
 
-    def load_issuers(self) -> list[Issuer]:
+    def load_issuers(self) -> IssuerFiles:
         """Whose tokens are believed. Raises: Malformed, OSError."""
-        return [Issuer.parse(name, path.read_bytes()) for name, path in self.issuers]
+        return IssuerFiles(self.issuers)
 
     def load_log_key(self) -> Ed25519PrivateKey:
         """The key that signs checkpoints. Raises: Malformed, OSError."""

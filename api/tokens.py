@@ -7,7 +7,8 @@ A machine's ``client_id`` is its organisation's DID. A person's token says ``org
 of those only AUDITOR and OPERATOR count, because the others are what the ledger has on record. A clean room signs a
 token for itself with the key that its charge names: ``iss``, ``sub`` and ``client_id`` are that key's thumbprint.
 
-An issuer's keys come with the settings: ``kid`` and ``jku`` pick nothing, and no address in a token is followed.
+An issuer's keys come with the settings (:mod:`api.issuer_files`): ``kid`` and ``jku`` pick nothing, and no address in a
+token is followed.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ TOKEN_BYTES_MAX: Final = 8_192
 LIFE_S_MAX: Final = 600
 SKEW_S: Final = 60
 KEYS_MAX: Final = 32
+JWKS_BYTES_MAX: Final = 1 << 16
 BELIEVED_MAX: Final = 4_096
 """Tokens whose signatures are remembered as verified; all are forgotten when there are more."""
 OWN_ROLES: Final = ("AUDITOR", "OPERATOR")
@@ -56,7 +58,7 @@ class Issuer:
     @classmethod
     def parse(cls, name: str, jwks: bytes) -> Issuer:
         """Read a JWK Set (RFC 7517, section 5) of at most 32 public keys. Raises: Malformed."""
-        known = c.parse(jwks, 1 << 16, "jwks")
+        known = c.parse(jwks, JWKS_BYTES_MAX, "jwks")
         listed = known.get("keys") if isinstance(known, dict) else None
         if not isinstance(listed, list) or not 1 <= len(listed) <= KEYS_MAX:
             raise Malformed("jwks.keys", f"must be a list of 1 to {KEYS_MAX} keys")
@@ -95,6 +97,10 @@ class Token:
     roles: tuple[str, ...]
 
 
+Believed = tuple[Iterable[Issuer], dict[bytes, tuple[Times, Token]]]
+"""Tokens whose signatures were verified, with the issuers by whose keys."""
+
+
 class TokenInvalid(Exception):  # noqa: N818 - what is the case
     """A bearer token that is refused; says why, and holds nothing of it."""
 
@@ -102,12 +108,15 @@ class TokenInvalid(Exception):  # noqa: N818 - what is the case
 class Tokens:
     """Verifies tokens for one audience."""
 
-    def __init__(self, issuers: Iterable[Issuer], audience: str, clock: Callable[[], int]) -> None:
-        """``clock`` gives Unix milliseconds."""
-        self._issuers = {one.name: one for one in issuers}
+    def __init__(
+        self, issuers: Iterable[Issuer] | Callable[[], Iterable[Issuer]], audience: str, clock: Callable[[], int]
+    ) -> None:
+        """``issuers`` may be asked each time; ``clock`` gives Unix milliseconds."""
+        kept = () if callable(issuers) else tuple(issuers)
+        self._stand = issuers if callable(issuers) else lambda: kept
+        self._believed: Believed = self._stand(), {}
         self._audience = audience
         self._clock = clock
-        self._believed: dict[bytes, tuple[Times, Token]] = {}
 
     def verify(self, text: str, clean_room: Callable[[str], str | None]) -> Token:
         """What a token says, once it is believed.
@@ -122,8 +131,13 @@ class Tokens:
         # What an issuer signed stays signed; whether it is the time for it is asked each time. A clean room's own
         # token hangs on what the book knows, and is read anew.
         digest = sha256(text.encode("utf-8", "surrogatepass")).digest()
+        issuers, held = self._stand(), self._believed
+        if issuers is not held[0]:
+            # What was signed with a key that is gone is believed no more.
+            held = self._believed = issuers, {}
+        believed = held[1]
         try:
-            if (known := self._believed.get(digest)) is not None:
+            if (known := believed.get(digest)) is not None:
                 self._check_now(known[0])
                 return known[1]
             algorithm, claims = _read(text)
@@ -131,15 +145,15 @@ class Tokens:
             self._check_now(times)
             self._check_audience(claims.get("aud"))
             name = c.string(claims.get("iss"), "iss", 500)
-            if (issuer := self._issuers.get(name)) is None:
+            if (issuer := next((one for one in issuers if one.name == name), None)) is None:
                 return _of_clean_room(text, algorithm, claims, name, clean_room(name))
             _check_signature(text, algorithm, [key for word, key in issuer.keys if word == algorithm])
             token = _of_issuer(claims)
         except Malformed as fault:
             raise TokenInvalid(f"the access token is refused: {fault}") from None
-        if len(self._believed) >= BELIEVED_MAX:
-            self._believed.clear()
-        self._believed[digest] = times, token
+        if len(believed) >= BELIEVED_MAX:
+            believed.clear()
+        believed[digest] = times, token
         return token
 
     def _check_audience(self, audience: c.Json) -> None:
