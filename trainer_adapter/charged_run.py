@@ -59,6 +59,7 @@ class ChargedRun:
     Attributes:
         keeper: of what a killed run goes on from; None where the assignment has no ``resume``.
         over: whether a resumed run was over already, so that only its post and its model are left.
+        watched: whether whatever is computed takes its steps here; if not, nothing is posted: the charge stands.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class ChargedRun:
         self.assignment, self.say, self._resume = assignment, say or (lambda _: None), resume
         self.keeper: StateKeeper | None = None
         self.over = self._goes_on = False
+        self.watched = True
         self._stack, self._own = ExitStack(), service is None
         self.service: Final = service or consumer_service(assignment)
         self._room: Room | None = None
@@ -204,6 +206,9 @@ class ChargedRun:
             return
         if why:
             self.say(f"training ended early: {why}")
+        if not self.watched:
+            self.say("nobody knows what was done with the records: nothing is posted, the charge stands in full")
+            return
         if not broken and not self.ended():
             room.post(steps.taken)
             return

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,6 @@ from torch.utils.data import DataLoader, TensorDataset
 from ledger.malformed import Malformed
 from tests.trainer.rooms import PLAN, Place, open_place
 from trainer_adapter.attach import Options, Run, attach
-from trainer_adapter.charged_run import ChargedRun
-from trainer_adapter.records import arrays
 
 ROOT = Path(__file__).parents[2]
 PUBLIC = TensorDataset(torch.zeros(64, 64), torch.zeros(64, dtype=torch.int64))
@@ -46,131 +43,6 @@ def _posted(place: Place, name: str) -> int | None:
     charge = place.charge(name)
     assert charge is not None
     return charge.steps_posted
-
-
-# PrivacyEngine says that its generator is not made for secrets; without its missing package it has no other.
-@pytest.mark.filterwarnings("ignore:Secure RNG turned off:UserWarning")
-# Its hooks look at every layer, the first too, whose inputs are records and need no gradient.
-@pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning")
-class TestOpacus:
-    def _trained(self, place: Place, name: str, private: str) -> tuple[nn.Linear, list[Tensor]]:
-        """Train until it is refused; the model, and its weights after each step."""
-        from opacus import PrivacyEngine
-
-        from trainer_adapter.integrations.opacus import NAME, Refusal, make_private, register, unseeded
-
-        model, optimiser = _linear()
-        weights = [model.weight.detach().clone()]
-        with ChargedRun(place.assignment(name), place.service) as run:
-            ((ref, data),) = run.open().items()
-            records = TensorDataset(*arrays(data, ref))
-            run.begin()
-            if private == "ours":
-                module, stepped, loader = make_private(run, model, optimiser, records)
-            else:
-                engine = PrivacyEngine(accountant=register(run))
-                module, stepped, loader = engine.make_private(
-                    module=model,
-                    optimizer=optimiser,
-                    data_loader=DataLoader(records, batch_size=350),
-                    noise_multiplier=float(PLAN.noise_multiplier),
-                    max_grad_norm=float(PLAN.clipping_norm),
-                    noise_generator=unseeded(),
-                )
-                assert engine.accountant.mechanism() == NAME
-            hooked: list[int] = []
-            if private == "ours":
-                stepped.attach_step_hook(lambda _: hooked.append(run.steps.taken))
-
-            def train() -> None:
-                while True:
-                    for inputs, targets in loader:
-                        stepped.zero_grad()
-                        cross_entropy(module(inputs), targets).backward()  # type: ignore[no-untyped-call] # torch has no type for it
-                        stepped.step()
-                        weights.append(model.weight.detach().clone())
-
-            with pytest.raises(Refusal, match="all 20 steps that were charged are taken"):
-                train()
-            assert hooked == (list(range(1, PLAN.steps + 1)) if private == "ours" else [])
-            assert all(one.grad is None for one in model.parameters())
-        return model, weights
-
-    @pytest.mark.parametrize("private", ["ours", "engine"])
-    def test_it_takes_the_steps_that_were_charged_and_no_more(self, place: Place, private: str) -> None:
-        """Twenty updates, all posted; the twenty-first is refused before the weights change, its noise thrown away."""
-        model, weights = self._trained(place, f"opacus-{private}", private)
-        assert len(weights) == PLAN.steps + 1
-        assert all(not torch.equal(one, two) for one, two in pairwise(weights))
-        assert torch.equal(model.weight, weights[-1])
-        assert _posted(place, f"opacus-{private}") == PLAN.steps
-
-    def test_noise_that_a_seed_would_repeat_is_refused(self, place: Place) -> None:
-        """Without a generator of its own a run gets no step; with one, the same seed before gives other noise."""
-        from opacus.optimizers import DPOptimizer
-
-        from trainer_adapter.integrations.opacus import LedgerAccountant, Refusal, unseeded
-
-        with ChargedRun(place.assignment("opacus-seed"), place.service) as run:
-            run.open()
-            run.begin()
-            accountant = type("OfRun", (LedgerAccountant,), {"run": run})()
-            hook = accountant.get_optimizer_hook_fn(0.5)
-            bare = DPOptimizer(
-                torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0),
-                noise_multiplier=8.0,
-                max_grad_norm=1.0,
-                expected_batch_size=350,
-            )
-            with pytest.raises(Refusal, match="noise_generator"):
-                hook(bare)
-            assert run.steps.taken == 0
-        drawn = []
-        for _ in range(2):
-            torch.manual_seed(0)
-            drawn.append(torch.randn(4, generator=unseeded()))
-        assert not torch.equal(*drawn)
-
-    def test_a_record_without_a_finite_gradient_adds_nothing(self, place: Place) -> None:
-        """One NaN among the records, and every weight is finite after the step."""
-        from trainer_adapter.integrations.opacus import make_private
-
-        model, optimiser = _linear()
-        with ChargedRun(place.assignment("opacus-nan"), place.service) as run:
-            ((ref, data),) = run.open().items()
-            inputs, targets = arrays(data, ref)
-            inputs[::2] = torch.nan
-            run.begin()
-            module, stepped, loader = make_private(run, model, optimiser, TensorDataset(inputs, targets))
-            drawn = next(iter(loader))
-            cross_entropy(module(drawn[0]), drawn[1]).backward()  # type: ignore[no-untyped-call] # torch has no type for it
-            stepped.step()
-        assert bool(model.weight.isfinite().all())
-
-    def test_a_step_lighter_in_noise_or_denser_is_refused(self, place: Place) -> None:
-        """Less noise or a higher sampling rate than was charged: refused, and no step is taken for it."""
-        from trainer_adapter.integrations.opacus import LedgerAccountant, Refusal, register
-
-        with ChargedRun(place.assignment("opacus-other"), place.service) as run:
-            run.open()
-            run.begin()
-            register(run)
-            from opacus.accountants import create_accountant
-
-            accountant = create_accountant("ledger")
-            assert isinstance(accountant, LedgerAccountant)
-            for noise, rate in ((7.999, 0.5), (8.0, 0.5001), (8.0, 1.0)):
-                with pytest.raises(Refusal, match="the plan has noise"):
-                    accountant.step(noise_multiplier=noise, sample_rate=rate)
-            assert len(accountant) == 0
-            accountant.step(noise_multiplier=8.0, sample_rate=0.5)
-            assert len(accountant) == 1
-            spent = run.spent(10).epsilon
-            assert spent is not None
-            assert accountant.get_epsilon(1e-4) >= spent
-            with pytest.raises(ValueError, match="no ε is told for a smaller one"):
-                accountant.get_epsilon(1e-5)
-        assert _posted(place, "opacus-other") == 1
 
 
 def _counted(optimiser: torch.optim.Optimizer, seen: list[Tensor]) -> None:

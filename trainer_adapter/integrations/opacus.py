@@ -1,29 +1,31 @@
-"""Opacus under a charge: its engine draws, clips and adds noise, the ledger says how often.
+"""Opacus under a charge: its engine clips and adds noise, the ledger says how often.
 
     with ChargedRun(assignment) as run:
         records = run.open()
+        run.begin()
         engine = PrivacyEngine(accountant=register(run))
-        module, optimiser, loader = engine.make_private(..., noise_generator=unseeded())
+        module, optimiser, loader = engine.make_private(...)
 
-Each step is taken from the charge after the noise is drawn and before the weights change: if there is none left, or
-the step is another than the plan's, the noisy gradient is thrown away and :class:`Refusal` ends the loop. The noise is
-Opacus's, from PyTorch's statistical generator, not ours from a cryptographic one; an optimiser without a generator of
-its own is refused, since two runs after one ``torch.manual_seed`` would have the same noise.
+Each step is taken from the charge before its noise is drawn: if there is none left, or the step is another than the
+plan's, the gradients are thrown away and :class:`Refusal` ends the loop, whatever hooks the optimiser has; see
+:mod:`trainer_adapter.integrations.opacus_held`. Batches are drawn as our own engine draws them, at the plan's
+probability. The noise is Opacus's, from PyTorch's statistical generator under a seed of the operating system's, unless
+another generator is given; not ours from a cryptographic one.
 
-What this cannot see is how a batch was drawn: with ``poisson_sampling=False`` Opacus reports the same sampling rate.
-:func:`make_private` draws by the plan, divides by its public batch size, and keeps the accountant's hook when another
-is attached.
+What Opacus offers and no plan covers is refused: other draws than Poisson's (``poisson_sampling=False`` reports the
+same sampling rate), random records in the place of an empty draw, ghost clipping (whose norms miss a weight's second
+use), adaptive clipping (which divides by the drawn batch's size), and several devices.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, Final
+from functools import wraps
+from typing import Any, Final, TypeAlias
 
 import torch
-from opacus import GradSampleModule
+from opacus import GradSampleModule, PrivacyEngine
 from opacus.accountants import IAccountant, register_accountant
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
@@ -32,14 +34,20 @@ from torch.utils.data import Dataset
 
 from ledger.plan import Plan
 from trainer_adapter.charged_run import ChargedRun
-from trainer_adapter.engine import float_above, float_below
+from trainer_adapter.engine import float_above
+from trainer_adapter.integrations.opacus_held import Hook, Refusal, hold, unseeded
+
+__all__ = ["COVERED", "NAME", "LedgerAccountant", "Refusal", "make_private", "register", "unseeded"]
 
 NAME: Final = "ledger"
-Hook = Callable[[DPOptimizer], None]
-
-
-class Refusal(RuntimeError):  # noqa: N818 - what it is
-    """No step was left, or it was another than the one that was charged; the weights are as they were."""
+COVERED: Final = {
+    "poisson_sampling": (True,),
+    "rand_on_empty": (False,),
+    "clipping": ("flat", "per_layer"),
+    "grad_sample_mode": ("hooks", "functorch", "ew"),
+}
+"""What ``make_private`` may be asked for, its own choice first."""
+Private: TypeAlias = tuple[Any, DPOptimizer, DPDataLoader]
 
 
 class LedgerAccountant(IAccountant):  # type: ignore[misc] # Opacus brings no types
@@ -51,20 +59,25 @@ class LedgerAccountant(IAccountant):  # type: ignore[misc] # Opacus brings no ty
         """Nothing taken yet; :func:`register` makes the class that knows its run."""
         super().__init__()
         self.history: list[tuple[float, float, int]] = []
+        self._making = False
 
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
         """Take one step. Raises: Refusal; OSError, if its block cannot be made durable."""
-        plan = self.run.assignment.plan
-        if Fraction(noise_multiplier) < plan.noise_multiplier or Fraction(sample_rate) > plan.sampling_probability:
-            raise Refusal(
-                f"the plan has noise {float(plan.noise_multiplier)} at sampling probability "
-                f"{float(plan.sampling_probability)}, and this step noise {noise_multiplier} at {sample_rate}"
-            )
+        self._check(noise_multiplier, sample_rate)
         taken = self.run.steps.take()
         if taken is None:
-            raise Refusal(self.run.steps.ended or f"all {plan.steps} steps that were charged are taken")
+            steps = self.run.assignment.plan.steps
+            raise Refusal(self.run.steps.ended or f"all {steps} steps that were charged are taken")
         self.history = [(noise_multiplier, sample_rate, taken)]
         self.run.done(taken)
+
+    def _check(self, noise: float, rate: float) -> None:
+        plan = self.run.assignment.plan
+        if Fraction(noise) < plan.noise_multiplier or Fraction(rate) > plan.sampling_probability:
+            raise Refusal(
+                f"the plan has noise {float(plan.noise_multiplier)} at sampling probability "
+                f"{float(plan.sampling_probability)}, and this step noise {noise} at {rate}"
+            )
 
     def get_epsilon(self, delta: float, *_: Any, **__: Any) -> float:  # noqa: ANN401 - Opacus's signature
         """The loss of all begun blocks, by the ledger's odometer. Raises: ValueError, for a δ below the partition's."""
@@ -74,19 +87,37 @@ class LedgerAccountant(IAccountant):  # type: ignore[misc] # Opacus brings no ty
         return float("inf") if spent.epsilon is None else float_above(spent.epsilon)
 
     def get_optimizer_hook_fn(self, sample_rate: float) -> Hook:
-        """The hook that takes a step, and throws the noisy gradient away if there is none."""
-        take: Hook = super().get_optimizer_hook_fn(sample_rate)
+        """A hook that does nothing: a held optimiser has taken its step before.
 
-        def hook(optimiser: DPOptimizer) -> None:
-            try:
-                _check_generator(optimiser)
-                take(optimiser)
-            except BaseException:
-                # The gradients hold noise that nobody paid for.
-                optimiser.zero_grad(set_to_none=True)
-                raise
+        Raises:
+            Refusal: for whoever else than :func:`make_private` asks, since another hook could take this one's place.
+        """
+        del sample_rate
+        if not self._making:
+            raise Refusal("steps are taken where noise is added: let make_private make the optimiser")
+        return lambda _: None
 
-        return hook
+    def private(self, make: Callable[..., Private], **asked: Any) -> Private:  # noqa: ANN401 - Opacus's signature
+        """What Opacus makes of what it is asked for, held to the charge. Raises: Refusal; whatever Opacus raises."""
+        self.run.watched = True
+        for name, covered in COVERED.items():
+            if asked.get(name, covered[0]) not in covered:
+                raise Refusal(
+                    f"{name} must be {' or '.join(str(one) for one in covered)}: no plan covers anything else"
+                )
+        self._making = True
+        try:
+            found = make(**asked)
+        finally:
+            self._making = False
+        _, optimiser, loader = found
+        self.hold(optimiser, loader)
+        return found
+
+    def hold(self, optimiser: DPOptimizer, loader: DPDataLoader) -> None:
+        """Let them take their steps from the charge. Raises: Refusal, for less noise or other draws than the plan's."""
+        hold(optimiser, loader, self.run.assignment.plan.sampling_probability, self.step)
+        self._check(optimiser.noise_multiplier, loader.batch_sampler.sample_rate)
 
     def __len__(self) -> int:
         """Steps taken."""
@@ -99,64 +130,45 @@ class LedgerAccountant(IAccountant):  # type: ignore[misc] # Opacus brings no ty
 
 
 def register(run: ChargedRun) -> str:
-    """Let ``PrivacyEngine(accountant=NAME)`` take its steps from this run; the name."""
+    """Let ``PrivacyEngine(accountant=NAME)`` take its steps from this run; the name.
+
+    An engine tells its accountant neither its optimiser nor its loader, so from here on ``make_private`` of Opacus'
+    engine is ours. For engines with another accountant it is as it was. If none of ours makes anything private, nobody
+    knows what was done with the records: then nothing is posted, and the charge stands in full.
+    """
+    run.watched = False
+    if not hasattr(PrivacyEngine.make_private, "held"):
+        PrivacyEngine.make_private = _held(PrivacyEngine.make_private)
     register_accountant(NAME, _of(run), force=True)
     return NAME
 
 
-def chain(optimiser: DPOptimizer, hook: Hook) -> None:
-    """Attach a hook after those that are there: ``attach_step_hook`` puts it in their place, the accountant's too."""
-    before = optimiser.step_hook
+def _held(make: Callable[..., Private]) -> Callable[..., Private]:
+    @wraps(make)
+    def make_private(engine: PrivacyEngine, **asked: Any) -> Private:  # noqa: ANN401 - Opacus's signature
+        if not isinstance(engine.accountant, LedgerAccountant):
+            return make(engine, **asked)
+        return engine.accountant.private(lambda **told: make(engine, **told), **asked)
 
-    def both(stepped: DPOptimizer) -> None:
-        if before is not None:
-            before(stepped)
-        hook(stepped)
-
-    optimiser.step_hook = both
+    make_private.held = True  # type: ignore[attr-defined] # a mark on our own function
+    return make_private
 
 
 def make_private(
     run: ChargedRun, model: nn.Module, optimiser: torch.optim.Optimizer, records: Dataset[Any]
 ) -> tuple[GradSampleModule, DPOptimizer, DPDataLoader]:
-    """A model, an optimiser and a loader that are the plan's: its probability, noise, clipping and batch size.
-
-    Attaching another step hook to the optimiser then adds to the accountant's, instead of replacing it.
-    """
+    """A model, an optimiser and a loader that are the plan's: its probability, noise, clipping and batch size."""
     plan: Plan = run.assignment.plan
-    private = _FiniteOptimizer(
+    private = DPOptimizer(
         optimiser,
         generator=unseeded(next(model.parameters()).device),
         noise_multiplier=float_above(plan.noise_multiplier),
         max_grad_norm=float(plan.clipping_norm),
         expected_batch_size=plan.batch_size_expected,
     )
-    rate = float_below(plan.sampling_probability)
-    private.step_hook = _of(run)().get_optimizer_hook_fn(rate)
-    private.attach_step_hook = lambda hook: chain(private, hook)
-    loader = DPDataLoader(records, sample_rate=rate, generator=unseeded())
+    loader = DPDataLoader(records, sample_rate=float_above(plan.sampling_probability))
+    _of(run)().hold(private, loader)
     return GradSampleModule(model), private, loader
-
-
-def unseeded(device: torch.device | str = "cpu") -> torch.Generator:
-    """A generator of PyTorch's whose seed comes from the operating system, and is nobody's."""
-    return torch.Generator(device).manual_seed(secrets.randbits(63))
-
-
-def _check_generator(optimiser: DPOptimizer) -> None:
-    if optimiser.generator is None:
-        raise Refusal("the noise comes from PyTorch's one generator: pass noise_generator=unseeded()")
-
-
-class _FiniteOptimizer(DPOptimizer):  # type: ignore[misc] # Opacus brings no types
-    """One record whose gradient is not finite adds nothing, where it would make every weight NaN."""
-
-    def clip_and_accumulate(self) -> None:
-        samples = self.grad_samples
-        finite = torch.stack([one.flatten(1).isfinite().all(dim=1) for one in samples]).all(dim=0)
-        for one in samples:
-            one[~finite] = 0
-        super().clip_and_accumulate()
 
 
 def _of(run: ChargedRun) -> type[LedgerAccountant]:
