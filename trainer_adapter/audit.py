@@ -64,13 +64,15 @@ def flip(stream: Stream, canaries: int) -> NDArray[np.bool_]:
     return (stream.words(canaries) >> np.uint64(63)).astype(np.bool_)
 
 
-def tally(scores: NDArray[np.float64], included: NDArray[np.bool_], guesses: int) -> Tally:
+def tally(scores: NDArray[np.float64], included: NDArray[np.bool_], guesses: int, *, only_in: bool = False) -> Tally:
     """Say "in" of the half of the guesses with the highest scores, "out" of the half with the lowest, and count.
 
     Args:
         scores: shape (canaries,); the higher, the more a canary looks as if it had been trained on.
         included: shape (canaries,); the coins.
         guesses: how many of both together; chosen without the coins.
+        only_in: whether all guesses are "in". Where records are drawn rarely, one that was drawn is louder than one
+            that was not is silent: the absent look like many that were never drawn.
 
     Raises:
         Malformed: for scores that are not finite, shapes that differ, or more guesses than canaries.
@@ -82,7 +84,8 @@ def tally(scores: NDArray[np.float64], included: NDArray[np.bool_], guesses: int
     if not 0 <= guesses <= len(scores):
         raise Malformed("guesses", "must lie between 0 and the canaries")
     order = np.argsort(scores, kind="stable")
-    low, high = order[: guesses // 2], order[len(order) - (guesses + 1) // 2 :]
+    lowest = 0 if only_in else guesses // 2
+    low, high = order[:lowest], order[len(order) - (guesses - lowest) :]
     return Tally(len(scores), guesses, int((~included[low]).sum() + included[high].sum()))
 
 

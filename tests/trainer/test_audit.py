@@ -146,6 +146,7 @@ def test_an_auditor_speaks_of_the_extremes() -> None:
     assert tally(scores, included, 2) == Tally(5, 2, 1)
     assert tally(scores, included, 3) == Tally(5, 3, 1)
     assert tally(scores, included, 5) == Tally(5, 5, 2)
+    assert [tally(scores, included, guesses, only_in=True).correct for guesses in range(6)] == [0, 1, 1, 1, 1, 2]
 
 
 @pytest.mark.parametrize(
