@@ -195,7 +195,7 @@ def test_the_optimiser_beneath_makes_no_update_of_its_own(place: Place, by: str)
 
 @pytest.mark.parametrize("by", ["ours", "engine"])
 def test_a_step_that_breaks_leaves_no_gradient(place: Place, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block that cannot be made durable: the weights stay as they were, and nothing is left to change them by."""
+    """A block that cannot be made durable: no noise is drawn, the weights stay, and nothing is left to change them."""
     with _bench(place, f"breaks-{by}") as bench:
         bench.private(by)
         start = bench.model.weight.detach().clone()
@@ -204,10 +204,13 @@ def test_a_step_that_breaks_leaves_no_gradient(place: Place, by: str, monkeypatc
             raise OSError(28, "no space left on device")
 
         bench.backward(next(iter(bench.loader)))
+        bench.optimiser.generator = generator = torch.Generator().manual_seed(3)
+        undrawn = generator.get_state()
         with monkeypatch.context() as disk:
             disk.setattr("os.fsync", full)
             with pytest.raises(OSError, match="no space"):
                 bench.optimiser.step()
+        assert torch.equal(generator.get_state(), undrawn)
         assert torch.equal(bench.model.weight, start)
         assert all(one.grad is None for one in bench.model.parameters())
 
