@@ -6,6 +6,7 @@ from collections import defaultdict
 
 from sqlalchemy import Connection, func, select
 
+from ledger.broken import Broken
 from ledger.checkpoint import receipt
 from ledger.malformed import Malformed
 from ledger.rows import append_rows
@@ -69,7 +70,7 @@ def cosigned_receipt(book: Log, index: int) -> str:
 
 
 def check_cosignatures(book: Log) -> int:
-    """Check every line that is kept against its own key and checkpoint; how many there are. Raises: Malformed."""
+    """Check every line that is kept against its own key and checkpoint; how many there are. Raises: Broken."""
     lines: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for size, vkey, line in book.connection.execute(select(_kept.c.tree_size, _kept.c.vkey, _kept.c.line)):
         lines[int(size)].append((str(vkey), str(line)))
@@ -78,9 +79,13 @@ def check_cosignatures(book: Log) -> int:
             try:
                 same = read_cosignature(line.encode(), checkpoint_at(book.connection, size), WitnessKey.parse(vkey))
             except KeyError:
-                raise Malformed("cosignature", f"at {size} is over no checkpoint") from None
+                raise Broken(None, f"{_named(size, vkey)} is over no checkpoint") from None
             except Malformed as fault:
-                raise Malformed("cosignature", f"at {size}: {fault}") from None
+                raise Broken(None, f"{_named(size, vkey)}: {fault}") from None
             if same != line:
-                raise Malformed("cosignature", f"at {size} is not one line as witnesses write it")
+                raise Broken(None, f"{_named(size, vkey)} is not one line as witnesses write it")
     return sum(map(len, lines.values()))
+
+
+def _named(size: int, vkey: str) -> str:
+    return f"cosignature at {size} of {vkey}"

@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from sqlalchemy import Engine
@@ -19,6 +19,21 @@ from tests.postgres import new_book
 
 STRIDE: Final = int(os.environ.get("EPSILON_SOAK_STRIDE", "1"))
 """Of all bytes, the soak changes one in so many."""
+PROJECTED: Final = {
+    "account": "accounts",
+    "charge": "charges",
+    "contract": "contracts",
+    "contract_head": "contract_heads",
+    "dataset": "datasets",
+    "forgiven": "forgiven",
+    "node": "nodes",
+    "organisation": "organisations",
+    "partition": "partitions",
+    "policy_version": "policies",
+    "signing_key": "keys",
+}
+"""What verification calls the rows of a table that the entries make."""
+SPREAD: Final = ("account", "policy_version")
 
 
 @pytest.fixture(params=ENGINES)
@@ -44,14 +59,37 @@ def _live(world: World) -> None:
 
 
 def _named(byte: Byte, found: Broken, other: object) -> bool:
-    """Whether a finding is of this byte's row."""
-    told, key = str(found), dict(byte.key)
+    """Whether a finding is of this byte's row: its place in the log, or its key, as it was or as it is now."""
+    key = dict(byte.key)
     if byte.table == "entry":
-        return found.index == key["position"] or "is missing" in told
-    if byte.table == "tree_node":
-        return "tree node" in told
-    names = [str(one) for one in (*key.values(), other)]
-    return byte.table in told or any(name in told for name in names)
+        return bool(found.index == key["position"])
+    # A row under another key is one that is missing and one too many: verification comes to one of them first.
+    keys = [key, {**key, byte.column: other}] if byte.column in key else [key]
+    return any(str(found).startswith(start) for one in keys for start in _places(byte.table, one))
+
+
+def _places(table: str, key: dict[str, Any]) -> Iterator[str]:
+    """How a finding begins that is of the row of this key."""
+    values = tuple(_readable(one) for one in key.values())
+    match table:
+        case "tree_node":
+            yield f"entry {key['position'] << key['level']}: tree node {key['level']}/{key['position']} "
+            yield f"tree node {key['level']}/{key['position']} "
+        case "checkpoint" | "cosignature":
+            yield f"{table} at {' of '.join(map(str, values))}"
+        case "document":
+            yield f"document {values[0]}: "
+        case _:
+            # What several rows hold together is one value, under the first columns of their key.
+            one = values[: -1 if table in SPREAD else None]
+            yield f"{PROJECTED[table]}: the row of {one[0] if len(one) == 1 else one} "
+    # A text that is none is found by reading every row as bytes.
+    yield f"{table}: the row of {', '.join(map(str, values))} "
+
+
+def _readable(value: object) -> object:
+    """A text that is none as people are shown it."""
+    return value.encode(errors="surrogateescape").decode(errors="backslashreplace") if isinstance(value, str) else value
 
 
 def _change(url: str, engine: Engine, byte: Byte, dice: random.Random) -> str:
