@@ -24,7 +24,8 @@ PIPED_COLUMNS: Final = str(COLUMNS_MAX)
 """A pipe or a file has no edge to wrap at: names in a table are kept whole there. COLUMNS, where set, comes first."""
 EXIT_CODES: Final = """
 Exit codes: 0 done · 1 a fault of ours or of the service · 2 what was typed or read is malformed · 3 refused: budget,
-policy or rule · 4 not found · 5 in conflict with what stands · 6 not authorised · 7 verification failed · 75 try again
+policy or rule · 4 not found · 5 in conflict with what stands · 6 not authorised · 7 verification failed · 75 try
+again · 141 whoever read the output left
 
 Examples:
 

@@ -1,19 +1,20 @@
-"""The ledger's command: ``epsilon verify``."""
+"""The ledger's commands on a book: ``epsilon verify``, ``epsilon log``, and what takes its proofs outside."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ledger import proofs_cli
+from ledger import proofs_cli, standing_cli
+from ledger.ending import NOT_FOUND, failure, faults_told
+from ledger.standing_cli import AsOf
 
 if TYPE_CHECKING:
-    from ledger.gate import Gate
+    from ledger.entries import Entry
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
 
@@ -26,8 +27,6 @@ Examples:
 """
 VERIFICATION_FAILED: Final = 7
 _BOOK: Final = "The book: an SQLite file, or a database's URL."
-GATES: Final = "epsilon.gate"
-"""The group of entry points whose one member is the gate: the ledger asks for it and imports no policy."""
 
 
 @app.callback()
@@ -44,7 +43,10 @@ def verify(  # noqa: PLR0913 - one argument an option
     ] = None,
     kept: Annotated[
         list[Path] | None,
-        typer.Option(help="A checkpoint of this log that you kept: the book must extend it. May be given repeatedly."),
+        typer.Option(
+            help="A checkpoint of this log that you kept: the book, replayed from its first entry all the same, must "
+            "extend it. May be given repeatedly."
+        ),
     ] = None,
     *,
     signatures: Annotated[
@@ -64,12 +66,13 @@ def verify(  # noqa: PLR0913 - one argument an option
     from rich.console import Console
     from rich.progress import Progress
 
+    from ledger.given import need_key, read_kept
+    from ledger.installed import installed_gate
     from ledger.replay import Broken, verify_book
-    from ledger.verifier import Checkpoint, LogKey
 
-    with _faults_told(book) as url:
-        key = LogKey.parse(_beside(book, log).read_text(encoding="ascii").strip())
-        heads = [Checkpoint.open(path.read_text(encoding="utf-8"), key) for path in kept or ()]
+    with faults_told(book) as url:
+        key = need_key(log, None if "://" in book else Path(book))
+        heads = [read_kept(path, key) for path in kept or ()]
         console = Console(stderr=True)
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task("replaying", total=None)
@@ -79,30 +82,14 @@ def verify(  # noqa: PLR0913 - one argument an option
 
             try:
                 finding = verify_book(
-                    url, key, step, gate=_gate(), kept=heads, signatures=signatures, decisions=decisions
+                    url, key, step, gate=installed_gate(), kept=heads, signatures=signatures, decisions=decisions
                 )
             except Broken as fault:
-                typer.echo(json.dumps(fault.to_json()) if as_json else str(fault))
+                if not as_json:
+                    raise failure(str(fault), VERIFICATION_FAILED) from None
+                typer.echo(json.dumps(fault.to_json()))
                 raise typer.Exit(VERIFICATION_FAILED) from None
-    typer.echo(json.dumps(finding.to_json()) if as_json else finding.in_words())
-
-
-def _beside(book: str, log: Path | None) -> Path:
-    if log is None and "://" in book:
-        typer.echo("name the log's verifier key with --log: nothing lies beside a database's URL", err=True)
-        raise typer.Exit(2)
-    return log or Path(book).parent / "log.vkey"
-
-
-def _gate() -> Gate | None:
-    """The installed gate; None where there is none, which the finding says."""
-    from importlib.metadata import entry_points
-
-    found = list(entry_points(group=GATES))
-    if len(found) > 1:
-        raise ValueError(f"several gates are installed: {', '.join(sorted(one.value for one in found))}")
-    gate: Gate | None = found[0].load() if found else None
-    return gate
+        typer.echo(json.dumps(finding.to_json()) if as_json else finding.in_words())
 
 
 @app.command(
@@ -111,11 +98,12 @@ Examples:
 
   epsilon log demo/book.sqlite
 
-  epsilon log demo/book.sqlite --refused --json
+  epsilon log demo/book.sqlite --refused --as-of 12 --json
 """
 )
 def log(
     book: Annotated[str, typer.Argument(metavar="BOOK", help=_BOOK)],
+    as_of: AsOf = None,
     *,
     refused: Annotated[bool, typer.Option("--refused", help="Only refusals, with every reason.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print whole entries, one JSON object a line.")] = False,
@@ -130,8 +118,8 @@ def log(
     table = Table()
     for name in ("entry", "time (UTC)", "what", "id", "asked by", "outcome", *(["reasons"] if refused else [])):
         table.add_column(name, overflow="fold")
-    with _faults_told(book) as url:
-        for index, entry in entries_of(url):
+    with faults_told(book) as url:
+        for index, entry in _first(entries_of(url), as_of):
             if refused and not entry.code.refused:
                 continue
             if as_json:
@@ -140,30 +128,23 @@ def log(
             why = [Text("\n".join(reasons(entry)))] if refused else []
             told = (str(index), time_in_words(entry.time), entry.kind, entry.id, entry.actor, entry.code.word)
             table.add_row(*(Text(one) for one in told), *why)
-    if not as_json:
-        Console().print(table)
+        if not as_json:
+            console = Console()
+            with console.capture() as told_of:
+                console.print(table)
+            typer.echo(told_of.get(), nl=False)
 
 
+def _first(entries: Iterator[tuple[int, Entry]], size: int | None) -> Iterator[tuple[int, Entry]]:
+    """So many of the entries, or all."""
+    grown = 0
+    for grown, one in enumerate(entries, 1):
+        if size is not None and grown > size:
+            return
+        yield one
+    if size is not None and grown < size:
+        raise failure(f"the log has {grown} entries, and has not grown to {size}", NOT_FOUND)
+
+
+app.registered_commands.extend(standing_cli.app.registered_commands)
 app.registered_commands.extend(proofs_cli.app.registered_commands)
-
-
-@contextmanager
-def _faults_told(book: str) -> Iterator[str]:
-    """The URL of a book; a fault on the way is one sentence, and shows no password."""
-    from sqlalchemy.exc import DatabaseError
-
-    from ledger.engines import name_of, url_of
-    from ledger.malformed import Malformed
-
-    if "://" not in book and not Path(book).is_file():
-        typer.echo(f"there is no book at {book}", err=True)
-        raise typer.Exit(4)
-    try:
-        yield url_of(book)
-    except DatabaseError as fault:
-        told = str(fault.orig).strip().partition("\n")[0] or "the database gave no reason"
-        typer.echo(f"{name_of(url_of(book))} is not a book: {told}", err=True)
-        raise typer.Exit(2) from None
-    except (Malformed, OSError, ValueError) as fault:
-        typer.echo(str(fault), err=True)
-        raise typer.Exit(2) from None

@@ -19,6 +19,7 @@ class Finding:
     judged: bool
     root: str
     log: str
+    moved: str | None
 
     def to_json(self) -> dict[str, object]:
         """For programs."""
@@ -30,6 +31,7 @@ class Finding:
             "entries": self.entries,
             "kept": self.kept,
             "log": self.log,
+            "moved_to": self.moved,
             "ok": True,
             "policy_decided_again": self.judged,
             "root": self.root,
@@ -40,11 +42,19 @@ class Finding:
         """For people."""
         signed = "with their signatures" if self.signatures else "WITHOUT their signatures"
         judged = "every verdict of the policy decided again" if self.judged else "the policy's verdicts as recorded"
-        judged = f"{judged}, {self.charges} charges priced again" if self.decided else "NOTHING decided again"
-        kept = f"; they extend the {self.kept} checkpoints that were kept" if self.kept else ""
-        return (
-            f"verified: {self.entries} entries replayed {signed}, {judged}, "
-            f"{self.accounts} accounts re-derived, {self.documents} documents hashed; the checkpoint of {self.log} "
-            f"is signed over the root {self.root[:16]}… of these entries, and the inclusion proof of entry "
-            f"{self.entries - 1} holds{kept}"
+        judged = f"{judged}, {_count(self.charges, 'charge')} priced again" if self.decided else "NOTHING decided again"
+        done = (
+            f"verified: {_count(self.entries, 'entry', 'entries')} replayed {signed}, {judged}, "
+            f"{_count(self.accounts, 'account')} re-derived, {_count(self.documents, 'document')} hashed; "
+            f"the checkpoint of {self.log} is signed over the root {self.root[:16]}… of these entries, and the "
+            f"inclusion proof of entry {self.entries - 1} holds"
         )
+        if not self.entries:
+            done = "verified: the book has no entry yet, and nothing that entries make"
+        kept = "the checkpoint that was kept" if self.kept == 1 else f"the {self.kept} checkpoints that were kept"
+        extends = f"; they extend {kept}" if self.kept and self.entries else ""
+        return f"{done}{extends}" + (f"; the book says that it was moved to {self.moved}" if self.moved else "")
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or f'{one}s'}"

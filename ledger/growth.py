@@ -54,15 +54,19 @@ class Growth:
         for size, note in notes.items():
             self.newest = self._checked(size, note, roots[size])
 
-    def finish(self) -> Checkpoint:
-        """The newest checkpoint, which covers all. Raises: Broken, for what is stored beyond the entries too."""
+    def finish(self) -> Checkpoint | None:
+        """The newest checkpoint, which covers all; None of a book without an entry, which has none.
+
+        Raises:
+            Broken: for what is stored beyond the entries too.
+        """
         stored = self._book.connection.execute(select(func.count()).select_from(_node)).scalar_one()
         if stored != self._nodes:
             self._find_beyond()
         beyond = self._notes(self.size, None)
         for size in beyond:
             raise Broken(None, f"checkpoint at {size} claims {size} entries; the book has {self.size}")
-        if self.newest is None or self.newest.size != self.size:
+        if self.size and (self.newest is None or self.newest.size != self.size):
             raise Broken(None, "the newest entries stand under no checkpoint")
         return self.newest
 

@@ -67,9 +67,13 @@ def _no_book(fault: DatabaseError) -> BookUnusable:
 
 def check_schema(connection: Connection) -> None:
     """The book's schema is this program's, now. Raises: BookUnusable, DatabaseError."""
-    revision = connection.execute(_REVISION).scalar()
-    if revision != SCHEMA_REVISION:
+    revision = str(connection.execute(_REVISION).scalar())[:40]
+    if revision == SCHEMA_REVISION:
+        return
+    # Revisions are numbers of four digits; what is none was made by a program that this one does not know.
+    if revision.isdecimal() and revision < SCHEMA_REVISION:
         raise BookUnusable(f"the book's schema is {revision}, not {SCHEMA_REVISION}: run 'epsilon db upgrade'")
+    raise BookUnusable(f"the book's schema {revision} is newer than this program, which knows {SCHEMA_REVISION}")
 
 
 _REVISION = text("SELECT version_num FROM alembic_version")

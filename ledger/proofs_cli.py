@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ledger.ending import NOT_FOUND, failure, faults_told
+
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
@@ -59,11 +61,11 @@ def publish(
     from rich.progress import Progress
 
     from ledger import publishing
+    from ledger.given import need_key
     from ledger.snapshot import Log
-    from ledger.verifier import LogKey
 
     with _opened(book, writes=False) as engine, engine.begin() as connection:
-        key = LogKey.parse((log or _beside(book)).read_text(encoding="utf-8").strip())
+        key = need_key(log, None if "://" in book else Path(book))
         console = Console(stderr=True)
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task("publishing", total=None)
@@ -124,8 +126,7 @@ def receipt(
         facts = Log(connection)
         index = facts.entry_index(name)
         if index is None:
-            typer.echo(f"no entry has the id {name}", err=True)
-            raise typer.Exit(4)
+            raise failure(f"no entry has the id {name}", NOT_FOUND)
         folder.mkdir(parents=True, exist_ok=True)
         entry, proof = folder / f"{index}.entry", folder / f"{index}.tlog-proof"
         entry.write_bytes(facts.entry(index))
@@ -155,39 +156,17 @@ def _cosigned(engine: Engine, witness: Witness) -> tuple[int, str]:
     return 0, f"{witness.key.name} cosigned{before} the checkpoint of {done.size} entries"
 
 
-def _beside(book: str) -> Path:
-    from ledger.malformed import Malformed
-
-    if "://" in book:
-        raise Malformed("log", "must be given where the book is no SQLite file")
-    return Path(book).parent / "log.vkey"
-
-
 @contextmanager
 def _opened(book: str, *, writes: bool) -> Iterator[Engine]:
     """A book's engine, its faults told in a sentence."""
-    from sqlalchemy.exc import DatabaseError
+    from ledger.engines import engine_of, name_of
 
-    from ledger.engines import engine_of, name_of, url_of
-    from ledger.malformed import Malformed
-
-    if "://" not in book and not Path(book).is_file():
-        typer.echo(f"there is no book at {book}", err=True)
-        raise typer.Exit(4)
-    engine, name = None, "the book"
-    try:
-        url = url_of(book)
-        engine, name = engine_of(url, writes=writes), name_of(url)
-        yield engine
-    except DatabaseError as fault:
-        typer.echo(f"{name} is not a book: {str(fault.orig).splitlines()[0]}", err=True)
-        raise typer.Exit(2) from None
-    except KeyError:
-        typer.echo(f"{name} is empty or incomplete: 'epsilon verify' names what is wrong", err=True)
-        raise typer.Exit(4) from None
-    except (Malformed, OSError, ValueError) as fault:
-        typer.echo(str(fault), err=True)
-        raise typer.Exit(2) from None
-    finally:
-        if engine is not None:
+    with faults_told(book) as url:
+        engine = engine_of(url, writes=writes)
+        try:
+            yield engine
+        except KeyError:
+            told = f"{name_of(url)} is empty or incomplete: 'epsilon verify' names what is wrong"
+            raise failure(told, NOT_FOUND) from None
+        finally:
             engine.dispose()

@@ -31,8 +31,10 @@ from ledger.gate import Gate
 from ledger.growth import Growth
 from ledger.hands import Hands, Task, hands_for
 from ledger.memory import MemoryState
+from ledger.opening import check_schema
 from ledger.recheck import check_before, check_fits
 from ledger.runs import Sums
+from ledger.seal import check_seal
 from ledger.signature_pool import SignaturePool
 from ledger.snapshot import Log, Snapshot
 from ledger.standing import PROJECTIONS, check_rows, check_sums
@@ -76,6 +78,7 @@ def verify_book(  # noqa: PLR0913 - what to check, against what, and who decides
             main module: a script that verifies a long book does so under ``if __name__ == "__main__":``.
 
     Raises:
+        BookUnusable: if its schema is not this program's: what a newer one wrote is nothing to call damaged.
         Broken: naming the first entry that is wrong, or what else is.
         Fork: if the log's key has signed another history than the book's.
         Shorter: if the book ends before a checkpoint that was kept.
@@ -83,6 +86,7 @@ def verify_book(  # noqa: PLR0913 - what to check, against what, and who decides
     engine = engine_of(url, writes=False)
     try:
         with engine.begin() as connection:
+            check_schema(connection)
             return verify(
                 Snapshot(connection),
                 key,
@@ -156,11 +160,13 @@ class _Replay:
             # A signature that does not verify stands before whatever else is wrong later.
             pool.finish()
         newest = self._growth.finish()
-        verify_receipt(book.receipt(book.size - 1), book.entry(book.size - 1), self._key)
+        if newest is not None:
+            verify_receipt(book.receipt(book.size - 1), book.entry(book.size - 1), self._key)
         try:
             check_rows(book, state)
             check_sums(state, book.size)
             check_cosignatures(Log(book.connection))
+            moved = check_seal(book.connection, book.size)
         except FAULTS as fault:
             raise Broken(None, f"a row cannot be read: {told(fault)}") from None
         return Finding(
@@ -172,8 +178,9 @@ class _Replay:
             kept=kept,
             decided=self._check is not None,
             judged=self._check is not None and self._check.gate is not None,
-            root=newest.root.hex(),
-            log=newest.origin,
+            root=book.root.hex(),
+            log=self._key.origin,
+            moved=moved,
         )
 
     def _read(self) -> Iterator[Chunk]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
+from ledger.broken import Broken
 from ledger.rows import append_rows
 from ledger.tables import SealRow, table_of
 
@@ -27,6 +28,20 @@ def seal_of(connection: Connection) -> Seal | None:
     table = table_of(SealRow)
     found = connection.execute(select(table.c.successor, table.c.tree_size)).one_or_none()
     return None if found is None else Seal(str(found[0]), int(found[1]))
+
+
+def check_seal(connection: Connection, size: int) -> str | None:
+    """Where a book of so many entries says that it goes on; None while it takes entries.
+
+    The seal is no entry and nobody signs it: all that can be held against the log is the size it was put at.
+
+    Raises:
+        Broken: if that is not the book's, since no entry follows a seal.
+    """
+    seal = seal_of(connection)
+    if seal is not None and seal.tree_size != size:
+        raise Broken(None, f"the seal is over {seal.tree_size} entries; the book has {size}")
+    return None if seal is None else seal.successor
 
 
 def put_seal(connection: Connection, seal: Seal) -> None:

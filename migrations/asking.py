@@ -1,4 +1,4 @@
-"""What the commands of ``epsilon db`` share: arguments, the keys they are given, progress, and how a fault ends."""
+"""What the commands of ``epsilon db`` share: arguments, progress, and how a fault ends."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ledger.ending import CONFLICT, MALFORMED, NOT_FOUND, failure, reader_may_leave, sentence
+
 if TYPE_CHECKING:
-    from ledger.verifier import Checkpoint, LogKey
     from migrations.opening import Limits
 
 VERIFICATION_FAILED: Final = 7
-MALFORMED: Final = 2
-_CONFLICT: Final = 5
-_FILE_BYTES_MAX: Final = 65_536
 
 Book = Annotated[
     str, typer.Argument(metavar="BOOK", help="The book: an SQLite file, or the postgresql:// URL of a database.")
@@ -40,12 +38,18 @@ LockTimeout = Annotated[
 StatementTimeout = Annotated[
     float,
     typer.Option(
-        "--statement-timeout", metavar="S", min=0, max=86_400, help="Seconds that one statement may take; 0 for any."
+        "--statement-timeout",
+        metavar="S",
+        min=0,
+        max=86_400,
+        help="Seconds that one statement may take; 0 for any. On SQLite what is done with its rows counts too, so "
+        "whatever reads a whole book sets no bound by itself.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 LOCK_S: Final = 10.0
-STATEMENT_S: Final = 0.0
+GLANCE_S, MIGRATION_S, WHOLE_S = 60.0, 3_600.0, 0.0
+"""Seconds for one statement of what reads a few rows, of what migrates and hashes the log, of what reads all."""
 CODES: Final = (
     "Exit codes: 0 done; 2 bad input; 4 there is no such book or file; 5 what is there does not allow it, "
     "and nothing was changed; 7 something does not verify."
@@ -72,22 +76,19 @@ def faults_told(*, as_json: bool = False) -> Iterator[None]:
     from migrations.faults import NotDone
 
     try:
-        yield
+        with reader_may_leave():
+            yield
     except NotDone as fault:
-        typer.echo(str(fault), err=True)
-        raise typer.Exit(fault.exit_code) from None
+        raise failure(str(fault), fault.exit_code) from None
     except Malformed as fault:
-        typer.echo(str(fault), err=True)
-        raise typer.Exit(MALFORMED) from None
+        raise failure(str(fault), MALFORMED) from None
     except Broken as fault:
-        if as_json:
-            typer.echo(json.dumps({"entry": fault.index, "fault": str(fault), "ok": False}))
-        else:
-            typer.echo(str(fault), err=True)
+        if not as_json:
+            raise failure(str(fault), VERIFICATION_FAILED) from None
+        typer.echo(json.dumps(fault.to_json()))
         raise typer.Exit(VERIFICATION_FAILED) from None
     except OSError as fault:
-        typer.echo(str(fault), err=True)
-        raise typer.Exit(_CONFLICT) from None
+        raise failure(sentence(fault), NOT_FOUND if isinstance(fault, FileNotFoundError) else CONFLICT) from None
 
 
 @contextmanager
@@ -100,43 +101,3 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def find_key(log: Path | None, *places: Path | None) -> LogKey | None:
-    """The log's key: of the file that is named, else of a log.vkey beside one of these. Raises: Malformed, OSError."""
-    from ledger.verifier import LogKey
-
-    beside = [place.parent / "log.vkey" for place in places if place is not None]
-    for one in [log] if log is not None else [file for file in beside if file.is_file()]:
-        return LogKey.parse(_text(one, "log").strip())
-    return None
-
-
-def need_key(log: Path | None, *places: Path | None) -> LogKey:
-    """The log's key, without which nothing is proven. Raises: Malformed, OSError."""
-    from ledger.malformed import Malformed
-
-    key = find_key(log, *places)
-    if key is None:
-        raise Malformed("log", "there is no log.vkey beside the book: name the log's verifier key with --log")
-    return key
-
-
-def read_kept(kept: Path | None, key: LogKey) -> Checkpoint | None:
-    """The checkpoint that someone kept, its signature checked. Raises: Malformed, OSError."""
-    from ledger.verifier import Checkpoint
-
-    return None if kept is None else Checkpoint.open(_text(kept, "kept"), key)
-
-
-def _text(path: Path, field: str) -> str:
-    from ledger.malformed import Malformed
-
-    with path.open("rb") as file:
-        data = file.read(_FILE_BYTES_MAX + 1)
-    if len(data) > _FILE_BYTES_MAX:
-        raise Malformed(field, f"{path} has more than {_FILE_BYTES_MAX} bytes")
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise Malformed(field, f"{path} is not UTF-8") from None

@@ -31,7 +31,7 @@ from migrations.schema import bring_to, holds_book, revision_of
 from migrations.whole_file import arriving
 
 
-def back_up(place: Place, file: Path, key: LogKey | None, step: Step) -> Head:
+def back_up(place: Place, file: Path, key: LogKey | None, limits: Limits, step: Step) -> Head:
     """Write all of a book, as it is at one moment, to a new file; the book may be written meanwhile.
 
     Raises:
@@ -39,8 +39,8 @@ def back_up(place: Place, file: Path, key: LogKey | None, step: Step) -> Head:
         NotDone: if there is a file already.
         Broken: if the entries are not those of the newest checkpoint.
     """
-    _present(place)
-    with arriving(file) as part, connected(place, writes=False) as connection:
+    _present(place, limits)
+    with arriving(file) as part, connected(place, writes=False, limits=limits) as connection:
         revision_of(connection, place.said)
         return write_archive(part, BookContents(connection), latest_checkpoint(connection), key, step)
 
@@ -99,8 +99,8 @@ def move(source: Place, target: Place, key: LogKey, limits: Limits, step: Step) 
     """
     if source.absolute == target.absolute:
         raise NotDone(f"{source.said} is where the book is already")
-    _present(source)
-    before = _moved_before(source, target)
+    _present(source, limits)
+    before = _moved_before(source, target, limits)
     if before is not None:
         return before
     # The target's transaction is the outer one, so that it commits last.
@@ -112,8 +112,8 @@ def move(source: Place, target: Place, key: LogKey, limits: Limits, step: Step) 
     return Moved(head.size, head.root, repeated=False)
 
 
-def _present(place: Place) -> None:
-    if not holds_book(place):
+def _present(place: Place, limits: Limits) -> None:
+    if not holds_book(place, limits):
         raise Absent(f"there is no book at {place.said}")
 
 
@@ -147,13 +147,13 @@ def _seal_before(connection: Connection, source: Place, target: Place) -> Seal |
     return seal
 
 
-def _moved_before(source: Place, target: Place) -> Moved | None:
+def _moved_before(source: Place, target: Place, limits: Limits) -> Moved | None:
     """What an earlier move to this target did, None if it was not done. Raises: NotDone, Absent."""
-    with connected(source, writes=False) as old:
+    with connected(source, writes=False, limits=limits) as old:
         seal = _seal_before(old, source, target)
-        if seal is None or not tables_in(target):
+        if seal is None or not tables_in(target, limits):
             return None
-        with connected(target, writes=False) as new:
+        with connected(target, writes=False, limits=limits) as new:
             revision_of(new, target.said)
             root, there = Tree(old).root(), Tree(new)
             if there.size < seal.tree_size or merkle.root(seal.tree_size, there.read) != root:

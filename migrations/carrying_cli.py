@@ -10,7 +10,7 @@ import typer
 
 from migrations.asking import (
     LOCK_S,
-    STATEMENT_S,
+    WHOLE_S,
     AsJson,
     Book,
     Kept,
@@ -19,11 +19,8 @@ from migrations.asking import (
     StatementTimeout,
     epilog,
     faults_told,
-    find_key,
     limits,
-    need_key,
     progress,
-    read_kept,
 )
 
 Backup = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
@@ -48,8 +45,17 @@ def add_to(group: typer.Typer) -> None:
     )(move)
 
 
-def backup(book: Book, file: Backup, *, log: Log = None, as_json: AsJson = False) -> None:
+def backup(  # noqa: PLR0913 - one option each
+    book: Book,
+    file: Backup,
+    *,
+    log: Log = None,
+    lock_timeout: LockTimeout = LOCK_S,
+    statement_timeout: StatementTimeout = WHOLE_S,
+    as_json: AsJson = False,
+) -> None:
     """Write all of a book, as it is at one moment, to a new file; it may be written meanwhile."""
+    from ledger.given import find_key
     from migrations.carrying import back_up
     from migrations.place import Place
 
@@ -57,7 +63,7 @@ def backup(book: Book, file: Backup, *, log: Log = None, as_json: AsJson = False
         place = Place.parse(book)
         key = find_key(log, place.path)
         with progress("backing up") as step:
-            head = back_up(place, file, key, step)
+            head = back_up(place, file, key, limits(lock_timeout, statement_timeout), step)
         told = {"checkpoint": head.note, "entries": head.size, "file": str(file), "root": head.root.hex()}
         signed = (
             "its newest checkpoint's signature verified" if key else "its newest checkpoint's signature not checked"
@@ -76,10 +82,11 @@ def restore(  # noqa: PLR0913 - one option each
         typer.Option("--without-kept", help="No checkpoint was kept: budgets spent since the backup may come back."),
     ] = False,
     lock_timeout: LockTimeout = LOCK_S,
-    statement_timeout: StatementTimeout = STATEMENT_S,
+    statement_timeout: StatementTimeout = WHOLE_S,
     as_json: AsJson = False,
 ) -> None:
     """Make a book of a backup, where there is none; refused if the backup is older than the checkpoint you kept."""
+    from ledger.given import need_key, read_kept
     from ledger.malformed import Malformed
     from migrations.carrying import restore as make
     from migrations.place import Place
@@ -93,7 +100,7 @@ def restore(  # noqa: PLR0913 - one option each
             )
         place = Place.parse(book)
         key = need_key(log, place.path, file)
-        known = read_kept(kept, key)
+        known = None if kept is None else read_kept(kept, key)
         with progress("restoring") as step:
             head = make(file, place, key, known, limits(lock_timeout, statement_timeout), step=step)
         told = {
@@ -125,10 +132,11 @@ def move(  # noqa: PLR0913 - one option each
     *,
     log: Log = None,
     lock_timeout: LockTimeout = LOCK_S,
-    statement_timeout: StatementTimeout = STATEMENT_S,
+    statement_timeout: StatementTimeout = WHOLE_S,
     as_json: AsJson = False,
 ) -> None:
     """Make the same book in another database, same entries and proofs, and seal the old one for ever."""
+    from ledger.given import need_key
     from migrations.carrying import move as carry
     from migrations.place import Place
 

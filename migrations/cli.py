@@ -10,8 +10,10 @@ import typer
 
 from migrations import carrying_cli
 from migrations.asking import (
+    GLANCE_S,
     LOCK_S,
-    STATEMENT_S,
+    MIGRATION_S,
+    WHOLE_S,
     AsJson,
     Book,
     Kept,
@@ -20,11 +22,8 @@ from migrations.asking import (
     StatementTimeout,
     epilog,
     faults_told,
-    find_key,
     limits,
-    need_key,
     progress,
-    read_kept,
 )
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
@@ -39,13 +38,19 @@ def _group() -> None:
 
 
 @db.command(epilog=epilog("status demo/book.sqlite", "status postgresql://owner@db.example/ledger --json"))
-def status(book: Book, *, as_json: AsJson = False) -> None:
+def status(
+    book: Book,
+    *,
+    lock_timeout: LockTimeout = LOCK_S,
+    statement_timeout: StatementTimeout = GLANCE_S,
+    as_json: AsJson = False,
+) -> None:
     """Say what a book says of itself: schema, entries, newest checkpoint, triggers, who has it open."""
     from migrations.place import Place
     from migrations.telling import status_of
 
     with faults_told(as_json=as_json):
-        found = status_of(Place.parse(book))
+        found = status_of(Place.parse(book), limits(lock_timeout, statement_timeout))
         typer.echo(json.dumps(found.to_json()) if as_json else found.in_words())
 
 
@@ -58,23 +63,24 @@ def upgrade(  # noqa: PLR0913 - one option each
     sql: Annotated[bool, typer.Option("--sql", help="Print the SQL that would run, and run nothing.")] = False,
     log: Log = None,
     lock_timeout: LockTimeout = LOCK_S,
-    statement_timeout: StatementTimeout = STATEMENT_S,
+    statement_timeout: StatementTimeout = MIGRATION_S,
     as_json: AsJson = False,
 ) -> None:
     """Bring a book to the newest schema and verify its log; make it where there is none."""
+    from ledger.given import find_key
     from migrations.place import Place
     from migrations.schema import print_sql
     from migrations.telling import revision_at
     from migrations.upgrading import upgrade_book
 
     with faults_told(as_json=as_json):
-        place = Place.parse(book)
+        place, waits = Place.parse(book), limits(lock_timeout, statement_timeout)
         if sql:
-            print_sql(sys.stdout, place.url.get_backend_name(), revision_at(place))
+            print_sql(sys.stdout, place.url.get_backend_name(), revision_at(place, waits))
             return
         key = find_key(log, place.path)
         with progress("verifying") as step:
-            done = upgrade_book(place, limits(lock_timeout, statement_timeout), key, step)
+            done = upgrade_book(place, waits, key, step)
         typer.echo(json.dumps(done.to_json(place.said)) if as_json else done.in_words(place.said))
 
 
@@ -85,10 +91,11 @@ def downgrade(  # noqa: PLR0913 - one option each
     *,
     log: Log = None,
     lock_timeout: LockTimeout = LOCK_S,
-    statement_timeout: StatementTimeout = STATEMENT_S,
+    statement_timeout: StatementTimeout = MIGRATION_S,
     as_json: AsJson = False,
 ) -> None:
     """Bring a book to an older schema, for an older program; refused where a row of the log would go."""
+    from ledger.given import find_key
     from migrations.place import Place
     from migrations.upgrading import downgrade_book
 
@@ -101,17 +108,27 @@ def downgrade(  # noqa: PLR0913 - one option each
 
 
 @db.command(epilog=epilog("check demo/book.sqlite", "check demo/book.sqlite --kept checkpoint --json"))
-def check(book: Book, *, log: Log = None, kept: Kept = None, as_json: AsJson = False) -> None:
-    """Check everything: the file, the schema, every trigger; then replay every entry and compare every row."""
+def check(  # noqa: PLR0913 - one option each
+    book: Book,
+    *,
+    log: Log = None,
+    kept: Kept = None,
+    lock_timeout: LockTimeout = LOCK_S,
+    statement_timeout: StatementTimeout = WHOLE_S,
+    as_json: AsJson = False,
+) -> None:
+    """Check everything: the file, the schema, every trigger; then replay every entry, the policy's verdicts too."""
+    from ledger.given import need_key, read_kept
+    from ledger.installed import installed_gate
     from migrations.place import Place
     from migrations.telling import check_book
 
     with faults_told(as_json=as_json):
         place = Place.parse(book)
         key = need_key(log, place.path)
-        known = read_kept(kept, key)
+        known = None if kept is None else read_kept(kept, key)
         with progress("replaying") as step:
-            found = check_book(place, key, known, step)
-        told = {"entries": 0, "ok": True} if found is None else found.to_json()
-        words = "the schema is sound; the book has no entry" if found is None else found.in_words()
-        typer.echo(json.dumps(told) if as_json else words)
+            found = check_book(
+                place, key, known, step, gate=installed_gate(), limits=limits(lock_timeout, statement_timeout)
+            )
+        typer.echo(json.dumps(found.to_json()) if as_json else f"the schema is sound; {found.in_words()}")

@@ -93,7 +93,7 @@ def _locked(lock: int, kind: int = fcntl.LOCK_EX) -> bool:
     return True
 
 
-def tables_in(place: Place) -> frozenset[str]:
+def tables_in(place: Place, limits: Limits | None = None) -> frozenset[str]:
     """The tables of a database, none where there is no file; looks, and changes nothing.
 
     Raises:
@@ -101,7 +101,7 @@ def tables_in(place: Place) -> frozenset[str]:
     """
     if place.path is not None:
         return _tables_in_file(place.path, place.said)
-    with connected(place, writes=False) as connection:
+    with connected(place, writes=False, limits=limits) as connection:
         return frozenset(inspect(connection).get_table_names())
 
 

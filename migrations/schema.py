@@ -15,7 +15,7 @@ from ledger.roles import REVISION_TABLE
 from ledger.tables import SCHEMA_REVISION
 from ledger.triggers import all_lacking
 from migrations.faults import NotDone, SchemaUnknown
-from migrations.opening import tables_in
+from migrations.opening import Limits, tables_in
 from migrations.place import Place
 from migrations.revisions import FIRST, tables_at, triggers_at
 
@@ -26,14 +26,14 @@ def known_revisions() -> list[str]:
     return [str(one.revision) for one in walked][::-1]
 
 
-def holds_book(place: Place) -> bool:
+def holds_book(place: Place, limits: Limits | None = None) -> bool:
     """Whether there is a book; looks, and changes nothing, not even a journal mode.
 
     Raises:
         SchemaUnknown: if there is something else.
         NotDone: if the place cannot be read.
     """
-    tables = tables_in(place)
+    tables = tables_in(place, limits)
     _check_tables(tables, place.said)
     return bool(tables)
 

@@ -9,15 +9,15 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, create_engine
 
 from ledger.finding import Finding
+from ledger.gate import Gate
 from ledger.replay import Broken, verify
 from ledger.seal import Seal, seal_of
 from ledger.snapshot import Snapshot
 from ledger.tables import SCHEMA_REVISION, metadata
-from ledger.tree import Tree
 from ledger.verifier import Checkpoint, LogKey
 from migrations.faults import Absent, SchemaUnknown
 from migrations.log_check import Head, Step, check_kept, head_of
-from migrations.opening import connected, is_held
+from migrations.opening import Limits, connected, is_held
 from migrations.place import Place
 from migrations.revisions import tables_at, triggers_at
 from migrations.rights import wrong_grants
@@ -73,7 +73,7 @@ class Status:
         return "\n".join(f"{name:<10}{text}" for name, text in lines.items())
 
 
-def status_of(place: Place) -> Status:
+def status_of(place: Place, limits: Limits) -> Status:
     """What a book says of itself, unchecked.
 
     Raises:
@@ -81,10 +81,10 @@ def status_of(place: Place) -> Status:
         NotDone: if it cannot be read, or is no book.
         Broken: if its tree lacks a node.
     """
-    revision = revision_at(place)
+    revision = revision_at(place, limits)
     if revision is None:
         raise Absent(f"there is no book at {place.said}: run 'epsilon db upgrade' to make one")
-    with connected(place, writes=False) as connection:
+    with connected(place, writes=False, limits=limits) as connection:
         try:
             head = head_of(connection)
         except KeyError as fault:
@@ -104,32 +104,39 @@ def status_of(place: Place) -> Status:
         )
 
 
-def revision_at(place: Place) -> str | None:
+def revision_at(place: Place, limits: Limits | None = None) -> str | None:
     """The schema that a place has, None where nothing is. Raises: SchemaUnknown, NotDone."""
-    if not holds_book(place):
+    if not holds_book(place, limits):
         return None
-    with connected(place, writes=False) as connection:
+    with connected(place, writes=False, limits=limits) as connection:
         return revision_of(connection, place.said)
 
 
-def check_book(place: Place, key: LogKey, kept: Checkpoint | None, step: Step) -> Finding | None:
+def check_book(  # noqa: PLR0913 - what to check, against what, who decides, and how long it may take
+    place: Place, key: LogKey, kept: Checkpoint | None, step: Step, *, gate: Gate | None, limits: Limits
+) -> Finding:
     """Check everything: the engine's own integrity, schema, triggers; then every entry, by replay.
 
-    Returns:
-        What was verified; None for a book without an entry.
+    Args:
+        place: the book.
+        key: the log's public key, as someone kept it outside the book.
+        kept: a checkpoint of this log that was kept outside it, its signature checked.
+        step: told how many entries are replayed, and of how many.
+        gate: decides again what the policy decided; without one its verdicts are taken as recorded.
+        limits: how long to wait.
 
     Raises:
         Absent, SchemaUnknown: if there is no book, or not at the newest schema.
         Broken: naming the first thing that is wrong.
     """
-    if status_of(place).revision != SCHEMA_REVISION:
+    if status_of(place, limits).revision != SCHEMA_REVISION:
         raise SchemaUnknown(f"{place.said} is not at schema {SCHEMA_REVISION}: run 'epsilon db upgrade'")
-    with connected(place, writes=False) as connection:
+    with connected(place, writes=False, limits=limits) as connection:
         _check_engine(connection)
         _check_schema(connection)
         if kept is not None:
             check_kept(connection, kept, place.said)
-        return verify(Snapshot(connection), key, step) if Tree(connection).size else None
+        return verify(Snapshot(connection), key, step, gate=gate)
 
 
 def _check_engine(connection: Connection) -> None:

@@ -66,11 +66,14 @@ def impact(
     as_json: _AsJson = False,
 ) -> None:
     """Say which datasets, contracts, partitions and accounts a policy would change or freeze. Nothing is recorded."""
+    from ledger.gate import DOCUMENT_BYTES_MAX
+    from ledger.given import read_bytes
     from policy.impact import impact as impact_of
     from policy.telling import impact_lines
 
     with opened(book) as facts:
-        found = impact_of(facts, document.read_bytes(), _moment(at), facts.due(_EVER, _PENDING_MAX))
+        proposed = read_bytes(document, "policy", DOCUMENT_BYTES_MAX)
+        found = impact_of(facts, proposed, _moment(at), facts.due(_EVER, _PENDING_MAX))
     _tell(found.to_json(), impact_lines(found), as_json=as_json)
 
 
@@ -240,9 +243,13 @@ def coalitions(
 
 def _under(question: Question, document: Path | None) -> Question:
     """Raises: Malformed, OSError."""
+    from ledger.gate import DOCUMENT_BYTES_MAX
+    from ledger.given import read_bytes
     from policy.supposing import governed
 
-    return question.on(governed(question.facts, document.read_bytes())[1]) if document else question
+    if document is None:
+        return question
+    return question.on(governed(question.facts, read_bytes(document, "policy", DOCUMENT_BYTES_MAX))[1])
 
 
 def _question(facts: Snapshot | Past, charge: Path, actor: str, epochs: str, now: int) -> Question:
@@ -250,13 +257,14 @@ def _question(facts: Snapshot | Past, charge: Path, actor: str, epochs: str, now
     from dataclasses import replace
 
     from ledger import canonical as c
+    from ledger.given import read_bytes
     from ledger.malformed import Malformed
     from ledger.plan import Plan
     from ledger.units import parse_positive
     from policy.planning import for_epochs
     from policy.question import Question, Run
 
-    asked = Run.parse(c.parse(charge.read_bytes(), 65_535, "charge"), c.did(actor, "--actor"))
+    asked = Run.parse(c.parse(read_bytes(charge, "charge"), 65_535, "charge"), c.did(actor, "--actor"))
     for ref in asked.partitions:
         if ref not in facts.partitions:
             raise failure(f"there is no partition {ref}", NOT_FOUND)

@@ -16,7 +16,7 @@ def breach_lines(found: Sequence[Standing]) -> Iterator[str]:
     """Accounts over their cap."""
     for one in found:
         yield f"account {one.holder} of {one.partition} is over its cap: {_used(one)}"
-    yield f"{len(found)} accounts are over their cap."
+    yield "1 account is over its cap." if len(found) == 1 else f"{len(found)} accounts are over their cap."
 
 
 def impact_lines(found: Impact) -> Iterator[str]:

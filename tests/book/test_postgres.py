@@ -199,7 +199,7 @@ def test_a_server_that_may_forget_is_refused(world: World) -> None:
 def test_a_newer_schema_stops_a_book_that_is_open(world: World, database: Database) -> None:
     """Another process upgraded it: nothing more is written by a program that does not know the schema."""
     execute(database.owner, "UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(BookStopped, match="the book's schema is 9999"):
+    with pytest.raises(BookStopped, match="the book's schema 9999 is newer"):
         world.submit(world.charge("run-1", run=SMALL))
     assert world.size == 10
 

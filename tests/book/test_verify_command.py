@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Final
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -13,7 +17,7 @@ from typer.testing import CliRunner, Result
 import migrations
 from ledger.cli import app
 from tests.book.forge import tampered
-from tests.book.world import LOG, open_world
+from tests.book.world import LOG, copy, open_world
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +33,8 @@ def _verify(*arguments: str | Path) -> Result:
     found = CliRunner().invoke(app, ["verify", *map(str, arguments)])
     assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
     assert len(found.output.strip().splitlines()) == 1, found.output
+    # A fault is told where faults are read: what else reads the output gets none, but as JSON.
+    assert bool(found.stdout) == (found.exit_code == 0 or "--json" in arguments), found.output
     return found
 
 
@@ -55,7 +61,7 @@ def test_a_changed_book(book: Path, tmp_path: Path) -> None:
     changed = tampered(book, tmp_path / "b", statement, 11)
     key = book.parent / "log.vkey"
     told = _verify(changed, "--log", key)
-    assert (told.exit_code, told.stdout.startswith("entry 11: ")) == (7, True)
+    assert (told.exit_code, told.stderr.startswith("entry 11: ")) == (7, True)
     found = _verify(changed, "--log", key, "--json")
     assert (found.exit_code, json.loads(found.stdout)["entry"], json.loads(found.stdout)["ok"]) == (7, 11, False)
 
@@ -66,13 +72,74 @@ def test_a_book_that_is_not_there(tmp_path: Path) -> None:
     assert (told.exit_code, told.output) == (4, f"there is no book at {tmp_path / 'none.sqlite'}\n")
 
 
-@pytest.mark.parametrize("vkey", [None, "", "epsilon.example/ledger+00000000+AAAA", "\N{SNOWMAN}"])
-def test_a_key_that_is_none(book: Path, tmp_path: Path, vkey: str | None) -> None:
-    """Exit 2, for a verifier key that is missing, empty, wrong or not ASCII."""
+NO_FILES: Final = {
+    "missing": (4, "there is no file"),
+    "a folder": (2, "cannot be read: Is a directory"),
+    "too long": (2, "has more than 65536 bytes"),
+    "binary": (2, "is not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("vkey", [b"", b"epsilon.example/ledger+00000000+AAAA", "\N{SNOWMAN}".encode()])
+def test_a_key_that_is_none(book: Path, tmp_path: Path, vkey: bytes) -> None:
+    """Exit 2, for a verifier key that is empty, wrong or not ASCII."""
     path = tmp_path / "log.vkey"
-    if vkey is not None:
-        path.write_text(vkey, encoding="utf-8")
+    path.write_bytes(vkey)
     assert _verify(book, "--log", path).exit_code == 2
+
+
+@pytest.mark.parametrize("what", NO_FILES)
+@pytest.mark.parametrize("option", ["--log", "--kept"])
+def test_a_file_that_cannot_be_used(book: Path, tmp_path: Path, option: str, what: str) -> None:
+    """One sentence that names the option, the file and what is wrong with it."""
+    path = tmp_path / "given"
+    if what == "a folder":
+        path.mkdir()
+    elif what != "missing":
+        path.write_bytes(b"\xff" * (70_000 if what == "too long" else 70))
+    told = _verify(book, option, path)
+    code, words = NO_FILES[what]
+    assert (told.exit_code, words in told.output) == (code, True), told.output
+    assert told.output.startswith(f"{option[2:]}: ")
+    assert str(path) in told.output
+
+
+def test_a_book_without_its_key(book: Path, tmp_path: Path) -> None:
+    """Whoever has no log.vkey beside the book is told what to name."""
+    told = _verify(copy(book, tmp_path / "book.sqlite"))
+    assert (told.exit_code, "name the log's verifier key with --log" in told.output) == (2, True), told.output
+
+
+def test_a_book_of_a_newer_program(book: Path, tmp_path: Path) -> None:
+    """What this program cannot know is not called damaged: exit 5."""
+    newer = tampered(book, tmp_path / "b", "UPDATE alembic_version SET version_num = ?", "9999")
+    told = _verify(newer, "--log", book.parent / "log.vkey")
+    assert (told.exit_code, "9999 is newer than this program, which knows" in told.output) == (5, True), told.output
+
+
+@pytest.mark.parametrize("size", [12, 11, 13])
+def test_a_seal_is_over_the_whole_book(book: Path, tmp_path: Path, size: int) -> None:
+    """Nothing follows a seal; one over fewer or more entries was forged. Where a book went is told."""
+    sealed = tampered(book, tmp_path / "b", "INSERT INTO seal VALUES (0, 'elsewhere.sqlite', ?)", size)
+    told = _verify(sealed, "--log", book.parent / "log.vkey")
+    if size == 12:
+        assert told.stdout.endswith("; the book says that it was moved to elsewhere.sqlite\n")
+        assert json.loads(_verify(sealed, "--log", book.parent / "log.vkey", "--json").stdout)["moved_to"]
+    else:
+        assert (told.exit_code, told.stderr) == (7, f"the seal is over {size} entries; the book has 12\n")
+
+
+def test_kept_checkpoints_are_counted(book: Path, tmp_path: Path) -> None:
+    """One, or how many."""
+    with closing(sqlite3.connect(book)) as file:
+        notes = [note for (note,) in file.execute("SELECT note FROM checkpoint ORDER BY tree_size")]
+    options: list[str | Path] = []
+    for number, note in enumerate(notes):
+        path = tmp_path / str(number)
+        path.write_text(note)
+        options += ["--kept", path]
+    assert _verify(book, *options[:2]).stdout.endswith("; they extend the checkpoint that was kept\n")
+    assert _verify(book, *options).stdout.endswith(f"; they extend the {len(notes)} checkpoints that were kept\n")
 
 
 @pytest.mark.parametrize(
@@ -87,9 +154,44 @@ def test_a_file_that_is_no_book(book: Path, tmp_path: Path, content: bytes) -> N
 
 
 def test_a_book_without_an_entry(book: Path, tmp_path: Path) -> None:
-    """Nothing is proven: exit 7."""
+    """A book just made is sound, and shorter than any checkpoint that was kept."""
     migrations.upgrade(f"sqlite:///{tmp_path / 'b'}")
-    assert _verify(tmp_path / "b", "--log", book.parent / "log.vkey").exit_code == 7
+    key = ("--log", book.parent / "log.vkey")
+    told = _verify(tmp_path / "b", *key)
+    assert (told.exit_code, told.stdout.startswith("verified: the book has no entry yet")) == (0, True)
+    assert json.loads(_verify(tmp_path / "b", *key, "--json").stdout)["entries"] == 0
+    with closing(sqlite3.connect(book)) as file:
+        (note,) = file.execute("SELECT note FROM checkpoint ORDER BY tree_size LIMIT 1").fetchone()
+    (tmp_path / "kept").write_text(note)
+    assert _verify(tmp_path / "b", *key, "--kept", tmp_path / "kept").exit_code == 7
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        ("INSERT INTO account VALUES ('p', 'global', 0, 0, 0, 0, 0)", "accounts: the row of ('p', 'global')"),
+        ("INSERT INTO tree_node VALUES (0, 0, zeroblob(32))", "tree node 0/0"),
+        ("INSERT INTO checkpoint VALUES (1, 'note')", "checkpoint at 1 claims 1 entries"),
+    ],
+)
+def test_what_no_entry_made(book: Path, tmp_path: Path, statement: str, found: str) -> None:
+    """In a book without an entry every row of a table that entries make is one too many."""
+    migrations.upgrade(f"sqlite:///{tmp_path / 'b'}")
+    with closing(sqlite3.connect(tmp_path / "b")) as file, file:
+        file.execute(statement)
+    told = _verify(tmp_path / "b", "--log", book.parent / "log.vkey")
+    assert (told.exit_code, found in told.stderr) == (7, True), told.output
+
+
+@pytest.mark.parametrize("words", [("log", "--json"), ("log",), ("db", "status"), ("verify", "--json")])
+def test_a_reader_who_has_left(book: Path, words: tuple[str, ...]) -> None:
+    """As after ``| head``: no complaint, and the code of a program that a closed pipe ends."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "epsilon_ledger", *words, str(book)]
+    with open(write, "wb") as out:  # noqa: PTH123 - a descriptor
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_the_installed_command_verifies(book: Path) -> None:

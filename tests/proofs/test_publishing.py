@@ -189,6 +189,6 @@ def test_the_command(world: World, tmp_path: Path) -> None:
     known = CliRunner().invoke(app, ["publish", world.url, str(folder), "--log", str(key), "--json"])
     assert json.loads(known.stdout) == {"entries": world.size, "files": 2, "folder": str(folder)}
     missing = CliRunner().invoke(app, ["publish", world.url, str(folder)])
-    assert (missing.exit_code, "log: must be given" in missing.output) == (2, True)
+    assert (missing.exit_code, "log: there is no log.vkey beside the book" in missing.output) == (2, True)
     nowhere = CliRunner().invoke(app, ["publish", str(tmp_path / "none"), str(folder)])
     assert (nowhere.exit_code, nowhere.output) == (4, f"there is no book at {tmp_path / 'none'}\n")
