@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import resource
 import secrets
 import shutil
 import signal
@@ -113,6 +114,11 @@ class Server:
                 start_new_session=True,
                 **self._as_user(),
             )
+        self.wait()
+
+    def wait(self) -> None:
+        """Return when it answers: it may be starting, or mending itself after a crash of one of its processes."""
+        assert self._postgres is not None
         until = time.monotonic() + START_S
         while True:
             try:
@@ -122,6 +128,18 @@ class Server:
                     raise
             else:
                 return
+
+    def confine(self, file_bytes_max: int, *backends: int) -> None:
+        """Let these of its processes write no file beyond so many bytes; without any, it and whatever it starts."""
+        assert self._postgres is not None
+        pids = backends or (self._postgres.pid,)
+
+        def limit() -> None:
+            for pid in pids:
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (file_bytes_max, resource.RLIM_INFINITY))
+
+        # Root without its capabilities may not; the server's own user may, and this runs when it has become that.
+        subprocess.run(["true"], check=True, preexec_fn=limit, **self._as_user())
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop it: SIGINT lets go of everyone and shuts down, SIGQUIT crashes it."""

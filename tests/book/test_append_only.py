@@ -18,6 +18,7 @@ KEYS: Final = {
     "document": "digest",
     "checkpoint": "tree_size",
     "cosignature": "tree_size, vkey",
+    "seal": "position",
 }
 SPOILED: Final = {
     "entry": "position, id, kind, time, x'7b7d'",
@@ -25,6 +26,15 @@ SPOILED: Final = {
     "document": "digest, x'7b7d'",
     "checkpoint": "tree_size, 'note'",
     "cosignature": "tree_size, vkey, 'line'",
+    "seal": "position, 'elsewhere', tree_size",
+}
+COLUMN: Final = {
+    "entry": "data",
+    "tree_node": "hash",
+    "document": "data",
+    "checkpoint": "note",
+    "cosignature": "line",
+    "seal": "successor",
 }
 
 
@@ -48,10 +58,17 @@ def database(path: Path) -> Iterator[sqlite3.Connection]:
     assert rows(path) == before
 
 
+def _with_a_row(database: sqlite3.Connection, table: str) -> None:
+    """A seal stops entries, so there is one only where it is the row to change; it is undone with the rest."""
+    if table == "seal":
+        database.execute("INSERT INTO seal VALUES (0, 'elsewhere', 10)")
+
+
 @pytest.mark.parametrize("table", sorted(KEYS))
 @pytest.mark.parametrize("verb", ["UPDATE {0} SET {1} = {1}", "DELETE FROM {0}"])
 def test_nothing_is_updated_or_deleted(database: sqlite3.Connection, table: str, verb: str) -> None:
     """Not even to the value it has."""
+    _with_a_row(database, table)
     with pytest.raises(sqlite3.IntegrityError, match=f"{table} is append-only"):
         database.execute(verb.format(table, KEYS[table].split(",")[0]))
 
@@ -60,6 +77,7 @@ def test_nothing_is_updated_or_deleted(database: sqlite3.Connection, table: str,
 @pytest.mark.parametrize("verb", ["INSERT OR REPLACE", "REPLACE", "INSERT OR IGNORE", "INSERT"])
 def test_nothing_is_replaced(database: sqlite3.Connection, table: str, verb: str) -> None:
     """A row under a key that is there is refused, however it is inserted."""
+    _with_a_row(database, table)
     statement = f"{verb} INTO {table} SELECT {SPOILED[table]} FROM {table} LIMIT 1"  # noqa: S608 - our own names
     with pytest.raises(sqlite3.IntegrityError, match=f"{table} is append-only|without a gap"):
         database.execute(statement)
@@ -68,10 +86,9 @@ def test_nothing_is_replaced(database: sqlite3.Connection, table: str, verb: str
 @pytest.mark.parametrize("table", sorted(KEYS))
 def test_an_upsert_changes_nothing(database: sqlite3.Connection, table: str) -> None:
     """ON CONFLICT DO UPDATE is an update too."""
+    _with_a_row(database, table)
     key = KEYS[table].removesuffix(", id")
-    column = {"entry": "data", "tree_node": "hash", "document": "data", "checkpoint": "note", "cosignature": "line"}[
-        table
-    ]
+    column = COLUMN[table]
     with pytest.raises(sqlite3.IntegrityError, match=f"{table} is append-only|without a gap"):
         database.execute(
             f"INSERT INTO {table} SELECT {SPOILED[table]} FROM {table} WHERE true LIMIT 1 "  # noqa: S608 - our own names

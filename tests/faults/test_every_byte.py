@@ -12,13 +12,18 @@ from typing import Any, Final
 import pytest
 from sqlalchemy import Engine
 
+from ledger.cosignatures import keep_cosignature
+from ledger.engines import engine_of
 from ledger.replay import Broken, verify_book
+from ledger.snapshot import Log
 from tests.book.world import BANK_B, ENGINES, LOG, SMALL, World, fresh_book, no_step
+from tests.core.logs import Cosigner
 from tests.faults.bytes_of import Byte, bytes_of, put, unguarded
 from tests.postgres import new_book
 
 STRIDE: Final = int(os.environ.get("EPSILON_SOAK_STRIDE", "1"))
 """Of all bytes, the soak changes one in so many."""
+WITNESS: Final = Cosigner("witness.example", 7)
 PROJECTED: Final = {
     "account": "accounts",
     "charge": "charges",
@@ -38,7 +43,7 @@ SPREAD: Final = ("account", "policy_version")
 
 @pytest.fixture(params=ENGINES)
 def healthy(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Engine]]:
-    """A small closed book in which charges are pending, posted, voided and known to two lineages; without guards."""
+    """A small closed book in which charges are pending, posted, voided and known to two lineages, cosigned; without guards."""
     if request.param == "sqlite":
         with fresh_book(tmp_path) as url:
             _live(World(tmp_path, url))
@@ -56,6 +61,11 @@ def _live(world: World) -> None:
     world.submit(world.charge("one", run=SMALL), world.charge("two", BANK_B, SMALL), world.charge("three", run=SMALL))
     world.submit(world.settle("one", 1), world.void("three"), world.merger())
     world.book.close()
+    engine = engine_of(world.url, writes=True)
+    with engine.begin() as connection:
+        log = Log(connection)
+        keep_cosignature(connection, log.size, WITNESS.key, WITNESS.line(log.checkpoint))
+    engine.dispose()
 
 
 def _named(byte: Byte, found: Broken, other: object) -> bool:
@@ -76,7 +86,7 @@ def _places(table: str, key: dict[str, Any]) -> Iterator[str]:
             yield f"entry {key['position'] << key['level']}: tree node {key['level']}/{key['position']} "
             yield f"tree node {key['level']}/{key['position']} "
         case "checkpoint" | "cosignature":
-            yield f"{table} at {' of '.join(map(str, values))}"
+            yield from (f"{table} at {' of '.join(map(str, values))}{after}" for after in (" ", ":"))
         case "document":
             yield f"document {values[0]}: "
         case _:
