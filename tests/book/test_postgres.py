@@ -146,7 +146,7 @@ def test_the_application_may_change_nothing(database: Database, table: str, verb
 def test_the_owner_is_refused_by_triggers(world: World, database: Database, table: str, verb: str, before: str) -> None:
     """Even in a session in which ordinary triggers are silent; and so is an upsert."""
     execute(database.url, "INSERT INTO cosignature VALUES (1, 'witness.example', 'line')")
-    execute(database.owner, f"INSERT INTO seal VALUES (0, 'elsewhere', {world.size})")
+    execute(database.owner, "INSERT INTO seal VALUES (0, 'elsewhere', 10)")
     kept = rows(world.url)
     with pytest.raises(IntegrityError, match=f"{table} is append-only"):
         execute(database.owner, before, verb.format(table, COLUMN[table]))

@@ -43,7 +43,7 @@ SPREAD: Final = ("account", "policy_version")
 
 @pytest.fixture(params=ENGINES)
 def healthy(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Engine]]:
-    """A small closed book in which charges are pending, posted, voided and known to two lineages, cosigned; without guards."""
+    """A small closed book: charges pending, posted, voided, known to two lineages; cosigned, and without guards."""
     if request.param == "sqlite":
         with fresh_book(tmp_path) as url:
             _live(World(tmp_path, url))
