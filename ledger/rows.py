@@ -112,6 +112,15 @@ class Rows(MutableMapping[K, V], Generic[K, V]):
             for key, rows in groupby(every, of_key):
                 yield key, self._read([dict(zip(self._names, one, strict=True)) for one in rows])
 
+    def row_that_differs(self, key: K, stored: V | None, made: V | None) -> Any:  # noqa: ANN401 - of any table
+        """The whole key of the first row that one of two values under a key has and the other has not."""
+        names = [column.name for column in self._table.primary_key.columns]
+        has, should = ([] if one is None else self._write(key, one) for one in (stored, made))
+        apart = [one for one in has if one not in should] + [one for one in should if one not in has]
+        if len(names) == 1 or not apart:
+            return key
+        return tuple(apart[0][name] for name in names)
+
     def where(self, *conditions: Any) -> list[V]:  # noqa: ANN401 - SQLAlchemy's own types
         """The values of one-row tables that meet conditions, as stored and not yet changed."""
         return [self._read([one]) for one in self._select(*conditions)]

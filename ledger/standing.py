@@ -40,13 +40,15 @@ def check_rows(book: Snapshot, state: MemoryState) -> None:
                     raise Broken(None, f"{name}: the row of {place} stands twice")
                 count, last = count + 1, place
                 if rebuilt.get(place) != value:
-                    raise Broken(None, f"{name}: the row of {place} is not what the entries make it")
+                    row = rows.row_that_differs(place, value, rebuilt.get(place))
+                    raise Broken(None, f"{name}: the row of {row} is not what the entries make it")
         except _FAULTS:
             _find_unreadable(name, rows)
             raise
         if count != len(rebuilt):
             place = min(rebuilt.keys() - {place for place, _ in rows.stored()})
-            raise Broken(None, f"{name}: the row of {place} is missing: it is not what the entries make it")
+            row = rows.row_that_differs(place, None, rebuilt[place])
+            raise Broken(None, f"{name}: the row of {row} is missing: it is not what the entries make it")
 
 
 def _find_unreadable(name: str, rows: Any) -> None:  # noqa: ANN401 - of any table

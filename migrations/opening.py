@@ -144,7 +144,8 @@ def _limit(connection: Connection, limits: Limits) -> None:
         bounds = {
             "idle_in_transaction_session_timeout": 0,
             "lock_timeout": max(1, int(limits.lock_s * 1000)),
-            "statement_timeout": int(limits.statement_s * 1000),
+            # To the server 0 is no bound at all.
+            "statement_timeout": max(1, int(limits.statement_s * 1000)) if limits.statement_s else 0,
         }
         for name, value in bounds.items():
             connection.exec_driver_sql(f"SET LOCAL {name} = {value}")

@@ -169,7 +169,7 @@ def test_a_book_without_an_entry(book: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "found"),
     [
-        ("INSERT INTO account VALUES ('p', 'global', 0, 0, 0, 0, 0)", "accounts: the row of ('p', 'global')"),
+        ("INSERT INTO account VALUES ('p', 'global', 0, 0, 0, 0, 0)", "accounts: the row of ('p', 'global', 0)"),
         ("INSERT INTO tree_node VALUES (0, 0, zeroblob(32))", "tree node 0/0"),
         ("INSERT INTO checkpoint VALUES (1, 'note')", "checkpoint at 1 claims 1 entries"),
     ],

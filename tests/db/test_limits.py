@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 
 from migrations.faults import NotDone
 from migrations.opening import Limits, alone, connected
 from migrations.place import Place
-from tests.db.places import Kept, Spot, db
+from tests.db.places import Kept, Spot, db, spot
 
 FOREVER = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n WHERE i < 0"
 
@@ -65,9 +66,25 @@ def test_without_a_limit_nothing_is_ended(book: Spot) -> None:
             assert connection.exec_driver_sql("SELECT count(*) FROM entry").scalar_one() > 10
 
 
+def test_who_only_reads_waits_no_longer_either(grown: Kept, tmp_path: Path) -> None:
+    """While somebody holds a table, the lock is waited for as long as was said; so is a statement that waits."""
+    with spot("postgresql", tmp_path) as place:
+        grown.put(place)
+        commands = (["status", place.book], ["check", place.book, *place.log], ["backup", place.book, tmp_path / "b"])
+        told = {"0.1": "open for writing: stop it first", "60": "statement timeout"}
+        with connected(Place.of(place.url), writes=True) as holder:
+            holder.exec_driver_sql("LOCK TABLE entry IN ACCESS EXCLUSIVE MODE")
+            for command in commands:
+                for lock_s, words in told.items():
+                    done = db(*command, "--lock-timeout", lock_s, "--statement-timeout", "0.3")
+                    assert (done.code, words in done.out) == (5, True), done.out
+        assert [db(*command).code for command in commands] == [0, 0, 0]
+
+
 @pytest.mark.parametrize("option", ["--lock-timeout", "--statement-timeout"])
 @pytest.mark.parametrize("value", ["-1", "many", "1e9"])
 def test_a_bad_timeout_is_refused(place: Spot, option: str, value: str) -> None:
     """Before anything is touched."""
-    assert db("upgrade", place.book, option, value).code == 2
+    for command in (["upgrade"], ["status"], ["check", *place.log], ["backup", str(place.folder / "b")]):
+        assert db(command[0], place.book, *command[1:], option, value).code == 2
     assert db("status", place.book).code == 4

@@ -39,6 +39,7 @@ PROJECTED: Final = {
 }
 """What verification calls the rows of a table that the entries make."""
 SPREAD: Final = ("account", "policy_version")
+"""Whose rows hold one value together under the first columns of their key."""
 
 
 @pytest.fixture(params=ENGINES)
@@ -75,11 +76,12 @@ def _named(byte: Byte, found: Broken, other: object) -> bool:
         return bool(found.index == key["position"])
     # A row under another key is one that is missing and one too many: verification comes to one of them first.
     keys = [key, {**key, byte.column: other}] if byte.column in key else [key]
-    return any(str(found).startswith(start) for one in keys for start in _places(byte.table, one))
+    moved = byte.column in key
+    return any(str(found).startswith(start) for one in keys for start in _places(byte.table, one, moved=moved))
 
 
-def _places(table: str, key: dict[str, Any]) -> Iterator[str]:
-    """How a finding begins that is of the row of this key."""
+def _places(table: str, key: dict[str, Any], *, moved: bool) -> Iterator[str]:
+    """How a finding begins that is of the row of this key, or that it was ``moved`` to or from."""
     values = tuple(_readable(one) for one in key.values())
     match table:
         case "tree_node":
@@ -90,9 +92,10 @@ def _places(table: str, key: dict[str, Any]) -> Iterator[str]:
         case "document":
             yield f"document {values[0]}: "
         case _:
-            # What several rows hold together is one value, under the first columns of their key.
-            one = values[: -1 if table in SPREAD else None]
-            yield f"{PROJECTED[table]}: the row of {one[0] if len(one) == 1 else one} "
+            yield f"{PROJECTED[table]}: the row of {values[0] if len(values) == 1 else values} "
+            if moved and table in SPREAD:
+                # Several rows hold one value together: without one of them, or with a stranger, it cannot be read.
+                yield f"{PROJECTED[table]}: the row of {values[0] if len(values) == 2 else values[:-1]} "
     # A text that is none is found by reading every row as bytes.
     yield f"{table}: the row of {', '.join(map(str, values))} "
 
