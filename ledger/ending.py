@@ -23,6 +23,7 @@ def reader_may_leave() -> Iterator[None]:
     """End quietly where whoever read the output has left, as ``| head`` does."""
     try:
         yield
+        sys.stdout.flush()
     except BrokenPipeError:
         # What is still held back goes nowhere, and the interpreter, which writes it as it ends, does not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -138,6 +138,20 @@ def test_bad_input_is_one_plain_sentence(world: World, arguments: list[str], cod
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+def test_a_file_that_cannot_be_used_is_named(world: World, tmp_path: Path) -> None:
+    """A folder, and a file longer than any document may be, which is not read to its end."""
+    long = tmp_path / "long"
+    with long.open("wb") as file:
+        file.truncate(1 << 40)
+    for path, said in ((tmp_path, "cannot be read: Is a directory"), (long, "bytes")):
+        for command in (["policy", "impact", str(path)], ["plan", "again", "run-0", "--policy", str(path)]):
+            result = told(world, *command)
+            assert (result.exit_code, result.stderr.startswith("policy: ")) == (2, True), result.output
+            assert said in result.stderr
+        result = told(world, "plan", "run", str(path), "--actor", BANK_A)
+        assert (result.exit_code, result.stderr.startswith("charge: "), said in result.stderr) == (2, True, True)
+
+
 def test_a_charge_that_is_none_is_named(world: World, tmp_path: Path) -> None:
     """A missing field, a contract nobody entered, another's organisation, and no book."""
     for changes, code in (({}, 4), ({"plan": {"kind": "dp_sgd"}}, 2), ({"partitions": ["a/b/c"]}, 2)):

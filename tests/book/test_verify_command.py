@@ -183,7 +183,9 @@ def test_what_no_entry_made(book: Path, tmp_path: Path, statement: str, found: s
     assert (told.exit_code, found in told.stderr) == (7, True), told.output
 
 
-@pytest.mark.parametrize("words", [("log", "--json"), ("log",), ("db", "status"), ("verify", "--json")])
+@pytest.mark.parametrize(
+    "words", [("log", "--json"), ("log",), ("db", "status"), ("db", "upgrade", "--sql"), ("verify",)]
+)
 def test_a_reader_who_has_left(book: Path, words: tuple[str, ...]) -> None:
     """As after ``| head``: no complaint, and the code of a program that a closed pipe ends."""
     read, write = os.pipe()

@@ -191,7 +191,7 @@ def test_the_forged_byte_is_named(told: Told) -> None:
     assert f"entry {index}: " in flat
     command = [EPSILON, "verify", "demo/tampered.sqlite"]
     done = subprocess.run(command, cwd=told.folder.parent, capture_output=True, text=True, check=False, env=OUTSIDE)
-    assert (done.returncode, done.stdout.startswith(f"entry {index}: ")) == (7, True)
+    assert (done.returncode, done.stderr.startswith(f"entry {index}: ")) == (7, True)
 
 
 def test_data_is_encrypted_at_rest_and_the_test_split_belongs_to_no_partition(told: Told) -> None:
