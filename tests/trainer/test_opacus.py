@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -418,3 +419,14 @@ def test_a_step_lighter_in_noise_or_denser_is_refused(place: Place) -> None:
         with pytest.raises(ValueError, match="no ε is told for a smaller one"):
             accountant.get_epsilon(1e-5)
     assert _posted(place, "other") == 1
+
+
+def test_a_plan_over_users_is_not_for_opacus(tmp_path: Path) -> None:
+    """It was priced for users that are clipped as one, and Opacus clips records."""
+    over_users = replace(PLAN, unit="user")
+    with (
+        open_place(tmp_path / "place", unit="user") as of_users,
+        _bench(of_users, "users", over_users) as bench,
+        pytest.raises(Refusal, match="the plan's unit is the user"),
+    ):
+        bench.private("ours")

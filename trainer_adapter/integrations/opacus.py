@@ -32,7 +32,7 @@ from opacus.optimizers import DPOptimizer
 from torch import nn
 from torch.utils.data import Dataset
 
-from ledger.plan import Plan
+from ledger.plan import RECORD, Plan
 from trainer_adapter.charged_run import ChargedRun
 from trainer_adapter.engine import float_above
 from trainer_adapter.integrations.opacus_held import Hook, Refusal, hold, unseeded
@@ -116,6 +116,8 @@ class LedgerAccountant(IAccountant):  # type: ignore[misc] # Opacus brings no ty
 
     def hold(self, optimiser: DPOptimizer, loader: DPDataLoader) -> None:
         """Let them take their steps from the charge. Raises: Refusal, for less noise or other draws than the plan's."""
+        if self.run.assignment.plan.unit != RECORD:
+            raise Refusal("Opacus draws and clips records, and the plan's unit is the user")
         hold(optimiser, loader, self.run.assignment.plan.sampling_probability, self.step)
         self._check(optimiser.noise_multiplier, loader.batch_sampler.sample_rate)
 
