@@ -75,7 +75,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     **{f"submit_{kind}": roles for kind, roles in COMMANDS.items()},
     "deposit_model_key": (CCR,),
     "issue_challenge": (CCR, TDC),
-    "read_deposit_key": (CCR,),
+    "read_deposit_key": (TDC, CCR),
     "list_charges": (SRO, TDP, TDC, CCR, AUDITOR),
     "list_contracts": (SRO, TDP, TDC, CCR, AUDITOR),
     "list_datasets": (*_PARTIES, AUDITOR),

@@ -20,6 +20,7 @@ from ledger import canonical as c
 from ledger.registry import Account, Charge, Partition
 
 if TYPE_CHECKING:
+    from api.key_store import KeyStore
     from api.moments import Moments
     from api.pages import Cursors
     from api.progress import Progress
@@ -29,29 +30,32 @@ _MISSING = declared(401, 403, 404, 422)
 _OneState = Annotated[str | None, Query(pattern="^(pending|posted|voided)$")]
 
 
-def account_router(moments: Moments, cursors: Cursors, progress: Progress) -> APIRouter:
+def account_router(moments: Moments, cursors: Cursors, progress: Progress, key_store: KeyStore) -> APIRouter:
     """GET routes over accounts and charges."""
     router = APIRouter(tags=["accounts"])
-    _add_partitions(router, moments, cursors)
+    _add_partitions(router, moments, cursors, key_store)
     _add_accounts(router, moments, cursors)
     _add_charges(router, moments, cursors, progress)
     return router
 
 
-def _add_partitions(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
+def _add_partitions(router: APIRouter, moments: Moments, cursors: Cursors, key_store: KeyStore) -> None:
+    def told(found: Partition) -> c.Object:
+        return views.partition(found, key_given=key_store.gives(found.provider))
+
     @router.get("/v1/partitions", operation_id="list_partitions", responses=_LISTED)
     def list_partitions(caller: Calling, asked: Paging) -> Response:
         with moments.read() as facts:
 
             def show(found: Partition) -> c.Json:
-                return views.partition(found) if caller.sees_partition(found, facts) else None
+                return told(found) if caller.sees_partition(found, facts) else None
 
             return json_response(cursors.page("partitions", asked, fetch_from(facts.partitions), show))
 
     @router.get("/v1/partitions/{ref:path}", operation_id="read_partition", responses=_MISSING)
     def read_partition(request: Request, ref: Ref, caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
-            return versioned(request, views.partition(partition_at(facts, ref, "ref", caller)))
+            return versioned(request, told(partition_at(facts, ref, "ref", caller)))
 
 
 def _add_accounts(router: APIRouter, moments: Moments, cursors: Cursors) -> None:

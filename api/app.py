@@ -89,7 +89,7 @@ def create_app(  # noqa: PLR0913 - what a service is made of
     moments, cursors, progress = Moments(book, clock), Cursors(cursor_key or secrets.token_bytes(32)), Progress(clock)
     app.include_router(log_router(moments, cursors, log))
     app.include_router(registry_router(moments, cursors))
-    app.include_router(account_router(moments, cursors, progress))
+    app.include_router(account_router(moments, cursors, progress, key_store))
     app.include_router(lineage_router(moments))
     app.include_router(planning_router(moments))
     app.include_router(progress_router(moments, progress))

@@ -54,20 +54,32 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Instead of the profile's.", min=0, max=65_535)] = None,
 ) -> None:
     """Serve a book over HTTP until interrupted, to this machine alone unless in production."""
-    from api.server import listen
     from api.settings import Settings
-    from ledger.malformed import Malformed
-    from ledger.outcomes import Code
+    from client.asking import faults_told
 
-    try:
+    with faults_told():
         settings = Settings.load(profile)
         log_key = settings.load_log_key()
         issuers = settings.load_issuers()
-        listener = listen(host or settings.host, settings.port if port is None else port, anywhere=settings.production)
-    except (Malformed, OSError) as fault:
-        typer.echo(str(fault), err=True)
-        raise typer.Exit(Code.MALFORMED.exit_code) from None
+        where = settings.port if port is None else port
+        listener = _listening(host or settings.host, where, anywhere=settings.production)
     _serve(settings, log_key, issuers, listener)
+
+
+def _listening(host: str, port: int, *, anywhere: bool = False) -> socket.socket:
+    """A listening socket; a port that is taken is a conflict. Raises: Malformed, OSError, typer.Exit."""
+    from errno import EADDRINUSE
+
+    from api.server import listen
+    from ledger.outcomes import Code
+
+    try:
+        return listen(host, port, anywhere=anywhere)
+    except OSError as fault:
+        if fault.errno != EADDRINUSE:
+            raise
+        typer.echo(f"port {port} of {host} is in use: end what listens there, or name another port", err=True)
+        raise typer.Exit(Code.CONFLICT.exit_code) from None
 
 
 def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: IssuerFiles, listener: socket.socket) -> None:
@@ -117,19 +129,14 @@ def dev_issuer(
     """Give out access tokens on this machine until interrupted: for development, where it proves nothing."""
     from api.issuer_profile import IssuerProfile
     from api.issuer_routes import create_issuer_app
-    from api.server import listen
     from api.server import serve as run
-    from ledger.malformed import Malformed
-    from ledger.outcomes import Code
+    from client.asking import faults_told
 
-    try:
+    with faults_told():
         known = IssuerProfile.load(profile)
-        listener = listen(known.host, known.port)
+        listener = _listening(known.host, known.port)
         url = f"http://{known.host}:{listener.getsockname()[1]}"
         issuer = known.issuer(url, unix_ms)
-    except (Malformed, OSError) as fault:
-        typer.echo(str(fault), err=True)
-        raise typer.Exit(Code.MALFORMED.exit_code) from None
     typer.echo(f"A development issuer, which proves nothing about anybody, at {url} until interrupted.", err=True)
     run(create_issuer_app(issuer), listener)
 

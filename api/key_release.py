@@ -115,6 +115,8 @@ class KeyReleases:
         """Each data key that the store holds, sealed; None if it holds none. Raises: KeyUnavailable."""
         sealed: c.Object = {}
         for ref, partition in keys:
+            if not self._store.gives(partition.provider):
+                continue
             data_key = self._store.data_key(partition.provider, partition.data_key)
             if data_key is not None:
                 sealed[ref] = seal(data_key.reveal(), charge.sealing, info, ref)

@@ -34,6 +34,10 @@ class KeyUnavailable(Exception):  # noqa: N818 - reads as what it says
 class KeyStore(Protocol):
     """Where data keys lie."""
 
+    def gives(self, provider: str) -> bool:
+        """Whether a provider's data keys are handed out here; else the provider hands them over itself."""
+        ...
+
     def data_key(self, provider: str, name: str) -> Secret | None:
         """The data key ``name`` of ``provider``; None where the provider hands it over itself.
 
@@ -76,6 +80,10 @@ class KeyStore(Protocol):
 class AuthoriseOnly:
     """Holds no keys: the receipt of the key-release entry is the authority."""
 
+    def gives(self, provider: str) -> bool:  # noqa: ARG002 - the interface's arguments
+        """Never."""
+        return False
+
     def data_key(self, provider: str, name: str) -> Secret | None:  # noqa: ARG002 - the interface's arguments
         """None, always."""
         return None
@@ -108,6 +116,10 @@ class FileKeyStore:
         """Keep keys under ``folder``, made with mode 0700 if it is not there."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
+
+    def gives(self, provider: str) -> bool:
+        """Whether there is a folder of the provider's."""
+        return (self._folder / c.did(provider, "provider")).is_dir()
 
     def create(self, provider: str, name: str) -> Secret:
         """A fresh data key, on disk before it is returned. Raises: FileExistsError, Malformed, OSError."""

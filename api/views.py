@@ -25,11 +25,12 @@ _RUNS_MAX: Final = 20
 """Lineages of a partition, and newest runs of each, among which the last charge is looked for."""
 
 
-def partition(found: Partition) -> c.Object:
-    """A partition with its budget and its rule's terms."""
+def partition(found: Partition, *, key_given: bool) -> c.Object:
+    """A partition with its budget and its rule's terms; ``key_given``: whether this service hands out its data key."""
     return {
         "budget": {"delta": format_number(found.delta), "epsilon": format_number(found.epsilon)},
         "data_key": found.data_key,
+        "data_key_from": "service" if key_given else "provider",
         "dataset": found.dataset,
         "index": found.index,
         "opened": found.opened,

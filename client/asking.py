@@ -7,7 +7,7 @@ Data go to stdout, everything else to stderr. With ``--json`` a fault is data to
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -47,6 +47,7 @@ _NEXT_BY_CODE: Final = {
     "--signature.",
     "token_invalid": "Nothing was recorded: check the profile; a person runs `epsilon login` again.",
 }
+_FILE: Final = "Nothing was recorded: check the file and run the command again."
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 ProfilePath = Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named client.")]
@@ -203,26 +204,74 @@ def shown(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+Ending = Callable[[Exception, int, str], tuple[int, str]]
+"""From a fault, its exit code and what to do next, to what they are where entries were recorded before it."""
+TellFault = Callable[["Object"], None]
+
+
+def _told_as_before(_fault: Exception, code: int, then: str) -> tuple[int, str]:
+    return code, then
+
+
+def print_fault(told: Object) -> None:
+    """A fault for programs: one object on stdout."""
+    typer.echo(json.dumps(told, indent=2, sort_keys=True))
+
+
 @contextmanager
-def faults_told(*, as_json: bool = False, id: str = "") -> Iterator[None]:  # noqa: A002 - the wire's name
-    """Tell a fault in one sentence, its reasons, and what to do next; ``id`` is a command's, where one is sent."""
+def faults_told(
+    *,
+    as_json: bool = False,
+    id: str = "",  # noqa: A002 - the wire's name
+    ending: Ending = _told_as_before,
+    printed: TellFault = print_fault,
+) -> Iterator[None]:
+    """Tell a fault in one sentence, its reasons, and what to do next.
+
+    Args:
+        as_json: tell programs too, by ``printed``.
+        id: of the command that is sent, where one is.
+        ending: of a command that sends several.
+        printed: writes the fault's object to stdout.
+    """
     from client.problem import Refused, Unreachable
     from ledger.malformed import Malformed
 
     try:
         yield
-    except Refused as fault:
-        _end(fault.exit_code, _problem(fault), _next_of(fault, id), as_json=as_json)
-    except Unreachable as fault:
-        told: Object = {"code": "unreachable", "detail": str(fault), "id": id}
-        _end(fault.exit_code, told, _UNKNOWN.format(id=id) if id else _NEXT[EXIT_RETRY], as_json=as_json)
-    except Malformed as fault:
-        told = {"code": "malformed", "detail": str(fault), "field": fault.field}
-        _end(EXIT_USAGE, told, _NEXT[EXIT_USAGE], as_json=as_json)
-    except OSError as fault:
-        code = EXIT_NOT_FOUND if isinstance(fault, FileNotFoundError) else EXIT_USAGE
-        told = {"code": "file", "detail": f"{fault.filename}: {fault.strerror}", "field": str(fault.filename)}
-        _end(code, told, "Nothing was recorded: check the file and run the command again.", as_json=as_json)
+    except (Refused, Unreachable, Malformed, OSError) as fault:
+        code, then = ending(fault, *_ends_with(fault, id))
+        _end(code, _told(fault, id), then, printed if as_json else None)
+
+
+def _ends_with(fault: Exception, name: str) -> tuple[int, str]:
+    """The exit code, and what to do next."""
+    from client.problem import Refused, Unreachable
+    from ledger.malformed import Malformed
+
+    if isinstance(fault, Refused):
+        return fault.exit_code, _next_of(fault, name)
+    if isinstance(fault, Unreachable):
+        return fault.exit_code, _UNKNOWN.format(id=name) if name else _NEXT[EXIT_RETRY]
+    if isinstance(fault, Malformed):
+        return EXIT_USAGE, _NEXT[EXIT_USAGE]
+    return EXIT_NOT_FOUND if isinstance(fault, FileNotFoundError) else EXIT_USAGE, _FILE
+
+
+def _told(fault: Exception, name: str) -> Object:
+    from client.problem import Refused, Unreachable
+    from ledger.malformed import Malformed
+
+    if isinstance(fault, Refused):
+        return _problem(fault)
+    if isinstance(fault, Unreachable):
+        return {"code": "unreachable", "detail": str(fault), "id": name}
+    if isinstance(fault, Malformed):
+        return {"code": "malformed", "detail": str(fault), "field": fault.field}
+    assert isinstance(fault, OSError)
+    # Not every fault of the system is a file's.
+    where, what = str(fault.filename or ""), fault.strerror or str(fault)
+    return {"code": "file", "detail": f"{where}: {what}" if where else what, "field": where}
 
 
 def _problem(fault: Refused) -> Object:
@@ -246,15 +295,15 @@ def _next_of(fault: Refused, name: str) -> str:
     return _NEXT[fault.exit_code]
 
 
-def _end(code: int, told: Object, then: str, *, as_json: bool) -> NoReturn:
+def _end(code: int, told: Object, then: str, printed: TellFault | None) -> NoReturn:
     typer.echo(f"{told['code']}: {told['detail']}", err=True)
     reasons = told.get("reasons")
     for reason in reasons if isinstance(reasons, list) else []:
         assert isinstance(reason, dict)
         typer.echo(f"  {reason['code']}: {reason['detail']}", err=True)
     typer.echo(then, err=True)
-    if as_json:
+    if printed is not None:
         empty: Object = {"field": "", "id": "", "index": None, "reasons": []}
-        typer.echo(json.dumps({**empty, **told, "exit_code": code}, indent=2, sort_keys=True))
+        printed({**empty, **told, "exit_code": code})
     # The fault is told: what follows it is not.
     raise typer.Exit(code) from None

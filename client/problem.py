@@ -61,9 +61,18 @@ class Refused(Exception):  # noqa: N818 - the glossary's word
 
 
 class Unreachable(Exception):  # noqa: N818 - reads as what it says
-    """No answer came, also after sending the same bytes again; whether they were recorded is unknown."""
+    """No answer came, also after sending the same bytes again; whether they were recorded is unknown.
+
+    Attributes:
+        sent: whether the bytes may have arrived; False where no connection was ever made, so that nothing is recorded.
+    """
 
     exit_code: Final = _EXIT_RETRY
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        """Say who did not answer."""
+        super().__init__(message)
+        self.sent = sent
 
 
 def _text(value: Json) -> str:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
+from itertools import count
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 from urllib.parse import quote as percent_encode
@@ -15,6 +16,7 @@ import httpx
 
 from client.address import base_of, is_loopback
 from client.paths import DOCUMENTS, JSON_TYPE, MODEL_KEYS, PATHS, QUOTES, SIGNATURE_HEADER
+from client.patience import Patience
 from client.problem import Refused, Unreachable
 from client.signer import Signer
 from client.tokens import Credentials
@@ -29,7 +31,7 @@ PAGE: Final = 200
 PAGES_MAX: Final = 1_000
 TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
 ANSWER_BYTES_MAX: Final = 16 * 2**20
-_SERVER_ERROR: Final = 500
+_NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 _TAG_MAX: Final = 100
 
 
@@ -86,19 +88,25 @@ class Service:
         self._credentials = credentials
         self._base_url = str(url)
         self._clock = clock
-        self._attempts = attempts
-        self._backoff_s = backoff_s
+        self._patience = Patience(attempts, backoff_s)
+        # One list for all callers of this service: what a process recorded, it recorded as whoever it was.
+        self._recorded: list[int] = []
+
+    @property
+    def recorded(self) -> tuple[int, ...]:
+        """The entries that this service answered commands with, refusals among them, in order, whoever called."""
+        return tuple(self._recorded)
 
     @property
     def clock(self) -> Callable[[], float]:
         """What it tells the time by, Unix seconds."""
         return self._clock
 
-    def as_caller(self, credentials: Credentials, attempts: int | None = None) -> Service:
-        """The same service, and the same connections, for somebody else; sent so many times at most, if given."""
+    def as_caller(self, credentials: Credentials, patience: Patience | None = None) -> Service:
+        """The same service, and the same connections, for somebody else; with another patience, if given."""
         other = copy(self)
         other._credentials = credentials  # noqa: SLF001 - its own class
-        other._attempts = self._attempts if attempts is None else attempts  # noqa: SLF001 - the same
+        other._patience = patience or self._patience  # noqa: SLF001 - the same
         return other
 
     def __enter__(self) -> Self:
@@ -266,10 +274,13 @@ class Service:
             ("body", "id", "index", "outcome", "receipt", "repeated"),
             ("envelope",),
         )
+        index = known["index"]
+        if isinstance(index, int):
+            self._recorded.append(index)
         return Answer(
             outcome=c.string(known["outcome"], "answer.outcome"),
             id=c.name(known["id"], "answer.id"),
-            index=known["index"],
+            index=index,
             body=known["body"],
             receipt=known["receipt"],
             repeated=c.boolean(known["repeated"], "answer.repeated"),
@@ -284,23 +295,36 @@ class Service:
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        for attempt in range(self._attempts):
-            last = attempt == self._attempts - 1
+        sent = False
+        for attempt in count():
             try:
-                sent = {**(headers or {}), **self._authorization()}
-                response = self._http.request(method, path, content=content, headers=sent, params=query)
+                named = {**(headers or {}), **self._authorization()}
+                response = self._http.request(method, path, content=content, headers=named, params=query)
             except httpx.RequestError as fault:
-                if last:
-                    message = f"no answer from {self._http.base_url} ({type(fault).__name__})"
-                    raise Unreachable(message) from fault
+                sent = sent or not isinstance(fault, _NEVER_SENT)
+                failure: Refused | Unreachable = Unreachable(
+                    f"no answer from {self._http.base_url} ({type(fault).__name__})", sent=sent
+                )
+            except Unreachable as fault:
+                # No token, so this time nothing was sent.
+                raise Unreachable(str(fault), sent=sent) from fault
             else:
                 if response.is_success:
                     return response
-                if response.status_code < _SERVER_ERROR or last:
-                    raise _refused(response)
-            time.sleep(self._backoff_s * 2**attempt)
-        message = "a service is asked at least once"
-        raise AssertionError(message)
+                sent, failure = True, self._failed(response)
+                if not self._patience.takes(response.status_code):
+                    raise failure
+            pause = self._patience.pause(attempt, failure, self._clock)
+            if pause is None:
+                raise failure
+            time.sleep(pause)
+        raise AssertionError
+
+    def _failed(self, response: httpx.Response) -> Refused:
+        found = _refused(response)
+        if found.index is not None:
+            self._recorded.append(found.index)
+        return found
 
     def _authorization(self) -> dict[str, str]:
         return {} if self._credentials is None else {"authorization": f"Bearer {self._credentials.token()}"}

@@ -75,7 +75,8 @@ class ClientCredentials:
         try:
             response = httpx.post(url, data=asked, timeout=10.0, trust_env=False)
         except httpx.RequestError as fault:
-            raise Unreachable(f"no answer from the issuer {self._issuer} ({type(fault).__name__})") from fault
+            message = f"no answer from the issuer {self._issuer} ({type(fault).__name__})"
+            raise Unreachable(message, sent=False) from fault
         known = c.parse(response.content, ANSWER_BYTES_MAX, "token answer")
         if not isinstance(known, dict) or not response.is_success:
             said = known.get("error_description") if isinstance(known, dict) else None

@@ -27,9 +27,10 @@
 
 Paths are relative to the file. The charge also states, where the file does: ``base``, the charges of the models that
 the run starts from; ``recipients``, to whom its model will go; ``unit_records_max``, the records of one privacy unit
-after joins; and the SHA-256 of the file ``pipeline``, which the clean room's attestation names too. With a table
-``[train.resume]`` (``key``, a file of 32 bytes that its owner alone may read, and ``every_s``) a killed run can go on:
-see :mod:`trainer_adapter.saved_state`.
+after joins; and the SHA-256 of the file ``pipeline``, which the clean room's attestation names too. ``grants`` is the
+folder where providers put the data keys that the service does not give: see :mod:`trainer_adapter.grants`. With a
+table ``[train.resume]`` (``key``, a file of 32 bytes that its owner alone may read, and ``every_s``) a killed run can
+go on: see :mod:`trainer_adapter.saved_state`.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ REQUIRED: Final = (
     "service",
 )
 _STATED: Final = ("base", "recipients", "unit_records_max")
-OPTIONAL: Final = ("pipeline", "preprocessing", "resume", *_STATED)
+OPTIONAL: Final = ("grants", "pipeline", "preprocessing", "resume", *_STATED)
 CHARGES_MAX: Final = 16
 T = TypeVar("T")
 
@@ -100,6 +101,7 @@ class Assignment:
     attester_key: Path
     data: tuple[tuple[str, Path], ...]
     plan: Plan
+    grants: Path | None = None
     pipeline: Path | None = None
     preprocessing: Preprocessing = NO_PREPROCESSING
     resume: Resume | None = None
@@ -157,6 +159,7 @@ def assigned(known: dict[str, Any], folder: Path) -> dict[str, Any]:
         "attester_issuer": c.string(attester["issuer"], "attester.issuer", 200),
         "attester_key": path_in(folder, attester["key"], "attester.key"),
         "data": tuple((parse_ref(ref, "data"), path_in(folder, file, f"data.{ref}")) for ref, file in data.items()),
+        "grants": path_in(folder, known["grants"], "grants") if "grants" in known else None,
         "pipeline": path_in(folder, known["pipeline"], "pipeline") if "pipeline" in known else None,
         "plan": plan,
         "preprocessing": Preprocessing.parse(known.get("preprocessing", []), folder),

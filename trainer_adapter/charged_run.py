@@ -12,25 +12,32 @@ the process, the charge stands until its deadline and is posted in full then, un
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from errno import EEXIST
 from types import TracebackType
 from typing import Final, Self
 
 from client.problem import Refused, Unreachable
 from client.service import Service
+from ledger.entries import Entry
 from ledger.malformed import Malformed
 from ledger.outcomes import ChargeState
 from trainer_adapter.assignment import Assignment
 from trainer_adapter.charged_steps import ChargedSteps
+from trainer_adapter.grants import NotGranted
+from trainer_adapter.identity import Identity
 from trainer_adapter.leaving import Pause
 from trainer_adapter.progress import Progress
-from trainer_adapter.room import Identity, Room, Say, consumer_service
+from trainer_adapter.room import Room, Say, consumer_service
 from trainer_adapter.saved_state import StateKeeper, held
 from trainer_adapter.signals import listening
 from trainer_adapter.step_log import StepLog
 from trainer_adapter.telling import Foreseen, Spent, Telling, foresee
 
+_EXIT_BUG: Final = 1
+_EXIT_RETRY: Final = 75
 LOG_FILE: Final = "steps.log"
 MARGIN_S: Final = 30.0
 """A run ends so long before its deadline, or a twentieth of its time if that is less: a later post is refused."""
@@ -88,8 +95,9 @@ class ChargedRun:
         """Charge, get the key, and decrypt: the bytes of each partition. Once.
 
         Raises:
-            Refused: if the charge or the key is. Malformed, OSError, Unreachable. FileExistsError: for a folder
-            that holds a run, unless it is to go on.
+            Refused: if the charge or the key is. NotGranted: if a provider's key was waited for, and did not come.
+            Malformed, OSError, Unreachable. FileExistsError: for a folder that holds something, unless a run is to
+            go on.
         """
         if self._room is not None:
             raise Malformed("run", "is open already: one clean room, one run")
@@ -97,17 +105,50 @@ class ChargedRun:
         self.keeper = keeper = StateKeeper(self.assignment) if self.assignment.resume else None
         identity = keeper.room() if keeper and self._resume else None
         goes_on = identity is not None
-        # What can fail without the ledger fails before there is a folder.
+        # What can fail before the charge fails before there is a folder.
         room = Room(self.assignment, self.service, self.say, identity, keeper.keep_room if keeper else _forget)
-        folder.mkdir(parents=True, exist_ok=self._resume)
+        room.check_keys_come()
+        folder.mkdir(parents=True, exist_ok=True)
         self._stack.enter_context(held(folder))
+        # An empty folder is nobody's run: a charge that was never made leaves one behind.
+        if not self._resume and any(folder.iterdir()):
+            more = "" if keeper is None else ", or go on with it"
+            raise FileExistsError(EEXIST, f"holds a run already: name another id and output{more}", str(folder))
         self._room = room
-        entry = room.charge()
+        entry = self._charged(room, None if goes_on else keeper)
         self._telling = Telling(room.own, entry.body["prices"], self._partitions)
         if goes_on and self._settled(room):
             return {}
         self._goes_on = goes_on
-        return room.open_data()
+        return self._opened(room)
+
+    @staticmethod
+    def _charged(room: Room, fresh: StateKeeper | None) -> Entry:
+        """The charge's entry; keys that were kept for a charge that was not made are forgotten."""
+        try:
+            return room.charge()
+        except (Refused, Unreachable, OSError) as fault:
+            if fresh is not None and not _perhaps_recorded(fault):
+                fresh.forget_room()
+            raise
+
+    def _opened(self, room: Room) -> dict[str, bytes]:
+        late = self._late(room)
+        try:
+            return room.open_data(late)
+        except NotGranted as fault:
+            # A partition stayed closed, so no step can have been taken: unless the run may go on, that is posted.
+            if self.keeper is None or late():
+                fault.posted = self._post_hastily(room, 0)
+            raise
+
+    def _late(self, room: Room) -> Callable[[], str]:
+        until = room.deadline_ms / 1000 - min(MARGIN_S, self.assignment.deadline_s / 20)
+
+        def late() -> str:
+            return "the deadline of the charge is near" if self.service.clock() >= until else ""
+
+        return late
 
     def begin(self) -> ChargedSteps:
         """The steps to take, from here on reported, ended by signals, and posted. After :meth:`open`, once.
@@ -120,12 +161,8 @@ class ChargedRun:
         log = self._log()
         asked = self._stack.enter_context(listening())
         self._progress = self._stack.enter_context(Progress(self._room.report, self._room.over))
-        until = self._room.deadline_ms / 1000 - min(MARGIN_S, self.assignment.deadline_s / 20)
-
-        def late() -> str:
-            return "the deadline of the charge is near" if self.service.clock() >= until else ""
-
-        self._steps = ChargedSteps(self.assignment.plan, log, (asked, self._progress.ended, late))
+        ends = (asked, self._progress.ended, self._late(self._room))
+        self._steps = ChargedSteps(self.assignment.plan, log, ends)
         return self._steps
 
     def _settled(self, room: Room) -> bool:
@@ -142,7 +179,7 @@ class ChargedRun:
         known, path = self.assignment, self.assignment.output / LOG_FILE
         how = StepLog.resume if self._goes_on and path.exists() else StepLog.create
         log = self._stack.enter_context(how(path, known.id, known.plan, known.block_steps))
-        told = self.service.charge(known.id).get("progress") if self._goes_on else None
+        told = self._room.own.charge(known.id).get("progress") if self._room and self._goes_on else None
         heard = told.get("steps") if isinstance(told, dict) else 0
         if isinstance(heard, int) and heard > log.steps_begun():
             raise Malformed("steps.log", f"has {log.steps_begun()} steps, but {heard} were reported: it was put back")
@@ -212,16 +249,28 @@ class ChargedRun:
         if not broken and not self.ended():
             room.post(steps.taken)
             return
+        # What began counts, whatever broke.
+        self._post_hastily(room, steps.begun if broken else steps.taken)
+
+    def _post_hastily(self, room: Room, steps: int) -> bool:
+        """Whether it was; else the deadline posts all of the charge, or the ledger has settled it already."""
         try:
-            # What began counts, whatever broke. If even this cannot be sent, the deadline posts all of it, or the
-            # ledger has settled the charge already.
-            room.post(steps.begun if broken else steps.taken)
+            room.post(steps, hasty=True)
         except (Refused, Unreachable, Malformed) as unposted:
             self.say(f"nothing was posted, so the charge stands as it is: {unposted}")
+            return False
+        return True
 
     @property
     def _partitions(self) -> tuple[str, ...]:
         return tuple(ref for ref, _ in self.assignment.data)
+
+
+def _perhaps_recorded(fault: Exception) -> bool:
+    """Whether a charge may stand whose command ended with this."""
+    if isinstance(fault, Refused):
+        return fault.exit_code in {_EXIT_BUG, _EXIT_RETRY}
+    return isinstance(fault, Unreachable) and fault.sent
 
 
 def _forget(identity: Identity) -> None:

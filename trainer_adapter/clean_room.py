@@ -87,7 +87,7 @@ class CleanRoom:
         job = self._job
         # What can fail without the key fails before anything is charged.
         device = choose()
-        model = models.make(job.model).to(device)
+        model = models.make(job.model, job.folder).to(device)
         test = tensors(job.test.read_bytes(), "test")
         if not len(test[0]):
             raise Malformed("test", "holds no record")

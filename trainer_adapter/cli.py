@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -13,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from client.service import Service
+    from ledger.canonical import Object
     from trainer_adapter.clean_room import Report
     from trainer_adapter.job import Job
     from trainer_adapter.leaving import Pause
@@ -22,13 +21,12 @@ app = typer.Typer(pretty_exceptions_show_locals=False)
 _EXAMPLES: Final = """
 Examples:
 
-  epsilon train demo/jobs/bank-a-run-1.toml
+  epsilon train demo/jobs/banyan-cedar-run-1.toml
 
   epsilon train job.toml --json > report.json
 
 With a table `[train.resume]` in the job, a run that was killed goes on with --resume.
 """
-_EXIT_USAGE: Final = 2
 
 Wait = Annotated[bool, typer.Option("--wait", help="Stay until the providers have had their notice of the model.")]
 
@@ -67,12 +65,17 @@ def train(
     ] = False,
 ) -> None:
     """Run one training job in one clean room: charge, key, data, noise, post."""
+    from client.asking import faults_told
+    from trainer_adapter.ending import TrainEnding
     from trainer_adapter.job import Job
 
-    with _faults_told(as_json=as_json):
+    with faults_told(as_json=as_json, printed=_tell_fault):
         known, pause = Job.load(job), time.sleep if wait else None
-        run = _run_for_programs if as_json else _run_for_people
-        report = run(known, pause=pause, resume=resume)
+        with _consumer(known) as service:
+            ending = TrainEnding(service, known.id, resumes=known.resume is not None)
+            with faults_told(as_json=as_json, id=known.id, ending=ending, printed=_tell_fault):
+                run = _run_for_programs if as_json else _run_for_people
+                report = run(known, service, pause=pause, resume=resume)
     if as_json:
         _tell("report", **report.to_json())
     else:
@@ -83,7 +86,7 @@ def train(
     epilog="""
 Examples:
 
-  epsilon evaluate demo/jobs/bank-a-run-1.toml
+  epsilon evaluate job.toml
 
   epsilon evaluate job.toml --json
 """
@@ -94,12 +97,15 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Open a sealed model in an attested clean room, and measure it on the job's public test set."""
+    from client.asking import faults_told
+    from trainer_adapter.ending import OpeningEnding
     from trainer_adapter.job import Job
-    from trainer_adapter.opening import measure
 
-    with _faults_told():
+    with faults_told(as_json=as_json):
         known = Job.load(job)
-        with _consumer(known) as service:
+        with _consumer(known) as service, faults_told(as_json=as_json, ending=OpeningEnding(service)):
+            from trainer_adapter.opening import measure
+
             opened = measure(known, service, lambda line: typer.echo(line, err=True))
     typer.echo(json.dumps(opened.to_json()) if as_json else opened.in_words())
 
@@ -108,7 +114,7 @@ def evaluate(
     epilog="""
 Examples:
 
-  epsilon release demo/jobs/bank-a-run-1.toml
+  epsilon release job.toml
 
   epsilon release job.toml --wait --json
 """
@@ -120,51 +126,38 @@ def release(
     wait: Wait = False,
 ) -> None:
     """Ask again whether a sealed model may leave, and write it if it may."""
+    from client.asking import faults_told
+    from trainer_adapter.ending import OpeningEnding
     from trainer_adapter.job import Job
-    from trainer_adapter.opening import release as ask
 
-    with _faults_told(as_json=as_json):
+    with faults_told(as_json=as_json):
         known = Job.load(job)
-        with _consumer(known) as service:
+        with _consumer(known) as service, faults_told(as_json=as_json, ending=OpeningEnding(service)):
+            from trainer_adapter.opening import release as ask
+
             model = ask(known, service, lambda line: typer.echo(line, err=True), time.sleep if wait else None)
     typer.echo(json.dumps({"charge": known.id, "model": model}) if as_json else f"{known.id}: released as {model}")
 
 
-@contextmanager
-def _faults_told(*, as_json: bool = False) -> Iterator[None]:
-    """One sentence on stderr and an exit code for what went wrong; for programs a refusal is an event too."""
-    from client.problem import Refused, Unreachable
-    from ledger.malformed import Malformed
+def _tell_fault(told: Object) -> None:
+    """A fault among the events, on a line of its own: a refusal, or whatever else went wrong."""
+    from client.asking import EXIT_REFUSED
 
-    try:
-        yield
-    except Refused as refused:
-        if as_json:
-            reasons = [{"code": one.code, "detail": one.detail} for one in refused.reasons]
-            _tell("refused", code=refused.code, detail=refused.detail, index=refused.index, reasons=reasons)
-        typer.echo(str(refused), err=True)
-        raise typer.Exit(refused.exit_code) from None
-    except (Malformed, OSError) as fault:
-        typer.echo(str(fault), err=True)
-        raise typer.Exit(_EXIT_USAGE) from None
-    except Unreachable as fault:
-        typer.echo(str(fault), err=True)
-        raise typer.Exit(fault.exit_code) from None
+    _tell("refused" if told["exit_code"] == EXIT_REFUSED else "fault", **told)
 
 
-def _run_for_programs(job: Job, *, pause: Pause | None, resume: bool) -> Report:
+def _run_for_programs(job: Job, service: Service, *, pause: Pause | None, resume: bool) -> Report:
     from trainer_adapter.clean_room import CleanRoom
 
-    with _consumer(job) as service:
-        room = CleanRoom(job, service, lambda line: _tell("stage", text=line), pause, resume=resume)
+    room = CleanRoom(job, service, lambda line: _tell("stage", text=line), pause, resume=resume)
 
-        def on_step(step: int, steps: int) -> None:
-            _tell("step", epsilon=room.remaining().spent.number, step=step, steps=steps)
+    def on_step(step: int, steps: int) -> None:
+        _tell("step", epsilon=room.remaining().spent.number, step=step, steps=steps)
 
-        return room.run(on_step)
+    return room.run(on_step)
 
 
-def _run_for_people(job: Job, *, pause: Pause | None, resume: bool) -> Report:
+def _run_for_people(job: Job, service: Service, *, pause: Pause | None, resume: bool) -> Report:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -172,9 +165,14 @@ def _run_for_people(job: Job, *, pause: Pause | None, resume: bool) -> Report:
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[loss]}"))
-    with _consumer(job) as service, Progress(*columns, console=console, transient=True) as progress:
+
+    def say(line: str) -> None:
+        # A line may be a command to copy: it is neither wrapped nor read as markup.
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("noisy steps", total=job.plan.steps, loss="")
-        room = CleanRoom(job, service, lambda line: console.print(line, highlight=False), pause, resume=resume)
+        room = CleanRoom(job, service, say, pause, resume=resume)
 
         def on_step(step: int, _: int) -> None:
             left = room.remaining()

@@ -8,8 +8,10 @@
     test = "data/test.npz"
     accuracy_target = "0.85"
 
-``accuracy_target`` may be left out; it is measured on public data only, so a run that stops at it stops on what was
-released and may give its unexecuted steps back. ``records_per_user_max`` is there where the plan's unit is the user.
+``model`` is a name of :mod:`trainer_adapter.models` or a function in a file beside the job, as ``networks.py:small``;
+the file is then the run's ``pipeline``, unless the job names another. ``accuracy_target`` may be left out; it is
+measured on public data only, so a run that stops at it stops on what was released and may give its unexecuted steps
+back. ``records_per_user_max`` is there where the plan's unit is the user.
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ _OWN: Final = ("learning_rate", "model", "momentum", "test")
 
 @dataclass(frozen=True, kw_only=True)
 class Job(Assignment):
-    """One run of a model that :mod:`trainer_adapter.models` has."""
+    """One run of a model that :mod:`trainer_adapter.models` makes; ``folder`` is the job's own."""
 
+    folder: Path
     model: str
     learning_rate: Fraction
     momentum: Fraction
@@ -47,9 +50,14 @@ class Job(Assignment):
     def _parse(cls, value: object, folder: Path) -> Job:
         known = c.fields(value, "", (*REQUIRED, *_OWN), (*OPTIONAL, "accuracy_target", "records_per_user_max"))
         target = parse_number(known["accuracy_target"], "accuracy_target") if "accuracy_target" in known else None
+        model = c.string(known["model"], "model", 200)
+        base = assigned(known, folder)
+        if ":" in model and base["pipeline"] is None:
+            base["pipeline"] = path_in(folder, model.rpartition(":")[0], "model")
         return cls(
-            **assigned(known, folder),
-            model=c.string(known["model"], "model", 64),
+            **base,
+            folder=folder,
+            model=model,
             learning_rate=parse_positive(known["learning_rate"], "learning_rate"),
             momentum=parse_number(known["momentum"], "momentum"),
             test=path_in(folder, known["test"], "test"),

@@ -1,16 +1,23 @@
-"""The models a run can name; what they do before their first layer is public and looks at one record."""
+"""The models a run can name; what they do before their first layer is public and looks at one record.
+
+A name with a colon, as ``networks.py:small``, is a function in a file beside the job: see
+:mod:`trainer_adapter.own_model`.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import torch
 from torch import Tensor, nn
 
 from ledger.malformed import Malformed
+from trainer_adapter.own_model import own_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 PIXELS: Final = 64
 CLASSES: Final = 10
@@ -27,22 +34,27 @@ class Centred(nn.Module):
         return images.flatten(1) - BACKGROUND
 
 
-def make(name: str, seed: int = 0) -> nn.Module:
+def make(name: str, folder: Path | None = None, seed: int = 0) -> nn.Module:
     """A fresh model whose first weights are public: the same for the same name and seed.
 
     Args:
-        name: ``digits-linear`` (logistic regression) or ``digits-mlp`` (one layer of 32 tanh units); both
-            take images (records, 64) or (records, 8, 8) with values from 0 to 1 and give ten scores.
+        name: ``digits-linear`` (logistic regression) or ``digits-mlp`` (one layer of 32 tanh units), which take
+            images (records, 64) or (records, 8, 8) with values from 0 to 1 and give ten scores; or FILE:FUNCTION.
+        folder: where FILE is looked for.
         seed: of the first weights.
 
     Raises:
-        Malformed: for a name that is not known.
+        Malformed: for a name that is not known, or a file or a function that gives no model.
     """
-    if name not in _MODELS:
-        raise Malformed("model", f"must be one of {', '.join(sorted(_MODELS))}")
+    if folder is not None and ":" in name:
+        given: Callable[[], nn.Module] = partial(own_model, folder, name)
+    elif name in _MODELS:
+        given = _MODELS[name]
+    else:
+        raise Malformed("model", f"must be one of {', '.join(sorted(_MODELS))}, or FILE:FUNCTION")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return _MODELS[name]()
+        return given()
 
 
 def _digits_linear() -> nn.Module:

@@ -66,10 +66,9 @@ def measure(job: Job, service: Service, say: Say) -> Opened:
     Raises:
         Refused: if the opening is. Malformed: if the model is not the one that was sealed. OSError, Unreachable.
     """
-    test = tensors(job.test.read_bytes(), "test")
+    # What can fail without the model's key fails before its opening is recorded.
+    test, model, device = tensors(job.test.read_bytes(), "test"), models.make(job.model, job.folder), choose()
     name, kept = _open(job, service, say)
-    device = choose()
-    model = models.make(job.model)
     try:
         model.load_state_dict(load(kept.model))
     except (SafetensorError, RuntimeError):
@@ -109,6 +108,8 @@ def _open(job: Job, service: Service, say: Say) -> tuple[str, KeptModel]:
         sealed = file.read(SEALED_BYTES_MAX + 1)
     if len(sealed) > SEALED_BYTES_MAX:
         raise Malformed("model", f"has more than {SEALED_BYTES_MAX} bytes")
+    # A service that gives no keys has none for this model: it says so before an opening is recorded.
+    service.deposit_key()
     name = c.digest(sealed)
     kept = KeptModel.parse(open_model(sealed, _key(job, service, name, say), job.id))
     say("the model is decrypted in memory")

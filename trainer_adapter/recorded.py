@@ -9,17 +9,24 @@ from ledger.outcomes import Code
 from ledger.verifier import LogKey, verify_receipt
 
 
+class NotProven(Malformed):
+    """What was answered is not what the log's key vouches for."""
+
+
 def check_recorded(service: Service, answer: Answer, log: LogKey, kind: str, wanted: Code) -> int:
     """The index of the entry that an answer speaks of, if the log holds it and it says what was asked for.
 
     Raises:
-        Malformed: if there is no receipt, it does not verify, or it is another entry's. Refused, Unreachable.
+        NotProven: if there is no receipt, it does not verify, or it is another entry's. Refused, Unreachable.
     """
     if answer.index is None or answer.receipt is None:
-        raise Malformed("receipt", f"{answer.id} came without one")
+        raise NotProven("receipt", f"{answer.id} came without one")
     data = service.entry(answer.index)
-    index, _ = verify_receipt(answer.receipt, data, log)
-    entry = Entry.parse(data)
+    try:
+        index, _ = verify_receipt(answer.receipt, data, log)
+        entry = Entry.parse(data)
+    except Malformed as fault:
+        raise NotProven(fault.field, fault.rule) from None
     if (index, entry.id, entry.kind, entry.code) != (answer.index, answer.id, kind, wanted):
-        raise Malformed("receipt", f"is of another entry than that of {answer.id}")
+        raise NotProven("receipt", f"is of another entry than that of {answer.id}")
     return index

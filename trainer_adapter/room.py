@@ -9,17 +9,16 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
 from client.data_at_rest import decrypt
 from client.envelope import unseal
+from client.patience import Patience
 from client.problem import Refused, Unreachable
 from client.sealed_model import seal_deposit, seal_model
-from client.service import Service
+from client.service import ATTEMPTS, Answer, Service
 from client.signer import Signer, load_private
 from client.tokens import CleanRoomCredentials, ClientCredentials
 from ledger import canonical as c
@@ -29,10 +28,14 @@ from ledger.outcomes import ChargeState, Code
 from trainer_adapter.assignment import Assignment
 from trainer_adapter.attester import DevelopmentAttester
 from trainer_adapter.durable import write_whole
+from trainer_adapter.grants import Grants
+from trainer_adapter.identity import Identity
 from trainer_adapter.kept_model import KeptModel
 from trainer_adapter.leaving import Leaving, Pause, too_soon
 from trainer_adapter.recorded import check_recorded
+from trainer_adapter.signals import listening
 
+CHALLENGES_MAX: Final = 8
 SEALED_FILE: Final = "model.sealed"
 Say = Callable[[str], None]
 
@@ -43,57 +46,6 @@ def consumer_service(assignment: Assignment) -> Service:
     service = Service(assignment.service)
     signer = Signer.load(assignment.key)
     return service.as_caller(ClientCredentials(assignment.issuer, assignment.actor, signer, assignment.log.origin))
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """What makes a clean room the one that was charged; secret, all of it.
-
-    Attributes:
-        deadline: of the charge, Unix ms.
-        release: id and body of the command that asks for the data keys; None before it is asked.
-    """
-
-    signer: Signer
-    sealing: X25519PrivateKey
-    deadline: int
-    release: tuple[str, c.Object] | None = None
-
-    @classmethod
-    def fresh(cls, deadline: int) -> Identity:
-        """New keys."""
-        return cls(Signer.generate(), X25519PrivateKey.generate(), deadline)
-
-    def to_json(self) -> c.Object:
-        """For what is sealed before it is written."""
-        name, body = self.release or ("", None)
-        return {
-            "deadline": self.deadline,
-            "kind": "clean_room",
-            "release": {"body": body, "id": name},
-            "sealing": c.base64url(self.sealing.private_bytes_raw()),
-            "signing": c.base64url(self.signer.secret()),
-            "v": 1,
-        }
-
-    @classmethod
-    def parse(cls, value: object) -> Identity:
-        """What :meth:`to_json` made. Raises: Malformed."""
-        known = c.fields(value, "room", ("deadline", "kind", "release", "sealing", "signing", "v"))
-        c.one_of(known["kind"], "room.kind", ("clean_room",))
-        c.integer(known["v"], "room.v", 1, 1)
-        release = c.fields(known["release"], "room.release", ("body", "id"))
-        return cls(
-            Signer.of_secret(c.unbase64url(known["signing"], "room.signing")),
-            X25519PrivateKey.from_private_bytes(c.unbase64url(known["sealing"], "room.sealing")),
-            c.integer(known["deadline"], "room.deadline", 0, 2**53 - 1),
-            (release["id"], release["body"]) if release["body"] is not None else None,
-        )
-
-    def public(self) -> c.Object:
-        """Both public keys, as a charge names them."""
-        x = c.base64url(self.sealing.public_key().public_bytes_raw())
-        return {"sealing": {"crv": "X25519", "kty": "OKP", "x": x}, "signing": self.signer.jwk}
 
 
 class Room:
@@ -126,8 +78,12 @@ class Room:
         self._pipeline = {} if assignment.pipeline is None else {"pipeline": _digest_of(assignment.pipeline)}
         # From its charge on the clean room speaks for itself: the key that the charge names is its credential.
         credentials = CleanRoomCredentials(self.identity.signer, assignment.log.origin, service.clock)
-        self.own: Final = service.as_caller(credentials)
-        self._once = service.as_caller(credentials, attempts=1)
+        # What it has to be answered before its deadline it asks for until then: nobody else has its keys.
+        self.own: Final = service.as_caller(
+            credentials, Patience(ATTEMPTS, until=self.identity.deadline / 1000, tell=say)
+        )
+        self._hasty = service.as_caller(credentials)
+        self._once = service.as_caller(credentials, Patience(1))
 
     @property
     def steps(self) -> int:
@@ -170,37 +126,91 @@ class Room:
         states = tuple(one.value for one in ChargeState)
         return ChargeState(c.one_of(found.get("state"), "charge.state", states)), _posted(found)
 
-    def open_data(self) -> dict[str, bytes]:
-        """The records of each partition, decrypted in memory. Raises: Refused, Unreachable, Malformed."""
-        keys, opened = self._release_key(), {}
-        for ref, stored in self._sealed:
-            if ref not in keys:
-                raise Malformed("data", f"no key was released for {ref}")
-            opened[ref] = decrypt(keys[ref], ref, stored)
-        self._say("data decrypted in memory")
-        return opened
+    def check_keys_come(self) -> None:
+        """That every data key can reach this clean room, before anything is charged.
 
-    def _release_key(self) -> dict[str, bytes]:
+        Raises:
+            Malformed: for a key that nobody would give. OSError: for a folder of grants that cannot be made. Refused,
+            Unreachable.
+        """
+        if self._assignment.grants is not None:
+            self._assignment.grants.mkdir(parents=True, exist_ok=True)
+            return
+        for ref, _ in self._assignment.data:
+            if self._service.partition(ref).get("data_key_from") == "provider":
+                rule = f"must name a folder: the service gives no data key for {ref}, its provider grants it"
+                raise Malformed("grants", rule)
+
+    def open_data(self, ended: Callable[[], str]) -> dict[str, bytes]:
+        """The records of each partition, decrypted in memory.
+
+        Args:
+            ended: asked while a provider's grant is waited for: why nothing more is waited for, or nothing. A signal
+                ends it too.
+
+        Raises:
+            NotGranted: when that was so. Refused, Unreachable, Malformed, OSError.
+        """
+        answer, expected = self._release_key()
+        # A store that only authorises sends no envelope; one that keeps some providers' keys, an envelope of these.
+        keys = {} if answer.envelope is None else unseal(answer.envelope, self.identity.sealing, expected)
+        if keys:
+            self._say(f"key released to this clean room alone, sealed with HPKE, entry {answer.index}")
+        opened = {ref: decrypt(keys[ref], ref, stored) for ref, stored in self._sealed if ref in keys}
+        closed = {ref: stored for ref, stored in self._sealed if ref not in keys}
+        if closed:
+            opened |= self._granted(answer, expected, closed, ended)
+        self._say("data decrypted in memory")
+        # As the assignment orders them, whichever key came first.
+        return {ref: opened[ref] for ref, _ in self._sealed}
+
+    def _granted(
+        self, answer: Answer, expected: c.Object, closed: dict[str, bytes], ended: Callable[[], str]
+    ) -> dict[str, bytes]:
+        folder = self._assignment.grants
+        if folder is None:
+            raise Malformed("grants", f"names no folder, and no key was released for {', '.join(closed)}")
+        grants = Grants(folder, answer.id, self.identity.sealing, expected, closed, self._say)
+        self._say(
+            f"key release {answer.id} is permitted, entry {answer.index}; the keys are their providers' to grant:"
+        )
+        for command in grants.commands():
+            self._say(f"  {command}")
+        with listening() as asked:
+            return grants.wait(lambda: asked() or ended())
+
+    def _release_key(self) -> tuple[Answer, c.Object]:
+        """The answer to the key release, and what every envelope for it says."""
         known = self._assignment
-        if self.identity.release is None or self.own.charge(known.id).get("key_release") is None:
-            self.identity = replace(self.identity, release=self._ask_for_keys())
-            self._keep(self.identity)
+        fresh = self.identity.release is None or self.own.charge(known.id).get("key_release") is None
+        answer = self._sent_until_answered(fresh=fresh)
+        check_recorded(self.own, answer, known.log, "key_release", Code.PERMITTED)
         assert self.identity.release is not None
-        name, body = self.identity.release
-        # Sent again by the run that goes on, it is the same command, and has the same envelope for an answer.
-        answer = self.own.submit(self.identity.signer, known.actor, "key_release", body, name)
-        expected: c.Object = {
+        return answer, {
             "charge": known.id,
             "contract": known.contract,
             "entry": answer.index,
-            "evidence": body["evidence"],
+            "evidence": self.identity.release[1]["evidence"],
             "key_release": answer.id,
             "not_after": self.identity.deadline,
         }
-        index = check_recorded(self.own, answer, known.log, "key_release", Code.PERMITTED)
-        keys = unseal(answer.envelope, self.identity.sealing, expected)
-        self._say(f"key released to this clean room alone, sealed with HPKE, entry {index}")
-        return keys
+
+    def _sent_until_answered(self, *, fresh: bool) -> Answer:
+        for left in reversed(range(CHALLENGES_MAX)):
+            if fresh:
+                self.identity = replace(self.identity, release=self._ask_for_keys())
+                self._keep(self.identity)
+            assert self.identity.release is not None
+            name, body = self.identity.release
+            try:
+                # Sent again by the run that goes on, it is the same command, and has the same envelope for an answer.
+                return self.own.submit(self.identity.signer, self._assignment.actor, "key_release", body, name)
+            except Refused as refused:
+                # A service that was away for minutes, or began anew, has forgotten its challenge: nothing is recorded.
+                if refused.field != "body.nonce" or not left:
+                    raise
+                fresh = True
+        raise AssertionError
 
     def _ask_for_keys(self) -> tuple[str, c.Object]:
         known = self._assignment
@@ -229,12 +239,16 @@ class Room:
             return f"the charge is {state}"
         return "the contract was revoked" if self._once.contract(self._assignment.contract).get("revoked") else ""
 
-    def post(self, steps: int) -> None:
-        """Settle for what ran; the same again is the same statement. Raises: Refused, Unreachable."""
+    def post(self, steps: int, *, hasty: bool = False) -> None:
+        """Settle for what ran; the same again is the same statement. Raises: Refused, Unreachable.
+
+        Without ``hasty`` it is sent until the deadline.
+        """
         known = self._assignment
         body: c.Object = {"charge": known.id, "steps": steps}
         name = f"post-{c.digest(c.dump(body))[:32]}"
-        answer = self.own.submit(self.identity.signer, known.actor, "post", body, name)
+        service = self._hasty if hasty else self.own
+        answer = service.submit(self.identity.signer, known.actor, "post", body, name)
         self._say(f"{steps} of {known.plan.steps} steps posted, entry {answer.index}")
 
     def release_model(self, data: bytes, pause: Pause | None = None) -> str:
@@ -247,7 +261,7 @@ class Room:
         Raises:
             Unreachable, Malformed, OSError. Whatever ``pause`` raises.
         """
-        leaving = Leaving(self._assignment, self._service, self.identity.signer, data)
+        leaving = Leaving(self._assignment, self.own, self.identity.signer, data)
         try:
             leaving.announce()
             index = leaving.ask()

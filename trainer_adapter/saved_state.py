@@ -36,7 +36,7 @@ from ledger import canonical as c
 from ledger.malformed import Malformed
 from trainer_adapter.assignment import Assignment
 from trainer_adapter.durable import write_new, write_whole
-from trainer_adapter.room import Identity
+from trainer_adapter.identity import Identity
 
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
@@ -86,6 +86,10 @@ class StateKeeper:
     def keep_room(self, identity: Identity) -> None:
         """On disk, sealed, when this returns. Raises: OSError."""
         self._write(ROOM_FILE, c.dump(identity.to_json()))
+
+    def forget_room(self) -> None:
+        """Remove the identity of a charge that was never made. Raises: OSError."""
+        (self._folder / ROOM_FILE).unlink(missing_ok=True)
 
     def room(self) -> Identity | None:
         """The identity that was kept; None if nothing was, so nothing was charged. Raises: Malformed, OSError."""

@@ -20,7 +20,7 @@ from api.demo.story import Story, verification
 from api.demo.trainer import Address
 from api.dev_issuer import DevelopmentIssuer
 from api.issuer_routes import create_issuer_app
-from api.key_store import FileKeyStore
+from api.key_store import FileKeyStore, KeyStore
 from api.server import LOOPBACK, base_url, listen, serving
 from api.tokens import Issuer
 from client.service import Service
@@ -72,7 +72,7 @@ def perform(folder: Path, console: Console) -> None:
 
 @contextmanager
 def opened(
-    book: Book, keys: FileKeyStore, log: LogKey, clock: Callable[[], int] = unix_ms
+    book: Book, keys: KeyStore, log: LogKey, clock: Callable[[], int] = unix_ms
 ) -> Iterator[tuple[Address, Enrol]]:
     """A service and a development issuer, each on a free loopback port, while the block runs; ``clock`` tells ms."""
     listener = listen(LOOPBACK, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from api.cli import app as api_commands
 from client.cli import app as client_commands
+from client.signer import Signer
 from ledger import canonical as c
 from tests.http.world import BANK, PARTITION, CleanRoom, World
 
@@ -78,3 +80,25 @@ def test_serve_refuses_every_host_but_loopback(profile: Path, world: World) -> N
     result = CliRunner().invoke(api_commands, ["serve", str(profile)])
     assert (result.exit_code, result.stdout) == (2, "")
     assert "loopback" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["serve", "dev-issuer"])
+def test_a_port_in_use_is_a_conflict(tmp_path: Path, name: str) -> None:
+    """Code 5 and the port; a profile that is not there is not found, and one without its table is malformed."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        Signer.generate().save(tmp_path / "log.pem")
+        (tmp_path / "issuer.jwks").write_bytes(c.dump({"keys": [Signer.generate().jwk]}))
+        profile = tmp_path / "profile.toml"
+        where = f'host = "127.0.0.1"\nport = {port}\n'
+        serve = f'[serve]\nbook = "b.sqlite"\nlog_key = "log.pem"\norigin = "a.example"\n{where}'
+        issuers = '[serve.issuers]\n"http://127.0.0.1:9" = "issuer.jwks"\n'
+        issuer = f'[issuer]\naudience = "a.example"\nkey = "log.pem"\n{where}[issuer.clients]\n'
+        profile.write_text(f"v = 1\n{serve}{issuers}{issuer}")
+        result = CliRunner().invoke(api_commands, [name, str(profile)])
+    assert (result.exit_code, result.stdout) == (5, "")
+    assert f"port {port} of 127.0.0.1 is in use" in result.stderr
+    assert not (tmp_path / "b.sqlite").exists()
+    assert CliRunner().invoke(api_commands, [name, str(tmp_path / "none.toml")]).exit_code == 4
+    profile.write_text("v = 1\n")
+    assert CliRunner().invoke(api_commands, [name, str(profile)]).exit_code == 2

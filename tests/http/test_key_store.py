@@ -85,6 +85,14 @@ def test_authorise_only_holds_no_key() -> None:
     assert AuthoriseOnly().data_key(HOSPITAL, "digits") is None
 
 
+def test_a_store_says_whose_keys_it_hands_out(tmp_path: Path) -> None:
+    """Those of a provider that has a folder in it; the one that authorises only, nobody's."""
+    store = FileKeyStore(tmp_path)
+    store.create(HOSPITAL, "digits")
+    assert (store.gives(HOSPITAL), store.gives(f"{HOSPITAL}x")) == (True, False)
+    assert not AuthoriseOnly().gives(HOSPITAL)
+
+
 def test_a_secret_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
     """No way of printing, logging or pickling a secret shows a byte of it."""
     secret = Secret(b"0123456789abcdef0123456789abcdef")

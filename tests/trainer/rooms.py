@@ -19,7 +19,7 @@ from api.demo import digits, people
 from api.demo.people import Enrol, Organisation
 from api.demo.stage import opened
 from api.demo.trainer import Address, Task, write_job
-from api.key_store import FileKeyStore
+from api.key_store import AuthoriseOnly, FileKeyStore
 from client.data_at_rest import encrypt
 from client.service import Service
 from client.signer import Signer, load_private
@@ -34,6 +34,7 @@ from policy.reading import format_time
 from trainer_adapter.assignment import Assignment
 from trainer_adapter.clean_room import CleanRoom, Report
 from trainer_adapter.job import Job
+from trainer_adapter.room import Say
 
 ORIGIN: Final = "rooms.example/ledger"
 PLAN: Final = Plan(Fraction(1, 2), Fraction(8), Fraction(1), 20, digits.RECORDS // 2)
@@ -68,6 +69,7 @@ class Place:
     sro: Organisation
     tdp: Organisation
     policy: c.Object
+    enrol: Enrol
 
     def republish(self, **changes: c.Json) -> None:
         """The policy's second version, with these changes, in force at once."""
@@ -91,9 +93,18 @@ class Place:
         """The assignment in that file."""
         return Assignment.load(self.assignment_file(name, plan, extra))
 
-    def run(self, job: Path) -> Report:
+    def run(self, job: Path, say: Say = lambda _: None) -> Report:
         """In this process."""
-        return CleanRoom(Job.load(job), self.service, lambda _: None).run(lambda *_: None)
+        return CleanRoom(Job.load(job), self.service, say).run(lambda *_: None)
+
+    def profile(self, of: Organisation) -> Path:
+        """An organisation's profile, for its own commands."""
+        slug = of.did.split(":")[2].split(".")[0]
+        known = {"service": self.address.service, "issuer": self.address.issuer, "log": self.address.log.vkey}
+        lines = [f'{name} = "{value}"' for name, value in {**known, "actor": of.did, "key": f"{slug}.pem"}.items()]
+        path = self.folder / "keys" / f"{slug}.toml"
+        path.write_text("\n".join(("v = 1", "[client]", *lines)))
+        return path
 
     def charge(self, name: str) -> Charge | None:
         """As it stands."""
@@ -119,8 +130,11 @@ class Place:
 
 
 @contextmanager
-def open_place(folder: Path, **policy: c.Json) -> Iterator[Place]:
-    """A policy with these changes, a data set with one partition, and a contract; no run yet."""
+def open_place(folder: Path, *, authorise_only: bool = False, **policy: c.Json) -> Iterator[Place]:
+    """A policy with these changes, a data set with one partition, and a contract; no run yet.
+
+    Where the service authorises only, the hospital's key lies in a store that is the hospital's own.
+    """
     for name in ("data", "jobs", "keys", "runs"):
         (folder / name).mkdir(parents=True)
     url, clock = f"sqlite:///{folder / 'book.sqlite'}", Clock()
@@ -131,7 +145,7 @@ def open_place(folder: Path, **policy: c.Json) -> Iterator[Place]:
     store = FileKeyStore(folder / "data-keys")
     book = Book.open(url, gate=gate, log_key=log_key, origin=ORIGIN, clock=clock)
     try:
-        with opened(book, store, log, clock) as (address, enrol):
+        with opened(book, AuthoriseOnly() if authorise_only else store, log, clock) as (address, enrol):
             yield _furnished(folder, book, store, address, enrol, policy, clock)
     finally:
         book.close()
@@ -157,7 +171,7 @@ def _furnished(  # noqa: PLR0913, PLR0917 - what a place is made of
     contract, _ = bank.enter("contract", {**people.contract(tdp, bank, now), "runs_max": 100}, tdp)
     ref = f"{tdp.did}/{people.DATASET}/2026-q3"
     data_key = store.create(tdp.did, f"{people.DATASET}-2026-q3").reveal()
-    place = Place(folder, book, bank.service, address, bank, contract, ref, data_key, clock, sro, tdp, policy)
+    place = Place(folder, book, bank.service, address, bank, contract, ref, data_key, clock, sro, tdp, policy, enrol)
     place.sealed.write_bytes(encrypt(data_key, ref, digits.archive(digits.FIRST)))
     (folder / "data" / "test.npz").write_bytes(digits.archive(digits.TEST))
     return place

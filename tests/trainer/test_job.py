@@ -129,12 +129,13 @@ def test_what_is_no_job_is_named(tmp_path: Path, data: bytes) -> None:
 
 
 def test_the_command_says_it_in_one_sentence(tmp_path: Path) -> None:
-    """Exit code 2, one line, no trace; a job that is not there too."""
+    """Exit code 2, no trace, and what to do next; a job that is not there is not found."""
     path = tmp_path / "job.toml"
     path.write_text(GOOD.replace("steps = 20", "steps = -1"))
-    for job, says in ((path, "train.plan.steps: must lie between"), (tmp_path / "none.toml", "none.toml")):
+    for job, code, says in ((path, 2, "train.plan.steps: must lie between"), (tmp_path / "none.toml", 4, "none.toml")):
         command = [sys.executable, "-m", "epsilon_ledger", "train", str(job)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 2
-        assert says in done.stderr
-        assert len(done.stderr.strip().splitlines()) == 1
+        assert (done.returncode, done.stdout) == (code, "")
+        fault, then = done.stderr.splitlines()
+        assert says in fault
+        assert then.startswith("Nothing was recorded")

@@ -135,12 +135,12 @@ def test_a_field_of_another_kind_is_named(tmp_path: Path, place: tuple[str, ...]
         assert fault.field == ".".join(place) or fault.field.startswith(".".join((*place, ""))), kind
 
 
-@pytest.mark.parametrize("name", ["key", "test", "output", "attester.key", f"data.{REF}"])
+@pytest.mark.parametrize("name", ["key", "test", "output", "grants", "model", "attester.key", f"data.{REF}"])
 def test_a_path_with_a_null_character_is_named(tmp_path: Path, name: str) -> None:
     """The operating system would refuse it later, some of them after the charge."""
     job = copy.deepcopy(JOB)
     place = ("train", *name.split(".", 1))
-    _table(job, place)[place[-1]] = "data/a\0b"
+    _table(job, place)[place[-1]] = "data/a\0b.py:made"
     assert _fault(tmp_path / "job.toml", job).field == f"train.{name}"
 
 
@@ -150,25 +150,26 @@ def test_a_path_with_a_null_character_is_named(tmp_path: Path, name: str) -> Non
     ids=["deep", "long", "twice", "no-day", "no-digits", "open"],
 )
 def test_what_toml_itself_refuses_is_told_by_the_files_name(tmp_path: Path, text: str) -> None:
-    """By the command, in one line with exit code 2, however the reader of TOML fails."""
+    """By the command, in one sentence with exit code 2, however the reader of TOML fails."""
     path = tmp_path / "job.toml"
     path.write_text(text, encoding="utf-8")
     done = CliRunner().invoke(app, ["train", str(path)])
     assert done.exit_code == 2
     assert done.stdout == ""
-    assert done.stderr.startswith(f"{path}: is n")
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"malformed: {path}: is n")
+    assert done.stderr.count("\n") == 2
 
 
 @pytest.mark.parametrize(
     "url", ["http://[::1", "http://a\0", "ftp://a", "http://", "http://xn--/", f"http://{'a' * 99}"]
 )
 def test_an_address_of_no_service_is_named(tmp_path: Path, url: str) -> None:
-    """In one line with exit code 2, before a file but the job's own is read."""
+    """In one sentence with exit code 2, before a file but the job's own is read."""
     job = copy.deepcopy(JOB)
     job["train"]["service"] = url
     (tmp_path / "job.toml").write_text(_toml(job), encoding="utf-8")
     done = CliRunner().invoke(app, ["train", str(tmp_path / "job.toml"), "--json"])
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith("service: must be an http or https URL")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["event"], told["field"]) == (2, "fault", "service")
+    assert done.stderr.startswith("malformed: service: must be an http or https URL")
     assert sorted(tmp_path.iterdir()) == [tmp_path / "job.toml"]

@@ -106,10 +106,10 @@ def test_the_command_tells_why_not(place: Place) -> None:
     path = place.job("run-1")
     place.run(path)
     done = CliRunner().invoke(app, ["release", str(path), "--json"])
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert (done.exit_code, told["event"]) == (3, "refused")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["exit_code"], told["code"]) == (3, 3, "policy_denied")
     assert [reason["code"] for reason in told["reasons"]] == ["release_too_soon"]
-    assert done.stderr.splitlines()[-1].startswith("policy_denied: announced, and the notice 20")
+    assert "policy_denied: announced, and the notice 20" in done.stderr
     assert not (place.folder / "runs" / "run-1" / "model.safetensors").exists()
 
 

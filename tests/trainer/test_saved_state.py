@@ -12,7 +12,7 @@ from ledger.malformed import Malformed
 from ledger.verifier import LogKey
 from tests.trainer.rooms import PLAN
 from trainer_adapter.assignment import Assignment, Resume
-from trainer_adapter.room import Identity
+from trainer_adapter.identity import Identity
 from trainer_adapter.saved_state import Place, StateKeeper
 
 
