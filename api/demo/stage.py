@@ -33,6 +33,8 @@ from ledger.verifier import LogKey
 from policy.evaluate import gate
 
 ORIGIN: Final = "ledger.demo.invalid"
+SERVICE_PORT: Final = 8000
+ISSUER_PORT: Final = 8100
 _MARK: Final = ".epsilon-demo"
 
 
@@ -63,8 +65,14 @@ def perform(folder: Path, console: Console) -> None:
         book.close()
     verification(folder, console, lambda line: console.print(line, highlight=False))
     _write_profile(folder, log)
+    served, issuing = (f"http://{LOOPBACK}:{port}" for port in (SERVICE_PORT, ISSUER_PORT))
+    job = story.leave_job(Address(served, issuing, log))
     console.print()
     console.print(story.table())
+    console.print("\nA run that still fits is ready. Each in a terminal of its own:\n")
+    profile = f"{_shown(folder)}/profile.toml"
+    for words in (f"serve {profile}", f"dev-issuer {profile}", f"train {_shown(job)}"):
+        console.print(f"  {_program()} {words}", highlight=False, soft_wrap=True)
     console.print("\nTo try next:\n")
     for command in next_commands(folder):
         console.print(f"  {command}", highlight=False, soft_wrap=True)
@@ -98,13 +106,17 @@ def opened(
 
 def next_commands(folder: Path) -> list[str]:
     """Three commands that work as printed, from where this one was started."""
-    epsilon = _shown(Path(sys.argv[0])) if Path(sys.argv[0]).name == "epsilon" else f"{_shown(Path(sys.executable))} -m epsilon_ledger"
-    shown = _shown(folder)
+    epsilon, shown = _program(), _shown(folder)
     return [
         f"{epsilon} log {shown}/book.sqlite",
         f"{epsilon} log {shown}/book.sqlite --refused",
         f"{epsilon} verify {shown}/book.sqlite --json",
     ]
+
+
+def _program() -> str:
+    called = Path(sys.argv[0])
+    return _shown(called) if called.name == "epsilon" else f"{_shown(Path(sys.executable))} -m epsilon_ledger"
 
 
 def _shown(path: Path) -> str:
@@ -145,15 +157,15 @@ book = "book.sqlite"
 keys = "data-keys"
 log_key = "log.pem"
 origin = "{ORIGIN}"
-host = "127.0.0.1"
-port = 8000
+host = "{LOOPBACK}"
+port = {SERVICE_PORT}
 
 [serve.issuers]
-"http://127.0.0.1:8100" = "issuer.jwks"
+"http://{LOOPBACK}:{ISSUER_PORT}" = "issuer.jwks"
 
 [issuer]
-host = "127.0.0.1"
-port = 8100
+host = "{LOOPBACK}"
+port = {ISSUER_PORT}
 audience = "{ORIGIN}"
 key = "issuer.pem"
 
@@ -165,11 +177,11 @@ organisation = "did:web:health-council.demo.invalid"
 roles = ["AUDITOR"]
 
 [client]
-service = "http://127.0.0.1:8000"
+service = "http://{LOOPBACK}:{SERVICE_PORT}"
 key = "keys/banyan-cedar.pem"
 actor = "did:web:banyan-cedar.demo.invalid"
 log = "{log.vkey}"
-issuer = "http://127.0.0.1:8100"
+issuer = "http://{LOOPBACK}:{ISSUER_PORT}"
 """
     (folder / "profile.toml").write_text(text, encoding="utf-8")
     _write_auditor(folder, log)

@@ -145,6 +145,11 @@ class Story:
             "the union of their runs, each once"
         )
         self._asks_again(merged, second)
+        self._fits = Task("banyan-cedar-run-1", merged, self._contracts[self._banks[0].did], second, "2026-q4.sealed")
+
+    def leave_job(self, address: Address) -> Path:
+        """After the merger: a job of the merged bank's that still fits, for when the book is served at ``address``."""
+        return write_job(self._folder, address, self._plan, self._fits)
 
     def _lineages(self, ref: str) -> dict[str, int]:
         """Each organisation's lineage and its loss at the highest order, pending counted in full."""

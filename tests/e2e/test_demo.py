@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -179,6 +180,36 @@ def test_the_three_commands_work_as_printed(told: Told) -> None:
     assert "budget_exhausted" in answers[0]
     assert "no_room" in answers[1]
     assert json.loads(answers[2])["ok"] is True
+
+
+def test_the_job_that_is_left_runs(told: Told, tmp_path: Path) -> None:
+    """By the three commands on screen, in a copy of the folder and on free ports: a new run, posted."""
+    flat = re.sub(r"\s+", " ", told.screen)
+    assert "train demo/jobs/banyan-cedar-run-1.toml" in flat
+    demo = tmp_path / "demo"
+    shutil.copytree(told.folder, demo)
+    profile, job = demo / "profile.toml", demo / "jobs" / "banyan-cedar-run-1.toml"
+    for port in (8000, 8100):
+        _put(profile, f"port = {port}", "port = 0")
+    with _running("dev-issuer", str(profile)) as issuer:
+        _put(profile, "http://127.0.0.1:8100", issuer)
+        with _running("serve", str(profile)) as service:
+            _put(job, "http://127.0.0.1:8000", service)
+            _put(job, "http://127.0.0.1:8100", issuer)
+            command = [EPSILON, "train", str(job), "--json"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=OUTSIDE)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["steps"] == report["steps_charged"] > 0
+    entries = [entry for _, entry in entries_of(f"sqlite:///{demo / 'book.sqlite'}")]
+    added = [(one.kind, one.code.word) for one in entries[len(told.entries) :]]
+    assert added[:3] == [("charge", "pending"), ("key_release", "permitted"), ("post", "posted")]
+
+
+def _put(path: Path, was: str, now: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert was in text
+    path.write_text(text.replace(was, now), encoding="utf-8")
 
 
 def test_the_forged_byte_is_named(told: Told) -> None:
