@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ledger.outcomes import ChargeState
+from ledger.verifier import LogKey
 from tests.trainer.rooms import PLAN, Place, open_place
 from trainer_adapter.cli import app
 from trainer_adapter.identity import Identity
@@ -99,6 +100,17 @@ def test_a_fault_after_the_charge_does_not_say_that_nothing_was_recorded(place: 
     charge = place.charge("shut")
     assert charge is not None
     assert charge.state is ChargeState.PENDING
+
+
+def test_a_service_of_another_log_is_not_believed(place: Place) -> None:
+    """Code 7: what it answered does not stand under the job's log key; no key is asked for, no record opened."""
+    job, size = place.job("stranger"), len(place.kinds())
+    other = LogKey(place.address.log.origin, bytes(range(32)))
+    job.write_text(job.read_text().replace(place.address.log.vkey, other.vkey))
+    done = _invoke("train", job, "--json")
+    assert (done.exit_code, _fault(done.stdout)["exit_code"]) == (7, 7)
+    assert f"What was recorded stands: entry {size}." in done.stderr
+    assert place.kinds()[size:] == [("charge", "pending")]
 
 
 def test_a_refused_charge_leaves_the_folder_free(place: Place) -> None:

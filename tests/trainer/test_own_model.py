@@ -30,7 +30,7 @@ class Small(nn.Module):
         self.one, self.two = nn.Linear(64, Size().hidden), nn.Linear(Size().hidden, 10)
 
     def forward(self, images):
-        return self.two(self.one(images).tanh())
+        return self.two(nn.functional.dropout(self.one(images).tanh(), 0.5, self.training))
 
 def small():
     return Small()
