@@ -6,8 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 from urllib.parse import quote as percent_encode
@@ -17,7 +16,7 @@ import httpx
 from client.address import base_of, is_loopback
 from client.paths import DOCUMENTS, JSON_TYPE, MODEL_KEYS, PATHS, QUOTES, SIGNATURE_HEADER
 from client.patience import Patience
-from client.problem import Refused, Unreachable
+from client.sending import Sender, object_of
 from client.signer import Signer
 from client.tokens import Credentials
 from ledger import canonical as c
@@ -30,8 +29,6 @@ ATTEMPTS: Final = 4
 PAGE: Final = 200
 PAGES_MAX: Final = 1_000
 TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
-ANSWER_BYTES_MAX: Final = 16 * 2**20
-_NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 _TAG_MAX: Final = 100
 
 
@@ -85,17 +82,14 @@ class Service:
         url = httpx.URL(base_of(base_url))
         # A proxy named in the environment has no business between this process and its own machine.
         self._http = httpx.Client(base_url=url, timeout=TIMEOUT, trust_env=not is_loopback(url.host))
-        self._credentials = credentials
+        self._sender = Sender(self._http, credentials, Patience(attempts, backoff_s), clock)
         self._base_url = str(url)
         self._clock = clock
-        self._patience = Patience(attempts, backoff_s)
-        # One list for all callers of this service: what a process recorded, it recorded as whoever it was.
-        self._recorded: list[int] = []
 
     @property
     def recorded(self) -> tuple[int, ...]:
         """The entries that this service answered commands with, refusals among them, in order, whoever called."""
-        return tuple(self._recorded)
+        return tuple(self._sender.recorded)
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -105,8 +99,8 @@ class Service:
     def as_caller(self, credentials: Credentials, patience: Patience | None = None) -> Service:
         """The same service, and the same connections, for somebody else; with another patience, if given."""
         other = copy(self)
-        other._credentials = credentials  # noqa: SLF001 - its own class
-        other._patience = patience or self._patience  # noqa: SLF001 - the same
+        sender = self._sender
+        other._sender = replace(sender, credentials=credentials, patience=patience or sender.patience)  # noqa: SLF001 - its own class
         return other
 
     def __enter__(self) -> Self:
@@ -160,7 +154,7 @@ class Service:
         path = f"{DOCUMENTS}/{c.digest(data)}"
         signature = self._sign(signer, "PUT", path, data, c.digest(data))
         headers = {SIGNATURE_HEADER: signature, "content-type": "application/octet-stream"}
-        stored = _object(self._send("PUT", path, data, headers))
+        stored = object_of(self._sender.send("PUT", path, data, headers))
         replaces = stored.get("replaces")
         return Stored(
             document=c.sha256(stored.get("document"), "document"),
@@ -171,7 +165,7 @@ class Service:
     def policy_impact(self, data: bytes) -> c.Object:
         """What publishing a policy would change; records nothing. Raises: Refused, Unreachable."""
         headers = {"content-type": "application/octet-stream"}
-        return _object(self._send("POST", "/v1/policy-impacts", data, headers))
+        return object_of(self._sender.send("POST", "/v1/policy-impacts", data, headers))
 
     def policy(self, domain: str) -> c.Object:
         """Every version of a domain's policy. Raises: Refused, Unreachable."""
@@ -183,7 +177,7 @@ class Service:
 
     def challenge(self, charge: str) -> str:
         """A one-time nonce for the key release of a charge. Raises: Refused, Unreachable."""
-        answer = _object(self._command("/v1/challenges", c.dump({"charge": charge}), None))
+        answer = object_of(self._command("/v1/challenges", c.dump({"charge": charge}), None))
         return c.key_bytes(answer.get("nonce"), "nonce")
 
     def deposit_key(self) -> str:
@@ -226,15 +220,15 @@ class Service:
 
     def entry(self, index: int) -> bytes:
         """The bytes of an entry, exactly as they are hashed. Raises: Refused, Unreachable."""
-        return self._send("GET", f"/v1/entries/{index}").content
+        return self._sender.send("GET", f"/v1/entries/{index}").content
 
     def receipt(self, id: str) -> str:  # noqa: A002 - the wire's name
         """The receipt of a command's entry, under the newest checkpoint. Raises: Refused, Unreachable."""
-        return self._send("GET", f"/v1/receipts/{_path(id)}").text
+        return self._sender.send("GET", f"/v1/receipts/{_path(id)}").text
 
     def checkpoint(self) -> str:
         """The newest checkpoint, a signed note. Raises: Refused, Unreachable."""
-        return self._send("GET", "/v1/checkpoint").text
+        return self._sender.send("GET", "/v1/checkpoint").text
 
     def log(self) -> c.Object:
         """The log's origin and verifier key, to compare with a profile's. Raises: Refused, Unreachable."""
@@ -254,7 +248,7 @@ class Service:
         raise Malformed("answer.next_cursor", f"leads beyond {PAGES_MAX} pages")
 
     def _get(self, path: str, query: Mapping[str, str] | None = None) -> c.Object:
-        return _object(self._send("GET", path, query=query))
+        return object_of(self._sender.send("GET", path, query=query))
 
     def _sign(self, signer: Signer, method: str, path: str, payload: bytes, id: str) -> str:  # noqa: A002 - the wire's
         return signer.sign(payload, Call(method, f"{self._base_url}{path}", int(self._clock()), id))
@@ -265,18 +259,18 @@ class Service:
             headers["if-match"] = replaces
         if signature is not None:
             headers[SIGNATURE_HEADER] = signature
-        return self._send("POST", path, raw, headers)
+        return self._sender.send("POST", path, raw, headers)
 
     def _answer(self, response: httpx.Response) -> Answer:
         known = c.fields(
-            _object(response),
+            object_of(response),
             "answer",
             ("body", "id", "index", "outcome", "receipt", "repeated"),
             ("envelope",),
         )
         index = known["index"]
         if isinstance(index, int):
-            self._recorded.append(index)
+            self._sender.recorded.append(index)
         return Answer(
             outcome=c.string(known["outcome"], "answer.outcome"),
             id=c.name(known["id"], "answer.id"),
@@ -287,63 +281,7 @@ class Service:
             envelope=known.get("envelope"),
         )
 
-    def _send(
-        self,
-        method: str,
-        path: str,
-        content: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        query: Mapping[str, str] | None = None,
-    ) -> httpx.Response:
-        sent = False
-        for attempt in count():
-            try:
-                named = {**(headers or {}), **self._authorization()}
-                response = self._http.request(method, path, content=content, headers=named, params=query)
-            except httpx.RequestError as fault:
-                sent = sent or not isinstance(fault, _NEVER_SENT)
-                failure: Refused | Unreachable = Unreachable(
-                    f"no answer from {self._http.base_url} ({type(fault).__name__})", sent=sent
-                )
-            except Unreachable as fault:
-                # No token, so this time nothing was sent.
-                raise Unreachable(str(fault), sent=sent) from fault
-            else:
-                if response.is_success:
-                    return response
-                sent, failure = True, self._failed(response)
-                if not self._patience.takes(response.status_code):
-                    raise failure
-            pause = self._patience.pause(attempt, failure, self._clock)
-            if pause is None:
-                raise failure
-            time.sleep(pause)
-        raise AssertionError
-
-    def _failed(self, response: httpx.Response) -> Refused:
-        found = _refused(response)
-        if found.index is not None:
-            self._recorded.append(found.index)
-        return found
-
-    def _authorization(self) -> dict[str, str]:
-        return {} if self._credentials is None else {"authorization": f"Bearer {self._credentials.token()}"}
-
 
 def _path(name: str) -> str:
     # A DID may hold a percent sign, which the service must get back as one.
     return percent_encode(name, safe="/:")
-
-
-def _object(response: httpx.Response) -> c.Object:
-    value = c.parse(response.content, ANSWER_BYTES_MAX, "answer")
-    if not isinstance(value, dict):
-        raise Malformed("answer", "must be an object")
-    return value
-
-
-def _refused(response: httpx.Response) -> Refused:
-    try:
-        return Refused(response.status_code, _object(response))
-    except Malformed:
-        return Refused(response.status_code, {})

@@ -49,9 +49,13 @@ class TrainEnding:
     def _before(self, fault: Exception, code: int, then: str) -> tuple[int, str]:
         """No entry was heard of."""
         from client.problem import Unreachable
+        from ledger.malformed import Malformed
 
         if isinstance(fault, FileExistsError):
             return EXIT_CONFLICT, f"Nothing was recorded: see what is there{f', or {_GO_ON}' if self.resumes else '.'}"
+        if isinstance(fault, Malformed) and fault.field.partition(".")[0] == "answer":
+            # The service answered, and not in a way that can be read: what it did is unknown.
+            code = EXIT_BROKEN
         if code not in {EXIT_BROKEN, EXIT_RETRY}:
             return code, then
         if isinstance(fault, Unreachable) and not fault.sent:

@@ -82,7 +82,7 @@ class Grants:
             ended: asked again and again: why nothing more is waited for, or nothing.
 
         Raises:
-            NotGranted: saying which partitions have no key, and why it ended. OSError.
+            NotGranted: saying which partitions have no key, and why it ended.
         """
         opened: dict[str, bytes] = {}
         while True:
@@ -95,9 +95,17 @@ class Grants:
             time.sleep(POLL_S)
 
     def look(self) -> dict[str, bytes]:
-        """The records that the files open which are there now. Raises: OSError, if the folder cannot be read."""
+        """The records that the files open which are there now."""
         opened: dict[str, bytes] = {}
-        for path in self._files():
+        try:
+            files = [*self._files()]
+        except OSError as fault:
+            # A folder on another machine may come back.
+            if self._seen != {(str(fault), 0, 0)}:
+                self.say(f"{self.folder} cannot be read, and the clean room waits on: {fault}")
+            self._seen = {(str(fault), 0, 0)}
+            return opened
+        for path in files:
             try:
                 found = self._open(path)
             except (Malformed, OSError) as fault:
@@ -116,7 +124,8 @@ class Grants:
                 known = path.stat()
             except OSError:
                 continue
-            seen = (path.name, known.st_mtime_ns, known.st_size)
+            # Of the inode, so that a file whose mode was mended is looked at again.
+            seen = (path.name, known.st_ctime_ns, known.st_size)
             # Empty is what a shell makes before the command has written.
             if known.st_size and seen not in self._seen:
                 self._seen.add(seen)

@@ -256,6 +256,19 @@ def test_what_is_not_this_release_s_is_left_alone(tmp_path: Path) -> None:
     assert grants.look() == {REF: RECORDS}
 
 
+def test_a_folder_that_is_away_for_a_while_is_told_once_and_read_when_it_is_back(tmp_path: Path) -> None:
+    """As one on another machine: nothing is lost but time."""
+    sealing, said = X25519PrivateKey.generate(), list[str]()
+    folder = tmp_path / "grants"
+    grants = _grants(folder, sealing, said)
+    assert (grants.look(), grants.look()) == ({}, {})
+    assert len(said) == 1
+    assert "cannot be read" in said[0]
+    folder.mkdir()
+    (folder / "release-1.json").write_bytes(c.dump(_envelope(sealing)))
+    assert grants.look() == {REF: RECORDS}
+
+
 def test_a_partition_that_the_run_does_not_wait_for_is_not_taken(tmp_path: Path) -> None:
     """An envelope for another one opens nothing."""
     sealing, said = X25519PrivateKey.generate(), list[str]()
