@@ -8,13 +8,13 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from api import views
-from api.answering import json_response
+from api.answering import json_response, shows, shows_version
 from api.etags import versioned
+from api.forms import page
 from api.identity import Calling
 from api.moments import AsOf
 from api.named import AskedRef, Name, Ref
 from api.pages import Paging, fetch_from, scope_of
-from api.problems import declared
 from api.seen import partition_at, seen
 from ledger import canonical as c
 from ledger.registry import Account, Charge, Partition
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from api.pages import Cursors
     from api.progress import Progress
 
-_LISTED = declared(401, 403, 422)
-_MISSING = declared(401, 403, 404, 422)
-_OneState = Annotated[str | None, Query(pattern="^(pending|posted|voided)$")]
+_MISSING = (401, 403, 404, 422)
+_OneState = Annotated[str | None, Query(pattern="^(pending|posted|voided)$", description="those in one state")]
 
 
 def account_router(moments: Moments, cursors: Cursors, progress: Progress, key_store: KeyStore) -> APIRouter:
@@ -43,7 +42,7 @@ def _add_partitions(router: APIRouter, moments: Moments, cursors: Cursors, key_s
     def told(found: Partition) -> c.Object:
         return views.partition(found, key_given=key_store.gives(found.provider))
 
-    @router.get("/v1/partitions", operation_id="list_partitions", responses=_LISTED)
+    @router.get("/v1/partitions", operation_id="list_partitions", responses=shows(page(views.PARTITION), 401, 403, 422))
     def list_partitions(caller: Calling, asked: Paging) -> Response:
         with moments.read() as facts:
 
@@ -52,14 +51,16 @@ def _add_partitions(router: APIRouter, moments: Moments, cursors: Cursors, key_s
 
             return json_response(cursors.page("partitions", asked, fetch_from(facts.partitions), show))
 
-    @router.get("/v1/partitions/{ref:path}", operation_id="read_partition", responses=_MISSING)
+    @router.get(
+        "/v1/partitions/{ref:path}", operation_id="read_partition", responses=shows_version(views.PARTITION, *_MISSING)
+    )
     def read_partition(request: Request, ref: Ref, caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             return versioned(request, told(partition_at(facts, ref, "ref", caller)))
 
 
 def _add_accounts(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
-    @router.get("/v1/accounts", operation_id="read_accounts", responses=_MISSING)
+    @router.get("/v1/accounts", operation_id="read_accounts", responses=shows(views.ACCOUNTS, *_MISSING))
     def read_accounts(partition: AskedRef, caller: Calling, asked: Paging, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             found = partition_at(facts, partition, "partition", caller)
@@ -75,8 +76,7 @@ def _add_accounts(router: APIRouter, moments: Moments, cursors: Cursors) -> None
     @router.get(
         "/v1/frozen-accounts",
         operation_id="list_frozen_accounts",
-        responses=_MISSING,
-        description="The accounts of a partition that are over their cap, and by how much: they take nothing new.",
+        responses=shows(views.FROZEN, *_MISSING),
     )
     def list_frozen(partition: AskedRef, caller: Calling, asked: Paging, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
@@ -92,11 +92,11 @@ def _add_accounts(router: APIRouter, moments: Moments, cursors: Cursors) -> None
 
 
 def _add_charges(router: APIRouter, moments: Moments, cursors: Cursors, progress: Progress) -> None:
-    @router.get("/v1/charges", operation_id="list_charges", responses=_MISSING)
+    @router.get("/v1/charges", operation_id="list_charges", responses=shows(page(views.LISTED_CHARGE), *_MISSING))
     def list_charges(
         caller: Calling,
         asked: Paging,
-        partition: Annotated[str | None, Query(max_length=600)] = None,
+        partition: Annotated[str | None, Query(max_length=600, description="those on one partition")] = None,
         state: _OneState = None,
         as_of: AsOf = None,
     ) -> Response:
@@ -111,7 +111,7 @@ def _add_charges(router: APIRouter, moments: Moments, cursors: Cursors, progress
             scope = scope_of("charges", partition=partition, state=state, as_of=as_of)
             return json_response(cursors.page(scope, asked, fetch_from(facts.charges), show))
 
-    @router.get("/v1/charges/{id}", operation_id="read_charge", responses=_MISSING)
+    @router.get("/v1/charges/{id}", operation_id="read_charge", responses=shows_version(views.CHARGE, *_MISSING))
     def read_charge(request: Request, id: Name, caller: Calling, as_of: AsOf = None) -> Response:  # noqa: A002 - the wire's name
         with moments.read(as_of) as facts:
             found = seen(facts.charges.get(c.name(id, "id")), caller.sees_charge, facts, f"charge {id}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from fastapi.responses import Response
 
-from api.problems import Problem
+from api.forms import ETAG, FREE, Form
+from api.problems import Problem, declared
 from api.views import remaining
 from client.paths import JSON_TYPE
 from ledger import canonical as c
@@ -16,6 +18,35 @@ if TYPE_CHECKING:
     from api.access import Caller
     from ledger.book import Book, Outcome
     from ledger.commands import Command
+
+Responses = dict[int | str, dict[str, Any]]
+
+TEXT_TYPE: Final = "text/plain"
+BYTES_TYPE: Final = "application/octet-stream"
+BINARY: Final[Form] = {"type": "string", "format": "binary"}
+
+
+def takes(form: Form, media_type: str = JSON_TYPE, parameters: Sequence[Form] = ()) -> dict[str, Any]:
+    """What a route takes that reads its body by itself, for its ``openapi_extra``."""
+    more = {"parameters": [*parameters]} if parameters else {}
+    return {**more, "requestBody": {"required": True, "content": {media_type: {"schema": form}}}}
+
+
+def shows(form: Form, *problems: int, media_type: str = JSON_TYPE, description: str = "As it stands") -> Responses:
+    """The OpenAPI responses of a route that answers 200 with one form, and of the problems beside it."""
+    return {**declared(*problems), 200: {"description": description, "content": {media_type: {"schema": form}}}}
+
+
+def shows_text(*problems: int, description: str, media_type: str = TEXT_TYPE) -> Responses:
+    """The same, of a text in a format of its own."""
+    return shows(FREE, *problems, media_type=media_type, description=description)
+
+
+def shows_version(form: Form, *problems: int) -> Responses:
+    """The same, of what has a tag (:mod:`api.etags`): 304 for whoever has it already."""
+    told = shows(form, *problems)
+    tag = {"etag": {"description": "a strong entity tag", "schema": ETAG}}
+    return {**told, 200: {**told[200], "headers": tag}, 304: {"description": "It is what If-None-Match names"}}
 
 
 def answer(outcome: Outcome, extra: c.Object | None = None, status: int | None = None) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from fastapi import Depends, FastAPI
@@ -74,7 +74,7 @@ def create_app(  # noqa: PLR0913 - what a service is made of
         summary="Privacy budgets, charged, settled and proven",
         docs_url=None,
         redoc_url=None,
-        openapi_url="/v1/openapi.json",
+        openapi_url=None,
         redirect_slashes=False,
         dependencies=[Depends(Gatekeeper(book, Tokens(issuers, log.origin, clock))), Depends(check_query)],
     )
@@ -97,12 +97,12 @@ def create_app(  # noqa: PLR0913 - what a service is made of
     metrics = Metrics(partial(_size, book), partial(len, streams))
     app.include_router(event_router(moments, streams))
     app.include_router(health_router(moments, metrics))
-    # Looked up when it is asked for: it is made last.
-    app.include_router(docs_router(lambda: app.openapi()))  # noqa: PLW0108
+    # Made when somebody asks for it, once: it takes half a second.
+    document = cache(partial(described, app))
+    app.include_router(docs_router(document))
     app.add_middleware(Requests, metrics=metrics)
     app.add_middleware(Heads)
-    document = described(app)
-    app.openapi = lambda: document  # type: ignore[method-assign] # FastAPI's documented way
+    app.openapi = document  # type: ignore[method-assign] # FastAPI's documented way
     return app
 
 

@@ -10,20 +10,21 @@ With ``?dry_run=true``, which signatures name, too, nothing is recorded, and eac
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
 from api.access import Caller
-from api.answering import answered, json_response, status_of, with_headroom
+from api.answer_schemas import BATCHED
+from api.answering import answered, json_response, shows, status_of, takes, with_headroom
 from api.hidden import check_seen
 from api.identity import Calling
 from api.named import DryRun
-from api.problems import Problem, declared
+from api.problems import Problem
 from api.reading import batch_bytes
-from api.schemas import command as command_schema
-from client.paths import BATCH, BATCH_MAX, JSON_TYPE
+from api.schemas import CHARGES
+from client.paths import BATCH, BATCH_MAX
 from ledger import canonical as c
 from ledger.book import Submission
 from ledger.commands import COMMAND_BYTES_MAX, Command
@@ -36,24 +37,6 @@ if TYPE_CHECKING:
 
 Batch = Annotated[bytes, Depends(batch_bytes)]
 _SIGNATURE_MAX: Final = 4_096
-_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["charges"],
-    "properties": {
-        "charges": {
-            "type": "array",
-            "minItems": 1,
-            "maxItems": BATCH_MAX,
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["command", "signature"],
-                "properties": {"command": command_schema("charge"), "signature": {"type": "string"}},
-            },
-        }
-    },
-}
 
 
 def batch_router(book: Book, binding: Binding) -> APIRouter:
@@ -63,8 +46,8 @@ def batch_router(book: Book, binding: Binding) -> APIRouter:
     @router.post(
         BATCH,
         operation_id="charge_batch",
-        responses=declared(401, 403, 404, 408, 413, 415, 422),
-        openapi_extra={"requestBody": {"required": True, "content": {JSON_TYPE: {"schema": _SCHEMA}}}},
+        responses=shows(BATCHED, 401, 403, 404, 408, 413, 415, 422, description="An outcome for each, in order"),
+        openapi_extra=takes(CHARGES),
     )
     def submit(raw: Batch, caller: Calling, dry_run: DryRun = "false") -> Response:
         dry = dry_run == "true"

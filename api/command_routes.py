@@ -10,15 +10,18 @@ from fastapi import APIRouter, Header
 from fastapi.responses import Response
 
 from api.access import Caller
-from api.answering import answer, json_response, with_headroom
+from api.answer_schemas import answer_to
+from api.answering import BINARY, BYTES_TYPE, answer, json_response, shows, takes, with_headroom
 from api.challenges import LIFE_S, NoRoom
+from api.forms import BYTES_32, record
 from api.hidden import check_seen
 from api.identity import Calling, CallingLate, Unknown
 from api.named import Digest, DryRun
 from api.preconditions import VERSIONED, check_version, tag_replaced
 from api.problems import Fault, Problem, declared
 from api.reading import SIGNATURE_PARAMETER, Document, Raw, Signature
-from api.schemas import NAME
+from api.registry_views import STORED
+from api.schemas import CHALLENGED
 from api.schemas import command as command_schema
 from api.signed import check_signed
 from api.withheld import told_why
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 IfMatch = Annotated[str | None, Header(description="the tag of the version that a document replaces")]
 
+_CHALLENGE: Final = record({"expires_s": {"const": LIFE_S}, "nonce": BYTES_32}, title="Challenge")
 _RELEASES: Final = frozenset({"key_release", "model_opening"})
 """Kinds of command that are answered with an envelope."""
 _LINKS: Final[dict[str, Any]] = {
@@ -44,25 +48,13 @@ _LINKS: Final[dict[str, Any]] = {
     for what, name in (("decision", "id"), ("receipt", "id"), ("entry", "index"))
 }
 """Where what was recorded is found again."""
-_ANSWER: Final[dict[str, Any]] = {
-    "type": "object",
-    "required": ["body", "id", "index", "outcome", "receipt", "repeated"],
-    "properties": {
-        "body": {"type": "object"},
-        "envelope": {"type": ["object", "null"]},
-        "id": {"type": "string"},
-        "index": {"type": ["integer", "null"]},
-        "outcome": {"type": "string"},
-        "receipt": {"type": ["string", "null"]},
-        "repeated": {"type": "boolean"},
-    },
-}
 
 
 def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRouter:
     """POST routes of :data:`client.paths.PATHS`."""
     router = APIRouter()
     for kind, path in PATHS.items():
+        answered = {JSON_TYPE: {"schema": answer_to(kind)}}
         router.add_api_route(
             path,
             _key_release_route(book, releases, kind, binding) if kind in _RELEASES else _route(book, kind, binding),
@@ -72,13 +64,10 @@ def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRo
             tags=["commands"],
             responses={
                 **declared(401, 403, 404, 408, 409, 413, 415, 422, *((412, 428) if kind in VERSIONED else ())),
-                201: {"description": "Recorded now", "content": {JSON_TYPE: {"schema": _ANSWER}}, "links": _LINKS},
-                200: {
-                    "description": "Recorded before: the same answer; or a dry run's",
-                    "content": {JSON_TYPE: {"schema": _ANSWER}},
-                },
+                201: {"description": "Recorded now", "content": answered, "links": _LINKS},
+                200: {"description": "Recorded before: the same answer; or a dry run's", "content": answered},
             },
-            openapi_extra={"parameters": [SIGNATURE_PARAMETER], "requestBody": _body(command_schema(kind))},
+            openapi_extra=takes(command_schema(kind), parameters=[SIGNATURE_PARAMETER]),
         )
     return router
 
@@ -142,14 +131,13 @@ def _told(book: Book, caller: Caller, command: Command, outcome: Outcome, status
 def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
     """POST /v1/challenges: a nonce for the key release of a pending charge, or for opening a sealed model."""
     router = APIRouter()
-    asked = {"type": "object", "required": ["charge"], "properties": {"charge": NAME}}
 
     @router.post(
         "/v1/challenges",
         operation_id="issue_challenge",
         tags=["key release"],
-        responses=declared(401, 403, 404, 408, 409, 413, 415, 422, 503),
-        openapi_extra={"requestBody": _body(asked)},
+        responses=shows(_CHALLENGE, 401, 403, 404, 408, 409, 413, 415, 422, description="A nonce"),
+        openapi_extra=takes(CHALLENGED),
     )
     def issue(raw: Raw, caller: Calling) -> Response:
         known = c.fields(c.parse(raw, COMMAND_BYTES_MAX), "", ("charge",))
@@ -179,8 +167,8 @@ def quote_router(book: Book, binding: Binding) -> APIRouter:
         QUOTES,
         operation_id="quote_charge",
         tags=["commands"],
-        responses=declared(401, 403, 404, 408, 409, 413, 415, 422),
-        openapi_extra={"parameters": [SIGNATURE_PARAMETER], "requestBody": _body(command_schema("charge"))},
+        responses=shows(answer_to("charge"), 401, 403, 404, 408, 409, 413, 415, 422, description="It would be charged"),
+        openapi_extra=takes(command_schema("charge"), parameters=[SIGNATURE_PARAMETER]),
     )
     def quote(raw: Raw, jws: Signature, unknown: CallingLate) -> Response:
         with book.read() as facts:
@@ -202,16 +190,8 @@ def document_router(book: Book, binding: Binding) -> APIRouter:
         f"{DOCUMENTS}/{{sha256}}",
         operation_id="put_document",
         tags=["documents"],
-        responses=declared(401, 403, 408, 413, 422),
-        description="`replaces` is the tag of the version of a policy or a contract that the document would replace: "
-        "what the command that enters it names in If-Match.",
-        openapi_extra={
-            "parameters": [SIGNATURE_PARAMETER],
-            "requestBody": {
-                "required": True,
-                "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-            },
-        },
+        responses=shows(STORED, 401, 403, 408, 413, 422, description="Stored, now or before"),
+        openapi_extra=takes(BINARY, BYTES_TYPE, [SIGNATURE_PARAMETER]),
     )
     def put(sha256: Digest, raw: Document, jws: Signature, caller: Calling) -> Response:
         if c.sha256(sha256, "sha256") != c.digest(raw):
@@ -234,7 +214,3 @@ def _command(raw: bytes, kind: str, caller: Caller) -> Command:
         raise Malformed("kind", f"must be '{kind}' at this path, not '{command.kind}'")
     caller.check_actor(command.actor)
     return command
-
-
-def _body(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"required": True, "content": {JSON_TYPE: {"schema": schema}}}

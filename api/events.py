@@ -17,16 +17,18 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from api.access import Caller, sees_entry
+from api.answering import shows_text
+from api.forms import PLACE_PATTERN
 from api.heads import asks_head
 from api.identity import Calling
-from api.problems import Fault, Problem, declared
+from api.problems import Fault, Problem
 from ledger import canonical as c
 from ledger.entries import Entry
 from ledger.registry import Facts
@@ -44,7 +46,8 @@ POLL_S: Final = 0.25
 PING_S: Final = 15.0
 BATCH: Final = 100
 """Entries that are looked at in one go."""
-_PLACE: Final = "^(0|[1-9][0-9]{0,15})$"
+
+_STREAM: Final = shows_text(401, 403, 422, 429, description="A stream of events", media_type="text/event-stream")
 
 
 class Streams:
@@ -96,16 +99,15 @@ class EventStream(StreamingResponse):
 def event_router(moments: Moments, streams: Streams) -> APIRouter:
     """GET /v1/events."""
     router = APIRouter(tags=["events"])
-    stream: dict[int | str, dict[str, Any]] = {
-        200: {"description": "A stream of events", "content": {"text/event-stream": {"schema": _SCHEMA}}}
-    }
 
-    @router.get("/v1/events", operation_id="stream_events", responses={**declared(401, 403, 422, 429), **stream})
+    @router.get("/v1/events", operation_id="stream_events", response_class=Response, responses=_STREAM)
     def stream_events(
         request: Request,
         caller: Calling,
-        last_event_id: Annotated[str | None, Header(pattern=_PLACE, description="go on after this index")] = None,
-        after: Annotated[str | None, Query(pattern=_PLACE, description="the same, for the first time")] = None,
+        last_event_id: Annotated[
+            str | None, Header(pattern=PLACE_PATTERN, description="go on after this index")
+        ] = None,
+        after: Annotated[str | None, Query(pattern=PLACE_PATTERN, description="the same, for the first time")] = None,
     ) -> Response:
         told = last_event_id if last_event_id is not None else after
         with moments.read() as facts:
@@ -116,9 +118,6 @@ def event_router(moments: Moments, streams: Streams) -> APIRouter:
         return EventStream(events(moments, caller, start), partial(streams.give_back, caller.organisation))
 
     return router
-
-
-_SCHEMA: Final[dict[str, Any]] = {"type": "string", "example": "id: 57\nevent: charge\ndata: {}\n\n"}
 
 
 async def events(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from api.answering import json_response
+from api.answering import json_response, shows, shows_text
+from api.forms import integer, record
 from api.identity import Calling
-from api.problems import Fault, Problem, declared
+from api.problems import Fault, Problem
 
 if TYPE_CHECKING:
     from api.metrics import Metrics
@@ -20,19 +21,15 @@ if TYPE_CHECKING:
 def health_router(moments: Moments, metrics: Metrics) -> APIRouter:
     """GET /livez, /readyz and /metrics."""
     router = APIRouter(tags=["operation"])
-    text: dict[int | str, dict[str, Any]] = {
-        200: {"description": "The Prometheus text format", "content": {"text/plain": {}}}
-    }
 
-    @router.get("/livez", operation_id="read_live", responses=declared())
+    @router.get("/livez", operation_id="read_live", responses=shows(record({"live": {"const": True}})))
     async def read_live() -> Response:
         return json_response({"live": True})
 
     @router.get(
         "/readyz",
         operation_id="read_ready",
-        responses=declared(),
-        description="503 while the book takes no commands, or cannot be read.",
+        responses=shows(record({"entries": integer("of the log"), "ready": {"const": True}})),
     )
     def read_ready() -> Response:
         if moments.book.stopped is not None:
@@ -40,7 +37,12 @@ def health_router(moments: Moments, metrics: Metrics) -> APIRouter:
         with moments.read() as facts:
             return json_response({"entries": facts.size, "ready": True})
 
-    @router.get("/metrics", operation_id="read_metrics", responses={**declared(401, 403), **text})
+    @router.get(
+        "/metrics",
+        operation_id="read_metrics",
+        response_class=Response,
+        responses=shows_text(401, 403, description="The Prometheus text format"),
+    )
     def read_metrics(_caller: Calling) -> Response:
         return Response(metrics.text(), headers={"cache-control": "no-store", "content-type": CONTENT_TYPE_LATEST})
 

@@ -9,12 +9,27 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
 
 from api.access import Caller
-from api.answering import json_response
+from api.answering import json_response, shows, shows_version
 from api.etags import versioned
+from api.forms import (
+    DID,
+    FLAG,
+    NODE,
+    PLACE_PATTERN,
+    REF,
+    ROUNDED,
+    TIME,
+    TOLD,
+    integer,
+    nullable,
+    one_of,
+    record,
+    several,
+)
 from api.identity import Calling
 from api.moments import AsOf
 from api.named import AskedRef, Did
-from api.problems import declared
+from api.planning_schemas import SMALLEST, STANDING
 from api.registry_routes import organisation_of
 from api.seen import missing, partition_at
 from ledger.coalition import exposure_of
@@ -34,9 +49,40 @@ if TYPE_CHECKING:
 NODES_MAX: Final = 200
 """Nodes of one answer; the nearest come first."""
 MEMBERS_MAX: Final = 16
-_MISSING: Final = declared(401, 403, 404, 422)
+_MISSING: Final = (401, 403, 404, 422)
 NUMBER: Final = r"^(0|[1-9][0-9]{0,17})(\.[0-9]{0,17}[1-9])?$"
 """An ε as a decimal string, as :func:`ledger.units.parse_number` reads it."""
+
+_ARROW: Final = record(
+    {"before": nullable(integer("of what was known before this entry; null for all, for ever")), "node": NODE},
+    title="Arrow",
+    description="one node knows what another knew",
+)
+_NODE: Final = {
+    "children": several(_ARROW),
+    "epsilon": nullable(TOLD),
+    "index": NODE,
+    "kind": one_of(*NodeKind),
+    "members": several(DID),
+    "organisation": nullable(DID),
+    "parents": several(_ARROW),
+    "time": TIME,
+}
+_LINEAGE: Final = record(
+    {
+        "complete": {**FLAG, "description": "whether all within reach are told"},
+        "node": NODE,
+        "nodes": several(record(_NODE, title="LineageNode")),
+        "organisation": DID,
+    },
+    title="Lineage",
+)
+_COALITION: Final = record({**_NODE, "accounts": several(STANDING)}, title="Coalition")
+_EXPOSURE: Final = record(
+    {"members": several(DID), "partition": REF, "share_of_budget": nullable(ROUNDED)},
+    title="Exposure",
+    description="null where the partition's rule has no room at all",
+)
 
 
 def lineage_router(moments: Moments) -> APIRouter:
@@ -51,9 +97,7 @@ def _add_graph(router: APIRouter, moments: Moments) -> None:
     @router.get(
         "/v1/lineage/{did}",
         operation_id="read_lineage",
-        responses=_MISSING,
-        description="Where an organisation stands, and all within reach of its arrows, nearest first; `complete` "
-        "says whether all are told.",
+        responses=shows_version(_LINEAGE, *_MISSING),
     )
     def read_lineage(request: Request, did: Did, caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
@@ -101,9 +145,7 @@ def _add_coalitions(router: APIRouter, moments: Moments) -> None:
     @router.get(
         "/v1/coalitions/{index}",
         operation_id="read_coalition",
-        responses=_MISSING,
-        description="A declared coalition, by the index of its entry, and where each of its accounts stands: all of "
-        "them for its members, and for others those on partitions that are theirs to watch.",
+        responses=shows_version(_COALITION, *_MISSING),
     )
     def read_coalition(
         request: Request, index: Annotated[str, _Index], caller: Calling, as_of: AsOf = None
@@ -117,12 +159,12 @@ def _add_coalitions(router: APIRouter, moments: Moments) -> None:
     @router.get(
         "/v1/smallest-coalitions",
         operation_id="read_smallest_coalitions",
-        responses=_MISSING,
-        description="The fewest consumers that together would exceed a cap on a partition; each lineage's cap, if "
-        "none is given. Nothing is recorded.",
+        responses=shows(SMALLEST, *_MISSING),
     )
     def read_smallest(
-        partition: AskedRef, caller: Calling, epsilon: Annotated[str | None, Query(pattern=NUMBER)] = None
+        partition: AskedRef,
+        caller: Calling,
+        epsilon: Annotated[str | None, Query(pattern=NUMBER, description="the cap")] = None,
     ) -> Response:
         cap = None if epsilon is None else parse_positive(epsilon, "epsilon")
         with moments.long() as facts:
@@ -135,11 +177,12 @@ def _add_coalitions(router: APIRouter, moments: Moments) -> None:
     @router.get(
         "/v1/exposures",
         operation_id="read_exposure",
-        responses=_MISSING,
-        description="What these organisations may know of a partition together, each run counted once.",
+        responses=shows(_EXPOSURE, *_MISSING),
     )
     def read_exposure(
-        partition: AskedRef, member: Annotated[list[str], Query(max_length=MEMBERS_MAX)], caller: Calling
+        partition: AskedRef,
+        member: Annotated[list[str], Query(max_length=MEMBERS_MAX, description="an organisation; once for each")],
+        caller: Calling,
     ) -> Response:
         with moments.long() as facts:
             ref = _watched(facts, partition, caller)
@@ -147,7 +190,7 @@ def _add_coalitions(router: APIRouter, moments: Moments) -> None:
             return json_response(_exposure(facts, ref, members))
 
 
-_Index = Path(pattern="^(0|[1-9][0-9]{0,15})$")
+_Index = Path(pattern=PLACE_PATTERN, description="the index of its entry")
 
 
 def _watched(facts: Facts, ref: str, caller: Caller) -> str:

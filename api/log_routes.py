@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import PlainTextResponse, Response
 
 from api import registry_views
 from api.access import Caller, sees_entry
-from api.answering import json_response
+from api.answer_schemas import DECISION, ENTRY
+from api.answering import BINARY, BYTES_TYPE, json_response, shows, shows_text, shows_version
 from api.etags import versioned
+from api.forms import BYTES_32, COUNT, FREE, page, record, several
 from api.identity import Calling
-from api.named import Name, Place
+from api.named import BundlePath, Name, Place, TilePath
 from api.pages import Paging, scope_of
-from api.problems import Problem, declared
+from api.problems import Problem
 from api.seen import entry_of, missing
 from client.paths import JSON_TYPE
 from ledger import canonical as c
@@ -35,11 +37,13 @@ if TYPE_CHECKING:
 
 FOREVER: Final = "public, immutable, max-age=31536000"
 _INDEX: Final = re.compile(r"(0|[1-9][0-9]{0,15})\Z")
-_MISSING: Final = declared(401, 403, 404, 422)
+_MISSING: Final = (401, 403, 404, 422)
 _KINDS: Final = f"^({'|'.join(KINDS)})$"
-_BYTES: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"description": "C2SP tlog-tiles", "content": {"application/octet-stream": {}}}
-}
+_TILE: Final = "C2SP tlog-tiles"
+_LOG: Final = record({"origin": FREE, "vkey": FREE}, title="Log", description="vkey is as C2SP signed-note writes it")
+_CONSISTENCY: Final = record(
+    {"checkpoint": FREE, "new": COUNT, "old": COUNT, "proof": several(BYTES_32)}, title="ConsistencyProof"
+)
 
 
 def log_router(moments: Moments, cursors: Cursors, log: LogKey) -> APIRouter:
@@ -53,16 +57,15 @@ def log_router(moments: Moments, cursors: Cursors, log: LogKey) -> APIRouter:
 
 
 def _add_checkpoints(router: APIRouter, moments: Moments, log: LogKey) -> None:
-    @router.get("/v1/log", operation_id="read_log", responses=declared())
+    @router.get("/v1/log", operation_id="read_log", responses=shows(_LOG))
     def read_log() -> Response:
         return json_response({"origin": log.origin, "vkey": log.vkey})
 
     @router.get(
         "/v1/checkpoint",
         operation_id="read_checkpoint",
-        responses=declared(404),
+        responses=shows_text(404, description="A signed note (C2SP tlog-checkpoint)"),
         response_class=PlainTextResponse,
-        description="The newest signed checkpoint, with every cosignature that it has.",
     )
     def read_checkpoint() -> Response:
         with moments.read() as facts:
@@ -73,8 +76,7 @@ def _add_checkpoints(router: APIRouter, moments: Moments, log: LogKey) -> None:
     @router.get(
         "/v1/consistency/{old}",
         operation_id="read_consistency",
-        responses=declared(404, 422),
-        description="RFC 9162, 2.1.4: that the first `old` entries are the first of the log under the checkpoint.",
+        responses=shows(_CONSISTENCY, 404, 422),
     )
     def read_consistency(old: Place) -> Response:
         size = _index(old, "old")
@@ -90,14 +92,19 @@ def _add_tiles(router: APIRouter, moments: Moments) -> None:
     @router.get(
         "/tile/entries/{path:path}",
         operation_id="read_entry_bundle",
-        responses={**_MISSING, **_BYTES},
-        description="A bundle of entries, for those who may read every entry.",
+        response_class=Response,
+        responses=shows(BINARY, *_MISSING, media_type=BYTES_TYPE, description=_TILE),
     )
-    def read_entry_bundle(path: str) -> Response:
+    def read_entry_bundle(path: BundlePath) -> Response:
         return _tile(moments, f"tile/entries/{path}")
 
-    @router.get("/tile/{path:path}", operation_id="read_tile", responses={**declared(404, 422), **_BYTES})
-    def read_tile(path: str) -> Response:
+    @router.get(
+        "/tile/{path:path}",
+        operation_id="read_tile",
+        response_class=Response,
+        responses=shows(BINARY, 404, 422, media_type=BYTES_TYPE, description=_TILE),
+    )
+    def read_tile(path: TilePath) -> Response:
         return _tile(moments, f"tile/{path}")
 
 
@@ -112,7 +119,7 @@ def _tile(moments: Moments, path: str) -> Response:
 
 
 def _add_entries(router: APIRouter, moments: Moments) -> None:
-    @router.get("/v1/entries/{index}", operation_id="read_entry", responses=_MISSING)
+    @router.get("/v1/entries/{index}", operation_id="read_entry", responses=shows(ENTRY, *_MISSING))
     def read_entry(index: Place, caller: Calling) -> Response:
         place = _index(index, "index")
         with moments.read() as facts:
@@ -122,7 +129,12 @@ def _add_entries(router: APIRouter, moments: Moments) -> None:
         # These very bytes are hashed into the tree, so they are sent as they are stored.
         return Response(data, media_type=JSON_TYPE, headers={"cache-control": FOREVER})
 
-    @router.get("/v1/receipts/{id}", operation_id="read_receipt", responses=_MISSING, response_class=PlainTextResponse)
+    @router.get(
+        "/v1/receipts/{id}",
+        operation_id="read_receipt",
+        responses=shows_text(*_MISSING, description="A receipt (C2SP tlog-proof)"),
+        response_class=PlainTextResponse,
+    )
     def read_receipt(
         id: Name,  # noqa: A002 - the wire's name
         caller: Calling,
@@ -136,12 +148,12 @@ def _add_entries(router: APIRouter, moments: Moments) -> None:
 
 
 def _add_decisions(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
-    @router.get("/v1/decisions", operation_id="list_decisions", responses=declared(401, 403, 422))
+    @router.get("/v1/decisions", operation_id="list_decisions", responses=shows(page(DECISION), 401, 403, 422))
     def list_decisions(
         caller: Calling,
         asked: Paging,
-        kind: Annotated[str | None, Query(pattern=_KINDS)] = None,
-        refused: Annotated[str | None, Query(pattern="^(true|false)$")] = None,
+        kind: Annotated[str | None, Query(pattern=_KINDS, description="those on one kind of command")] = None,
+        refused: Annotated[str | None, Query(pattern="^(true|false)$", description="refusals alone, or none")] = None,
     ) -> Response:
         with moments.read() as facts:
 
@@ -153,7 +165,7 @@ def _add_decisions(router: APIRouter, moments: Moments, cursors: Cursors) -> Non
             scope = scope_of("decisions", kind=kind, refused=refused)
             return json_response(cursors.page(scope, asked, lambda *of: [(i, (i, e)) for i, e in fetch(*of)], show))
 
-    @router.get("/v1/decisions/{id}", operation_id="read_decision", responses=_MISSING)
+    @router.get("/v1/decisions/{id}", operation_id="read_decision", responses=shows_version(DECISION, *_MISSING))
     def read_decision(request: Request, id: Name, caller: Calling) -> Response:  # noqa: A002 - the wire's name
         with moments.read() as facts:
             index, entry = entry_of(facts, id, caller)
@@ -164,7 +176,7 @@ def _add_decisions(router: APIRouter, moments: Moments, cursors: Cursors) -> Non
 
 
 def _add_releases(router: APIRouter, moments: Moments, kind: str, path: str) -> None:
-    @router.get(f"/v1/{path}/{{id}}", operation_id=f"read_{kind}", responses=_MISSING)
+    @router.get(f"/v1/{path}/{{id}}", operation_id=f"read_{kind}", responses=shows_version(DECISION, *_MISSING))
     def read_release(request: Request, id: Name, caller: Calling) -> Response:  # noqa: A002 - the wire's name
         with moments.read() as facts:
             index, entry = entry_of(facts, id, caller)

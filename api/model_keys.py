@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from api.answering import json_response
+from api.answering import json_response, shows, takes
+from api.forms import DIGEST, NAME, record
 from api.identity import Calling
 from api.key_store import KeyUnavailable
-from api.problems import Fault, Problem, declared
+from api.problems import Fault, Problem
 from api.reading import SIGNATURE_PARAMETER, Raw, Signature
+from api.schemas import DEPOSIT, SEALING
 from api.signed import check_signed
-from client.paths import JSON_TYPE, MODEL_KEYS, SIGNATURE_HEADER
+from client.paths import MODEL_KEYS, SIGNATURE_HEADER
 from ledger import canonical as c
 from ledger.outcomes import Code
 
@@ -25,35 +27,28 @@ if TYPE_CHECKING:
 
 DEPOSIT_BYTES_MAX: Final = 4_096
 _LOG: Final = logging.getLogger(__name__)
-_DEPOSIT: Final[dict[str, Any]] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["charge", "model", "sealed"],
-    "properties": {"charge": {"type": "string"}, "model": {"type": "string"}, "sealed": {"type": "string"}},
-}
+_DEPOSITED: Final = record({"charge": NAME, "model": DIGEST}, title="Deposited")
 
 
 def model_key_router(book: Book, store: KeyStore, binding: Binding) -> APIRouter:
     """GET /v1/deposit-key and POST /v1/model-keys."""
     router = APIRouter(tags=["key release"])
 
-    @router.get("/v1/deposit-key", operation_id="read_deposit_key", responses=declared(401, 403, 404, 503))
+    @router.get("/v1/deposit-key", operation_id="read_deposit_key", responses=shows(SEALING, 401, 403, 404, 503))
     def read() -> Response:
         return json_response({"crv": "X25519", "kty": "OKP", "x": _deposit_key(store)})
 
     @router.post(
         MODEL_KEYS,
         operation_id="deposit_model_key",
-        responses=declared(401, 403, 404, 408, 413, 415, 422, 503),
-        description="Signed by the charge's clean room, for this path; `jti` is the model's digest.",
-        openapi_extra={
-            "parameters": [SIGNATURE_PARAMETER],
-            "requestBody": {"required": True, "content": {JSON_TYPE: {"schema": _DEPOSIT}}},
-        },
+        responses=shows(_DEPOSITED, 401, 403, 404, 408, 413, 415, 422, description="Kept"),
+        openapi_extra=takes(DEPOSIT, parameters=[SIGNATURE_PARAMETER]),
     )
     def deposit(raw: Raw, jws: Signature, caller: Calling) -> Response:
         known = c.fields(c.parse(raw, DEPOSIT_BYTES_MAX), "", ("charge", "model", "sealed"))
         charge, model = c.name(known["charge"], "charge"), c.sha256(known["model"], "model")
+        sealed = c.string(known["sealed"], "sealed")
+        c.unbase64url(sealed, "sealed")
         if charge != caller.charge:
             raise Problem(Code.NOT_FOUND, f"there is no charge {charge}", field="charge")
         binding.check(jws, "POST", MODEL_KEYS, model)
@@ -65,7 +60,7 @@ def model_key_router(book: Book, store: KeyStore, binding: Binding) -> APIRouter
         _deposit_key(store)
         try:
             # Sealed to the store and bound to charge and model: whoever carries it can neither read nor misplace it.
-            store.deposit_model_key(charge, model, c.string(known["sealed"], "sealed"))
+            store.deposit_model_key(charge, model, sealed)
         except KeyUnavailable as fault:
             raise _failed(fault) from None
         return json_response({"charge": charge, "model": model})

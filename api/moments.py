@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import Query
 
+from api.forms import PLACE_PATTERN
 from api.problems import Fault, Problem
 from ledger.malformed import Malformed
 from ledger.snapshot import Past
@@ -25,9 +26,9 @@ AS_OF_MAX: Final = 50_000
 """Entries that are applied to answer one question."""
 LONG_MAX: Final = 2
 """Questions answered at once that take seconds of a processor."""
-_AS_OF: Final = "^(0|[1-9][0-9]{0,15})$"
-
-AsOf = Annotated[str | None, Query(pattern=_AS_OF, description="a size of the log: what stood after so many entries")]
+AsOf = Annotated[
+    str | None, Query(pattern=PLACE_PATTERN, description="a size of the log: what stood after so many entries")
+]
 
 
 class Moments:

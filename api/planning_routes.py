@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Final
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from api.answering import json_response
+from api.answering import BINARY, BYTES_TYPE, json_response, shows, takes
 from api.identity import Calling
+from api.planning_schemas import IMPACT, JOINED
+from api.planning_schemas import PLANNED as REPORT
 from api.preconditions import tag_replaced
-from api.problems import Problem, declared
+from api.problems import Problem
 from api.reading import Document, Raw
-from api.schemas import PLANNED
+from api.schemas import MERGED, PLANNED
 from api.seen import missing, partition_at, seen
-from client.paths import JSON_TYPE
 from ledger import canonical as c
 from ledger.commands import COMMAND_BYTES_MAX
 from ledger.entries import Entry
@@ -33,7 +34,7 @@ RATE_MS: Final = 30 * 86_400_000
 """How far back charges make the present rate."""
 PENDING_MAX: Final = 10_000
 _EVER: Final = 2**62
-_ERRORS: Final = declared(401, 403, 404, 408, 413, 415, 422)
+_ERRORS: Final = (401, 403, 404, 408, 413, 415, 422)
 
 
 def planning_router(moments: Moments) -> APIRouter:
@@ -48,10 +49,8 @@ def _add_plans(router: APIRouter, moments: Moments) -> None:
     @router.post(
         "/v1/plans",
         operation_id="plan_run",
-        responses=_ERRORS,
-        description="What a run would get now, how much of it fits, what would pass instead, and how long the "
-        "accounts last. The body is a charge's; clean_room and deadline may be left out.",
-        openapi_extra={"requestBody": {"required": True, "content": {JSON_TYPE: {"schema": PLANNED}}}},
+        responses=shows(REPORT, *_ERRORS),
+        openapi_extra=takes(PLANNED),
     )
     def plan(raw: Raw, caller: Calling) -> Response:
         asked = Run.parse(c.parse(raw, COMMAND_BYTES_MAX), caller.organisation)
@@ -73,15 +72,8 @@ def _add_impacts(router: APIRouter, moments: Moments) -> None:
     @router.post(
         "/v1/policy-impacts",
         operation_id="ask_policy_impact",
-        responses=_ERRORS,
-        description="What publishing a policy, given as JSON or YAML, would change, and which accounts freeze; "
-        "`replaces` is the tag, for If-Match, of the versions that this was told against.",
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-            }
-        },
+        responses=shows(IMPACT, *_ERRORS),
+        openapi_extra=takes(BINARY, BYTES_TYPE),
     )
     def policy_impact(raw: Document, caller: Calling) -> Response:
         with moments.long() as facts:
@@ -94,27 +86,13 @@ def _add_impacts(router: APIRouter, moments: Moments) -> None:
     @router.post(
         "/v1/merger-impacts",
         operation_id="ask_merger_impact",
-        responses=_ERRORS,
-        description="What a merger of these organisations would make of their accounts.",
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": {
-                    JSON_TYPE: {
-                        "schema": {
-                            "type": "object",
-                            "additionalProperties": False,
-                            "required": ["organisations"],
-                            "properties": {"organisations": {"type": "array", "items": {"type": "string"}}},
-                        }
-                    }
-                },
-            }
-        },
+        responses=shows(JOINED, *_ERRORS),
+        openapi_extra=takes(MERGED),
     )
     def merger_impact(raw: Raw, _caller: Calling) -> Response:
         known = c.fields(c.parse(raw, COMMAND_BYTES_MAX), "", ("organisations",))
-        named = c.strings(known["organisations"], "organisations", _MERGED_MAX)
+        listed = c.strings(known["organisations"], "organisations", _MERGED_MAX)
+        named = tuple(c.did(did, f"organisations[{place}]") for place, did in enumerate(listed))
         with moments.long() as facts:
             for did in named:
                 if did not in facts.organisations:

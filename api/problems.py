@@ -148,18 +148,10 @@ class Problem(Exception):  # noqa: N818 - RFC 9457's word
 
 
 SCHEMA: Final[dict[str, Any]] = {
+    "title": "Problem",
+    "description": "RFC 9457; code is stable, and type is a name made of it",
     "type": "object",
-    "example": {
-        "code": "policy_denied",
-        "detail": "the run's ε 1.4 is above the contract's 1",
-        "field": "",
-        "id": "run-4",
-        "index": 31,
-        "reasons": [{"code": "run_above_contract", "detail": "the run's ε 1.4 is above the contract's 1"}],
-        "status": 403,
-        "title": "A policy or contract denies it",
-        "type": "urn:epsilon:problem:policy_denied",
-    },
+    "additionalProperties": False,
     "required": ["code", "detail", "field", "id", "index", "reasons", "status", "title", "type"],
     "properties": {
         "code": {"type": "string", "enum": sorted({item.word for group in (Code, Fault) for item in group})},
@@ -171,6 +163,7 @@ SCHEMA: Final[dict[str, Any]] = {
             "type": "array",
             "items": {
                 "type": "object",
+                "additionalProperties": False,
                 "required": ["code", "detail"],
                 "properties": {"code": {"type": "string"}, "detail": {"type": "string"}},
             },
@@ -180,6 +173,7 @@ SCHEMA: Final[dict[str, Any]] = {
             "description": "where there was no room: the share of each account's capacity that is left",
             "items": {
                 "type": "object",
+                "additionalProperties": False,
                 "required": ["holder", "partition", "share"],
                 "properties": {name: {"type": "string"} for name in ("holder", "partition", "share")},
             },
@@ -193,12 +187,24 @@ SCHEMA: Final[dict[str, Any]] = {
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The OpenAPI responses for the problems a route may answer with; 405, 500 and 503 belong to every route."""
-    content = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    titles = {
-        status: sorted({item.title for group in (Code, Fault) for item in group if item.http_status == status})
-        for status in (*statuses, 405, 500, 503)
+    return {status: _of_one_status(status) for status in (*statuses, 405, 500, 503)}
+
+
+def _of_one_status(status: int) -> dict[str, Any]:
+    known = {item.word: item.title for group in (Code, Fault) for item in group if item.http_status == status}
+    form = {
+        "title": f"Problem{status}",
+        "allOf": [SCHEMA],
+        "properties": {"code": {"enum": sorted(known)}, "status": {"const": status}},
     }
-    return {status: {"description": "; ".join(lines), "content": content} for status, lines in titles.items()}
+    told = "; ".join(f"`{word}`: {title}" for word, title in sorted(known.items()))
+    return {"description": told, "content": {PROBLEM_TYPE: {"schema": form}}}
+
+
+def bare(status: int) -> c.Object:
+    """A problem of a status that says no more than that."""
+    first: Code | Fault = next(item for group in (Code, Fault) for item in group if item.http_status == status)
+    return Problem(first, "").body
 
 
 def install(app: FastAPI) -> None:

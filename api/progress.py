@@ -8,18 +8,19 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from api.answering import json_response
+from api.answering import json_response, shows, takes
 from api.identity import Calling
 from api.named import Name
-from api.problems import Problem, declared
+from api.problems import Problem
 from api.reading import Raw
+from api.schemas import REPORTED
 from api.seen import seen
-from client.paths import JSON_TYPE
+from api.views import PROGRESS
 from ledger import canonical as c
 from ledger.commands import COMMAND_BYTES_MAX
 from ledger.mechanism import STEPS_MAX
@@ -30,13 +31,6 @@ if TYPE_CHECKING:
 
 KEPT_MAX: Final = 4_096
 """Charges of which a report is kept; the oldest report gives way."""
-_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["steps"],
-    "properties": {"steps": {"type": "integer", "minimum": 0, "maximum": STEPS_MAX}},
-    "example": {"steps": 40},
-}
 
 
 class Progress:
@@ -74,15 +68,16 @@ def progress_router(moments: Moments, progress: Progress) -> APIRouter:
     @router.post(
         "/v1/charges/{id}/progress",
         operation_id="report_progress",
-        responses=declared(401, 403, 404, 408, 409, 413, 415, 422),
-        openapi_extra={"requestBody": {"required": True, "content": {JSON_TYPE: {"schema": _SCHEMA}}}},
+        responses=shows(PROGRESS, 401, 403, 404, 408, 409, 413, 415, 422, description="Kept"),
+        openapi_extra=takes(REPORTED),
     )
     def report(id: Name, raw: Raw, caller: Calling) -> Response:  # noqa: A002 - the wire's name
         known = c.fields(c.parse(raw, COMMAND_BYTES_MAX), "", ("steps",))
+        steps = c.integer(known["steps"], "steps", 0, STEPS_MAX)
         with moments.read() as facts:
             found = seen(facts.charges.get(c.name(id, "id")), caller.sees_charge, facts, f"charge {id}")
         if found.state is not ChargeState.PENDING:
             raise Problem(Code.CONFLICT, f"charge {id} is {found.state}, not pending", field="id", id=id)
-        return json_response(progress.report(id, c.integer(known["steps"], "steps", 0, found.steps)))
+        return json_response(progress.report(id, c.integer(steps, "steps", 0, found.steps)))
 
     return router

@@ -10,6 +10,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
+from api.forms import COMPACT_JWS
 from api.problems import Fault, Problem
 from client.paths import JSON_TYPE, SIGNATURE_HEADER
 from ledger.commands import COMMAND_BYTES_MAX
@@ -25,7 +26,7 @@ SIGNATURE_PARAMETER: Final[dict[str, Any]] = {
     "in": "header",
     "required": True,
     "description": "detached JWS (RFC 7797) over exactly the body, made for this request: htm, htu, iat, jti",
-    "schema": {"type": "string"},
+    "schema": COMPACT_JWS,
 }
 _REPEATED: Final = frozenset({"member"})
 """Parameters that are lists."""

@@ -9,13 +9,13 @@ from fastapi.responses import Response
 
 from api import registry_views, views
 from api.access import Caller
-from api.answering import json_response
+from api.answering import BINARY, BYTES_TYPE, json_response, shows, shows_version
 from api.etags import versioned
+from api.forms import page
 from api.identity import Calling
 from api.moments import AsOf
 from api.named import Did, Digest, Name
 from api.pages import Paging, fetch_from
-from api.problems import declared
 from api.seen import entry_of, missing, seen
 from ledger import canonical as c
 from ledger.entries import Entry
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from api.pages import Cursors
     from ledger.snapshot import Past, Snapshot
 
-_LISTED = declared(401, 403, 422)
-_MISSING = declared(401, 403, 404, 422)
+_LISTED = (401, 403, 422)
+_MISSING = (401, 403, 404, 422)
 
 
 def registry_router(moments: Moments, cursors: Cursors) -> APIRouter:
@@ -46,18 +46,30 @@ def registry_router(moments: Moments, cursors: Cursors) -> APIRouter:
 
 
 def _add_organisations(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
-    @router.get("/v1/organisations", operation_id="list_organisations", responses=_LISTED)
+    @router.get(
+        "/v1/organisations",
+        operation_id="list_organisations",
+        responses=shows(page(registry_views.ORGANISATION), *_LISTED),
+    )
     def list_organisations(_caller: Calling, asked: Paging) -> Response:
         with moments.read() as facts:
             fetch = fetch_from(facts.organisations)
             return json_response(cursors.page("organisations", asked, fetch, registry_views.organisation))
 
-    @router.get("/v1/organisations/{did}", operation_id="read_organisation", responses=_MISSING)
+    @router.get(
+        "/v1/organisations/{did}",
+        operation_id="read_organisation",
+        responses=shows_version(registry_views.ORGANISATION, *_MISSING),
+    )
     def read_organisation(request: Request, did: Did, _caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             return versioned(request, registry_views.organisation(organisation_of(facts, did)))
 
-    @router.get("/v1/organisations/{did}/keys", operation_id="list_signing_keys", responses=_MISSING)
+    @router.get(
+        "/v1/organisations/{did}/keys",
+        operation_id="list_signing_keys",
+        responses=shows_version(registry_views.KEYS, *_MISSING),
+    )
     def list_signing_keys(request: Request, did: Did, _caller: Calling) -> Response:
         with moments.read() as facts:
             index = organisation_of(facts, did).index
@@ -74,7 +86,9 @@ def organisation_of(facts: Facts, did: str) -> Organisation:
 
 
 def _add_policies(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
-    @router.get("/v1/policies", operation_id="list_policies", responses=_LISTED)
+    @router.get(
+        "/v1/policies", operation_id="list_policies", responses=shows(page(registry_views.POLICY_VERSION), *_LISTED)
+    )
     def list_policies(_caller: Calling, asked: Paging) -> Response:
         with moments.read() as facts:
             fetch = fetch_from(facts.policies)
@@ -84,14 +98,17 @@ def _add_policies(router: APIRouter, moments: Moments, cursors: Cursors) -> None
     @router.get(
         "/v1/policies/{domain}",
         operation_id="read_policy",
-        responses=_MISSING,
-        description="Every version. Its tag is what a command that enters the next one names in If-Match.",
+        responses=shows_version(registry_views.POLICY, *_MISSING),
     )
     def read_policy(request: Request, domain: Name, _caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             return versioned(request, policy_of(facts, domain))
 
-    @router.get("/v1/policies/{domain}/in-force", operation_id="read_policy_in_force", responses=_MISSING)
+    @router.get(
+        "/v1/policies/{domain}/in-force",
+        operation_id="read_policy_in_force",
+        responses=shows_version(registry_views.POLICY_VERSION, *_MISSING),
+    )
     def read_policy_in_force(request: Request, domain: Name, _caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             found = policy_in_force(facts, c.name(domain, "domain"), moments.time(facts))
@@ -109,7 +126,7 @@ def policy_of(facts: Facts, domain: str) -> c.Object:
 
 
 def _add_datasets(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
-    @router.get("/v1/datasets", operation_id="list_datasets", responses=_LISTED)
+    @router.get("/v1/datasets", operation_id="list_datasets", responses=shows(page(registry_views.DATASET), *_LISTED))
     def list_datasets(caller: Calling, asked: Paging) -> Response:
         with moments.read() as facts:
 
@@ -118,12 +135,20 @@ def _add_datasets(router: APIRouter, moments: Moments, cursors: Cursors) -> None
 
             return json_response(cursors.page("datasets", asked, fetch_from(facts.datasets), show))
 
-    @router.get("/v1/datasets/{provider}/{dataset}", operation_id="read_dataset", responses=_MISSING)
+    @router.get(
+        "/v1/datasets/{provider}/{dataset}",
+        operation_id="read_dataset",
+        responses=shows_version(registry_views.DATASET, *_MISSING),
+    )
     def read_dataset(request: Request, provider: Did, dataset: Name, caller: Calling) -> Response:
         with moments.read() as facts:
             return versioned(request, registry_views.dataset(_dataset(facts, provider, dataset, caller)))
 
-    @router.get("/v1/recommendations/{provider}/{dataset}", operation_id="read_recommendation", responses=_MISSING)
+    @router.get(
+        "/v1/recommendations/{provider}/{dataset}",
+        operation_id="read_recommendation",
+        responses=shows_version(registry_views.RECOMMENDATION, *_MISSING),
+    )
     def read_recommended(request: Request, provider: Did, dataset: Name, caller: Calling) -> Response:
         with moments.read() as facts:
             document = _dataset(facts, provider, dataset, caller).recommendation
@@ -141,7 +166,7 @@ def _dataset(facts: Facts, provider: str, dataset: str, caller: Caller) -> Datas
 
 
 def _add_contracts(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
-    @router.get("/v1/contracts", operation_id="list_contracts", responses=_LISTED)
+    @router.get("/v1/contracts", operation_id="list_contracts", responses=shows(page(views.CONTRACT), *_LISTED))
     def list_contracts(caller: Calling, asked: Paging) -> Response:
         with moments.read() as facts:
 
@@ -150,7 +175,9 @@ def _add_contracts(router: APIRouter, moments: Moments, cursors: Cursors) -> Non
 
             return json_response(cursors.page("contracts", asked, fetch_from(facts.contracts), show))
 
-    @router.get("/v1/contracts/{sha256}", operation_id="read_contract", responses=_MISSING)
+    @router.get(
+        "/v1/contracts/{sha256}", operation_id="read_contract", responses=shows_version(views.CONTRACT, *_MISSING)
+    )
     def read_contract(request: Request, sha256: Digest, caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             found = facts.contracts.get(c.sha256(sha256, "sha256"))
@@ -159,8 +186,7 @@ def _add_contracts(router: APIRouter, moments: Moments, cursors: Cursors) -> Non
     @router.get(
         "/v1/contract-heads/{id}",
         operation_id="read_contract_head",
-        responses=_MISSING,
-        description="The newest version. Its tag is what a command that enters the next one names in If-Match.",
+        responses=shows_version(registry_views.HEAD, *_MISSING),
     )
     def read_contract_head(request: Request, id: Name, caller: Calling) -> Response:  # noqa: A002 - the wire's name
         with moments.read() as facts:
@@ -177,9 +203,8 @@ def _add_documents(router: APIRouter, moments: Moments) -> None:
     @router.get(
         "/v1/documents/{sha256}",
         operation_id="read_document",
-        responses={**_MISSING, 200: {"description": "Its bytes", "content": {"application/octet-stream": {}}}},
-        description="A policy, dataset or recommendation; a contract, for those it names; any other document, for "
-        "whoever may see an entry that names it.",
+        response_class=Response,
+        responses=shows(BINARY, *_MISSING, media_type=BYTES_TYPE, description="Its bytes"),
     )
     def read_document(
         sha256: Digest,

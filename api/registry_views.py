@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from api.forms import (
+    BYTES_32,
+    COUNT,
+    DID,
+    DIGEST,
+    ETAG,
+    INDEX,
+    NAME,
+    NODE,
+    TIME,
+    TOLD,
+    WORDS,
+    nullable,
+    one_of,
+    page,
+    record,
+    several,
+)
+from api.schemas import SIGNING
 from ledger import canonical as c
-from ledger.commands import RegisterOrganisation, read_body
+from ledger.commands import ROLES, RegisterOrganisation, read_body
 from ledger.entries import Entry
 from ledger.registry import Dataset, Organisation, PolicyVersion
 from ledger.units import format_number
 from policy.documents import Recommendation
+
+_MOVE: Final = record({"node": NODE, "since": TIME}, title="Move", description="where it stands from then on")
+ORGANISATION: Final = record(
+    {
+        "index": INDEX,
+        "moves": several(_MOVE),
+        "name": WORDS,
+        "node": NODE,
+        "organisation": DID,
+        "roles": several(one_of(*ROLES)),
+    },
+    title="Organisation",
+    description="a legal body, and where it has stood in the lineage",
+)
 
 
 def organisation(found: Organisation) -> c.Object:
@@ -20,6 +55,15 @@ def organisation(found: Organisation) -> c.Object:
         "organisation": found.did,
         "roles": list(found.roles),
     }
+
+
+KEYS: Final = page(
+    record(
+        {"index": INDEX, "key": SIGNING, "key_id": BYTES_32, "owner": DID, "since": TIME},
+        title="OwnedKey",
+        description="a signing key and whose it is; its id is the thumbprint of RFC 7638",
+    )
+)
 
 
 def signing_key(entry: Entry, index: int) -> c.Object:
@@ -35,6 +79,22 @@ def signing_key(entry: Entry, index: int) -> c.Object:
     }
 
 
+POLICY_VERSION: Final = record(
+    {"document": DIGEST, "domain": NAME, "effective": TIME, "index": INDEX, "issuer": DID, "version": COUNT},
+    title="PolicyVersion",
+    description="one version of a domain's policy; what it says is in its document",
+)
+POLICY: Final = record({"domain": NAME, "versions": several(POLICY_VERSION)}, title="PolicyVersions")
+
+
+STORED: Final = record(
+    {"document": DIGEST, "replaces": nullable(ETAG), "signature": DIGEST},
+    title="Stored",
+    description="the digests of a document and of the signature over it; replaces is what If-Match will name",
+)
+HEAD: Final = record({"document": DIGEST, "id": NAME, "version": COUNT}, title="ContractHead")
+
+
 def policy_version(found: PolicyVersion) -> c.Object:
     """One version of a domain's policy; what it says is in its document."""
     return {
@@ -47,6 +107,20 @@ def policy_version(found: PolicyVersion) -> c.Object:
     }
 
 
+DATASET: Final = record(
+    {
+        "dataset": NAME,
+        "document": DIGEST,
+        "domain": NAME,
+        "index": INDEX,
+        "provider": DID,
+        "recommendation": nullable(DIGEST),
+    },
+    title="Dataset",
+    description="a dataset; what it is described as is in its document",
+)
+
+
 def dataset(found: Dataset) -> c.Object:
     """A dataset; what it is described as is in its document."""
     return {
@@ -57,6 +131,22 @@ def dataset(found: Dataset) -> c.Object:
         "provider": found.provider,
         "recommendation": found.recommendation,
     }
+
+
+RECOMMENDATION: Final = record(
+    {
+        "dataset": NAME,
+        "delta_max": TOLD,
+        "document": DIGEST,
+        "epsilon_max": TOLD,
+        "id": NAME,
+        "issuer": DID,
+        "provider": DID,
+        "version": COUNT,
+    },
+    title="Recommendation",
+    description="a TSO's newest proposal for a dataset",
+)
 
 
 def recommendation(found: Recommendation, document: str) -> c.Object:

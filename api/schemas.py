@@ -1,182 +1,200 @@
-"""The bodies of commands, for the OpenAPI document: ε, δ and noise are exact strings, names and digests have patterns.
+"""The bodies of requests, for the OpenAPI document: ε, δ and noise are exact strings, names and digests have patterns.
 
 A command's body is read by :mod:`ledger.commands` and by nothing here: these say beforehand what it will take.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from dataclasses import fields as fields_of
+from typing import Final
 
-from ledger.commands import ROLES
-from ledger.lineage_commands import BODIES_MAX
-
-Schema = dict[str, Any]
-
-_EXACT: Final = r"^((0|[1-9][0-9]{0,17})(\.[0-9]{0,17}[1-9])?|[1-9][0-9]{0,17}/[1-9][0-9]{0,17})$"
-"""As :func:`ledger.units.parse_number` reads it."""
-_DID: Final = r"^did:[a-z0-9]{1,32}:[A-Za-z0-9._%-]{1,200}(:[A-Za-z0-9._%-]{1,200}){0,8}$"
-_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$"
-_BYTES_32: Final = r"^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$"
-
-
-def _text(pattern: str, example: str, description: str = "") -> Schema:
-    told = {"description": description} if description else {}
-    return {"type": "string", "pattern": pattern, **told, "example": example}
-
-
-def _object(required: Schema, optional: Schema | None = None) -> Schema:
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": sorted(required),
-        "properties": {**required, **(optional or {})},
-    }
-
-
-def _list(items: Schema, most: int, least: int = 1) -> Schema:
-    return {"type": "array", "minItems": least, "maxItems": most, "uniqueItems": True, "items": items}
-
-
-def _kept(name: str, schema: Schema) -> Schema:
-    return {"kind": {"const": name}, **schema, "v": {"const": 1}}
-
-
-NUMBER: Final = _text(_EXACT, "2.25", "a decimal without trailing zeros, or a ratio; never a float")
-DIGEST: Final = _text("^[0-9a-f]{64}$", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")
-DID: Final = _text(_DID, "did:web:bank-a.example")
-NAME: Final = _text(_NAME, "run-1")
-REF: Final = _text(
-    f"{_DID[:-1]}/{_NAME[1:-1]}/{_NAME[1:]}", "did:web:hospital.example/digits/2026-q4", "provider/dataset/partition"
+from api.forms import (
+    BYTES,
+    BYTES_32,
+    COMPACT_JWS,
+    DID,
+    DIGEST,
+    FLAG,
+    HOLDER,
+    NAME,
+    NUMBER,
+    REF,
+    TIME,
+    WORDS,
+    Form,
+    distinct,
+    integer,
+    one_of,
+    record,
+    tagged,
+    text,
 )
-BYTES_32: Final = _text(_BYTES_32, "8kPTrH0rJ8oDx0hB1xQ0wJ2c4rJb1cYv3m1t4k5s6u8", "32 bytes in base64url")
-_INTEGER_MAX: Final = 2**53 - 1
-_COUNT: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": _INTEGER_MAX, "example": 100}
-_TIME: Final[Schema] = {
-    "type": "integer",
-    "minimum": 0,
-    "maximum": _INTEGER_MAX,
-    "description": "Unix milliseconds",
-    "example": 1_790_000_000_000,
-}
-_WORDS: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 200, "example": "A bank"}
-_JWS: Final[Schema] = {"type": "string", "maxLength": 2048, "example": "eyJhbGciOiJFZDI1NTE5In0..c2lnbmF0dXJl"}
+from client.paths import BATCH_MAX
+from ledger.commands import COMMITMENTS_MAX, ROLES, RULES, RUNS_MAX, UNITS
+from ledger.governing_commands import REASON_MAX
+from ledger.lineage_commands import BODIES_MAX
+from ledger.mechanism import GROUP_MAX, INTEGERS, KINDS, NUMBERS, RELATIONS, STEPS_MAX, Mechanism
+from ledger.mechanism import WORDS as MECHANISM_WORDS
+from ledger.mechanism_json import LEAVES_MAX
+from ledger.plan import BATCH_MAX as RECORDS_MAX
+from ledger.plan import USER
 
 
-def _key(curve: str) -> Schema:
-    return _object({"crv": {"const": curve}, "kty": {"const": "OKP"}, "x": BYTES_32})
+def _key(curve: str) -> Form:
+    return record({"crv": {"const": curve}, "kty": {"const": "OKP"}, "x": BYTES_32}, title=f"{curve}Key")
 
 
-_COORDINATE: Final[Schema] = {"type": "string", "pattern": "^[A-Za-z0-9_-]{43}$"}
-_MODULUS: Final[Schema] = {"type": "string", "pattern": "^[A-Za-z0-9_-]{342,683}$"}
-_SIGNING: Final = {
+_MODULUS: Final = text("^[A-Za-z0-9_-]{342,683}$")
+SIGNING: Final[Form] = {
+    "title": "SigningKey",
     "description": "of Ed25519, P-256 (ES256) or RSA from 2048 bits on (RS256)",
     "oneOf": [
         _key("Ed25519"),
-        _object({"crv": {"const": "P-256"}, "kty": {"const": "EC"}, "x": _COORDINATE, "y": _COORDINATE}),
-        _object({"e": {"const": "AQAB"}, "kty": {"const": "RSA"}, "n": _MODULUS}),
+        record({"crv": {"const": "P-256"}, "kty": {"const": "EC"}, "x": BYTES_32, "y": BYTES_32}),
+        record({"e": {"const": "AQAB"}, "kty": {"const": "RSA"}, "n": _MODULUS}),
     ],
 }
-_ROOM: Final = _object({"sealing": _key("X25519"), "signing": _key("Ed25519")})
-_DP_SGD: Final = _object(
-    _kept(
-        "dp_sgd",
-        {
-            "batch_size_expected": _COUNT,
-            "clipping_norm": NUMBER,
-            "noise_multiplier": NUMBER,
-            "sampler": _object({"kind": {"const": "poisson"}, "probability": {**NUMBER, "example": "1/186"}}),
-            "steps": _COUNT,
-        },
-    ),
-    {"unit": {"const": "user"}},
+SEALING: Final = _key("X25519")
+_ROOM: Final = record(
+    {"sealing": SEALING, "signing": _key("Ed25519")}, title="CleanRoom", description="one clean room, one run"
 )
-PLAN: Final[Schema] = {"oneOf": [_DP_SGD, _object(_kept("mechanism", {"mechanism": {"type": "object"}}))]}
-_RUN: Final = {"contract": DIGEST, "partitions": _list(REF, 16), "plan": PLAN}
-_MORE: Final = {"base": _list(NAME, 16), "recipients": _list(DID, 16)}
+_MECHANISM: Final[Form] = {"$ref": "#/components/schemas/Mechanism"}
+
+
+def _mechanism_field(name: str) -> Form:
+    if name in NUMBERS:
+        return NUMBER
+    if name in INTEGERS:
+        return integer("", *INTEGERS[name])
+    if name in MECHANISM_WORDS:
+        return one_of(*MECHANISM_WORDS[name])
+    return (
+        _MECHANISM
+        if name == "mechanism"
+        else {"type": "array", "minItems": 1, "maxItems": LEAVES_MAX, "items": _MECHANISM}
+    )
+
+
+def _mechanism(kind: str, known: type[Mechanism]) -> Form:
+    return tagged(kind, {one.name: _mechanism_field(one.name) for one in fields_of(known)})
+
+
+MECHANISM: Final[Form] = {
+    "title": "Mechanism",
+    "description": "what will be released, enough to account for it",
+    "oneOf": [_mechanism(kind, known) for kind, known in KINDS.items()],
+}
+_DP_SGD: Final = tagged(
+    "dp_sgd",
+    {
+        "batch_size_expected": integer(least=1, most=RECORDS_MAX),
+        "clipping_norm": NUMBER,
+        "noise_multiplier": NUMBER,
+        "sampler": record({"kind": {"const": "poisson"}, "probability": NUMBER}),
+        "steps": integer(least=1, most=STEPS_MAX),
+    },
+    {"unit": {"const": USER, "description": "what is drawn and clipped; records, where nothing is said"}},
+)
+PLAN: Final[Form] = {
+    "title": "Plan",
+    "description": "what the charge and the run are both made from",
+    "oneOf": [_DP_SGD, tagged("mechanism", {"mechanism": MECHANISM})],
+}
+_RUN: Final = {"contract": DIGEST, "partitions": distinct(REF, 16), "plan": PLAN}
+_MORE: Final = {"base": distinct(NAME, RUNS_MAX), "recipients": distinct(DID, RUNS_MAX)}
+_GROUP: Final = {"unit_records_max": integer("records of one privacy unit", 1, GROUP_MAX)}
 _CHARGE: Final = {"charge": NAME}
 _MODEL: Final = {"charge": NAME, "model": DIGEST}
+_ATTESTED: Final = {"evidence": DIGEST, "nonce": BYTES_32}
 _GIVER: Final = {"giver": DID}
-_TWO: Final = {**_list(DID, BODIES_MAX, 2), "example": ["did:web:bank-a.example", "did:web:bank-b.example"]}
-_DOCUMENT: Final = _object({"document": DIGEST, "signatures": _list(DIGEST, 32)})
-
-BODIES: Final[dict[str, Schema]] = {
-    "acquisition": _object({"acquired": _list(DID, BODIES_MAX), "organisation": DID}),
-    "charge": _object(
-        {**_RUN, "clean_room": _ROOM, "deadline": _TIME}, {**_MORE, "pipeline": DIGEST, "unit_records_max": _COUNT}
-    ),
-    "coalition": _object({"epsilon": NUMBER, "members": _TWO}),
-    "collusion": _object({"effective": _TIME, "organisations": _TWO}),
-    "contract": _DOCUMENT,
-    "dataset": _DOCUMENT,
-    "decree": _object(
-        {"holder": _text("^(global|lineage:(0|[1-9][0-9]{0,15}))$", "global"), "partition": REF, "reason": _WORDS}
-    ),
-    "key_release": _object({"charge": NAME, "evidence": DIGEST, "nonce": BYTES_32}),
-    "merger": _object({"organisation": DID, "parents": _list(DID, BODIES_MAX)}, {"proposed": {"type": "boolean"}}),
-    "model_opening": _object({**_MODEL, "clean_room": _ROOM, "evidence": DIGEST, "nonce": BYTES_32}),
-    "model_release": _object(_MODEL, {"watermark": DIGEST}),
-    "organisation": _object(
-        {
-            "key": _SIGNING,
-            "name": _WORDS,
-            "organisation": DID,
-            "possession": _JWS,
-            "roles": _list({"enum": [*ROLES]}, len(ROLES)),
-        }
-    ),
-    "partition": _object(
-        {
-            "data_key": NAME,
-            "dataset": NAME,
-            "delta": {**NUMBER, "example": "0.00001"},
-            "epsilon": NUMBER,
-            "partition": NAME,
-            "provider": DID,
-            "records": _COUNT,
-            "relation": {"enum": ["ADD_OR_REMOVE_ONE", "REPLACE_ONE", "REPLACE_SPECIAL"]},
-            "rule": {"enum": ["renyi", "reference", "gaussian"]},
-            "unit": {"enum": ["record", "user"]},
-        },
-        {
-            "commitments": {"type": "array", "items": DIGEST},
-            "load": PLAN,
-            "reason": _WORDS,
-            "slack": NUMBER,
-            "unit_records_max": _COUNT,
-        },
-    ),
-    "policy": _DOCUMENT,
-    "post": _object({"charge": NAME, "steps": {**_COUNT, "minimum": 0}}),
-    "publication": _object(_CHARGE, _GIVER),
-    "recommendation": _DOCUMENT,
-    "release_notice": _object(_MODEL),
-    "retirement": _object({"partition": REF}),
-    "revocation": _object({"contract": DIGEST}),
-    "split": _object({"child": {**DID, "example": "did:web:bank-c.example"}, "organisation": DID}),
-    "transfer": _object({"charge": NAME, "recipient": DID}, _GIVER),
-    "void": _object(_CHARGE),
+_REASON: Final[Form] = {"type": "string", "minLength": 1, "maxLength": REASON_MAX}
+_NAMED: Final[Form] = {"type": "string", "minLength": 1, "maxLength": 1_000, "description": "by its name on record"}
+_DOCUMENT: Final = {"document": DIGEST, "signatures": distinct(DIGEST, 32)}
+_PARTITION: Final = {
+    "data_key": NAME,
+    "dataset": NAME,
+    "delta": NUMBER,
+    "epsilon": NUMBER,
+    "partition": NAME,
+    "provider": DID,
+    "records": integer("a public lower bound on how many there are", 1, 10**12),
+    "relation": one_of(*RELATIONS),
+    "rule": one_of(*RULES),
+    "unit": one_of(*UNITS),
 }
+_PARTITION_MORE: Final = {
+    **_GROUP,
+    "commitments": distinct(DIGEST, COMMITMENTS_MAX),
+    "load": PLAN,
+    "reason": _REASON,
+    "slack": NUMBER,
+}
+_ORGANISATION: Final = {
+    "key": SIGNING,
+    "name": WORDS,
+    "organisation": DID,
+    "possession": COMPACT_JWS,
+    "roles": distinct(one_of(*ROLES), len(ROLES)),
+}
+_FIELDS: Final[dict[str, tuple[Form, Form]]] = {
+    "acquisition": ({"acquired": distinct(DID, BODIES_MAX), "organisation": DID}, {}),
+    "charge": ({**_RUN, "clean_room": _ROOM, "deadline": TIME}, {**_MORE, **_GROUP, "pipeline": DIGEST}),
+    "coalition": ({"epsilon": NUMBER, "members": distinct(DID, BODIES_MAX, 2)}, {}),
+    "collusion": ({"effective": TIME, "organisations": distinct(DID, BODIES_MAX, 2)}, {}),
+    "contract": (_DOCUMENT, {}),
+    "dataset": (_DOCUMENT, {}),
+    "decree": ({"holder": HOLDER, "partition": _NAMED, "reason": _REASON}, {}),
+    "key_release": ({**_CHARGE, **_ATTESTED}, {}),
+    "merger": ({"organisation": DID, "parents": distinct(DID, BODIES_MAX)}, {"proposed": FLAG}),
+    "model_opening": ({**_MODEL, **_ATTESTED, "clean_room": _ROOM}, {}),
+    "model_release": (_MODEL, {"watermark": DIGEST}),
+    "organisation": (_ORGANISATION, {}),
+    "partition": (_PARTITION, _PARTITION_MORE),
+    "policy": (_DOCUMENT, {}),
+    "post": ({**_CHARGE, "steps": integer("begun steps count", 0, STEPS_MAX)}, {}),
+    "publication": (_CHARGE, _GIVER),
+    "recommendation": (_DOCUMENT, {}),
+    "release_notice": (_MODEL, {}),
+    "retirement": ({"partition": REF}, {}),
+    "revocation": ({"contract": DIGEST}, {}),
+    "split": ({"child": DID, "organisation": DID}, {}),
+    "transfer": ({"charge": NAME, "recipient": DID}, _GIVER),
+    "void": (_CHARGE, {}),
+}
+"""By kind of command: what its body must have, and what it may."""
+
+
+def titled(kind: str, what: str) -> str:
+    """The name of a form about a kind of command."""
+    return "".join(word.capitalize() for word in kind.split("_")) + what
+
+
+BODIES: Final = {kind: record(*fields, title=titled(kind, "Body")) for kind, fields in _FIELDS.items()}
 """By kind of command."""
-PLANNED: Final = _object(_RUN, {**_MORE, "clean_room": _ROOM, "deadline": _TIME})
+_PASSED_OVER: Final[Form] = {"description": "passed over"}
+_ASKED: Final = {"base": distinct(_NAMED, RUNS_MAX), "recipients": distinct(_NAMED, RUNS_MAX)}
+PLANNED: Final = record(_RUN, {**_ASKED, "clean_room": _PASSED_OVER, "deadline": _PASSED_OVER}, title="PlannedRun")
 
 
-def command(kind: str) -> Schema:
-    """A command of one kind, with an example."""
-    body = BODIES[kind]
-    known: Schema = {"actor": DID, "body": body, "id": NAME, "key_id": BYTES_32, "kind": {"const": kind}}
-    schema = _object({**known, "v": {"const": 1}})
-    return {**schema, "example": example(schema)}
+def command(kind: str) -> Form:
+    """A command of one kind."""
+    return record(
+        {
+            "actor": DID,
+            "body": BODIES[kind],
+            "id": NAME,
+            "key_id": BYTES_32,
+            "kind": {"const": kind},
+            "v": {"const": 1},
+        },
+        title=titled(kind, "Command"),
+        description="canonical JSON (RFC 8785): the signature is over exactly these bytes",
+    )
 
 
-def example(schema: Schema) -> Any:  # noqa: ANN401 - JSON
-    """A value that a schema of ours allows, of its own examples."""
-    for name in ("example", "const"):
-        if name in schema:
-            return schema[name]
-    if "enum" in schema:
-        return schema["enum"][0]
-    if "oneOf" in schema:
-        return example(schema["oneOf"][0])
-    if schema["type"] == "array":
-        return [example(schema["items"])] * schema.get("minItems", 0)
-    return {name: example(schema["properties"][name]) for name in schema.get("required", ())}
+_SIGNED_CHARGE: Final = record({"command": command("charge"), "signature": {**COMPACT_JWS, "maxLength": 4_096}})
+CHARGES: Final = record({"charges": {"type": "array", "minItems": 1, "maxItems": BATCH_MAX, "items": _SIGNED_CHARGE}})
+CHALLENGED: Final = record({"charge": NAME})
+DEPOSIT: Final = record({"charge": NAME, "model": DIGEST, "sealed": {**BYTES, "maxLength": 1_000}})
+MERGED: Final = record({"organisations": distinct(DID, 16)})
+REPORTED: Final = record({"steps": integer("done so far", 0, STEPS_MAX)})

@@ -7,9 +7,36 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
+from api.answer_schemas import TERMS
+from api.forms import (
+    BYTES_32,
+    DID,
+    DIGEST,
+    FLAG,
+    HOLDER,
+    INDEX,
+    NAME,
+    NUMBER,
+    REF,
+    ROUNDED,
+    STEPS,
+    TIME,
+    Form,
+    integer,
+    nullable,
+    one_of,
+    page,
+    record,
+    several,
+    text,
+)
 from api.pages import fetch_from
+from api.planning_schemas import BOUNDS, STANDING
 from ledger import canonical as c
+from ledger.commands import UNITS
 from ledger.loss import Loss, loss_of
+from ledger.mechanism import RELATIONS
+from ledger.outcomes import ChargeState
 from ledger.registry import GLOBAL, Account, Charge, Contract, Facts, Partition, holder_of
 from ledger.rules import Rule, read_rule
 from ledger.snapshot import Past, Snapshot
@@ -23,6 +50,28 @@ _SHARE_UNIT: Final = 10_000
 _LINEAGES_MAX: Final = 200
 _RUNS_MAX: Final = 20
 """Lineages of a partition, and newest runs of each, among which the last charge is looked for."""
+
+
+BUDGET: Final = record({"delta": NUMBER, "epsilon": NUMBER}, title="Budget")
+PARTITION: Final = record(
+    {
+        "budget": BUDGET,
+        "data_key": NAME,
+        "data_key_from": one_of("service", "provider"),
+        "dataset": NAME,
+        "index": INDEX,
+        "opened": TIME,
+        "partition": REF,
+        "provider": DID,
+        "records": integer("a public lower bound on how many there are", 1),
+        "relation": one_of(*RELATIONS),
+        "retired": FLAG,
+        "terms": TERMS,
+        "unit": one_of(*UNITS),
+    },
+    title="Partition",
+    description="a partition with its budget and its rule's terms",
+)
 
 
 def partition(found: Partition, *, key_given: bool) -> c.Object:
@@ -44,6 +93,32 @@ def partition(found: Partition, *, key_given: bool) -> c.Object:
     }
 
 
+_CHARGE: Final = {
+    "actor": DID,
+    "contract": DIGEST,
+    "deadline": TIME,
+    "id": NAME,
+    "index": INDEX,
+    "key_id": BYTES_32,
+    "key_release": nullable(NAME),
+    "partitions": several(REF),
+    "plan": DIGEST,
+    "sealing": BYTES_32,
+    "state": one_of(*ChargeState),
+    "steps": STEPS,
+    "steps_posted": nullable(STEPS),
+}
+PROGRESS: Final = record(
+    {"steps": STEPS, "time": TIME}, title="Progress", description="the newest report of the steps that are done"
+)
+LISTED_CHARGE: Final = record(_CHARGE, title="Charge", description="a charge as it stands")
+CHARGE: Final = record(
+    {**_CHARGE, "progress": nullable(PROGRESS)},
+    title="ChargeWithProgress",
+    description="a charge as it stands, and the newest report of its clean room",
+)
+
+
 def charge(found: Charge) -> c.Object:
     """A charge as it stands."""
     return {
@@ -63,6 +138,24 @@ def charge(found: Charge) -> c.Object:
     }
 
 
+CONTRACT: Final = record(
+    {
+        "consumer": DID,
+        "document": DIGEST,
+        "ends": TIME,
+        "id": NAME,
+        "index": INDEX,
+        "providers": several(DID),
+        "revoked": FLAG,
+        "runs": integer("charged under it so far"),
+        "starts": TIME,
+        "version": integer(least=1),
+    },
+    title="Contract",
+    description="a contract as it stands; what it says is in its document",
+)
+
+
 def contract(found: Contract) -> c.Object:
     """A contract as it stands; what it says is in its document."""
     return {
@@ -77,6 +170,29 @@ def contract(found: Contract) -> c.Object:
         "starts": found.starts,
         "version": found.version,
     }
+
+
+_UNITS_OF_LOSS: Final = text("^(0|[1-9][0-9]*)$", "units of loss, as text")
+_LOSS: Final = record({"finite": several(_UNITS_OF_LOSS), "infinite": several(integer())}, title="AccountLoss")
+_ORGANISATIONS: Final[Form] = {**several(DID), "description": "who stands at the lineage now"}
+ACCOUNTS: Final = page(
+    record(
+        {
+            "holder": HOLDER,
+            "odometer": nullable({**ROUNDED, "description": "the ε so far at the partition's δ, rounded up"}),
+            "organisations": _ORGANISATIONS,
+            "pending": _LOSS,
+            "posted": _LOSS,
+            "runs_like_the_last": nullable(integer("more runs like the newest charge that would fit the budget")),
+            "share_of_budget": ROUNDED,
+            "under_its_cap": nullable(STANDING),
+        },
+        title="Account",
+        description="the loss of one partition seen for one holder",
+    ),
+    {"bounds": nullable(BOUNDS), "budget": BUDGET, "partition": REF, "retired": FLAG},
+)
+FROZEN: Final = page(record({**STANDING["properties"], "organisations": _ORGANISATIONS}, title="FrozenAccount"))
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,9 @@ KINDS: Final = {**{path: kind for kind, path in PATHS.items()}, QUOTES: "charge"
 class Asking(AuthBase):
     """Shows the token of whoever an operation is for, and signs what is sent."""
 
-    def __init__(self, market: Market, operation: str) -> None:
-        """Ask as the last of the roles that may."""
+    def __init__(self, market: Market, operation: str, *, mends: bool = True) -> None:
+        """Ask as the last of the roles that may; ``mends`` says whether commands may be sent other than generated."""
+        self._mends = mends
         self._market = market
         self._role = "" if operation in PUBLIC else OPERATIONS[operation][-1]
 
@@ -42,11 +43,11 @@ class Asking(AuthBase):
         assert isinstance(raw, bytes)
         request.headers.update(person.shown)
         if request.method == "POST" and path in KINDS:
-            raw = self._market_command(raw, KINDS[path], person)
+            raw = self._market_command(raw, KINDS[path], person) if self._mends else raw
             request.headers["content-type"] = "application/json"
-        if path == BATCH:
+        if path == BATCH and self._mends:
             raw = self._batch(raw, person)
-        if request.method == "PUT":
+        if request.method == "PUT" and self._mends:
             path = f"{path.rpartition('/')[0]}/{c.digest(raw)}"
             request.url = f"{self._market.world.url}{path}"
         if raw != request.body:

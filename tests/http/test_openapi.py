@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
+from collections.abc import Iterator
+from html.parser import HTMLParser
 from typing import Any, Final
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from api.access import PUBLIC
-from api.schemas import command as command_schema
-from client.paths import PATHS, PROBLEM_TYPE, SIGNATURE_HEADER
+from client.paths import JSON_TYPE, PATHS, PROBLEM_TYPE, SIGNATURE_HEADER
 from ledger import canonical as c
 from ledger.commands import Command, read_body
-from tests.http.world import World
+from tests.http.conforming import COMMITTED, committed
+from tests.http.recorded import NOT_SHOWN
+from tests.http.tour import Tour
+from tests.http.world import World, open_world
 
-COMMITTED: Final = Path(__file__).parents[2] / "api" / "openapi.json"
+OPERATIONS: Final = sorted(committed().operations)
 
 
 @pytest.fixture
@@ -41,10 +42,14 @@ def test_operation_ids_differ(operations: dict[tuple[str, str], dict[str, Any]])
 
 def test_every_error_is_declared_as_a_problem(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
     """405 and 500 everywhere, and every response from 400 on has the problem's type."""
+    document = committed()
     for what in operations.values():
-        errors = {status: response for status, response in what["responses"].items() if status >= "400"}
-        assert {"405", "500"} <= set(errors)
-        assert all(list(response["content"]) == [PROBLEM_TYPE] for response in errors.values())
+        errors = [int(status) for status in what["responses"] if status >= "400"]
+        assert {405, 500, 503} <= set(errors)
+        for status in errors:
+            told = document.answer(what["operationId"], status)
+            assert list(told["content"]) == [PROBLEM_TYPE]
+            assert told["content"][PROBLEM_TYPE]["example"]["status"] == status
 
 
 def test_a_token_is_asked_for_but_where_it_is_not(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
@@ -82,16 +87,157 @@ def test_the_document_is_the_committed_one(quiet: World) -> None:
 
 @pytest.mark.parametrize("kind", PATHS)
 def test_an_example_is_a_command(kind: str) -> None:
-    """Its schema allows it, and so does the reader of commands."""
-    schema = command_schema(kind)
-    Draft202012Validator(schema).validate(schema["example"])
-    read_body(Command.parse(c.dump(schema["example"])))
+    """The reader of commands takes it, and reads of its body all that the form has."""
+    content = committed().operations[f"submit_{kind}"]["requestBody"]["content"][JSON_TYPE]
+    read_body(Command.parse(c.dump(content["example"])))
+
+
+def _shown(operation: str) -> Iterator[tuple[str, dict[str, Any], Any]]:
+    """Each example of an operation, with where it is and the form it is of; None where there is none."""
+    what = committed().operations[operation]
+    for one in what.get("parameters", []):
+        yield one["name"], one["schema"], one.get("example")
+    answers = {status: committed().answer(operation, int(status)) for status in what["responses"]}
+    for where, told in {"body": what.get("requestBody", {}), **answers}.items():
+        for content in told.get("content", {}).values():
+            yield where, content["schema"], content.get("example")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_examples_are_of_their_forms(operation: str) -> None:
+    """Every parameter, body, answer and problem has one, and its form allows it."""
+    for where, schema, example in _shown(operation):
+        if operation in NOT_SHOWN and where == "200":
+            continue
+        assert example is not None, where
+        committed().form(schema).validate(example)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_operations_are_in_words_and_answers_have_forms(operation: str) -> None:
+    """A summary, a sentence, a description of every parameter; a form of its own for every body and answer."""
+    what = committed().operations[operation]
+    assert what["summary"] != operation
+    assert what["description"].endswith(".")
+    assert all(one["description"] for one in what.get("parameters", []))
+    assert all(schema for _, schema, _ in _shown(operation))
+
+
+def test_words_and_examples_are_of_operations() -> None:
+    """What is kept for an operation that there is no more is dropped."""
+    folder = COMMITTED.parent
+    words, examples = (json.loads((folder / name).read_bytes()) for name in ("words.json", "examples.json"))
+    assert sorted(words["operations"]) == OPERATIONS
+    assert sorted(examples) == sorted([*OPERATIONS, "problems"])
+    assert {tag for what in committed().operations.values() for tag in what["tags"]} == set(words["tags"])
+
+
+def test_forms_of_objects_are_closed() -> None:
+    """No field but those that are named; what may hold anything is listed here."""
+    found = [*_open(committed().told["components"]["schemas"], "")]
+    assert found == [".Decision.properties.request", ".Entry.properties.body.properties.request"]
+
+
+def _open(form: Any, where: str) -> Iterator[str]:  # noqa: ANN401 - JSON
+    if isinstance(form, list):
+        for one in form:
+            yield from _open(one, where)
+    elif isinstance(form, dict):
+        if form.get("type") == "object" and "additionalProperties" not in form:
+            yield where
+        for name, one in form.items():
+            yield from _open(one, f"{where}.{name}")
+
+
+@pytest.fixture(scope="module")
+def toured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tour]:
+    """A service that was asked everything; each answer was held to the document as it came."""
+    with open_world(tmp_path_factory.mktemp("toured")) as world:
+        tour = Tour(world)
+        tour.go()
+        yield tour
+
+
+def test_every_operation_answers_as_it_says(toured: Tour) -> None:
+    """On its good path; commands with both statuses, and whatever has a tag with 304 too."""
+    answered: dict[str, set[str]] = {name: set() for name in OPERATIONS}
+    for one in toured.recorder.exchanges:
+        if not one.response.is_error:
+            committed().check(one.response)
+            answered[one.operation].add(one.status)
+    told = {name: {one for one in what["responses"] if one < "400"} for name, what in committed().operations.items()}
+    assert answered == told
+
+
+def test_examples_have_what_a_service_answers(toured: Tour) -> None:
+    """Taken anew, they are of the same operations, statuses and fields: none is left over from another version."""
+    kept = json.loads(COMMITTED.with_name("examples.json").read_bytes())
+    assert {name: _fields(one) for name, one in toured.recorder.examples().items()} == {
+        name: _fields(one) for name, one in kept.items()
+    }
+
+
+def _fields(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Only which fields there are: values differ from run to run, and so do the names of things."""
+    if isinstance(value, dict):
+        return {name: _fields(one) for name, one in value.items() if name.isidentifier() or name.isdigit()}
+    return None
+
+
+class Page(HTMLParser):
+    """What is opened is closed, in order; its text, its anchors and where it points to are kept."""
+
+    def __init__(self, text: str) -> None:
+        """Read it. Raises: AssertionError, if it is not well formed."""
+        super().__init__()
+        self._open: list[str] = []
+        self.anchors: list[str] = []
+        self.addresses: list[str] = []
+        self.words = ""
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Open one."""
+        assert tag != "script"
+        self._open += [] if tag == "meta" else [tag]
+        for name, value in attrs:
+            assert not name.startswith("on")
+            self.anchors += [str(value)] if name == "id" else []
+            self.addresses += [str(value)] if name in {"href", "src"} else []
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close the last one."""
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Text between them."""
+        self.words += data
 
 
 def test_the_page_needs_nothing_but_itself(quiet: World) -> None:
-    """Every operation is on it, no address but our own, and its policy lets nothing else in."""
-    page = quiet.http.get("/docs")
-    assert all(name in page.text for name in ("submit_charge", "read_checkpoint", "stream_events"))
-    assert "default-src 'none'" in page.headers["content-security-policy"]
-    assert re.findall(r'(?:src|href)="([^"]*)"', page.text) == ["/v1/openapi.json"]
-    assert "<script" not in page.text
+    """Well formed, no address but the document's and its own anchors, and its policy lets nothing else in."""
+    answer = quiet.http.get("/docs")
+    page = Page(answer.text)
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    own = {one.removeprefix("#") for one in page.addresses if one.startswith("#")}
+    assert [one for one in page.addresses if not one.startswith("#")] == ["/v1/openapi.json"]
+    assert len(set(page.anchors)) == len(page.anchors)
+    assert own <= set(page.anchors)
+
+
+def test_the_page_tells_all_that_the_document_does(quiet: World) -> None:
+    """Each operation with its words, parameters and statuses; each field of each form; each example."""
+    page = Page(quiet.http.get("/docs").text)
+    assert set(OPERATIONS) <= set(page.anchors)
+    for operation in OPERATIONS:
+        what = committed().operations[operation]
+        assert what["description"] in page.words
+        for where, _, example in _shown(operation):
+            assert (where in page.words) or where == "body"
+            if example is not None and (where == "body" or where.isdigit()):
+                told = example if isinstance(example, str) else json.dumps(example, indent=1, ensure_ascii=False)
+                assert told in page.words
+    for form in committed().told["components"]["schemas"].values():
+        assert all(field in page.words for field in form.get("properties", {}))

@@ -1,7 +1,7 @@
 """Whatever the OpenAPI document allows, and what it does not: no failure inside, and no answer that it does not tell.
 
 Each operation is asked by somebody whom it is for, alone and after others whose answers it names, with the same
-generated requests every time.
+generated requests every time. What the document does not allow is refused: with a problem that it tells.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.parameters import ParameterLocation
+from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
+    negative_data_rejection,
     response_schema_conformance,
     status_code_conformance,
 )
@@ -24,7 +27,7 @@ from tests.http.generated import UNBOUNDED, Asking
 from tests.http.market import Market
 from tests.http.world import open_world
 
-FEW: Final = 2
+FEW: Final = 3
 MANY: Final = 150
 STEPS: Final = 20
 """Calls of one scenario."""
@@ -61,19 +64,33 @@ def _settings(examples: int) -> settings:
     )
 
 
-def _asking(market: Market, operation: Any) -> Asking:  # noqa: ANN401 - the library's own
-    return Asking(market, operation.definition.raw["operationId"])
+def _asking(market: Market, operation: Any, *, mends: bool = True) -> Asking:  # noqa: ANN401 - the library's own
+    return Asking(market, operation.definition.raw["operationId"], mends=mends)
 
 
-def _ask(operation: Any, asking: Asking, examples: int) -> None:  # noqa: ANN401 - the library's own
+def _ask(operation: Any, asking: Asking, examples: int, mode: GenerationMode) -> None:  # noqa: ANN401 - the library's own
     """So many generated requests, each answered as the document says."""
 
     @_settings(examples)
-    @given(case=operation.as_strategy())
+    @given(case=operation.as_strategy(generation_mode=mode))
     def asked(case: schemathesis.Case[Any]) -> None:
-        case.call_and_validate(auth=asking, checks=CHECKS)
+        case.call_and_validate(
+            auth=None if _breaks_headers(case) else asking, checks=[*CHECKS, negative_data_rejection]
+        )
 
     asked()
+
+
+def _breaks_headers(case: schemathesis.Case[Any]) -> bool:
+    """Whether what is not allowed is a token or a signature, which is then sent as it is."""
+    header = case.meta.components.get(ParameterLocation.HEADER) if case.meta else None
+    return header is not None and header.mode.is_negative
+
+
+def _can_be_broken(operation: Any) -> bool:  # noqa: ANN401 - the library's own
+    """Whether the document disallows anything: of what takes nothing from anybody it does not."""
+    raw = operation.definition.raw
+    return bool(raw["security"] or raw.get("parameters"))
 
 
 @pytest.mark.parametrize("examples", MODES)
@@ -82,7 +99,19 @@ def test_every_answer_is_one_that_the_document_tells(market: Market, examples: i
     operations = [one.ok() for one in _document(market).get_all_operations()]
     assert len(operations) > len(OPERATIONS)
     for operation in operations:
-        _ask(operation, _asking(market, operation), examples)
+        _ask(operation, _asking(market, operation), examples, GenerationMode.POSITIVE)
+
+
+@pytest.mark.parametrize("examples", MODES)
+def test_what_the_document_does_not_allow_is_refused(market: Market, examples: int) -> None:
+    """A field too many or too few, a value of another type or form: never 200, and always a problem that is told."""
+    asked = 0
+    for operation in (one.ok() for one in _document(market).get_all_operations()):
+        asking = _asking(market, operation, mends=False)
+        if _can_be_broken(operation):
+            _ask(operation, asking, examples, GenerationMode.NEGATIVE)
+            asked += 1
+    assert asked > len(OPERATIONS)
 
 
 @pytest.mark.parametrize("examples", MODES)

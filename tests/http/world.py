@@ -33,6 +33,7 @@ from ledger.verifier import LogKey
 from policy.evaluate import gate
 from policy.reading import format_time
 from tests.http.callers import Everybody, OfTheWorld
+from tests.http.conforming import conforms
 
 ORIGIN: Final = "epsilon.example/ledger"
 SRO: Final = "did:web:sro.example"
@@ -153,6 +154,8 @@ class World:
         self.service = Service(url, attempts=1, clock=lambda: self.clock.now / 1000)
         self.service._http.auth = self.everybody  # noqa: SLF001 - the tests' own callers
         self.http = httpx.Client(base_url=url, trust_env=False, auth=self.everybody, timeout=60)
+        for client in (self.http, self.service._http):  # noqa: SLF001 - every answer of every test is held to the document
+            client.event_hooks["response"].append(conforms)
 
     @contextmanager
     def issuing(self, people: Mapping[str, Person] | None = None) -> Iterator[str]:
@@ -259,8 +262,10 @@ class World:
             "plan": PLAN,
         }
 
-    def attest(self, room: CleanRoom, charge: str, nonce: str, plan: str = PLAN_DIGEST) -> str:
-        """Store an attestation token as the clean room's evidence; its digest."""
+    def attest(
+        self, room: CleanRoom, charge: str, nonce: str, plan: str = PLAN_DIGEST, signer: Signer | None = None
+    ) -> str:
+        """Store an attestation token as the clean room's evidence, by itself or by ``signer``; its digest."""
         claims: c.Object = {
             "charge": charge,
             "cnf": room.to_json(),
@@ -276,7 +281,7 @@ class World:
         key = OKPKey.import_key({"crv": "Ed25519", "d": c.base64url(secret), "kty": "OKP", "x": str(public["x"])})
         header = {"alg": "Ed25519", "typ": "eat+jwt"}
         token = jws.serialize_compact(header, c.dump(claims), key, algorithms=["Ed25519"])
-        return self.service.put_document(room.signer, token.encode("ascii")).document
+        return self.service.put_document(signer or room.signer, token.encode("ascii")).document
 
     def command(self, signer: Signer, actor: str, kind: str, body: c.Object, id: str) -> bytes:  # noqa: A002
         """The canonical bytes of a command."""
