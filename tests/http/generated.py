@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from requests.auth import AuthBase
 
 from api.access import OPERATIONS, PUBLIC
-from client.paths import BATCH, PATHS, QUOTES, SIGNATURE_HEADER
+from client.paths import BATCH, MODEL_KEYS, PATHS, QUOTES, SIGNATURE_HEADER
 from ledger import canonical as c
 from ledger.malformed import Malformed
 from tests.http.market import CLINIC, Market, Person
@@ -52,9 +52,9 @@ class Asking(AuthBase):
             request.url = f"{self._market.world.url}{path}"
         if raw != request.body:
             request.prepare_body(raw, None)
-        if request.method == "PUT" or path in KINDS:
+        if request.method == "PUT" or path in {*KINDS, MODEL_KEYS}:
             query = urlsplit(request.url or "").query
-            name = c.digest(raw) if request.method == "PUT" else _name(raw)
+            name = c.digest(raw) if request.method == "PUT" else _name(raw, "model" if path == MODEL_KEYS else "id")
             at = f"{path}?{query}" if query else path
             request.headers[SIGNATURE_HEADER] = self._market.world.sign(
                 person.signer, at, raw, name, request.method or ""
@@ -99,12 +99,12 @@ class Asking(AuthBase):
 _NUMBERS: Final = count()
 
 
-def _name(raw: bytes) -> str:
+def _name(raw: bytes, field: str) -> str:
     try:
         command: Any = json.loads(raw)
     except ValueError:
         return "none"
-    name = command.get("id") if isinstance(command, dict) else None
+    name = command.get(field) if isinstance(command, dict) else None
     return name if isinstance(name, str) and name else "none"
 
 
