@@ -113,7 +113,7 @@ def test_the_command_opens_a_browser_and_keeps_the_token_to_itself(desk: Desk, t
     (kept,) = tmp_path.glob("settings/*/logins/*")
     token = json.loads(kept.read_bytes())["access_token"]
     assert token not in done.stdout + done.stderr
-    read = _epsilon("lineage", "show", str(desk.profile), BANK)
+    read = _epsilon("lineage", "show", str(desk.profile), BANK, "--json")
     assert (read.returncode, BANK in read.stdout, token in read.stdout + read.stderr) == (0, True, False)
 
 

@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 from sqlalchemy import delete, insert, update
 
+from ledger.broken import Broken
 from ledger.cosignatures import check_cosignatures, cosigned_receipt, keep_cosignature, newest_size
 from ledger.engines import engine_of
 from ledger.malformed import Malformed
@@ -206,7 +207,7 @@ def test_what_is_kept_is_checked(book: Path) -> None:
     for said, row in rows.items():
         with _undone(book):
             _tampered(book, insert(table).values(row))
-            with engine.begin() as connection, pytest.raises(Malformed, match=f"^cosignature: .*{said}"):
+            with engine.begin() as connection, pytest.raises(Broken, match=f"^cosignature at .*{said}"):
                 check_cosignatures(Snapshot(connection))
     with engine.begin() as connection, pytest.raises(Malformed, match="does not verify"):
         keep_cosignature(connection, 10, COSIGNER.key, COSIGNER.line(NOTE))

@@ -192,7 +192,8 @@ def test_records_of_one_user_have_masks_of_their_own() -> None:
     model, data, keys = _made(_perceptron), numbers(5), _keys()
     each = contributions(Engine(UNCLIPPED, model, cross_entropy, data, 4), ALL, keys)
     users = torch.tensor([7, 5, 7, 5, 9, 5, 7])
-    engine = Engine(UNCLIPPED, model, cross_entropy, data, 2, users=users, records_per_user_max=2, certify="always")
+    plan = replace(UNCLIPPED, unit="user")
+    engine = Engine(plan, model, cross_entropy, data, 2, users=users, records_per_user_max=2, certify="always")
     found = contributions(engine, np.arange(3), keys)
     for row, mine in zip(found, ([1, 3], [0, 2], [4]), strict=True):
         assert torch.allclose(row, each[mine].sum(dim=0), rtol=1e-4, atol=1e-7)
