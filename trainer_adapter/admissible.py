@@ -70,7 +70,7 @@ def check_on_dummies(
     buffers = {name: value.clone() for name, value in model.named_buffers()}
     state = {**parameters, **buffers}
     try:
-        with _Undrawn(device), Dropping(None):
+        with Undrawn(device), Dropping(None):
             before = call(model, state, inputs)
         _check_output(before)
         _check_buffers(model, buffers)
@@ -87,7 +87,7 @@ def check_on_dummies(
         raise Malformed("model", "lets one record change the output of another")
 
 
-class _Undrawn(TorchFunctionMode):
+class Undrawn(TorchFunctionMode):
     """Refuses whatever moves one of PyTorch's own generators, by the name of the function that did."""
 
     def __init__(self, device: torch.device) -> None:
@@ -111,6 +111,7 @@ class _Undrawn(TorchFunctionMode):
         output = func(*args, **(kwargs or {}))
         its_own = (kwargs or {}).get("generator") is not None
         if its_own or not all(map(torch.equal, self._before, self._states())):
+            self._before = self._states()  # told once, and not of what runs on the way out again
             name = resolve_name(func) or getattr(func, "__name__", "a function")
             raise Malformed("model", f"draws randomness by {name}: only dropout is drawn for each record by itself")
         return output

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from itertools import chain
 from types import FunctionType
 from typing import Any, Final
+from weakref import ref
 
 from torch import Tensor, nn
 
@@ -35,10 +36,30 @@ def call(model: nn.Module, values: Mapping[str, Tensor], inputs: Tensor) -> Any:
     try:
         for own, key, tensor in places:
             own[key] = new[id(tensor)]
-        return model(inputs)
+        with _flat_weights(model):
+            return model(inputs)
     finally:
         for own, key, tensor in places:
             own[key] = tensor
+
+
+@contextmanager
+def _flat_weights(model: nn.Module) -> Iterator[None]:
+    """With the list of weights that each recurrent layer keeps beside its parameters in step with them.
+
+    A layer that finds other weights than before would lay them out anew, in place on a GPU, and keep them.
+    """
+    layers = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
+    kept = [(module._flat_weights, module._flat_weight_refs) for module in layers]  # noqa: SLF001 - where it keeps them
+    try:
+        for module in layers:
+            weights = [getattr(module, name, None) for name in module._flat_weights_names]  # noqa: SLF001 - as above
+            module._flat_weights = weights  # noqa: SLF001 - as above
+            module._flat_weight_refs = [None if one is None else ref(one) for one in weights]  # noqa: SLF001 - as above
+        yield
+    finally:
+        for module, (weights, refs) in zip(layers, kept, strict=True):
+            module._flat_weights, module._flat_weight_refs = weights, refs  # noqa: SLF001 - as above
 
 
 def modes(model: nn.Module) -> dict[nn.Module, bool]:

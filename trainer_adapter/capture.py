@@ -23,6 +23,7 @@ from trainer_adapter.attention import attention
 from trainer_adapter.calling import body_of, call
 from trainer_adapter.dropout import Dropping
 from trainer_adapter.layer_rules import Layer, Taken, take
+from trainer_adapter.recurrent import opened
 
 
 class Capture(TorchFunctionMode):
@@ -57,6 +58,10 @@ class Capture(TorchFunctionMode):
         named = {self._names[id(value)] for value in tree_leaves((args, dict(given))) if id(value) in self._names}
         if func is scaled_dot_product_attention:
             return attention(*args, **given)
+        recurrent = opened(func, args, given)
+        if recurrent is not None:
+            with self:
+                return recurrent(*args, **given)
         if not named:
             return func(*args, **given)
         taken = take(func, args, given, self._name)

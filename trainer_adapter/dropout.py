@@ -13,8 +13,8 @@ badly would train badly, no more. Keys and masks are private all the same, since
 them; they are not told, and end with the process.
 
 Caught are PyTorch's own functions, so it does not matter which module calls them: ``nn.Dropout``, its kin by channel
-and by feature, ``AlphaDropout``, attention's ``dropout_p``, and ``torch.nn.functional``. In evaluation mode they drop
-nothing, as ever.
+and by feature, ``AlphaDropout``, attention's ``dropout_p``, what drops between recurrent layers, and
+``torch.nn.functional``. In evaluation mode they drop nothing, as ever.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from torch.overrides import TorchFunctionMode
 
 from trainer_adapter.calling import body_of
 from trainer_adapter.philox import WORD, philox
+from trainer_adapter.recurrent import drops, opened
 
 Keys: TypeAlias = NDArray[np.uint64]
 """One 64-bit word for each record of the partition, shape (records,); private."""
@@ -108,6 +109,10 @@ class Dropping(TorchFunctionMode):
         if func in _OPENED:
             with self:
                 return body_of(func)(*args, **given)
+        recurrent = opened(func, args, given) if drops(func, args) else None
+        if recurrent is not None:
+            with self:
+                return recurrent(*args, **given)
         if func is functional.scaled_dot_product_attention:
             return self._attention(*args, **given)
         kind = _KINDS.get(func)

@@ -44,7 +44,7 @@ def _of_products(factors: Sequence[Factor], size_bytes: int, precision: Precisio
         return ("whole",)
     if size_bytes <= KEPT_BYTES_MAX:
         return ("gram", "whole")
-    single = len(factors) == 1 and isinstance(factors[0], Outer)
+    single = all(isinstance(factor, Outer) for factor in factors)
     return ("gram", "product") if single and size_bytes <= PASSING_BYTES_MAX else ("gram",)
 
 

@@ -72,6 +72,8 @@ def _kept(whole: Tensor, precision: Precision) -> tuple[Tensor, Summed]:
 
 def by_whole(factors: Sequence[Factor], precision: Precision) -> tuple[Tensor, Summed]:
     """Multiply out, keep, and sum what was kept."""
+    if all(isinstance(factor, Outer) for factor in factors):
+        factors = _joined(factors)
     first, *rest = (factor.whole() for factor in factors)
     for other in rest:
         first = first + other

@@ -134,9 +134,9 @@ def _linear(name: NameOf, args: Mapping[str, Any]) -> Taken | None:
     x, weight, bias = args["input"], args["weight"], args["bias"]
     if name(x) or weight.dim() != 2:
         return None
-    output = functional.linear(x, weight.detach())
+    output = functional.linear(x, _value(name, weight))
     if bias is not None:
-        output = output + bias.detach().to(output.dtype)
+        output = output + _value(name, bias).to(output.dtype)
     return Taken(output, x.to(output.dtype), Linear(name(weight), name(bias)))
 
 
@@ -144,7 +144,7 @@ def _matmul(name: NameOf, args: Mapping[str, Any]) -> Taken | None:
     x, weight = args["input"], args["other"]
     if name(x) or weight.dim() != 2 or x.dim() < 1:
         return None
-    output = torch.matmul(x, weight.detach())
+    output = torch.matmul(x, _value(name, weight))
     return Taken(output, x.to(output.dtype), Linear(name(weight), None, turned=True))
 
 
@@ -152,7 +152,7 @@ def _addmm(name: NameOf, args: Mapping[str, Any]) -> Taken | None:
     bias, x, weight = args["input"], args["mat1"], args["mat2"]
     if name(x) or bias.dim() != 1 or (args["beta"], args["alpha"]) != (1, 1):
         return None
-    output = torch.mm(x, weight.detach()) + bias.detach()
+    output = torch.mm(x, _value(name, weight)) + _value(name, bias)
     return Taken(output, x.to(output.dtype), Linear(name(weight), name(bias), turned=True))
 
 
@@ -166,7 +166,7 @@ def _convolution(dims: int, plain: Callable[..., Tensor]) -> Rule:
             spans = [gap * (size - 1) for gap, size in zip(dilation, weight.shape[2:], strict=True)]
             x = functional.pad(x, [n for span in reversed(spans) for n in (span // 2, span - span // 2)])
         padding = (0,) * dims if isinstance(padding, str) else _each(padding, dims)
-        weight_now, bias_now = weight.detach(), None if bias is None else bias.detach()
+        weight_now, bias_now = _value(name, weight), None if bias is None else _value(name, bias)
         output = plain(x, weight_now, bias_now, stride, padding, dilation, args["groups"])
         geometry = (tuple(weight.shape), stride, padding, dilation, args["groups"])
         return Taken(output, x.to(output.dtype), Convolution(name(weight), name(bias), *geometry))
@@ -210,7 +210,8 @@ def _group_norm(name: NameOf, args: Mapping[str, Any]) -> Taken | None:
 
 def _scaled(name: NameOf, normal: Tensor, args: Mapping[str, Any], last: int, space: int | None = None) -> Taken:
     def spread(value: Tensor) -> Tensor:
-        return value.detach() if space is None else value.detach().reshape(-1, *(1,) * space)
+        known = _value(name, value)
+        return known if space is None else known.reshape(-1, *(1,) * space)
 
     output, weight, bias = normal, args["weight"], args.get("bias")
     if weight is not None:
@@ -218,6 +219,11 @@ def _scaled(name: NameOf, normal: Tensor, args: Mapping[str, Any], last: int, sp
     if bias is not None:
         output = output + spread(bias)
     return Taken(output, normal.to(output.dtype), Scale(name(weight), name(bias), last, space))
+
+
+def _value(name: NameOf, tensor: Tensor) -> Tensor:
+    """Cut off from its gradient if that comes by a rule; a weight computed from others passes its own on to them."""
+    return tensor if name(tensor) is None else tensor.detach()
 
 
 def _each(value: int | Iterable[int], dims: int) -> tuple[int, ...]:

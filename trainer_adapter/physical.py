@@ -11,21 +11,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.func import vmap
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ledger.malformed import Malformed
+from trainer_adapter.admissible import Undrawn
 from trainer_adapter.calling import call
 from trainer_adapter.capture import Capture, under_rules
 from trainer_adapter.dropout import Dropping
 from trainer_adapter.factors import Factor, Whole
+from trainer_adapter.in_turn import Each, in_turn, vectorised
 from trainer_adapter.kernel_choice import choose
 from trainer_adapter.kernels import KERNELS
 from trainer_adapter.layer_rules import Layer
@@ -63,6 +64,8 @@ class PhysicalSum:
         drops: how many dropout masks a record's forward pass draws.
     """
 
+    kernels: Mapping[str, str]
+
     def __init__(  # noqa: PLR0913 - one name for each thing the graph depends on
         self,
         model: nn.Module,
@@ -86,14 +89,14 @@ class PhysicalSum:
         self._device = dummies.inputs.device
         self._layers: list[Layer] = []
         self.drops = 0
+        self._each: Each = vectorised
         trained = {name: value.detach() for name, value in trained.items()}
         tensors = [*trained.values(), *rest.values(), *_parts(dummies)]
         try:
             with _quietly():
                 self._ruled = self._find_ruled(trained, rest, dummies)
                 self._taps = self._make_taps(trained, rest, dummies)
-                self.kernels: Final = self._choose([*tensors, *self._taps])
-                graph = make_fx(self._sum)(*tensors, *self._taps)
+                graph = self._traced_either_way([*tensors, *self._taps])
         except RuntimeError as fault:
             raise Malformed("model", f"gives no gradients record by record: {_first_line(fault)}") from fault
         _drop_taps(graph, len(self._taps))
@@ -116,9 +119,28 @@ class PhysicalSum:
         with self._as_told():
             return under_rules(self._model, trained, rest, dummies.inputs[0, :1], dummies.keys[0, 0])
 
-    def _choose(self, tensors: Sequence[Tensor]) -> dict[str, str]:
-        found = self._factors(tensors)
-        return {name: choose(factors, self._shapes[name].numel(), self._precision) for name, factors in found.items()}
+    def _traced_either_way(self, tensors: Sequence[Tensor]) -> GraphModule:
+        """With all units at once, or else in turn."""
+        try:
+            return self._traced(tensors)
+        except RuntimeError as fault:
+            self._each = in_turn
+            try:
+                return self._traced(tensors)
+            except RuntimeError as again:
+                both = f"{_first_line(fault)} (and in turn: {_first_line(again)})"
+                raise Malformed("model", f"gives no gradients record by record: {both}") from fault
+
+    def _traced(self, tensors: Sequence[Tensor]) -> GraphModule:
+        # What vmap refuses by itself: randomness that is nobody's, and Python that takes a value out of a tensor, for
+        # which a trace over tensors without values has none.
+        alone = self._each is in_turn
+        with Undrawn(self._device) if alone else nullcontext():
+            found = self._factors(tensors)
+        self.kernels = {name: choose(its, self._shapes[name].numel(), self._precision) for name, its in found.items()}
+        if alone:
+            return make_fx(self._sum, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
+        return make_fx(self._sum)(*tensors)
 
     def _compile(self, graph: GraphModule, tensors: Sequence[Tensor]) -> Callable[..., Tensor]:
         run: Callable[..., Tensor] = torch.compile(graph, fullgraph=True, dynamic=False)
@@ -156,7 +178,7 @@ class PhysicalSum:
         }
         taps = [tap.detach().requires_grad_() for tap in tensors[at + _PARTS :]]
         with torch.enable_grad():
-            losses, kept = vmap(self._of_unit(ruled, rest), randomness="error")(
+            losses, kept = self._each(self._of_unit(ruled, rest))(
                 alone, taps, batch.inputs, batch.targets, batch.valid, batch.keys
             )
             found = torch.autograd.grad(losses.sum(), [*taps, *alone.values()], materialize_grads=True)
@@ -186,7 +208,7 @@ class PhysicalSum:
             inputs, targets, valid, keys = records
             if len(inputs) == 1:
                 return one(alone, taps, inputs[0], targets[0], keys[0])
-            each = vmap(one, in_dims=(None, 0, 0, 0, 0), randomness="error")
+            each = self._each(one, in_dims=(None, 0, 0, 0, 0))
             losses, kept = each(alone, taps, inputs, targets, keys)
             return torch.where(valid, losses, 0.0).sum(), kept
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.parametrizations import orthogonal, weight_norm
 
 Data: TypeAlias = tuple[Tensor, Tensor]
 Make: TypeAlias = Callable[[], nn.Module]
@@ -160,6 +161,54 @@ def _ring(mode: Literal["circular", "reflect"]) -> nn.Module:
     return _flat(nn.Conv2d(2, 3, 3, padding=1, padding_mode=mode), width=75)
 
 
+def _last(layer: nn.Module, width: int = 5) -> nn.Module:
+    """Read from left to right, the last output told."""
+    return Does(lambda m, x: m.head(m.layer(x)[0][:, -1]), layer=layer, head=nn.Linear(width, CLASSES))
+
+
+def _last_first(layer: nn.Module) -> nn.Module:
+    """Positions before records, the last states told."""
+    return Does(lambda m, x: m.head(m.layer(x.transpose(0, 1))[1][-1]), layer=layer, head=nn.Linear(5, CLASSES))
+
+
+def _by_cell(m: Does, x: Tensor) -> Tensor:
+    state = None
+    for at in range(x.shape[1]):
+        state = m.cell(x[:, at], state)
+    return m.head(state[0] if isinstance(state, tuple) else state)  # type: ignore[no-any-return] # a module calls anything
+
+
+def _cell(cell: nn.Module) -> nn.Module:
+    return Does(_by_cell, cell=cell, head=nn.Linear(5, CLASSES))
+
+
+def _from(m: Does, x: Tensor) -> Tensor:
+    start = (m.hidden.expand(-1, len(x), -1).contiguous(), m.kept.expand(-1, len(x), -1).contiguous())
+    return m.head(m.layer(x, start)[0].mean(dim=1))  # type: ignore[no-any-return] # a module calls anything
+
+
+def _tagger(m: Does, x: Tensor) -> Tensor:
+    return m.head(m.layer(m.table(x))[0][:, -1])  # type: ignore[no-any-return] # a module calls anything
+
+
+def _normed(layer: nn.Module, name: str = "weight") -> nn.Module:
+    normed: nn.Module = weight_norm(layer, name)
+    return normed
+
+
+def written(m: Does, x: Tensor) -> Tensor:
+    """What ``vmap`` cannot do: one record's values are written into a tensor that all of them share."""
+    y = torch.zeros(len(x), 3, 5, dtype=x.dtype)
+    for at in range(3):
+        y[:, at] = m.inner(x[:, at]).tanh()
+    return m.head(y.flatten(1))  # type: ignore[no-any-return] # a module calls anything
+
+
+def writes() -> nn.Module:
+    """A model that runs in turn."""
+    return Does(written, inner=nn.Linear(5, 5), head=nn.Linear(15, CLASSES))
+
+
 KINDS: Final[dict[str, tuple[Make, Data]]] = {
     "linear": (lambda: _flat(nn.Linear(5, 6), nn.Tanh(), width=6), numbers(5)),
     "linear without bias": (lambda: _flat(nn.Linear(5, 6, bias=False), width=6), numbers(5)),
@@ -219,5 +268,48 @@ KINDS: Final[dict[str, tuple[Make, Data]]] = {
         words(),
     ),
     "attention by hand": (lambda: _read(_attend_by_hand, qkv=nn.Linear(8, 24)), words()),
+    "lstm": (lambda: _last(nn.LSTM(3, 5, batch_first=True)), numbers(6, 3)),
+    "lstm without biases, projected": (
+        lambda: _last(nn.LSTM(3, 5, bias=False, proj_size=2, batch_first=True), 2),
+        numbers(6, 3),
+    ),
+    "lstm, both directions, two layers": (
+        lambda: _last(nn.LSTM(3, 5, 2, bidirectional=True, batch_first=True), 10),
+        numbers(4, 3),
+    ),
+    "lstm that starts somewhere": (
+        lambda: Does(
+            _from,
+            layer=nn.LSTM(3, 5, batch_first=True),
+            head=nn.Linear(5, CLASSES),
+            hidden=parameter(1, 1, 5),
+            kept=parameter(1, 1, 5),
+        ),
+        numbers(4, 3),
+    ),
+    "lstm of words": (lambda: _read(_tagger, layer=nn.LSTM(8, 8, batch_first=True)), words()),
+    "lstm, frozen": (
+        lambda: _last(nn.LSTM(3, 5, batch_first=True).requires_grad_(requires_grad=False)),
+        numbers(4, 3),
+    ),
+    "lstm, normed weights": (lambda: _last(_normed(nn.LSTM(3, 5, batch_first=True), "weight_hh_l0")), numbers(4, 3)),
+    "gru, both directions": (lambda: _last(nn.GRU(3, 5, bidirectional=True, batch_first=True), 10), numbers(4, 3)),
+    "gru, positions first, two layers": (lambda: _last_first(nn.GRU(3, 5, 2)), numbers(4, 3)),
+    "rnn": (lambda: _last(nn.RNN(3, 5, 2, batch_first=True)), numbers(4, 3)),
+    "rnn, relu": (lambda: _last(nn.RNN(3, 5, nonlinearity="relu", batch_first=True)), numbers(4, 3)),
+    "lstm cell": (lambda: _cell(nn.LSTMCell(3, 5)), numbers(4, 3)),
+    "gru cell": (lambda: _cell(nn.GRUCell(3, 5)), numbers(4, 3)),
+    "rnn cell": (lambda: _cell(nn.RNNCell(3, 5)), numbers(4, 3)),
+    "rnn cell, relu": (lambda: _cell(nn.RNNCell(3, 5, nonlinearity="relu")), numbers(4, 3)),
+    "weight norm": (lambda: _flat(_normed(nn.Linear(5, 6)), nn.Tanh(), width=6), numbers(5)),
+    "weight norm of a convolution": (lambda: _flat(_normed(nn.Conv1d(2, 3, 3)), width=15), numbers(2, 7)),
+    "computed scale": (
+        lambda: _flat(
+            Does(lambda m, x: functional.layer_norm(x, (5,), m.s.exp(), m.t), s=parameter(5), t=parameter(5)), width=15
+        ),
+        numbers(3, 5),
+    ),
+    "orthogonal": (lambda: _flat(orthogonal(nn.Linear(5, 5)), width=5), numbers(5)),
+    "written in place": (writes, numbers(3, 5)),
     "transformer layer": (lambda: _read(lambda m, x: m.head(m.layer(m.table(x)).mean(1)), layer=_layer()), words()),
 }

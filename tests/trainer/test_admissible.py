@@ -12,6 +12,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
+from torch.nn.utils.parametrizations import spectral_norm
+from torch.nn.utils.rnn import pack_padded_sequence
 
 from ledger.malformed import Malformed
 from trainer_adapter.engine import Engine
@@ -74,15 +76,16 @@ class _Noisy(_Around):
         return y + torch.randn(4, generator=self.own)
 
 
-class _Recurrent(_Around):
-    """Its dropout is inside one function that runs all its layers."""
+class _Packed(_Around):
+    """Its records have lengths of their own, which choose how many run at each position."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.cell = nn.LSTM(4, 4, 2, dropout=0.5, batch_first=True)
+        self.layer = nn.LSTM(1, 4)
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.inner(self.cell(x[:, None])[0][:, 0])
+        packed = pack_padded_sequence(x.T[..., None], torch.full((len(x),), 4))
+        y: Tensor = self.inner(self.layer(packed)[1][0][0])
         return y
 
 
@@ -141,7 +144,11 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     ),
     "noise": (_Noisy, r"model: draws randomness by torch\.randn"),
     "noise of its own": (lambda: _Noisy(torch.Generator()), r"model: draws randomness by torch\.randn"),
-    "recurrent with dropout": (_Recurrent, r"model: draws randomness by torch\.lstm"),
+    "packed": (_Packed, r"model: packs sequences: give a recurrent layer padded ones, all of one length"),
+    "spectral norm": (
+        lambda: spectral_norm(nn.Linear(4, 3)),
+        r"model\.parametrizations\.weight\.0\._u: is a buffer that training changes",
+    ),
     "detached": (_Detached, r"model\.before\.weight: gets no gradient"),
     "closure": (_Closure, r"model\.weight: gets no gradient"),
     "half precision": (lambda: nn.Linear(4, 3).to(torch.bfloat16), "must be float32"),

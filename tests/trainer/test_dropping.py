@@ -81,10 +81,43 @@ def _attentive_by_hand(m: Any, x: Tensor, mask: Mask) -> Tensor:  # noqa: ANN401
     return m.head(h.mean(1))  # type: ignore[no-any-return]
 
 
+def _recurrent() -> nn.Module:
+    layer = nn.GRU(3, 5, 2, dropout=0.5, bidirectional=True, batch_first=True)
+    return Does(lambda m, x: m.head(m.layer(x)[0][:, -1]), layer=layer, head=nn.Linear(10, CLASSES))
+
+
+def _recurrent_by_hand(m: Any, x: Tensor, mask: Mask) -> Tensor:  # noqa: ANN401 - as Does
+    """PyTorch's own function, one layer at a time, and what drops between."""
+    weights = [getattr(m.layer, name) for name in m.layer._flat_weights_names]  # noqa: SLF001 - it has no other name
+    start = torch.zeros(2, 1, 5, dtype=x.dtype)
+    h = torch.gru(x, start, weights[:8], True, 1, 0.0, True, True, True)[0]  # noqa: FBT003 - PyTorch's signature
+    h = mask(0.5, h.transpose(0, 1)).transpose(0, 1)
+    h = torch.gru(h, start, weights[8:], True, 1, 0.0, True, True, True)[0]  # noqa: FBT003 - as above
+    return m.head(h[:, -1])  # type: ignore[no-any-return]
+
+
+def _in_turn() -> nn.Module:
+    return Does(_write, inner=nn.Linear(5, 5), drop=nn.Dropout(0.5), head=nn.Linear(15, CLASSES))
+
+
+def _write(m: Does, x: Tensor) -> Tensor:
+    y = torch.zeros(len(x), 3, 5)
+    for at in range(3):
+        y[:, at] = m.drop(m.inner(x[:, at]))
+    return m.head(y.flatten(1))  # type: ignore[no-any-return]
+
+
+def _in_turn_by_hand(m: Any, x: Tensor, mask: Mask) -> Tensor:  # noqa: ANN401 - as Does
+    y = torch.stack([mask(0.5, m.inner(x[:, at])) for at in range(3)], dim=1)
+    return m.head(y.flatten(1))  # type: ignore[no-any-return]
+
+
 MODELS: Final = {
     "perceptron": (_perceptron, _perceptron_by_hand, numbers(5)),
     "channels": (_channels, _channels_by_hand, numbers(2, 5, 5)),
     "attentive": (_attentive, _attentive_by_hand, words()),
+    "recurrent": (_recurrent, _recurrent_by_hand, numbers(4, 3)),
+    "in turn": (_in_turn, _in_turn_by_hand, numbers(3, 5)),
 }
 
 

@@ -1,0 +1,44 @@
+"""The last way to have every unit alone: run the model once for each.
+
+``torch.func.vmap`` runs all at once, but not every function has a rule under it, and none may write a unit's values
+into a tensor that all share. Written out unit by unit, a model runs as it does for its author, and what is traced is
+as many times as long; rules for layers, norms and products stay what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+Each: TypeAlias = Callable[..., Callable[..., Any]]
+"""As ``vmap``, of a function and its ``in_dims``: 0 or None for each argument."""
+
+
+def vectorised(function: Callable[..., Any], in_dims: int | tuple[int | None, ...] = 0) -> Callable[..., Any]:
+    """All units at once; no randomness but what is passed in."""
+    return torch.func.vmap(function, in_dims=in_dims, randomness="error")
+
+
+def in_turn(function: Callable[..., Any], in_dims: int | tuple[int | None, ...] = 0) -> Callable[..., Any]:
+    """One unit after the other, with the same arguments and results as :func:`vectorised`."""
+
+    def run(*args: Any) -> Any:  # noqa: ANN401 - whatever the function takes and gives
+        dims = (in_dims,) * len(args) if isinstance(in_dims, int) else in_dims
+        split, shape = tree_flatten([arg for arg, dim in zip(args, dims, strict=True) if dim is not None])
+        # Unbound at once: the gradient of each piece by itself would have the size of the whole.
+        units = zip(*(value.unbind(0) for value in split), strict=True)
+        found = []
+        for unit in units:
+            own = iter(tree_unflatten(list(unit), shape))
+            found.append(function(*(arg if dim is None else next(own) for arg, dim in zip(args, dims, strict=True))))
+        return tree_map(_stacked, *found)
+
+    return run
+
+
+def _stacked(*values: Tensor) -> Tensor:
+    return torch.stack(values)
