@@ -24,6 +24,7 @@ from ledger.malformed import Malformed
 from trainer_adapter.admissible import Undrawn
 from trainer_adapter.calling import call
 from trainer_adapter.capture import Capture, under_rules
+from trainer_adapter.carried import check_carries_nothing
 from trainer_adapter.dropout import Dropping
 from trainer_adapter.factors import Factor, Whole
 from trainer_adapter.in_turn import Each, in_turn, vectorised
@@ -96,7 +97,7 @@ class PhysicalSum:
             with _quietly():
                 self._ruled = self._find_ruled(trained, rest, dummies)
                 self._taps = self._make_taps(trained, rest, dummies)
-                graph = self._traced_either_way([*tensors, *self._taps])
+                graph = self._traced_either_way([*tensors, *self._taps], lambda: self._pass(trained, rest, dummies))
         except RuntimeError as fault:
             raise Malformed("model", f"gives no gradients record by record: {_first_line(fault)}") from fault
         _drop_taps(graph, len(self._taps))
@@ -119,11 +120,19 @@ class PhysicalSum:
         with self._as_told():
             return under_rules(self._model, trained, rest, dummies.inputs[0, :1], dummies.keys[0, 0])
 
-    def _traced_either_way(self, tensors: Sequence[Tensor]) -> GraphModule:
+    def _pass(self, trained: Mapping[str, Tensor], rest: Mapping[str, Tensor], dummies: Batch) -> None:
+        """One record's, its tensors its own."""
+        inputs, target, key = (part.clone() for part in (dummies.inputs[0, :1], dummies.targets[0, :1], dummies.keys))
+        with torch.no_grad(), Dropping(key[0, 0]), self._as_told():
+            outputs: Any = call(self._model, {**rest, **trained}, inputs)
+        self._loss_fn(outputs.to(torch.float32), target)
+
+    def _traced_either_way(self, tensors: Sequence[Tensor], one_pass: Callable[[], None]) -> GraphModule:
         """With all units at once, or else in turn."""
         try:
             return self._traced(tensors)
         except RuntimeError as fault:
+            check_carries_nothing(one_pass)
             self._each = in_turn
             try:
                 return self._traced(tensors)

@@ -156,3 +156,45 @@ def test_a_loss_that_draws_is_refused_in_turn_too() -> None:
 
     with pytest.raises(Malformed, match=r"^model: draws randomness by torch\.rand:"):
         Engine(PLAN, writes(), loss, numbers(3, 5))
+
+
+class _Remembering(nn.Module):
+    """A model that ``vmap`` cannot run, and that hands on what a record was, where that is large enough to tell."""
+
+    most: Tensor
+
+    def __init__(self, keep: Callable[[_Remembering, Tensor], None]) -> None:
+        super().__init__()
+        self.inner, self.keep = writes(), keep
+        self.register_buffer("most", torch.zeros(3, 5))
+        self.state = torch.zeros(3, 5)
+        self.past: list[Tensor] = [torch.zeros(3, 5)] * 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.keep(self, x.detach())
+        seen = self.state + self.past[-2] + self.most
+        return self.inner(x + torch.relu(seen - 1000).sum())  # type: ignore[no-any-return] # a module calls anything
+
+
+def _into_a_tensor(m: _Remembering, x: Tensor) -> None:
+    torch.maximum(m.state, x[0], out=m.state)
+
+
+def _into_a_copy(m: _Remembering, x: Tensor) -> None:
+    m.state = m.state.clone()
+    m.state[0] = x[0, 0]
+
+
+def _into_a_list(m: _Remembering, x: Tensor) -> None:
+    m.past.append(x[0] * 1.0)
+
+
+def _into_a_buffer(m: _Remembering, x: Tensor) -> None:
+    m.most.copy_(torch.where(x[0] > 1000, x[0], m.most))
+
+
+@pytest.mark.parametrize("keep", [_into_a_tensor, _into_a_copy, _into_a_list, _into_a_buffer])
+def test_what_is_kept_from_one_record_for_the_next_is_refused(keep: Callable[[_Remembering, Tensor], None]) -> None:
+    """Though no output on the public dummies shows it; or because what ``vmap`` left there is none any more."""
+    with pytest.raises(Malformed, match=r"^model: .*(keeps a tensor from one record for the next|escaped)"):
+        Engine(PLAN, _Remembering(keep), cross_entropy, numbers(3, 5))
