@@ -15,7 +15,7 @@ import pytest
 from api.key_store import FileKeyStore
 from api.secret import Secret
 from api.service_log import JsonLines
-from client.paths import MODEL_KEYS, PATHS
+from client.paths import DOCUMENTS, MODEL_KEYS, PATHS, SIGNATURE_HEADER
 from client.problem import Refused
 from client.sealed_model import seal_deposit
 from client.signer import Signer
@@ -194,6 +194,25 @@ def test_a_token_alone_deposits_nothing(world: World, room: CleanRoom, deposit: 
     assert world.keys.model_key("run-1", MODEL).reveal() == KEY
     assert deposit(room.signer) == 200
     assert deposit(room.signer, thief) == 422
+
+
+def test_a_signature_over_other_bytes_deposits_and_stores_nothing(world: World, room: CleanRoom) -> None:
+    """By the right key, for this very request, of what was not sent."""
+    store = world.http.get("/v1/deposit-key", headers=world.everybody.shown_by(room.signer)).json()["x"]
+    deposits = [
+        c.dump({"charge": "run-1", "model": MODEL, "sealed": seal_deposit(key, store, "run-1", MODEL)})
+        for key in (KEY, bytes(32))
+    ]
+    token = world.everybody.shown_by(room.signer)
+    jws = world.sign(room.signer, MODEL_KEYS, deposits[0], MODEL)
+    refused = world.post(MODEL_KEYS, deposits[1], jws, **token)
+    assert (refused.status_code, refused.json()["code"]) == (401, "signature_invalid")
+    assert world.post(MODEL_KEYS, deposits[0], jws, **token).status_code == 200
+    told, kept = b"signed", b"sent instead"
+    path, headers = f"{DOCUMENTS}/{c.digest(kept)}", {**token, "content-type": "application/octet-stream"}
+    for over, status in ((told, 401), (kept, 200)):
+        headers[SIGNATURE_HEADER] = world.sign(room.signer, path, over, c.digest(kept), "PUT")
+        assert world.http.put(path, content=kept, headers=headers).status_code == status
 
 
 def test_a_store_that_cannot_keep_a_deposit_says_so(
