@@ -112,7 +112,7 @@ def _widen(pool: ProcessPoolExecutor) -> None:
     They are the pool's own, which has no word for this; where they are not as expected, all is as before, and slower.
     """
     with suppress(AttributeError, OSError):
-        for end in (pool._call_queue._writer, pool._result_queue._reader):  # type: ignore[attr-defined] # noqa: SLF001
+        for end in (pool._call_queue._writer, pool._result_queue._reader):  # type: ignore[attr-defined] # noqa: SLF001 - see above
             fcntl.fcntl(end.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
