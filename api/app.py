@@ -9,36 +9,36 @@ from typing import TYPE_CHECKING
 
 from fastapi import Depends, FastAPI
 
-from api import problems
-from api.account_routes import account_router
-from api.batch_routes import batch_router
-from api.binding import Binding
-from api.challenges import Challenges
-from api.command_routes import challenge_router, command_router, document_router, quote_router
-from api.described import described
-from api.docs_page import docs_router
-from api.events import Streams, event_router
-from api.heads import Heads
-from api.health_routes import health_router
-from api.identity import Gatekeeper
-from api.key_release import KeyReleases
-from api.lineage_routes import lineage_router
-from api.log_routes import log_router
-from api.metrics import Metrics
-from api.model_keys import model_key_router
-from api.moments import Moments
-from api.pages import Cursors
-from api.planning_routes import planning_router
-from api.progress import Progress, progress_router
-from api.reading import check_query
-from api.registry_routes import registry_router
-from api.requests import Requests
-from api.tokens import Tokens
+from api.auth.access_tokens import Tokens
+from api.auth.authentication import Gatekeeper
+from api.auth.signed_request import Binding
+from api.http import problems
+from api.http.body import check_query
+from api.http.head import Heads
+from api.http.pagination import Cursors
+from api.http.snapshots import Moments
+from api.keys.key_release import KeyReleases
+from api.keys.nonces import Challenges
+from api.middleware.metrics import Metrics
+from api.middleware.request_limits import Requests
+from api.routes.accounts import account_router
+from api.routes.batch import batch_router
+from api.routes.commands import challenge_router, command_router, document_router, quote_router
+from api.routes.docs_page import docs_router
+from api.routes.events import Streams, event_router
+from api.routes.health import health_router
+from api.routes.lineage import lineage_router
+from api.routes.log import log_router
+from api.routes.model_keys import model_key_router
+from api.routes.planning import planning_router
+from api.routes.progress import Progress, progress_router
+from api.routes.registry import registry_router
+from api.wire.openapi_document import described
 
 if TYPE_CHECKING:
-    from api.key_store import KeyStore
-    from api.tokens import Issuer
-    from ledger.book import Book
+    from api.auth.access_tokens import Issuer
+    from api.keys.key_store import KeyStore
+    from ledger.book.book import Book
     from ledger.verifier import LogKey
 
 

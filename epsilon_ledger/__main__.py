@@ -33,7 +33,7 @@ Examples:
 
   epsilon account demo/profile.toml --json
 """
-"""What :mod:`ledger.outcomes` and the rooms' commands end with."""
+"""What :mod:`ledger.domain.outcomes` and the rooms' commands end with."""
 ROOMS: Final = ("ledger", "policy", "api", "client", "migrations", "trainer_adapter")
 
 

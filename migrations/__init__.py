@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from migrations.faults import SchemaUnknown
+from migrations.connect.errors import SchemaUnknown
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -20,9 +20,9 @@ def upgrade(url: str | URL) -> None:
         NotDone: if another process has it open for writing.
     """
     # Imported where they are used: every command imports this package, --help included.
-    from migrations.opening import Limits
-    from migrations.place import Place
-    from migrations.upgrading import upgrade_book
+    from migrations.cli.upgrade import upgrade_book
+    from migrations.connect.book_location import Place
+    from migrations.connect.exclusive_access import Limits
 
     def unwatched(done: int, total: int) -> None:
         del done, total
@@ -32,7 +32,7 @@ def upgrade(url: str | URL) -> None:
 
 def current(url: str | URL) -> str | None:
     """The book's schema revision, None where there is none. Raises: SchemaUnknown, if this is no book."""
-    from migrations.place import Place
-    from migrations.telling import revision_at
+    from migrations.cli.status import revision_at
+    from migrations.connect.book_location import Place
 
     return revision_at(Place.of(url))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from ledger.tables import metadata
+from ledger.store.tables import metadata
 
 given = context.config.attributes
 if context.is_offline_mode():

@@ -14,23 +14,23 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.console import Console
 
 from api.app import create_app
-from api.clock import unix_ms
-from api.demo.people import Enrol
+from api.server.clock import unix_ms
+from api.demo.participants import Enrol
 from api.demo.story import Story, verification
 from api.demo.trainer import Address
-from api.dev_issuer import DevelopmentIssuer
-from api.issuer_routes import create_issuer_app
-from api.key_store import FileKeyStore, KeyStore
-from api.server import LOOPBACK, base_url, listen, serving
-from api.tokens import Issuer
-from client.service import Service
-from client.signer import Signer, load_private
-from client.tokens import ClientCredentials
-from ledger import canonical as c
-from ledger.engines import url_of
-from ledger.book import Book
+from api.dev_issuer.issuer import DevelopmentIssuer
+from api.dev_issuer.routes import create_issuer_app
+from api.keys.key_store import FileKeyStore, KeyStore
+from api.server.http_server import LOOPBACK, base_url, listen, serving
+from api.auth.access_tokens import Issuer
+from client.service.service import Service
+from client.keys.signer import Signer, load_private
+from client.http.access_tokens import ClientCredentials
+from ledger.wire import canonical_json as c
+from ledger.store.engine import url_of
+from ledger.book.book import Book
 from ledger.verifier import LogKey
-from policy.evaluate import gate
+from policy.decisions.gate import gate
 
 ORIGIN: Final = "ledger.demo.invalid"
 SERVICE_PORT: Final = 8000

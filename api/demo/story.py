@@ -14,17 +14,17 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
-from api.demo import digits, people
-from api.demo.people import Enrol, Organisation
+from api.demo import digits, participants
+from api.demo.participants import Enrol, Organisation
 from api.demo.trainer import Address, Run, Task, train, write_job
-from api.key_store import FileKeyStore
-from client.data_at_rest import encrypt
-from client.problem import Refused
-from client.signer import Signer, load_private
-from ledger import canonical as c
-from ledger.accounting import calibrate_noise, report
-from ledger.plan import Plan
-from ledger.units import ceil_decimal, parse_number
+from api.keys.key_store import FileKeyStore
+from client.keys.data_encryption import encrypt
+from client.http.problems import Refused
+from client.keys.signer import Signer, load_private
+from ledger.wire import canonical_json as c
+from ledger.accounting import calibrate_noise, report_epsilon
+from ledger.mechanisms.plan import Plan
+from ledger.wire.exact_numbers import ceil_decimal, parse_number
 
 STEPS: Final = 60
 PROBABILITY: Final = Fraction(1, 2)
@@ -57,12 +57,12 @@ class Story:
         for one in (self._sro, self._tdp, *self._banks):
             one.register(self._sro)
         private = load_private(self._folder / "keys" / "attester.pem")
-        _, answer = self._sro.enter("policy", people.policy(self._sro, private, now))
+        _, answer = self._sro.enter("policy", participants.policy(self._sro, private, now))
         self._say(
             f"{self._sro.name} (SRO) publishes a signed Level 1 policy: one renewable budget for all, at most "
             f"ε 4.5 for each lineage, entry {answer.index}"
         )
-        _, answer = self._tdp.enter("dataset", people.dataset(self._tdp))
+        _, answer = self._tdp.enter("dataset", participants.dataset(self._tdp))
         self._say(f"{self._tdp.name} (TDP) registers its data set of handwritten digits, entry {answer.index}")
         (self._folder / "data" / "test.npz").write_bytes(digits.archive(digits.TEST))
         self._first = self._open_partition("2026-q3", digits.FIRST)
@@ -71,16 +71,16 @@ class Story:
         return Organisation.found(self._folder / "keys", slug, name, role, self._enrol)
 
     def _open_partition(self, name: str, part: slice) -> str:
-        ref = f"{self._tdp.did}/{people.DATASET}/{name}"
-        body = people.partition(self._tdp, name, digits.RECORDS)
+        ref = f"{self._tdp.did}/{participants.DATASET}/{name}"
+        body = participants.partition(self._tdp, name, digits.RECORDS)
         data_key = self._keys.create(self._tdp.did, str(body["data_key"]))
         stored = encrypt(data_key.reveal(), ref, digits.archive(part))
         (self._folder / "data" / f"{name}.sealed").write_bytes(stored)
         answer = self._tdp.submit("partition", body)
         terms: Any = answer.body["terms"]
         self._say(
-            f"partition {name}: {digits.RECORDS} records, encrypted at rest; budget ε {people.EPSILON} at "
-            f"δ {people.DELTA}, rule renyi at orders {', '.join(map(str, terms['orders']))}, entry {answer.index}"
+            f"partition {name}: {digits.RECORDS} records, encrypted at rest; budget ε {participants.EPSILON} at "
+            f"δ {participants.DELTA}, rule renyi at orders {', '.join(map(str, terms['orders']))}, entry {answer.index}"
         )
         return ref
 
@@ -89,30 +89,30 @@ class Story:
         self._chapter(2, "Two contracts and a first model")
         self._contracts = {}
         for bank in self._banks:
-            document = people.contract(self._tdp, bank, self._now)
+            document = participants.contract(self._tdp, bank, self._now)
             self._contracts[bank.did], answer = bank.enter("contract", document, self._tdp)
             self._say(f"{bank.name} (TDC) and {self._tdp.name} sign a contract, entry {answer.index}")
         self._plan = self._calibrated()
-        told = report(self._plan.mechanism(STEPS), self._delta, people.RELATION)
+        told = report_epsilon(self._plan.mechanism(STEPS), self._delta, participants.RELATION)
         self._say(
             f"each plans {STEPS} steps, sampling probability 1/2, noise multiplier "
-            f"{self._plan.to_json()['noise_multiplier']}: ε {ceil_decimal(told.epsilon, 4)} at δ {people.DELTA} "
+            f"{self._plan.to_json()['noise_multiplier']}: ε {ceil_decimal(told.epsilon, 4)} at δ {participants.DELTA} "
             f"by {told.accountant} under {told.relation} ({told.version})"
         )
         self._run(self._banks[0], self._first, "2026-q3.sealed", accuracy_target="0.8")
 
     def _calibrated(self) -> Plan:
         with self._waiting("calibrating the noise with privacy loss distributions"):
-            noise = calibrate_noise(PROBABILITY, STEPS, RUN_EPSILON, self._delta, people.RELATION)
+            noise = calibrate_noise(PROBABILITY, STEPS, RUN_EPSILON, self._delta, participants.RELATION)
         return Plan(PROBABILITY, noise, Fraction(1), STEPS, digits.RECORDS // 2)
 
     @property
     def _delta(self) -> Fraction:
-        return parse_number(people.DELTA, "delta")
+        return parse_number(participants.DELTA, "delta")
 
     def _released(self, steps: int) -> Fraction:
         """The ε of the steps that ran, by PLD; nothing for none."""
-        return report(self._plan.mechanism(steps), self._delta, people.RELATION).epsilon if steps else Fraction(0)
+        return report_epsilon(self._plan.mechanism(steps), self._delta, participants.RELATION).epsilon if steps else Fraction(0)
 
     def until_refused(self) -> None:
         """Chapter 3: runs follow until one no longer fits."""
@@ -209,7 +209,7 @@ class Story:
         table.add_column("partition", no_wrap=True)
         table.add_column("steps", justify="right", no_wrap=True)
         table.add_column("accuracy", justify="right", no_wrap=True)
-        for name in (f"ε at δ {people.DELTA} (PLD)", "share used", "such runs that still fit"):
+        for name in (f"ε at δ {participants.DELTA} (PLD)", "share used", "such runs that still fit"):
             table.add_column(name, justify="right", overflow="fold")
         for run in self._runs:
             name = run.partition.rpartition("/")[2]

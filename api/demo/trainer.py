@@ -14,8 +14,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from api.demo.people import ATTESTER, Organisation
-from ledger.plan import USER, Plan
+from api.demo.participants import ATTESTER, Organisation
+from ledger.mechanisms.plan import Plan, USER
 from ledger.verifier import LogKey
 
 

@@ -4,7 +4,7 @@ A float leaves it as an integer rounded up (a price), rounded down (a capacity) 
 ε told to people). dp_accounting and scipy take seconds to import, so they are imported when first needed.
 """
 
-from ledger.accounting.calibrate import (
+from ledger.accounting.calibration import (
     NOISE_PLACES,
     Edge,
     beyond,
@@ -14,7 +14,8 @@ from ledger.accounting.calibrate import (
     least_noise,
     most_steps,
 )
-from ledger.accounting.certificates import (
+from ledger.accounting.epsilon_report import Report, report_epsilon, slack, told_epsilon
+from ledger.accounting.gaussian_certificates import (
     certificate,
     certified,
     exact_square,
@@ -23,11 +24,10 @@ from ledger.accounting.certificates import (
     gaussian_epsilon,
     gaussian_keeps,
 )
-from ledger.accounting.closed_forms import conversion
-from ledger.accounting.counting import count_capacity, count_epsilon, count_keeps
-from ledger.accounting.pure import pure_epsilon
+from ledger.accounting.pld_counting import count_capacity, count_epsilon, count_keeps
+from ledger.accounting.pure_dp import pure_epsilon
 from ledger.accounting.renyi import ACCEPTED, ISSUED, price
-from ledger.accounting.report import Report, report, slack, told_epsilon
+from ledger.accounting.renyi_closed_forms import conversion
 
 __all__ = [
     "ACCEPTED",
@@ -54,7 +54,7 @@ __all__ = [
     "most_steps",
     "price",
     "pure_epsilon",
-    "report",
+    "report_epsilon",
     "slack",
     "told_epsilon",
 ]

@@ -11,11 +11,11 @@ from fractions import Fraction
 from functools import lru_cache, partial, singledispatch
 from typing import Final, NamedTuple
 
-from ledger.accounting import closed_forms as exact
+from ledger.accounting import renyi_closed_forms as exact
+from ledger.accounting.private_selection import selected
 from ledger.accounting.rounding import event
-from ledger.accounting.selection import selected
-from ledger.loss import Price
-from ledger.mechanism import (
+from ledger.mechanisms.loss import Price
+from ledger.mechanisms.mechanism import (
     BlackBox,
     Composed,
     DiscreteGaussian,
@@ -32,8 +32,8 @@ from ledger.mechanism import (
     SelfComposed,
     Zcdp,
 )
-from ledger.priced import REPLACE, require_priced
-from ledger.units import LOSS_MAX, ceil_units
+from ledger.mechanisms.price_proofs import REPLACE, require_priced
+from ledger.wire.exact_numbers import LOSS_MAX, ceil_units
 
 RELATIVE_SLACK: Final = Fraction(1, 10**9)
 ABSOLUTE_SLACK: Final = Fraction(1, 10**12)

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from ledger.mechanism import PoissonGaussian
+from ledger.mechanisms.mechanism import PoissonGaussian
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent

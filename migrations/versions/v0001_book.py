@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migrations.revisions import create
+from migrations.schema.additions import create
 
 revision = "0001"
 down_revision = None

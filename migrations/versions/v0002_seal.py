@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migrations.revisions import create, drop
+from migrations.schema.additions import create, drop
 
 revision = "0002"
 down_revision = "0001"

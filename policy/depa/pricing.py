@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from ledger.accounting import Report, calibrate_noise, report
-from ledger.canonical import Object
-from ledger.loss import Loss, loss_of
-from ledger.malformed import Malformed
-from ledger.mechanism import Composed, Mechanism, Pure
-from ledger.pieces import grouped
-from ledger.plan import AnyPlan, MechanismPlan, Plan
-from ledger.priced import NotPriced
-from ledger.rules import NoRoom, open_rule
-from ledger.units import format_number
-from policy.depa.contract import Contract
-from policy.depa.evaluating import compared, group_of
-from policy.depa.pipeline import Pipeline
-from policy.depa.reasons import Reasons
-from policy.depa.terms import RELATION, Terms
-from policy.depa.training import Training
+from ledger.accounting import Report, calibrate_noise, report_epsilon
+from ledger.filters import NoRoom, open_rule
+from ledger.mechanisms.decomposition import grouped
+from ledger.mechanisms.loss import Loss, loss_of
+from ledger.mechanisms.mechanism import Composed, Mechanism, Pure
+from ledger.mechanisms.plan import AnyPlan, MechanismPlan, Plan
+from ledger.mechanisms.price_proofs import NotPriced
+from ledger.wire.canonical_json import Object
+from ledger.wire.exact_numbers import format_number
+from ledger.wire.malformed import Malformed
+from policy.depa.contract.contract import Contract
+from policy.depa.contract.reasons import Reasons
+from policy.depa.evaluation import compared, group_of
+from policy.depa.import_terms import RELATION, Terms
+from policy.depa.pipeline.pipeline import Pipeline
+from policy.depa.pipeline.training_stage import Training
 
 RULES: Final = ("reference", "renyi", "gaussian", "pure")
 """The last is what a budget without δ has."""
@@ -79,7 +79,7 @@ def price(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reasons
     whole, rows = _together(known), group_of(pipeline, terms)
     run = grouped(rows or 1, whole.mechanism(whole.steps))
     try:
-        told = report(run, delta, RELATION)
+        told = report_epsilon(run, delta, RELATION)
     except (Malformed, NotPriced, ArithmeticError) as fault:
         reasons.refuse("not_priced", "pipeline.pipeline", None, str(fault))
         return None

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Self
 
-from ledger.gate import DOCUMENT_BYTES_MAX
-from policy import reading as r
-from policy.documents import shapes as s
+from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from policy.checks import field_readers as r
+from policy.documents import field_shapes as s
+from policy.documents.document_text import read_document
 from policy.documents.run_bounds import CONTRACT_RUN, UNBOUNDED, RunBounds, bounds_of
-from policy.documents.text import read_document
 
 PARTIES_MAX: Final = 16
 DATASETS_MAX: Final = 64

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Self
 
-from ledger.commands import UNITS
-from ledger.gate import DOCUMENT_BYTES_MAX
-from policy.documents import shapes as s
-from policy.documents.text import read_document
+from ledger.domain.commands import UNITS
+from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from policy.documents import field_shapes as s
+from policy.documents.document_text import read_document
 
 TEXT_MAX: Final = 20_000
 RECORDS_MAX: Final = 10**12

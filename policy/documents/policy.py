@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Self
 
-from ledger.commands import RULES, UNITS
-from ledger.gate import DOCUMENT_BYTES_MAX
-from ledger.mechanism import RELATIONS
-from ledger.pieces import kinds_of
-from ledger.plan import AnyPlan
-from policy import reading as r
-from policy.attesters import Attestation
-from policy.documents import shapes as s
-from policy.documents.attesting import ATTESTATION
+from ledger.domain.commands import RULES, UNITS
+from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from ledger.mechanisms.decomposition import kinds_of
+from ledger.mechanisms.mechanism import RELATIONS
+from ledger.mechanisms.plan import AnyPlan
+from policy.checks import field_readers as r
+from policy.documents import field_shapes as s
+from policy.documents.attestation_field import ATTESTATION
+from policy.documents.document_text import read_document
 from policy.documents.run_bounds import MECHANISMS, POLICY_RUN, TUNING, UNBOUNDED, RunBounds, bounds_of, strictest
-from policy.documents.text import read_document
+from policy.documents.trusted_attesters import Attestation
 
 LEVEL_SEALED: Final = 2
 DATASETS_MAX: Final = 64

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
-from ledger.canonical import Object
-from ledger.mechanism import KINDS, STEPS_MAX
-from ledger.units import format_number
-from policy.documents import shapes as s
+from ledger.mechanisms.mechanism import KINDS, STEPS_MAX
+from ledger.wire.canonical_json import Object
+from ledger.wire.exact_numbers import format_number
+from policy.documents import field_shapes as s
 
 TUNING: Final = "repeat_and_select"
 MECHANISMS: Final = tuple(kind for kind in KINDS if kind not in {"composed", "group", "self_composed"})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ledger.malformed import Malformed
+from ledger.wire.malformed import Malformed
 from tests.bench import datasets
 
 if TYPE_CHECKING:

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from ledger import canonical as c
 from ledger.accounting import told_epsilon
-from ledger.units import format_number
-from policy.reading import format_time
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import format_number
+from policy.checks.field_readers import format_time
 from tests.book.world import BANK_A, HOSPITAL, NOW, SRO, World, contract, open_world, policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ledger.book import Outcome
-    from ledger.plan import Plan
+    from ledger.book.book import Outcome
+    from ledger.mechanisms.plan import Plan
 
 DELTA: Final = Fraction(1, 100_000)
 RELATION: Final = "REPLACE_SPECIAL"

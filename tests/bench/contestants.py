@@ -18,11 +18,11 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from ledger.plan import Plan
+from ledger.mechanisms.plan import Plan
 from tests.bench.jax_networks import apply, weights
 from tests.bench.networks import Network, Sizes, loss
-from trainer_adapter.engine import Engine
-from trainer_adapter.randomness import Randomness
+from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.engine import Engine
 
 RATE: Final = 0.05
 CLIPPING_NORM: Final = 1.0

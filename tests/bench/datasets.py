@@ -23,7 +23,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import Progress
 
-from ledger.malformed import Malformed
+from ledger.wire.malformed import Malformed
 
 PACKAGE_BYTES_MAX: Final = 1 << 26
 MEMBER_BYTES_MAX: Final = 1 << 28

@@ -15,10 +15,10 @@ from typing import Any, Final
 import psycopg
 from sqlalchemy import make_url
 
-from ledger import merkle
-from ledger.book import Submission
-from ledger.checkpoint import sign
-from ledger.engines import engine_of, url_of
+from ledger.book.book import Submission
+from ledger.log import merkle
+from ledger.log.checkpoint import sign
+from ledger.store.engine import engine_of, url_of
 from ledger.verifier import Checkpoint, leaf_hash
 from tests.bench.grown import TINY
 from tests.book.world import LOG_KEY, ORIGIN, World
@@ -31,7 +31,7 @@ Rows = dict[str, list[dict[str, Any]]]
 
 
 class Floor:
-    """A book's tables without a book; ``pair`` is what a client waits for, as :meth:`ledger.book.Book.submit` is."""
+    """A book's tables without a book; ``pair`` is what a client waits for, as ``Book.submit`` is."""
 
     def __init__(self, world: World) -> None:
         """Take the rows of one pair from an open book, and its place."""

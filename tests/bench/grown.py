@@ -16,19 +16,19 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
-from ledger import canonical as c
-from ledger import tables
-from ledger.apply import apply
-from ledger.checkpoint import sign
-from ledger.engines import engine_of
-from ledger.entries import Entry
-from ledger.memory import MemoryState
-from ledger.rows import append_rows
-from ledger.standing import PROJECTIONS
-from ledger.storage import DatabaseState
-from ledger.tables import CheckpointRow, EntryRow, table_of
-from ledger.tree import Tree
+from ledger.audit.projection_check import PROJECTIONS
+from ledger.domain.entries import Entry
+from ledger.domain.memory_state import MemoryState
+from ledger.log.checkpoint import sign
+from ledger.store import tables
+from ledger.store.database_state import DatabaseState
+from ledger.store.engine import engine_of
+from ledger.store.merkle_tables import Tree
+from ledger.store.table_mapping import append_rows
+from ledger.store.tables import CheckpointRow, EntryRow, table_of
+from ledger.transitions.apply import apply
 from ledger.verifier import Checkpoint
+from ledger.wire import canonical_json as c
 from tests.book import world
 from tests.book.world import BANK_A, HOSPITAL, LOG_KEY, ORIGIN, Room, World, contract, copy, open_world, plan
 

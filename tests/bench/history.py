@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
-from ledger import canonical as c
-from ledger.apply import apply
-from ledger.decide import decide
-from ledger.decision import Asked, Decided
-from ledger.entries import Entry
-from ledger.memory import MemoryState
+from ledger.domain.entries import Entry
+from ledger.domain.memory_state import MemoryState
+from ledger.transitions.apply import apply
+from ledger.transitions.decide import decide
+from ledger.transitions.guards import Asked, Decided
+from ledger.wire import canonical_json as c
 from tests.core.world import LOG, World, plan_of, ref_of, settled_world
 
 TINY: Final = plan_of(1, "1000", "0.001")

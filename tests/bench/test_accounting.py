@@ -9,10 +9,10 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from ledger.accounting import told_epsilon
-from ledger.accounting.report import report
-from ledger.loss import Segment
-from ledger.mechanism import PoissonGaussian
-from ledger.rules.renyi import Renyi
+from ledger.accounting.epsilon_report import report_epsilon
+from ledger.filters.renyi import Renyi
+from ledger.mechanisms.loss import Segment
+from ledger.mechanisms.mechanism import PoissonGaussian
 from tests.bench.compare import Side, compare
 
 pytestmark = pytest.mark.bench
@@ -34,7 +34,7 @@ def test_pricing_a_plan(benchmark: BenchmarkFixture, steps: int) -> None:
     def ask(mechanism: PoissonGaussian) -> tuple[tuple[Segment, ...], Fraction]:
         return rule.segments(mechanism, "REPLACE_SPECIAL"), told_epsilon(mechanism, DELTA, "REPLACE_SPECIAL")
 
-    misses = report.cache_info().misses
+    misses = report_epsilon.cache_info().misses
     known = fresh()
     answer = ask(known)
 
@@ -46,4 +46,4 @@ def test_pricing_a_plan(benchmark: BenchmarkFixture, steps: int) -> None:
         Side(f"plan of {steps} steps priced for the first time", 1, fresh, ask),
         Side("the same again", ASKED_AGAIN, lambda: known, again),
     )
-    assert report.cache_info().misses - misses == len(made)
+    assert report_epsilon.cache_info().misses - misses == len(made)

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from ledger.memory import MemoryState
+from ledger.domain.memory_state import MemoryState
 from tests.bench.compare import Side, compare, nothing
 from tests.bench.history import merged
 from tests.bench.peers import Diffprivlib, OpenDP

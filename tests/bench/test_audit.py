@@ -23,13 +23,13 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from api.demo import digits
 from ledger.accounting import told_epsilon
-from ledger.plan import Plan
-from ledger.units import ceil_decimal
+from ledger.mechanisms.plan import Plan
+from ledger.wire.exact_numbers import ceil_decimal
 from tests.bench.charged import DELTA, RELATION, charged
 from tests.bench.compare import LINES
-from trainer_adapter.audit import Tally, epsilon_least, flip, tally
-from trainer_adapter.engine import Engine
-from trainer_adapter.randomness import Randomness
+from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.engine import Engine
+from trainer_adapter.training.one_run_audit import Tally, epsilon_least, flip, tally
 
 pytestmark = pytest.mark.bench
 

@@ -13,8 +13,8 @@ from typing import Final
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from ledger.book import Submission
-from ledger.registry import GLOBAL, Account
+from ledger.book.book import Submission
+from ledger.domain.facts import GLOBAL, Account
 from tests.bench.compare import Side, compare, nothing
 from tests.book.world import PARTITION, World, open_world, plan
 

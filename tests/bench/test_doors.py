@@ -13,11 +13,11 @@ from typing import Final
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from api.clock import unix_ms
-from client.paths import JSON_TYPE, PATHS, SIGNATURE_HEADER
-from client.signer import Signer, load_private
-from ledger import canonical as c
-from ledger.book import Submission
+from api.server.clock import unix_ms
+from client.http.endpoints import JSON_TYPE, PATHS, SIGNATURE_HEADER
+from client.keys.signer import Signer, load_private
+from ledger.book.book import Submission
+from ledger.wire import canonical_json as c
 from tests.bench.compare import LINES, Side, compare
 from tests.bench.wire import Heard, request, send_all
 from tests.http.processes import Served, write_profile

@@ -13,13 +13,13 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import migrations
-from ledger.apply import apply
-from ledger.decide import decide
-from ledger.decision import Asked
-from ledger.engines import engine_of
-from ledger.memory import MemoryState
-from ledger.registry import GLOBAL, State, holder_of
-from ledger.storage import DatabaseState
+from ledger.domain.facts import GLOBAL, State, holder_of
+from ledger.domain.memory_state import MemoryState
+from ledger.store.database_state import DatabaseState
+from ledger.store.engine import engine_of
+from ledger.transitions.apply import apply
+from ledger.transitions.decide import decide
+from ledger.transitions.guards import Asked
 from tests.bench.compare import Side, compare, nothing
 from tests.bench.history import HUB, History, Sent, banks, entry_of, opened
 from tests.core.world import LOG, SRO, ref_of, snapshot

@@ -16,8 +16,8 @@ from typing import Final
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from ledger import canonical as c
-from ledger.book import Submission
+from ledger.book.book import Submission
+from ledger.wire import canonical_json as c
 from tests.bench.compare import LINES, Side, compare
 from tests.bench.floor import Floor
 from tests.bench.grown import ENDLESS, TINY, grown

@@ -10,11 +10,11 @@ from typing import Final
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from ledger import canonical as c
-from ledger.units import format_number
-from policy.advice import advise
-from policy.planning import noise_that_passes, runs_that_fit, steps_that_pass
-from policy.question import Question
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import format_number
+from policy.planning.counterfactuals import advise
+from policy.planning.plan_search import noise_that_passes, runs_that_fit, steps_that_pass
+from policy.planning.what_if import Question
 from tests.bench.compare import Side, compare
 from tests.core.world import plan_of
 from tests.policy.market import opened

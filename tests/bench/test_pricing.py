@@ -11,11 +11,11 @@ from typing import Any, Final
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from ledger.commands import MakeCharge
-from ledger.decision import Asked
-from ledger.plan import Plan
-from ledger.pricing import price
-from ledger.registry import Partition
+from ledger.domain.commands import MakeCharge
+from ledger.domain.facts import Partition
+from ledger.mechanisms.plan import Plan
+from ledger.transitions.guards import Asked
+from ledger.transitions.pricing import price
 from tests.bench.compare import Side, compare
 from tests.bench.history import HUB, Sent, opened
 from tests.core.world import ref_of

@@ -16,12 +16,12 @@ from typing import Final
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from ledger.engines import engine_of, url_of
-from ledger.gate import Gate
-from ledger.replay import verify_book
-from ledger.snapshot import Snapshot
+from ledger.audit.replay import verify_book
+from ledger.domain.gate import Gate
+from ledger.store.engine import engine_of, url_of
+from ledger.store.snapshot import Snapshot
 from ledger.verifier import verify_receipt
-from policy.evaluate import gate
+from policy.decisions.gate import gate
 from tests.bench.compare import LINES, Side, compare, nothing
 from tests.bench.grown import grown
 from tests.book.world import LOG, LOG_KEY, no_step

@@ -19,13 +19,13 @@ import torch
 from pytest_benchmark.fixture import BenchmarkFixture
 from torch.nn.functional import cross_entropy
 
-from ledger.plan import Plan
+from ledger.mechanisms.plan import Plan
 from tests.bench.compare import LINES, Side, compare, nothing
 from tests.trainer.rooms import open_place
-from trainer_adapter.charged_run import ChargedRun
-from trainer_adapter.engine import Engine
-from trainer_adapter.models import make
-from trainer_adapter.randomness import Randomness
+from trainer_adapter.cli.models import make
+from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.engine import Engine
+from trainer_adapter.run.charged_run import ChargedRun
 
 pytestmark = pytest.mark.bench
 

@@ -16,7 +16,7 @@ from tests.bench.jax_networks import apply, weights
 from tests.bench.networks import NETWORKS, Network, with_dropout
 from tests.bench.peers import in_reach
 from tests.bench.race import race
-from trainer_adapter.device import choose
+from trainer_adapter.cli.device import choose
 
 pytestmark = pytest.mark.bench
 

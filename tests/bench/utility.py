@@ -20,11 +20,11 @@ from itertools import cycle
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from ledger.loss import Loss, loss_of
-from ledger.malformed import Malformed
-from ledger.mechanism import PoissonGaussian
-from ledger.priced import NotPriced
-from ledger.rules import NoRoom, open_rule
+from ledger.filters import NoRoom, open_rule
+from ledger.mechanisms.loss import Loss, loss_of
+from ledger.mechanisms.mechanism import PoissonGaussian
+from ledger.mechanisms.price_proofs import NotPriced
+from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
     from dp_accounting.pld import PLDAccountant

@@ -11,16 +11,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import migrations
-from ledger.apply import apply
-from ledger.checkpoint import sign
-from ledger.engines import engine_of
-from ledger.entries import Entry
-from ledger.replay import Broken, verify_book
-from ledger.rows import append_rows
-from ledger.storage import DatabaseState
-from ledger.tables import CheckpointRow, DocumentRow, EntryRow
-from ledger.tree import Tree
-from ledger.triggers import sqlite_triggers
+from ledger.audit.replay import Broken, verify_book
+from ledger.domain.entries import Entry
+from ledger.log.checkpoint import sign
+from ledger.store.append_only_triggers import sqlite_triggers
+from ledger.store.database_state import DatabaseState
+from ledger.store.engine import engine_of
+from ledger.store.merkle_tables import Tree
+from ledger.store.table_mapping import append_rows
+from ledger.store.tables import CheckpointRow, DocumentRow, EntryRow
+from ledger.transitions.apply import apply
 from ledger.verifier import Checkpoint
 from tests.book.world import LOG, ORIGIN, copy, no_step
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ledger import canonical as c
-from ledger.book import Outcome
-from policy.reading import format_time
+from ledger.book.book import Outcome
+from ledger.wire import canonical_json as c
+from policy.checks.field_readers import format_time
 from tests.book.world import BANK_A, HOSPITAL, NONCE, SRO, Room, World, contract, policy
 
 MODEL: Final = "ab" * 32

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from client.signer import Signer
-from ledger import canonical as c
-from ledger.book import BookStopped, Outcome, Submission
-from ledger.entries import Entry
-from ledger.loss import Loss, loss_of
-from ledger.malformed import Malformed
-from ledger.outcomes import ChargeState
-from ledger.registry import GLOBAL
-from ledger.replay import verify_book
-from ledger.rules import read_rule
+from client.keys.signer import Signer
+from ledger.audit.replay import verify_book
+from ledger.book.book import BookStopped, Outcome, Submission
+from ledger.domain.entries import Entry
+from ledger.domain.facts import GLOBAL
+from ledger.domain.outcomes import ChargeState
+from ledger.filters import read_rule
+from ledger.mechanisms.loss import Loss, loss_of
 from ledger.verifier import LogKey, verify_receipt
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 from tests.book.world import (
     BANK_A,
     BANK_B,

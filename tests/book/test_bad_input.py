@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from ledger import canonical as c
-from ledger.book import Submission
-from ledger.canonical import Json
-from ledger.replay import verify_book
+from ledger.audit.replay import verify_book
+from ledger.book.book import Submission
+from ledger.wire import canonical_json as c
+from ledger.wire.canonical_json import Json
 from tests.book.world import (
     BANK_A,
     DATASET,

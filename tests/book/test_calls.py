@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledger.tables import CheckpointRow, table_of
+from ledger.store.tables import CheckpointRow, table_of
 from tests.book.world import BANK_B, HOSPITAL, SMALL, World, plan, rows
 
 OTHER = f"{HOSPITAL}/digits/other"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ledger.cosignatures import keep_cosignature
-from ledger.engines import engine_of
-from ledger.replay import Broken, verify_book
-from ledger.rows import append_rows
-from ledger.tables import CosignatureRow
+from ledger.audit.replay import Broken, verify_book
+from ledger.store.cosignatures import keep_cosignature
+from ledger.store.engine import engine_of
+from ledger.store.table_mapping import append_rows
+from ledger.store.tables import CosignatureRow
 from tests.book.world import LOG, World, no_step
 from tests.core.logs import Cosigner
 

@@ -11,19 +11,19 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import Engine, event
 
-from ledger import canonical as c
-from ledger.book import BookBusy, Outcome
-from ledger.decision import Asked
-from ledger.engines import engine_of
-from ledger.entries import Entry
-from ledger.gate import Request, Verdict
-from ledger.outcomes import ChargeState
-from ledger.preparing import AT_ONCE, Preparer
-from ledger.registry import Facts
-from ledger.shelf import BYTES_MAX, DOCUMENTS_MAX, KEEP_MS, Shelf
-from ledger.writer import Writer
-from ledger.writing import Recorder
-from policy.evaluate import gate
+from ledger.book.batch import Recorder
+from ledger.book.book import BookBusy, Outcome
+from ledger.book.document_quota import BYTES_MAX, DOCUMENTS_MAX, KEEP_MS, Shelf
+from ledger.book.group_commit import Writer
+from ledger.book.prepare import AT_ONCE, Preparer
+from ledger.domain.entries import Entry
+from ledger.domain.facts import Facts
+from ledger.domain.gate import Request, Verdict
+from ledger.domain.outcomes import ChargeState
+from ledger.store.engine import engine_of
+from ledger.transitions.guards import Asked
+from ledger.wire import canonical_json as c
+from policy.decisions.gate import gate
 from tests.book.world import BANK_A, HOSPITAL, HOUR_MS, LOG_KEY, MERGED, NOW, ORIGIN, SMALL, World, contract, plan
 
 LIMIT_S = 30

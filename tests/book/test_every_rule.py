@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ledger import canonical as c
-from ledger.commands import RULES
-from ledger.replay import verify_book
+from ledger.audit.replay import verify_book
+from ledger.domain.commands import RULES
+from ledger.wire import canonical_json as c
+from policy.checks.field_readers import format_time
+from policy.decisions.gate import gate
 from policy.documents import MECHANISMS
-from policy.evaluate import gate
-from policy.reading import format_time
 from tests.book.world import HOSPITAL, LOG, NOW, SRO, World, no_step, open_world, plan, policy
 from tests.other_machine import other_machine
 

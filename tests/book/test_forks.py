@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from client.signer import Signer
-from ledger import merkle
-from ledger.cli import app
-from ledger.entries import Entry
-from ledger.gate import Request, Verdict
-from ledger.registry import Facts
-from ledger.replay import Broken, Fork, Shorter, verify_book
+from client.keys.signer import Signer
+from ledger.audit.replay import Broken, Fork, Shorter, verify_book
+from ledger.cli.main import app
+from ledger.domain.entries import Entry
+from ledger.domain.facts import Facts
+from ledger.domain.gate import Request, Verdict
+from ledger.log import merkle
 from ledger.verifier import Checkpoint, leaf_hash
-from policy.evaluate import gate
+from policy.decisions.gate import gate
 from tests.book.forge import entries_of, forged, tampered
 from tests.book.world import BANK_A, LOG, LOG_KEY, ORIGIN, SMALL, Room, World, no_step, open_world, plan, private
 

@@ -13,20 +13,19 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from sqlalchemy import text
 from typer.testing import CliRunner
 
-from client.signer import Signer
-from ledger import canonical as c
-from ledger.decrees import decreed, standing
-from ledger.engines import engine_of
-from ledger.frozen import frozen
-from ledger.governing import NOTICES_MAX
-from ledger.loss import Loss
-from ledger.organisation_key import parse_organisation_key
-from ledger.registry import GLOBAL, holder_of
-from ledger.replay import Broken, verify_book
-from ledger.rules import read_rule
-from policy.breaches import breaches
-from policy.planning_cli import app
-from policy.reading import format_time
+from client.keys.signer import Signer
+from ledger.audit.replay import Broken, verify_book
+from ledger.crypto.organisation_keys import parse_organisation_key
+from ledger.domain.facts import GLOBAL, holder_of
+from ledger.filters import read_rule
+from ledger.mechanisms.loss import Loss
+from ledger.store.engine import engine_of
+from ledger.transitions.account_loss import decreed, frozen, standing
+from ledger.transitions.governance import NOTICES_MAX
+from ledger.wire import canonical_json as c
+from policy.checks.field_readers import format_time
+from policy.cli.plan import app
+from policy.planning.cap_breaches import breaches
 from tests.book.governed import MODEL, admitted, amended, announce, decree, faults, opening, publish, revoke, run, words
 from tests.book.world import (
     BANK_A,

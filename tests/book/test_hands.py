@@ -13,9 +13,9 @@ from typing import Final
 
 import pytest
 
-from ledger.hands import ALONE_MAX, Hands, hands_for
-from ledger.replay import CHUNK, Broken, verify_book
-from policy.evaluate import gate
+from ledger.audit.replay import CHUNK, Broken, verify_book
+from ledger.audit.worker_pool import ALONE_MAX, Hands, hands_for
+from policy.decisions.gate import gate
 from tests.bench.grown import grown
 from tests.book.forge import entries_of, forged, tampered
 from tests.book.world import LOG, LOG_KEY, no_step

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ledger.book import BookUnusable
-from ledger.checkpoint import sign
-from ledger.kept import Kept
+from ledger.book.book import BookUnusable
+from ledger.book.checkpoint_file import Kept
+from ledger.log.checkpoint import sign
 from ledger.verifier import Checkpoint
 from tests.book.forge import entries_of, forged
 from tests.book.world import LOG, LOG_KEY, ORIGIN, SMALL, World, copy, open_world

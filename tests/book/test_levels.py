@@ -8,12 +8,12 @@ from typing import Final
 
 import pytest
 
-from ledger import canonical as c
-from ledger.entries import Entry
-from ledger.registry import GLOBAL
-from ledger.replay import verify_book
-from ledger.rules import read_rule
-from policy.commitments import MAGIC
+from ledger.audit.replay import verify_book
+from ledger.domain.entries import Entry
+from ledger.domain.facts import GLOBAL
+from ledger.filters import read_rule
+from ledger.wire import canonical_json as c
+from policy.documents.record_commitments import MAGIC
 from tests.book.governed import MODEL, admitted, announce, faults, leave, opening, publish, run, words
 from tests.book.world import BANK_A, BANK_B, DAY_MS, HOSPITAL, HOUR_MS, LOG, PARTITION, World, no_step, open_world
 

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import pytest
 
-from client.signer import Signer
-from ledger import canonical as c
-from ledger.book import Outcome
-from ledger.registry import holder_of
-from ledger.replay import verify_book
+from client.keys.signer import Signer
+from ledger.audit.replay import verify_book
+from ledger.book.book import Outcome
+from ledger.domain.facts import holder_of
+from ledger.wire import canonical_json as c
 from tests.book.forge import broken, entries_of, forged, tampered
 from tests.book.world import (
     BANK_A,

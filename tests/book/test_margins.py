@@ -12,14 +12,14 @@ from typing import Any, Final
 import pytest
 
 from ledger.accounting import certificate
-from ledger.commands import RULES
-from ledger.entries import Entry
-from ledger.mechanism import PoissonGaussian
-from ledger.replay import Broken, verify_book
-from ledger.units import DELTA_ONE
+from ledger.audit.replay import Broken, verify_book
+from ledger.domain.commands import RULES
+from ledger.domain.entries import Entry
+from ledger.mechanisms.mechanism import PoissonGaussian
+from ledger.wire.exact_numbers import DELTA_ONE
+from policy.checks.field_readers import format_time
+from policy.decisions.gate import gate
 from policy.documents import MECHANISMS
-from policy.evaluate import gate
-from policy.reading import format_time
 from tests.book.forge import entries_of, forged
 from tests.book.world import HOSPITAL, LOG, LOG_KEY, SRO, World, no_step, open_world, plan, policy
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ledger.book import Outcome
-from ledger.loss import Loss, loss_of
-from ledger.registry import GLOBAL, holder_of
-from ledger.replay import verify_book
+from ledger.audit.replay import verify_book
+from ledger.book.book import Outcome
+from ledger.domain.facts import GLOBAL, holder_of
+from ledger.mechanisms.loss import Loss, loss_of
 from tests.book.world import BANK_A, BANK_B, LOG, MERGED, PARTITION, SMALL, World, no_step
 
 

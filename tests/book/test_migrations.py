@@ -12,11 +12,11 @@ from alembic.runtime.migration import MigrationContext
 from typer.testing import CliRunner
 
 import migrations
-from ledger.book import BookUnusable
-from ledger.engines import engine_of
-from ledger.tables import SCHEMA_REVISION, metadata
-from ledger.triggers import sqlite_triggers
-from migrations.cli import app
+from ledger.book.book import BookUnusable
+from ledger.store.append_only_triggers import sqlite_triggers
+from ledger.store.engine import engine_of
+from ledger.store.tables import SCHEMA_REVISION, metadata
+from migrations.cli.main import app
 from tests.book.world import World
 
 

@@ -13,8 +13,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection, Engine, event
 
-from ledger.book import BookStopped, BookUnusable
-from ledger.replay import verify_book
+from ledger.audit.replay import verify_book
+from ledger.book.book import BookStopped, BookUnusable
 from tests.book.world import LOG, LOG_KEY, ORIGIN, SMALL, World, no_step, private, rows
 
 ROOT: Final = Path(__file__).resolve().parents[2]

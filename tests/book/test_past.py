@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ledger.checkpoint import sign
+from ledger.log.checkpoint import sign
 from ledger.verifier import Checkpoint, leaf_hash, verify_consistency, verify_receipt
 from tests.book.world import BANK_A, BANK_B, LOG, LOG_KEY, SMALL, World
 

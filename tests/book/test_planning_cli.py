@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from ledger import canonical as c
-from policy.planning_cli import app
-from policy.reading import format_time
+from ledger.wire import canonical_json as c
+from policy.checks.field_readers import format_time
+from policy.cli.plan import app
 from tests.book.world import BANK_A, BANK_B, DAY_MS, NOW, PARTITION, World, open_world, plan, policy
 
 AT = ["--at", format_time(NOW + DAY_MS)]

@@ -13,10 +13,10 @@ from sqlalchemy import Connection, Engine, event, make_url, text
 from sqlalchemy.exc import IntegrityError, ProgrammingError
 
 import migrations
-from ledger.book import Book, BookStopped, BookUnusable
-from ledger.engines import engine_of
-from ledger.replay import verify_book
-from policy.evaluate import gate
+from ledger.audit.replay import verify_book
+from ledger.book.book import Book, BookStopped, BookUnusable
+from ledger.store.engine import engine_of
+from policy.decisions.gate import gate
 from tests.book.world import HOSPITAL, LOG, LOG_KEY, ORIGIN, PARTITION, SMALL, World, no_step, rows
 from tests.postgres import Database, new_book
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger import canonical as c
-from ledger.book import Submission
-from ledger.commands import read_body
-from ledger.decision import Asked
-from ledger.entries import Entry
-from ledger.outcomes import Code
-from policy.question import Question, Run
-from policy.supposing import governed
+from ledger.book.book import Submission
+from ledger.domain.commands import read_body
+from ledger.domain.entries import Entry
+from ledger.domain.outcomes import Code
+from ledger.transitions.guards import Asked
+from ledger.wire import canonical_json as c
+from policy.planning.hypothetical_facts import governed
+from policy.planning.what_if import Question, Run
 from tests.book.world import BANK_A, BANK_B, HOUR_MS, SMALL, World, open_world, plan, policy
 
 NAMES: Final = count()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from ledger.cli import app
+from ledger.cli.main import app
 from tests.book.forge import tampered
 from tests.book.world import BANK_A, PARTITION, open_world
 

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import pytest
 
-from client.signer import Signer
-from ledger import canonical as c
-from ledger import signatures
-from ledger.entries import Entry
-from ledger.replay import Broken, verify_book
-from ledger.rules import read_rule
-from ledger.units import parse_number
+from client.keys.signer import Signer
+from ledger.audit.replay import Broken, verify_book
+from ledger.crypto import detached_jws
+from ledger.domain.entries import Entry
+from ledger.filters import read_rule
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import parse_number
 from tests.book.forge import broken, entries_of, forged, tampered
 from tests.book.world import (
     BANK_A,
@@ -339,8 +339,8 @@ def test_a_forged_charge_is_named(healthy: Path, tmp_path: Path, change: str) ->
     raw = replace(true.command, body=request).to_bytes()
     lies = {
         "request": replace(true, body={**true.body, "request": request}),
-        "signature": replace(true, body={**true.body, "request": request}, signature=signatures.sign(LOG_KEY, raw)),
-        "key": replace(true, key_id=signatures.public_key(LOG_KEY).thumbprint),
+        "signature": replace(true, body={**true.body, "request": request}, signature=detached_jws.sign(LOG_KEY, raw)),
+        "key": replace(true, key_id=detached_jws.public_key(LOG_KEY).thumbprint),
         "actor": replace(true, actor=BANK_B),
         "unsigned": replace(true, signature="e30..AA"),
     }

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import migrations
-from ledger.cli import app
+from ledger.cli.main import app
 from tests.book.forge import tampered
 from tests.book.world import LOG, copy, open_world
 

@@ -16,16 +16,16 @@ from joserfc.jwk import OKPKey
 from sqlalchemy import select
 
 import migrations
-from client.signer import Signer
-from ledger import canonical as c
-from ledger import signatures
-from ledger.book import Book, Outcome, Submission
-from ledger.commands import Command
-from ledger.engines import engine_of, url_of
-from ledger.tables import metadata
+from client.keys.signer import Signer
+from ledger.book.book import Book, Outcome, Submission
+from ledger.crypto import detached_jws
+from ledger.domain.commands import Command
+from ledger.store.engine import engine_of, url_of
+from ledger.store.tables import metadata
 from ledger.verifier import LogKey
-from policy.evaluate import gate
-from policy.reading import format_time
+from ledger.wire import canonical_json as c
+from policy.checks.field_readers import format_time
+from policy.decisions.gate import gate
 from tests.postgres import new_book
 
 ORIGIN: Final = "epsilon.example/ledger"
@@ -203,7 +203,7 @@ class World:
             "plan": c.digest(c.dump(run or plan())),
             "swname": "trainer",
         }
-        jwk = signatures.public_key(attester).to_json()
+        jwk = detached_jws.public_key(attester).to_json()
         secret = c.base64url(attester.private_bytes_raw())
         key = OKPKey.import_key({"crv": "Ed25519", "d": secret, "kty": "OKP", "x": str(jwk["x"])})
         header = {"alg": "Ed25519", "typ": "eat+jwt"}
@@ -256,7 +256,7 @@ def policy() -> dict[str, Any]:
     """Level 1; a lineage may know less than everyone together."""
     return {
         "attestation": {
-            "attesters": [{"issuer": ATTESTER, "key": signatures.public_key(private("attester")).to_json()}],
+            "attesters": [{"issuer": ATTESTER, "key": detached_jws.public_key(private("attester")).to_json()}],
             "claims": {"swname": "trainer"},
         },
         "budget": {"delta_max": "0.00001", "epsilon_max": "8"},

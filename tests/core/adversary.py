@@ -14,8 +14,8 @@ from fractions import Fraction
 from functools import cache
 from math import exp, inf, log
 
-from ledger.loss import Loss
-from ledger.units import ceil_units
+from ledger.mechanisms.loss import Loss
+from ledger.wire.exact_numbers import ceil_units
 from tests.core.exact import divergence
 
 Admits = Callable[[tuple[int, ...]], bool]

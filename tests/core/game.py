@@ -19,7 +19,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from ledger.loss import Loss
+from ledger.mechanisms.loss import Loss
 from tests.core.lattice import Array, Law, Pair, payoff
 
 State = TypeVar("State", bound=Hashable)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
 
-from ledger.loss import Loss
-from ledger.rules import Cap
-from ledger.rules.gaussian import GaussianRule
-from ledger.units import DELTA_ONE, NAT
+from ledger.filters import Cap
+from ledger.filters.gaussian import GaussianRule
+from ledger.mechanisms.loss import Loss
+from ledger.wire.exact_numbers import DELTA_ONE, NAT
 from tests.core.adversary import Library
 from tests.core.game import Charging, Game, Run
 from tests.core.lattice import Pair, certificate, gaussian_delta

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cache
 from math import log
 
-from ledger.loss import Loss
+from ledger.mechanisms.loss import Loss
 from tests.core.adversary import Library, Mechanism
 from tests.core.game import Run
 from tests.core.lattice import Pair, composed, on_lattice, tilted

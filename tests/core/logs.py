@@ -6,8 +6,8 @@ import base64
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import merkle
-from ledger.checkpoint import receipt, sign
+from ledger.log import merkle
+from ledger.log.checkpoint import receipt, sign
 from ledger.verifier import Checkpoint, LogKey, WitnessKey, leaf_hash
 
 ORIGIN = "epsilon.example/ledger"

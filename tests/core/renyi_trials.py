@@ -9,9 +9,9 @@ from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from math import inf, log
 
-from ledger.loss import Loss
-from ledger.rules import NoRoom
-from ledger.rules.renyi import Renyi
+from ledger.filters import NoRoom
+from ledger.filters.renyi import Renyi
+from ledger.mechanisms.loss import Loss
 from tests.core.adversary import Library, Mechanism
 from tests.core.game import Charging, Game, Run
 from tests.core.lattice import Pair

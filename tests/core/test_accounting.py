@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.accounting import calibrate_noise, calibrate_steps, price, told_epsilon
-from ledger.malformed import Malformed
-from ledger.mechanism import PoissonGaussian
-from ledger.units import LOSS_MAX, NAT
+from ledger.mechanisms.mechanism import PoissonGaussian
+from ledger.wire.exact_numbers import LOSS_MAX, NAT
+from ledger.wire.malformed import Malformed
 from tests.core.exact import sampled_gaussian
 
 UNIT = Fraction(1, NAT)

@@ -8,10 +8,10 @@ from statistics import NormalDist
 
 import pytest
 
-from ledger.loss import Loss
-from ledger.rules import NoRoom
-from ledger.rules.renyi import Renyi
-from ledger.units import NAT
+from ledger.filters import NoRoom
+from ledger.filters.renyi import Renyi
+from ledger.mechanisms.loss import Loss
+from ledger.wire.exact_numbers import NAT
 from tests.core.adversary import Admits, Library, Mechanism, fixed, worst
 from tests.core.exact import capacity
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
-from ledger.loss import Loss
+from ledger.mechanisms.loss import Loss
 from tests.core.game import Charging, Game, Run
 from tests.core.lattice import Pair, on_lattice, tilted
 from tests.core.libraries import BASE, counted

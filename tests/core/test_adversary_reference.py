@@ -10,10 +10,10 @@ from math import exp, log
 
 import pytest
 
-from ledger.loss import Loss
-from ledger.rules import Cap
-from ledger.rules.cap import Additive
-from ledger.rules.reference import Reference
+from ledger.filters import Cap
+from ledger.filters.capacity import Additive
+from ledger.filters.reference_step import Reference
+from ledger.mechanisms.loss import Loss
 from tests.core.game import Charging, Game, Run
 from tests.core.lattice import Pair, dominated, on_lattice, tilted
 from tests.core.libraries import (

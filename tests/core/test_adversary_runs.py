@@ -7,8 +7,8 @@ from math import exp, inf
 import numpy as np
 import pytest
 
-from ledger.loss import Loss
-from ledger.rules.renyi import Renyi
+from ledger.filters.renyi import Renyi
+from ledger.mechanisms.loss import Loss
 from tests.core.game import Charging, Game, Run
 from tests.core.lattice import Pair, on_lattice, tilted
 from tests.core.libraries import BASE, STEP, counted, leaky, pairs, response

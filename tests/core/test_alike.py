@@ -9,15 +9,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ledger import alike
-from ledger import canonical as c
-from ledger.apply import said
-from ledger.chunks import FAULTS, told
-from ledger.commands import TIME_MAX
-from ledger.entries import Entry
-from ledger.mechanism import STEPS_MAX
-from ledger.runs import Charged, Settled
-from ledger.signatures import public_key
+from ledger.audit import entry_templates
+from ledger.audit.log_chunk import FAULTS, told
+from ledger.crypto.detached_jws import public_key
+from ledger.domain.commands import TIME_MAX
+from ledger.domain.entries import Entry
+from ledger.mechanisms.mechanism import STEPS_MAX
+from ledger.transitions.apply import said
+from ledger.transitions.apply_charges import Charged, Settled
+from ledger.wire import canonical_json as c
 from tests.core.world import BANKS, START, key_of, plan_of, ref_of
 
 KEY: Final = public_key(key_of("somebody")).thumbprint
@@ -56,19 +56,19 @@ ROOM: Final = public_key(key_of("signing")).x, public_key(key_of("sealing")).x
 KNOWN: Final = (_bytes("charge", _charge(*ROOM)), _bytes("post", _post("run-1", 40)))
 
 
-def _strictly(data: bytes) -> alike.Read | str:
+def _strictly(data: bytes) -> entry_templates.Read | str:
     try:
         entry = Entry.parse(data)
-        return alike.Read(entry.id, entry.kind, entry.time, said(entry))
+        return entry_templates.Read(entry.id, entry.kind, entry.time, said(entry))
     except FAULTS as fault:
         return told(fault)
 
 
-def _quickly(data: bytes) -> alike.Read | str:
+def _quickly(data: bytes) -> entry_templates.Read | str:
     for known in KNOWN:
-        alike.read(known)
+        entry_templates.read(known)
     try:
-        return alike.read(data)
+        return entry_templates.read(data)
     except FAULTS as fault:
         return told(fault)
 
@@ -140,7 +140,7 @@ def test_a_request_that_only_looks_like_the_bodys_own() -> None:
         data = _bytes("charge", _charge(*ROOM, aside={"request": decoy}))
         found = _quickly(data)
         assert found == _strictly(data)
-        assert isinstance(found, alike.Read)
+        assert isinstance(found, entry_templates.Read)
         assert isinstance(found.said, Charged)
         assert found.said.signing == ROOM[0]
 
@@ -153,7 +153,7 @@ def test_a_name_that_only_ends_like_the_bodys_own_request(name: str) -> None:
         data = _bytes("charge", _charge(*ROOM, aside=decoy, named=name))
         found = _quickly(data)
         assert found == _strictly(data)
-        assert isinstance(found, alike.Read)
+        assert isinstance(found, entry_templates.Read)
         assert isinstance(found.said, Charged)
         assert found.said.signing == ROOM[0]
 
@@ -171,14 +171,14 @@ def test_an_entry_like_one_before_is_not_read_strictly() -> None:
     for body in (_charge(*ROOM), _post("run-1", 40)):
         kind = "charge" if "author" in body else "post"
         first, second = (_quickly(_bytes(kind, body, name)) for name in ("one", "two"))
-        assert isinstance(first, alike.Read)
-        assert isinstance(second, alike.Read)
+        assert isinstance(first, entry_templates.Read)
+        assert isinstance(second, entry_templates.Read)
         assert second.id == "two"
         for one, other in zip(_common(first), _common(second), strict=True):
             assert one is other
 
 
-def _common(found: alike.Read) -> tuple[object, ...]:
+def _common(found: entry_templates.Read) -> tuple[object, ...]:
     if isinstance(found.said, Charged):
         return found.said.partitions, found.said.plan, found.said.prices
     assert isinstance(found.said, Settled)

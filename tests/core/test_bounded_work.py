@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as library
 
-from ledger.accounting import certificate, count_capacity, report
-from ledger.accounting.discretised import POINTS_MAX, Distribution, Unwieldy, require_points
-from ledger.accounting.distributions import compose, repeated
-from ledger.malformed import Malformed
-from ledger.mechanism import (
+from ledger.accounting import certificate, count_capacity, report_epsilon
+from ledger.accounting.pld import POINTS_MAX, Distribution, Unwieldy, require_points
+from ledger.accounting.pld_mechanisms import compose, repeated
+from ledger.filters import open_rule
+from ledger.mechanisms.mechanism import (
     BlackBox,
     Composed,
     Gaussian,
@@ -25,7 +25,7 @@ from ledger.mechanism import (
     Pure,
     SelfComposed,
 )
-from ledger.rules import open_rule
+from ledger.wire.malformed import Malformed
 
 ZERO_OUT = "REPLACE_SPECIAL"
 DELTA = Fraction(1, 100_000)
@@ -49,7 +49,7 @@ def test_a_grid_too_large_is_refused_before_it_is_made(mechanism: Mechanism) -> 
 @pytest.mark.parametrize("mechanism", HUGE, ids=lambda one: one.kind)
 def test_what_is_too_large_for_a_curve_is_told_by_its_orders(mechanism: Mechanism) -> None:
     """Some finite number, or a refusal that names why; and no room in the rule that needs a curve."""
-    assert report(mechanism, DELTA, ZERO_OUT).epsilon > 0
+    assert report_epsilon(mechanism, DELTA, ZERO_OUT).epsilon > 0
     rule = open_rule("gaussian", Fraction(1, 1000), (Fraction(3),), None)
     segments = rule.segments(mechanism, ZERO_OUT)
     assert any(
@@ -67,7 +67,7 @@ RUINOUS: list[Mechanism] = [
 def test_what_loses_everything_is_refused_by_name(mechanism: Mechanism) -> None:
     """No ε at this δ, said in a sentence."""
     with pytest.raises(Malformed, match="infinite"):
-        report(mechanism, DELTA, ZERO_OUT)
+        report_epsilon(mechanism, DELTA, ZERO_OUT)
 
 
 @pytest.mark.parametrize(("k", "probability"), [(18, "9/10"), (36, "9/10"), (49, "7/10"), (64, "1/2"), (2, "1/10")])
@@ -105,7 +105,7 @@ def exact(noise: float, epsilon: float) -> Any:  # noqa: ANN401 - mpmath has no 
 @pytest.mark.parametrize("delta", [Fraction(99, 100), Fraction(1, 2), Fraction(1, 10), Fraction(1, 10**8)])
 def test_what_is_told_is_never_below_the_exact_one(noise: Fraction, delta: Fraction) -> None:
     """Not by a billionth either: the curve is evaluated at the very ε that is told."""
-    told = report(Gaussian(noise), delta, ZERO_OUT).epsilon
+    told = report_epsilon(Gaussian(noise), delta, ZERO_OUT).epsilon
     assert exact(float(noise), float(told)) <= float(delta)
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.accounting import calibrate, told_epsilon
-from ledger.accounting.calibrate import Edge, edge, least_noise, most_steps
-from ledger.mechanism import Laplace, Mechanism, PoissonGaussian
+from ledger.accounting import calibration, told_epsilon
+from ledger.accounting.calibration import Edge, edge, least_noise, most_steps
+from ledger.mechanisms.mechanism import Laplace, Mechanism, PoissonGaussian
 
 RANGE = 10_000_000
 
@@ -92,6 +92,8 @@ def test_a_calibration_evaluates_few_plans(monkeypatch: pytest.MonkeyPatch) -> N
         told.append(mechanism)
         return told_epsilon(mechanism, delta, relation)
 
-    monkeypatch.setattr(calibrate, "told_epsilon", counted)
-    assert calibrate.calibrate_steps(Fraction(1, 186), Fraction(6_531, 10_000), Fraction(1), Fraction(1, 1_483)) == 186
+    monkeypatch.setattr(calibration, "told_epsilon", counted)
+    assert (
+        calibration.calibrate_steps(Fraction(1, 186), Fraction(6_531, 10_000), Fraction(1), Fraction(1, 1_483)) == 186
+    )
     assert len(told) <= 6

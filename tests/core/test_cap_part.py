@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.loss import Loss
-from ledger.mechanism import PoissonGaussian
-from ledger.rules import Cap, Rule, open_rule
+from ledger.filters import Cap, Rule, open_rule
+from ledger.mechanisms.loss import Loss
+from ledger.mechanisms.mechanism import PoissonGaussian
 
 STEP = PoissonGaussian(Fraction(1, 16), Fraction(2), 1)
 DELTA, EPSILON = Fraction(1, 100_000), Fraction(4)

@@ -2,17 +2,17 @@
 
 import pytest
 
-from ledger import canonical as c
 from ledger.accounting import price as price_of
-from ledger.decide import LEDGER_ACTOR
-from ledger.decision import Decided
-from ledger.loss import Loss, Segment, loss_of
-from ledger.mechanism import PoissonGaussian
-from ledger.outcomes import ChargeState
-from ledger.registry import GLOBAL, holder_of
-from ledger.rules import read_rule
-from ledger.signatures import public_key
-from ledger.units import parse_number
+from ledger.crypto.detached_jws import public_key
+from ledger.domain.facts import GLOBAL, holder_of
+from ledger.domain.outcomes import ChargeState
+from ledger.filters import read_rule
+from ledger.mechanisms.loss import Loss, Segment, loss_of
+from ledger.mechanisms.mechanism import PoissonGaussian
+from ledger.transitions.decide import LEDGER_ACTOR
+from ledger.transitions.guards import Decided
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import parse_number
 from tests.core.world import (
     BANKS,
     DAY,

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from ledger import canonical as c
 from ledger.accounting import price
-from ledger.loss import Loss
-from ledger.mechanism import Group, PoissonGaussian
-from ledger.outcomes import Code
-from ledger.registry import GLOBAL
-from ledger.rules import read_rule
-from ledger.units import DELTA_ONE, NAT
+from ledger.domain.facts import GLOBAL
+from ledger.domain.outcomes import Code
+from ledger.filters import read_rule
+from ledger.mechanisms.loss import Loss
+from ledger.mechanisms.mechanism import Group, PoissonGaussian
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import DELTA_ONE, NAT
 from tests.core.world import BANKS, World, plan_of, ref_of, settled_world
 
 BANK = BANKS[0]

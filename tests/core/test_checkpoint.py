@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import merkle
-from ledger.checkpoint import receipt, sign
-from ledger.malformed import Malformed
+from ledger.log import merkle
+from ledger.log.checkpoint import receipt, sign
 from ledger.verifier import Checkpoint, LogKey, leaf_hash, verify_receipt
+from ledger.wire.malformed import Malformed
 
 # The example of golang.org/x/mod/sumdb/note, which the C2SP signed-note specification points to.
 VKEY = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"

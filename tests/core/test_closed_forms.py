@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.accounting import closed_forms as ours
 from ledger.accounting import price, pure_epsilon
+from ledger.accounting import renyi_closed_forms as ours
 from ledger.accounting.renyi import divergence
-from ledger.mechanism import (
+from ledger.mechanisms.mechanism import (
     Group,
     Laplace,
     Mechanism,
@@ -23,7 +23,7 @@ from ledger.mechanism import (
     RepeatAndSelect,
     SampledWithoutReplacement,
 )
-from ledger.units import NAT
+from ledger.wire.exact_numbers import NAT
 from tests.core.exact import divergence as of_pairs
 
 WIDE = mpmath.mp.clone()

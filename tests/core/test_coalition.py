@@ -8,15 +8,15 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.coalition import Answer, Listing, exposure_of, smallest_coalitions, smallest_over
-from ledger.graph import Arrow, Node, NodeKind
-from ledger.loss import Loss, Segment
-from ledger.memory import MemoryState
-from ledger.outcomes import ChargeState
-from ledger.registry import Account, Charge, Organisation, Partition, holder_of
-from ledger.rules import Cap, read_rule
-from ledger.rules.renyi import Renyi
-from ledger.units import parse_number
+from ledger.domain.facts import Account, Charge, Organisation, Partition, holder_of
+from ledger.domain.lineage_graph import Arrow, Node, NodeKind
+from ledger.domain.memory_state import MemoryState
+from ledger.domain.outcomes import ChargeState
+from ledger.filters import Cap, read_rule
+from ledger.filters.renyi import Renyi
+from ledger.lineage.coalitions import Answer, Listing, exposure_of, smallest_coalitions, smallest_over
+from ledger.mechanisms.loss import Loss, Segment
+from ledger.wire.exact_numbers import parse_number
 from tests.core.test_lineage_model import KINDS, Play, check_account, events, names_known
 
 REF = "did:web:hospital.example/scans/one"

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger import canonical as c
-from ledger.commands import KINDS, Command, MakeCharge, read_body
-from ledger.entries import ENTRY_BYTES_MAX, Entry
-from ledger.malformed import Malformed
-from ledger.outcomes import Code
-from ledger.public_key import PublicKey
+from ledger.crypto.public_keys import PublicKey
+from ledger.domain.commands import KINDS, Command, MakeCharge, read_body
+from ledger.domain.entries import ENTRY_BYTES_MAX, Entry
+from ledger.domain.outcomes import Code
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 from tests.core.test_plan import PLAN, changed
 
 X = c.base64url(bytes(range(32)))

@@ -9,13 +9,13 @@ from typing import Final
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledger import canonical as c
-from ledger.decrees import standing
-from ledger.loss import Loss, Segment, loss_of
-from ledger.outcomes import ChargeState
-from ledger.registry import GLOBAL, Account, holder_of
-from ledger.rules import read_rule
-from ledger.units import parse_number
+from ledger.domain.facts import GLOBAL, Account, holder_of
+from ledger.domain.outcomes import ChargeState
+from ledger.filters import read_rule
+from ledger.mechanisms.loss import Loss, Segment, loss_of
+from ledger.transitions.account_loss import standing
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import parse_number
 from tests.core.world import BANKS, HOSPITAL, SRO, World, plan_of, ref_of, settled_world, snapshot
 
 STEPS: Final = 200

@@ -11,9 +11,10 @@ import pytest
 from dp_accounting import get_epsilon_gaussian
 
 from ledger.accounting import certificate, exact_square, gaussian_capacity, gaussian_epsilon
-from ledger.accounting.report import report
-from ledger.loss import Loss, loss_of
-from ledger.mechanism import (
+from ledger.accounting.epsilon_report import report_epsilon
+from ledger.filters import open_rule
+from ledger.mechanisms.loss import Loss, loss_of
+from ledger.mechanisms.mechanism import (
     BlackBox,
     Composed,
     FullBatchEpochs,
@@ -26,8 +27,7 @@ from ledger.mechanism import (
     RandomisedResponse,
     SelfComposed,
 )
-from ledger.rules import open_rule
-from ledger.units import DELTA_ONE, NAT
+from ledger.wire.exact_numbers import DELTA_ONE, NAT
 
 WIDE = mpmath.mp.clone()
 WIDE.dps = 40
@@ -141,7 +141,7 @@ def test_a_run_is_certified_as_a_whole() -> None:
 
 def certificate_of(mechanism: Mechanism, tau: Fraction) -> int | None:
     """The certificate of a whole mechanism of one piece."""
-    from ledger.pieces import runs_of
+    from ledger.mechanisms.decomposition import runs_of
 
     ((count, step),) = runs_of(mechanism)
     return certificate(step, ZERO_OUT, count, tau)
@@ -155,7 +155,7 @@ def test_a_run_has_more_room_than_its_own_epsilon_says() -> None:
     assert square is not None
     alone = gaussian_epsilon(square, delta * Fraction(9, 10))
     assert alone is not None
-    assert report(plan, delta, ZERO_OUT).epsilon <= alone
+    assert report_epsilon(plan, delta, ZERO_OUT).epsilon <= alone
 
 
 def test_independent_normal_tail() -> None:

@@ -9,16 +9,16 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.headroom import Limit, Room
-from ledger.loss import Loss, Segment
-from ledger.mechanism import PoissonGaussian
-from ledger.registry import GLOBAL
-from ledger.rules import Cap, Rule
-from ledger.rules.gaussian import GaussianRule
-from ledger.rules.pure import PureSum
-from ledger.rules.reference import Reference
-from ledger.rules.renyi import Renyi
-from ledger.units import DELTA_ONE, NAT
+from ledger.domain.facts import GLOBAL
+from ledger.filters import Cap, Rule
+from ledger.filters.gaussian import GaussianRule
+from ledger.filters.pure_dp import PureSum
+from ledger.filters.reference_step import Reference
+from ledger.filters.renyi import Renyi
+from ledger.mechanisms.loss import Loss, Segment
+from ledger.mechanisms.mechanism import PoissonGaussian
+from ledger.transitions.headroom import Limit, Room
+from ledger.wire.exact_numbers import DELTA_ONE, NAT
 
 DELTA: Final = Fraction(1, 100_000)
 EPSILON: Final = Fraction(3)

@@ -13,17 +13,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import canonical as c
-from ledger.commands import Command, parse_ref, read_body
-from ledger.entries import Entry
-from ledger.malformed import Malformed
-from ledger.mechanism import PoissonGaussian
-from ledger.mechanism_json import parse_mechanism
-from ledger.organisation_key import parse_organisation_key
-from ledger.plan import parse_plan
-from ledger.signatures import Call, call_of, key_id_of, public_key, sign, verify
-from ledger.tiles import Tile
+from ledger.crypto.detached_jws import Call, call_of, key_id_of, public_key, sign, verify
+from ledger.crypto.organisation_keys import parse_organisation_key
+from ledger.domain.commands import Command, parse_ref, read_body
+from ledger.domain.entries import Entry
+from ledger.log.tiles import Tile
+from ledger.mechanisms.mechanism import PoissonGaussian
+from ledger.mechanisms.mechanism_json import parse_mechanism
+from ledger.mechanisms.plan import parse_plan
 from ledger.verifier import Checkpoint, LogKey, Note, verify_receipt
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 from tests.core.logs import KEY, Log
 
 PRIVATE: Final = Ed25519PrivateKey.from_private_bytes(bytes([3]) * 32)

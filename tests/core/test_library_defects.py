@@ -30,9 +30,9 @@ from dp_accounting.dp_event import ZCDpEvent
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from ledger.accounting import price, report
-from ledger.malformed import Malformed
-from ledger.mechanism_json import parse_mechanism
+from ledger.accounting import price, report_epsilon
+from ledger.mechanisms.mechanism_json import parse_mechanism
+from ledger.wire.malformed import Malformed
 
 Json = dict[str, Any]
 ADD_OR_REMOVE, REPLACE_ONE, ZERO_OUT = "ADD_OR_REMOVE_ONE", "REPLACE_ONE", "REPLACE_SPECIAL"
@@ -75,7 +75,7 @@ def composed(*mechanisms: Json) -> Json:
 
 def ours(mechanism: Json, relation: str = ADD_OR_REMOVE, delta: Fraction = DELTA) -> float:
     """The ε that we tell."""
-    return float(report(parse_mechanism(mechanism), delta, relation).epsilon)
+    return float(report_epsilon(parse_mechanism(mechanism), delta, relation).epsilon)
 
 
 def renyi(event: DpEvent, relation: str = ADD_OR_REMOVE) -> float:
@@ -327,20 +327,20 @@ REFUSED: Final[list[Json]] = [
 def test_a_refusal_leaves_nothing_behind(refused: Json) -> None:
     """What is told before a refusal is told after it, and what was never told before is the fresh, exact value."""
     known, orders = parse_mechanism(POISSON), (2, 8)
-    before = report(known, DELTA, ADD_OR_REMOVE), price(known, ADD_OR_REMOVE, orders)
+    before = report_epsilon(known, DELTA, ADD_OR_REMOVE), price(known, ADD_OR_REMOVE, orders)
     with pytest.raises(Malformed):
-        report(parse_mechanism(refused), DELTA, ADD_OR_REMOVE)
+        report_epsilon(parse_mechanism(refused), DELTA, ADD_OR_REMOVE)
     noise = 3 + REFUSED.index(refused)
     exact = get_epsilon_gaussian(float(noise), float(DELTA))
     assert exact <= ours({**GAUSSIAN, "noise_multiplier": str(noise)}) <= exact * 1.001
-    assert (report(known, DELTA, ADD_OR_REMOVE), price(known, ADD_OR_REMOVE, orders)) == before
+    assert (report_epsilon(known, DELTA, ADD_OR_REMOVE), price(known, ADD_OR_REMOVE, orders)) == before
 
 
 def test_pricing_twice_is_pricing_once() -> None:
     """Nothing adds up between calls: the tenth answer is the first."""
     mechanism = parse_mechanism(composed(GAUSSIAN, self_composed(RESPONSE, 2)))
-    first = report(mechanism, DELTA, ZERO_OUT)
-    assert all(report(mechanism, DELTA, ZERO_OUT) == first for _ in range(9))
+    first = report_epsilon(mechanism, DELTA, ZERO_OUT)
+    assert all(report_epsilon(mechanism, DELTA, ZERO_OUT) == first for _ in range(9))
 
 
 class _Anything(NamedTuple):
@@ -424,7 +424,7 @@ def test_no_delta_is_asked_below_the_mass_that_composing_loses() -> None:
     assert accountant.get_epsilon(1e-15) == math.inf
     for delta in (Fraction(1, 10**15), Fraction(1, 10**12), Fraction(-1, 10**5)):
         with pytest.raises(Malformed) as refusal:
-            report(parse_mechanism(composed(LAPLACE, LAPLACE)), delta, ADD_OR_REMOVE)
+            report_epsilon(parse_mechanism(composed(LAPLACE, LAPLACE)), delta, ADD_OR_REMOVE)
         assert refusal.value.field == "delta"
 
 
@@ -443,7 +443,7 @@ def test_a_replaced_record_in_a_sample_has_no_price() -> None:
     assert PLDAccountant(relation).supports(event)
     mechanism = parse_mechanism(POISSON)
     with pytest.raises(ValueError, match=REPLACE_ONE):
-        report(mechanism, DELTA, REPLACE_ONE)
+        report_epsilon(mechanism, DELTA, REPLACE_ONE)
     with pytest.raises(ValueError, match=REPLACE_ONE):
         price(mechanism, REPLACE_ONE, (2,))
 

@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.graph import ancestors, descendants
-from ledger.lineage import exposure
-from ledger.loss import Loss
-from ledger.registry import GLOBAL, holder_of
-from ledger.rules import read_rule
+from ledger.domain.facts import GLOBAL, holder_of
+from ledger.domain.lineage_graph import ancestors, descendants
+from ledger.filters import read_rule
+from ledger.lineage.exposure import exposure
+from ledger.mechanisms.loss import Loss
 from tests.core.world import BANKS, START, World, plan_of, ref_of, settled_world, snapshot
 
 PARTITIONS = ("one", "two")

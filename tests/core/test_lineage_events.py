@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from ledger import canonical as c
-from ledger.decision import Decided
-from ledger.frozen import Frozen, frozen
-from ledger.graph import NodeKind
-from ledger.loss import loss_of
-from ledger.registry import holder_of
-from ledger.rules import read_rule
+from ledger.domain.facts import holder_of
+from ledger.domain.lineage_graph import NodeKind
+from ledger.filters import read_rule
+from ledger.mechanisms.loss import loss_of
+from ledger.transitions.account_loss import Frozen, frozen
+from ledger.transitions.guards import Decided
+from ledger.wire import canonical_json as c
 from tests.core.test_lineage_model import CONTRACTS, LATE, Play, check_account, names_known
 from tests.core.world import BANKS, DAY, HOSPITAL, SRO, World, plan_of, ref_of
 

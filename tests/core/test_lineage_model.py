@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.decision import Decided
-from ledger.graph import END, SUCCESSION, NodeKind, knowers
-from ledger.lineage import known
-from ledger.loss import Loss, loss_of
-from ledger.outcomes import ChargeState
-from ledger.registry import GLOBAL, Charge, Facts, holder_of
-from ledger.rules import read_rule
+from ledger.domain.facts import GLOBAL, Charge, Facts, holder_of
+from ledger.domain.lineage_graph import END, SUCCESSION, NodeKind, knowers
+from ledger.domain.outcomes import ChargeState
+from ledger.filters import read_rule
+from ledger.lineage.exposure import known
+from ledger.mechanisms.loss import Loss, loss_of
+from ledger.transitions.guards import Decided
 from tests.core.lineage_model import replayed
 from tests.core.world import BANKS, SRO, START, World, plan_of, ref_of, settled_world, snapshot
 

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.accounting import price, report, slack
-from ledger.canonical import dump, parse_canonical
-from ledger.loss import Loss, Segment, loss_of
-from ledger.malformed import Malformed
-from ledger.mechanism import (
+from ledger.accounting import price, report_epsilon, slack
+from ledger.mechanisms.decomposition import RUNS_MAX, first_steps, grouped, kinds_of, runs_of, selections
+from ledger.mechanisms.loss import Loss, Segment, loss_of
+from ledger.mechanisms.mechanism import (
     GROUP_MAX,
     KINDS,
     RELATIONS,
@@ -34,9 +33,10 @@ from ledger.mechanism import (
     SelfComposed,
     Zcdp,
 )
-from ledger.mechanism_json import DEPTH_MAX, LEAVES_MAX, SELECTIONS_MAX, parse_mechanism
-from ledger.pieces import RUNS_MAX, first_steps, grouped, kinds_of, runs_of, selections
-from ledger.units import DELTA_ONE
+from ledger.mechanisms.mechanism_json import DEPTH_MAX, LEAVES_MAX, SELECTIONS_MAX, parse_mechanism
+from ledger.wire.canonical_json import dump, parse_canonical
+from ledger.wire.exact_numbers import DELTA_ONE
+from ledger.wire.malformed import Malformed
 
 ORDERS = (2, 5, 16)
 
@@ -229,10 +229,10 @@ def test_n_fold_is_told_as_n_times(kind: str) -> None:
     """What people are told of five-fold is what they are told of five."""
     one = parse_mechanism(GOOD[kind])
     relation = "REPLACE_ONE" if kind == "sampled_without_replacement" else "REPLACE_SPECIAL"
-    fold = report(SelfComposed(5, one), Fraction(1, 100), relation)
-    listed = report(Composed((one,) * 5), Fraction(1, 100), relation)
+    fold = report_epsilon(SelfComposed(5, one), Fraction(1, 100), relation)
+    listed = report_epsilon(Composed((one,) * 5), Fraction(1, 100), relation)
     assert float(fold.epsilon) == pytest.approx(float(listed.epsilon), rel=2e-3)
-    assert fold.epsilon > report(one, Fraction(1, 100), relation).epsilon
+    assert fold.epsilon > report_epsilon(one, Fraction(1, 100), relation).epsilon
 
 
 ROUNDS = SelfComposed(4, Composed((Gaussian(Fraction(3)), Laplace(Fraction(5)))))

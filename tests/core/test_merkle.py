@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from ledger import merkle
+from ledger.log import merkle
 from ledger.verifier import leaf_hash, node_hash, verify_consistency, verify_inclusion
 
 SIZE_MAX = 70

@@ -8,10 +8,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from ledger import canonical as c
-from ledger.malformed import Malformed
-from ledger.organisation_key import SignerKey, key_of, parse_organisation_key
-from ledger.signatures import public_key, sign, verify
+from ledger.crypto.detached_jws import public_key, sign, verify
+from ledger.crypto.organisation_keys import SignerKey, key_of, parse_organisation_key
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 
 PAYLOAD = b'{"kind":"policy"}'
 RSA_KEY = rsa.generate_private_key(65537, 2048)

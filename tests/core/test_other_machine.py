@@ -11,10 +11,11 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as library
 
 from ledger.accounting import ACCEPTED, certified, exact_square_covers, gaussian_capacity, gaussian_keeps, price
-from ledger.accounting.counting import count_capacity, count_keeps
-from ledger.accounting.distributions import repeated
-from ledger.loss import Segment, cover
-from ledger.mechanism import (
+from ledger.accounting.pld_counting import count_capacity, count_keeps
+from ledger.accounting.pld_mechanisms import repeated
+from ledger.filters import Cap, Rule, open_rule
+from ledger.mechanisms.loss import Segment, cover
+from ledger.mechanisms.mechanism import (
     BlackBox,
     Composed,
     Gaussian,
@@ -27,8 +28,7 @@ from ledger.mechanism import (
     RepeatAndSelect,
     SelfComposed,
 )
-from ledger.rules import Cap, Rule, open_rule
-from ledger.units import DELTA_ONE, NAT
+from ledger.wire.exact_numbers import DELTA_ONE, NAT
 from tests.core.exact import sampled_gaussian
 from tests.core.test_gaussian_rule import EPSILONS, gaussian_curve, laplace_curve, pure_curve
 from tests.other_machine import forget, other_machine

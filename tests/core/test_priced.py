@@ -6,7 +6,8 @@ from itertools import product
 import pytest
 
 from ledger.accounting import pure_epsilon
-from ledger.mechanism import (
+from ledger.filters import Rule, open_rule
+from ledger.mechanisms.mechanism import (
     KINDS,
     RELATIONS,
     BlackBox,
@@ -25,8 +26,7 @@ from ledger.mechanism import (
     SelfComposed,
     Zcdp,
 )
-from ledger.priced import PRICED, NotPriced, require_priced
-from ledger.rules import Rule, open_rule
+from ledger.mechanisms.price_proofs import PRICED, NotPriced, require_priced
 
 RULES = ("renyi", "reference", "gaussian", "pure")
 STEP = PoissonGaussian(Fraction(1, 100), Fraction(2), 10)

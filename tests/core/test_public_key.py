@@ -3,10 +3,10 @@
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from ledger import canonical as c
-from ledger.malformed import Malformed
-from ledger.public_key import PublicKey
-from ledger.signatures import verify
+from ledger.crypto.detached_jws import verify
+from ledger.crypto.public_keys import PublicKey
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 
 PRIME = 2**255 - 19
 D = -121665 * pow(121666, -1, PRIME) % PRIME

@@ -22,8 +22,8 @@ from typing import Any, Final
 
 import pytest
 
-from ledger.accounting import price, report
-from ledger.mechanism_json import parse_mechanism
+from ledger.accounting import price, report_epsilon
+from ledger.mechanisms.mechanism_json import parse_mechanism
 
 Row = dict[str, Any]
 ROWS: Final[list[Row]] = json.loads(Path(__file__).with_name("published.json").read_text())
@@ -36,7 +36,7 @@ def _ours(row: Row) -> Fraction:
         (units,) = price(mechanism, row["relation"], (row["order"],))
         assert units is not None
         return Fraction(units, NAT)
-    return report(mechanism, Fraction(row["delta"]), row["relation"]).epsilon
+    return report_epsilon(mechanism, Fraction(row["delta"]), row["relation"]).epsilon
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["name"] for row in ROWS])

@@ -8,11 +8,11 @@ from dp_accounting.pld import privacy_loss_distribution as library
 from scipy.stats import norm
 
 from ledger.accounting import count_capacity, count_epsilon
-from ledger.loss import Loss, loss_of
-from ledger.mechanism import Composed, Gaussian, Group, Mechanism, PoissonGaussian, SelfComposed
-from ledger.priced import NotPriced
-from ledger.rules import NoRoom, open_rule
-from ledger.rules.reference import Reference
+from ledger.filters import NoRoom, open_rule
+from ledger.filters.reference_step import Reference
+from ledger.mechanisms.loss import Loss, loss_of
+from ledger.mechanisms.mechanism import Composed, Gaussian, Group, Mechanism, PoissonGaussian, SelfComposed
+from ledger.mechanisms.price_proofs import NotPriced
 
 COVID = PoissonGaussian(Fraction(1, 186), Fraction(6531, 10_000), 186)
 MNIST = PoissonGaussian(Fraction(256, 60_000), Fraction(11, 10), 1170)

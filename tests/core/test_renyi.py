@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from ledger.canonical import dump
-from ledger.loss import Loss, Segment, loss_of
-from ledger.malformed import Malformed
-from ledger.mechanism import PoissonGaussian
-from ledger.rules import Cap, NoRoom, open_rule, read_rule
-from ledger.rules.renyi import Renyi
-from ledger.units import DELTA_ONE, NAT
+from ledger.filters import Cap, NoRoom, open_rule, read_rule
+from ledger.filters.renyi import Renyi
+from ledger.mechanisms.loss import Loss, Segment, loss_of
+from ledger.mechanisms.mechanism import PoissonGaussian
+from ledger.wire.canonical_json import dump
+from ledger.wire.exact_numbers import DELTA_ONE, NAT
+from ledger.wire.malformed import Malformed
 from tests.core.exact import capacity
 
 EPSILONS = st.builds(Fraction, st.integers(1, 1280), st.integers(10, 30))

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.canonical import dump
-from ledger.loss import Loss, loss_of
-from ledger.malformed import Malformed
-from ledger.mechanism import BlackBox, Gaussian, Mechanism, PoissonGaussian, Pure
-from ledger.priced import NotPriced
-from ledger.rules import Cap, Rule, open_rule, read_rule
-from ledger.rules.checkpoints import WITHIN, checkpoint
-from ledger.units import DELTA_ONE
+from ledger.filters import Cap, Rule, open_rule, read_rule
+from ledger.filters.odometer_checkpoints import WITHIN, checkpoint
+from ledger.mechanisms.loss import Loss, loss_of
+from ledger.mechanisms.mechanism import BlackBox, Gaussian, Mechanism, PoissonGaussian, Pure
+from ledger.mechanisms.price_proofs import NotPriced
+from ledger.wire.canonical_json import dump
+from ledger.wire.exact_numbers import DELTA_ONE
+from ledger.wire.malformed import Malformed
 
 DELTA, EPSILON = Fraction(1, 1000), Fraction(3)
 STEP = PoissonGaussian(Fraction(1, 20), Fraction(2), 50)

@@ -8,9 +8,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger import canonical as c
-from ledger.malformed import Malformed
-from ledger.signatures import Call, call_of, key_id_of, public_key, sign, verify
+from ledger.crypto.detached_jws import Call, call_of, key_id_of, public_key, sign, verify
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 
 KEY = Ed25519PrivateKey.from_private_bytes(c.unbase64url("nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A", "d"))
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes([7]) * 32)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.malformed import Malformed
-from ledger.tiles import Tile, tile_bytes, tiles_of
+from ledger.log.tiles import Tile, tile_bytes, tiles_of
 from ledger.verifier import EMPTY_ROOT, Checkpoint, Fetch, read_bundle, verify_tiles
+from ledger.wire.malformed import Malformed
 from tests.core.logs import KEY, ORIGIN, Log, log_of
 from tests.core.test_merkle import naive_root
 

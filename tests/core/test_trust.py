@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.checkpoint import receipt
-from ledger.malformed import Malformed
+from ledger.log.checkpoint import receipt
 from ledger.verifier import (
     SIGNATURES_MAX,
     Checkpoint,
@@ -26,6 +25,7 @@ from ledger.verifier import (
     verify_inclusion,
     verify_receipt,
 )
+from ledger.wire.malformed import Malformed
 from tests.core.logs import KEY, ORIGIN, Cosigner, Log, log_of
 
 # C2SP signed-note.md, the example of its last section.

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import units
-from ledger.malformed import Malformed
+from ledger.wire import exact_numbers
+from ledger.wire.malformed import Malformed
 
 DECIMALS = st.integers(0, 10**18 - 1).flatmap(
     lambda whole: st.integers(0, 10**18 - 1).map(lambda part: whole + Fraction(part, 10**18))
@@ -19,17 +19,17 @@ RATIOS = st.builds(Fraction, st.integers(1, 10**18 - 1), st.integers(1, 10**18 -
 @given(st.one_of(DECIMALS, RATIOS))
 def test_number_is_read_back_as_it_was_written(number: Fraction) -> None:
     """Each number within range has a spelling, and reading the spelling gives the number."""
-    assert units.parse_number(units.format_number(number), "n") == number
+    assert exact_numbers.parse_number(exact_numbers.format_number(number), "n") == number
 
 
 @given(st.text("0123456789./-+e_ ", max_size=24))
 def test_a_spelling_that_is_read_is_the_only_one(text: str) -> None:
     """Whatever is read at all is spelled exactly as the formatter spells it."""
     try:
-        number = units.parse_number(text, "n")
+        number = exact_numbers.parse_number(text, "n")
     except Malformed:
         return
-    assert units.format_number(number) == text
+    assert exact_numbers.format_number(number) == text
 
 
 HOSTILE: list[Any] = [
@@ -44,7 +44,7 @@ HOSTILE: list[Any] = [
 def test_hostile_number_is_refused_by_name(value: Any) -> None:  # noqa: ANN401 - hostile on purpose
     """A second spelling, another type or no number at all: the fault names the field."""
     with pytest.raises(Malformed) as fault:
-        units.parse_number(value, "plan.noise")
+        exact_numbers.parse_number(value, "plan.noise")
     assert fault.value.field == "plan.noise"
     assert len(str(fault.value)) < 200
 
@@ -62,27 +62,27 @@ def test_hostile_number_is_refused_by_name(value: Any) -> None:  # noqa: ANN401 
 )
 def test_known_spellings(number: Fraction, text: str) -> None:
     """A decimal when it ends within 18 places, else a ratio."""
-    assert units.format_number(number) == text
-    assert units.parse_number(text, "n") == number
+    assert exact_numbers.format_number(number) == text
+    assert exact_numbers.parse_number(text, "n") == number
 
 
 def test_zero_is_a_number_but_not_a_positive_one() -> None:
     """``0`` reads as a number and is refused where something greater is needed."""
-    assert units.parse_number("0", "n") == 0
+    assert exact_numbers.parse_number("0", "n") == 0
     with pytest.raises(Malformed, match="greater than 0"):
-        units.parse_positive("0", "n")
+        exact_numbers.parse_positive("0", "n")
 
 
 @given(st.fractions(min_value=0, max_value=1000), st.integers(0, 9))
 def test_costs_round_up_and_capacities_down(nats: Fraction, places: int) -> None:
     """A cost is never below the number, a capacity never above, each by less than one unit."""
-    assert nats <= Fraction(units.ceil_units(nats), units.NAT) < nats + Fraction(1, units.NAT)
-    assert nats - Fraction(1, units.NAT) < Fraction(units.floor_units(nats), units.NAT) <= nats
+    assert nats <= Fraction(exact_numbers.ceil_units(nats), exact_numbers.NAT) < nats + Fraction(1, exact_numbers.NAT)
+    assert nats - Fraction(1, exact_numbers.NAT) < Fraction(exact_numbers.floor_units(nats), exact_numbers.NAT) <= nats
     unit = Fraction(1, 10**places)
-    assert nats <= Fraction(units.ceil_decimal(nats, places)) < nats + unit
+    assert nats <= Fraction(exact_numbers.ceil_decimal(nats, places)) < nats + unit
 
 
 @given(st.fractions(min_value=-1000, max_value=0))
 def test_a_negative_number_is_told_with_its_sign(number: Fraction) -> None:
     """Rounding keeps its direction below zero."""
-    assert number <= Fraction(units.ceil_decimal(number)) < number + Fraction(1, 10_000)
+    assert number <= Fraction(exact_numbers.ceil_decimal(number)) < number + Fraction(1, 10_000)

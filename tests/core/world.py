@@ -12,17 +12,17 @@ from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import canonical as c
-from ledger.apply import apply
-from ledger.commands import Command
-from ledger.decide import LEDGER_ACTOR, decide
-from ledger.decision import Asked, Decided
-from ledger.entries import Entry
-from ledger.gate import Caps, Check, Header, Request, Verdict
-from ledger.loss import Loss
-from ledger.memory import MemoryState
-from ledger.registry import Facts
-from ledger.signatures import public_key, sign
+from ledger.crypto.detached_jws import public_key, sign
+from ledger.domain.commands import Command
+from ledger.domain.entries import Entry
+from ledger.domain.facts import Facts
+from ledger.domain.gate import Caps, Check, Header, Request, Verdict
+from ledger.domain.memory_state import MemoryState
+from ledger.mechanisms.loss import Loss
+from ledger.transitions.apply import apply
+from ledger.transitions.decide import LEDGER_ACTOR, decide
+from ledger.transitions.guards import Asked, Decided
+from ledger.wire import canonical_json as c
 
 SRO, HOSPITAL = "did:web:sro.example", "did:web:hospital.example"
 BANKS: Final = tuple(f"did:web:bank-{letter}.example" for letter in "abcd")

@@ -21,13 +21,19 @@ from sqlalchemy.pool import Pool
 from typer.testing import CliRunner
 
 import ledger.accounting
-import ledger.replay
-import migrations.carrying
-import migrations.telling
-import migrations.upgrading
-from migrations.cli import app
+import ledger.audit.replay
+import migrations.cli.status
+import migrations.cli.upgrade
+import migrations.transfer.book_transfer
+from migrations.cli.main import app
 
-LOADED: Final = (ledger.accounting, ledger.replay, migrations.carrying, migrations.telling, migrations.upgrading)
+LOADED: Final = (
+    ledger.accounting,
+    ledger.audit.replay,
+    migrations.transfer.book_transfer,
+    migrations.cli.status,
+    migrations.cli.upgrade,
+)
 NAMES_CHANGED: Final = frozenset({"os.link", "os.remove", "os.rename", "sqlite3.connect", "tempfile.mkstemp"})
 
 

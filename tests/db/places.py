@@ -18,13 +18,13 @@ from psycopg import sql
 from sqlalchemy import URL, make_url, select
 from typer.testing import CliRunner
 
-from ledger.book import Book
-from ledger.cosignatures import keep_cosignature
-from ledger.engines import engine_of, url_of
-from ledger.tables import metadata
+from ledger.book.book import Book
+from ledger.store.cosignatures import keep_cosignature
+from ledger.store.engine import engine_of, url_of
+from ledger.store.tables import metadata
 from ledger.verifier import verify_receipt
-from migrations.cli import app
-from policy.evaluate import gate
+from migrations.cli.main import app
+from policy.decisions.gate import gate
 from tests.book.world import LOG, LOG_KEY, NOW, ORIGIN, SMALL, World, open_world
 from tests.core.logs import Cosigner
 from tests.postgres import new_database

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ledger.engines import engine_of
+from ledger.store.engine import engine_of
 from tests.db.places import Spot
 
 _SQLITE: Final = "SELECT type, name, sql FROM sqlite_master ORDER BY type, name"

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ledger.checkpoint import sign
-from ledger.malformed import Malformed
-from ledger.replay import Broken
+from ledger.audit.replay import Broken
+from ledger.log.checkpoint import sign
 from ledger.verifier import Checkpoint, leaf_hash
-from migrations.archive import Archive, write_archive
+from ledger.wire.malformed import Malformed
+from migrations.transfer.archive import Archive, write_archive
 from tests.book.world import LOG, LOG_KEY, ORIGIN, SMALL, no_step, open_world
 from tests.db.places import Kept, Spot, db, spot
 

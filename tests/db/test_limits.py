@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from migrations.faults import NotDone
-from migrations.opening import Limits, alone, connected
-from migrations.place import Place
+from migrations.connect.book_location import Place
+from migrations.connect.errors import NotDone
+from migrations.connect.exclusive_access import Limits, alone, connected
 from tests.db.places import Kept, Spot, db, spot
 
 FOREVER = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n WHERE i < 0"

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import insert
 from sqlalchemy.exc import IntegrityError
 
-from ledger.book import BookUnusable
-from ledger.engines import engine_of
-from ledger.tables import EntryRow, SealRow, table_of
+from ledger.book.book import BookUnusable
+from ledger.store.engine import engine_of
+from ledger.store.tables import EntryRow, SealRow, table_of
 from tests.db.places import Kept, Spot, db
 
 

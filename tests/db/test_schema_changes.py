@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from ledger.tables import SCHEMA_REVISION
-from migrations.schema import known_revisions
+from ledger.store.tables import SCHEMA_REVISION
+from migrations.schema.revisions import known_revisions
 from tests.db.places import Kept, Spot, db
 from tests.db.schema_dump import schema_of
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ledger.checkpoint import sign
-from ledger.tables import SCHEMA_REVISION
+from ledger.log.checkpoint import sign
+from ledger.store.tables import SCHEMA_REVISION
 from ledger.verifier import Checkpoint
 from tests.book.world import LOG_KEY, ORIGIN, private
 from tests.db.places import Kept, Spot, db, spot

@@ -21,13 +21,13 @@ import pytest
 from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, SelfComposedDpEvent
 from dp_accounting.pld import PLDAccountant
 
-from ledger.engines import engine_of
-from ledger.entries import Entry
-from ledger.outcomes import ChargeState
-from ledger.plan import Plan
-from ledger.reading import entries_of
-from ledger.registry import GLOBAL, Account, Charge, holder_of
-from ledger.snapshot import Snapshot
+from ledger.cli.log_listing import entries_of
+from ledger.domain.entries import Entry
+from ledger.domain.facts import GLOBAL, Account, Charge, holder_of
+from ledger.domain.outcomes import ChargeState
+from ledger.mechanisms.plan import Plan
+from ledger.store.engine import engine_of
+from ledger.store.snapshot import Snapshot
 
 OUTSIDE = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
 """The environment of somebody's pipe: a test runner's idea of a screen is not theirs."""

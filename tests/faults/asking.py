@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from ledger.book import Submission
+from ledger.book.book import Submission
 from tests.book.world import BANK_A, HOSPITAL, HOUR_MS, SRO
 from tests.faults.model import Model
 from tests.faults.scene import (

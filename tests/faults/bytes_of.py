@@ -11,9 +11,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, Text, cast, select, text
 from sqlalchemy.exc import DatabaseError
 
-from ledger.engines import engine_of, is_postgres
-from ledger.tables import APPEND_ONLY, metadata
-from ledger.triggers import sqlite_triggers
+from ledger.store.append_only_triggers import sqlite_triggers
+from ledger.store.engine import engine_of, is_postgres
+from ledger.store.tables import APPEND_ONLY, metadata
 
 INTEGER_BYTES: Final = 8
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from ledger.engines import url_of
+from ledger.store.engine import url_of
 from tests.book.world import World, fresh_book
 from tests.postgres import databases, new_book
 

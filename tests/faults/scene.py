@@ -9,12 +9,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from client.signer import Signer
-from ledger import canonical as c
-from ledger.book import Submission
-from ledger.entries import Entry
-from ledger.registry import GLOBAL, holder_of
-from policy.reading import format_time
+from client.keys.signer import Signer
+from ledger.book.book import Submission
+from ledger.domain.entries import Entry
+from ledger.domain.facts import GLOBAL, holder_of
+from ledger.wire import canonical_json as c
+from policy.checks.field_readers import format_time
 from tests.book.world import (
     BANK_A,
     BANK_B,

@@ -12,10 +12,10 @@ from typing import Any, Final
 import pytest
 from sqlalchemy import Engine
 
-from ledger.cosignatures import keep_cosignature
-from ledger.engines import engine_of
-from ledger.replay import Broken, verify_book
-from ledger.snapshot import Log
+from ledger.audit.replay import Broken, verify_book
+from ledger.store.cosignatures import keep_cosignature
+from ledger.store.engine import engine_of
+from ledger.store.snapshot import Log
 from tests.book.world import BANK_B, ENGINES, LOG, SMALL, World, fresh_book, no_step
 from tests.core.logs import Cosigner
 from tests.faults.bytes_of import Byte, bytes_of, put, unguarded

@@ -15,8 +15,8 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from ledger.answers import BookStopped
-from ledger.replay import verify_book
+from ledger.audit.replay import verify_book
+from ledger.book.submission import BookStopped
 from tests.book.world import LOG, SMALL, World, no_step
 from tests.postgres import Database, Databases, Server
 

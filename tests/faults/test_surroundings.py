@@ -13,9 +13,9 @@ from typing import Final
 import pytest
 from sqlalchemy import Connection, Engine, event
 
-from ledger.answers import BookStopped
-from ledger.outcomes import ChargeState
-from ledger.replay import verify_book
+from ledger.audit.replay import verify_book
+from ledger.book.submission import BookStopped
+from ledger.domain.outcomes import ChargeState
 from tests.book.world import DAY_MS, LOG, SMALL, World, no_step, open_world
 from tests.postgres import Databases, Server
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.book import BookStopped
+from ledger.book.book import BookStopped
 from tests.book.world import World, open_world
 from tests.faults.disk import Disk
 from tests.faults.power import TINY, Life, faulty_url, found_after, live, release, start

@@ -30,7 +30,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.pool import Pool
 
-from ledger.answers import BookStopped, Submission
+from ledger.book.submission import BookStopped, Submission
 from tests.book.world import BANK_A, BANK_B, World, open_world, plan
 
 NOTES: Final = "notes"

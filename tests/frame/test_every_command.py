@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from ledger.outcomes import Code
+from ledger.domain.outcomes import Code
 from tests.frame.commands import check, leaves, root, walk
 
 ROOT: Final = Path(__file__).parents[2]

@@ -8,15 +8,15 @@ from typing import Final
 
 import httpx
 
-from api.access import COMMANDS
-from api.dev_issuer import DevelopmentIssuer
-from api.tokens import Issuer
-from client.paths import PATHS, SIGNATURE_HEADER
-from client.signer import Signer
-from client.tokens import CleanRoomCredentials
-from ledger import canonical as c
-from ledger import signatures
-from ledger.malformed import Malformed
+from api.auth.access_tokens import Issuer
+from api.auth.authorisation import COMMANDS
+from api.dev_issuer.issuer import DevelopmentIssuer
+from client.http.access_tokens import CleanRoomCredentials
+from client.http.endpoints import PATHS, SIGNATURE_HEADER
+from client.keys.signer import Signer
+from ledger.crypto import detached_jws
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 
 LIFE_S: Final = 300
 
@@ -108,7 +108,7 @@ class OfTheWorld(DevelopmentIssuer):
 
 def _signed_by(request: httpx.Request) -> str:
     try:
-        return signatures.key_id_of(request.headers.get(SIGNATURE_HEADER, ""))
+        return detached_jws.key_id_of(request.headers.get(SIGNATURE_HEADER, ""))
     except Malformed:
         return ""
 

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 from requests.auth import AuthBase
 
-from api.access import OPERATIONS, PUBLIC
-from client.paths import BATCH, MODEL_KEYS, PATHS, QUOTES, SIGNATURE_HEADER
-from ledger import canonical as c
-from ledger.malformed import Malformed
+from api.auth.authorisation import OPERATIONS, PUBLIC
+from client.http.endpoints import BATCH, MODEL_KEYS, PATHS, QUOTES, SIGNATURE_HEADER
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 from tests.http.market import CLINIC, Market, Person
 from tests.http.world import BANK, CleanRoom
 

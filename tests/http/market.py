@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from client.signer import Signer
-from ledger import canonical as c
+from client.keys.signer import Signer
+from ledger.wire import canonical_json as c
 from tests.http.world import (
     BANK,
     DATASET,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from client.paths import DOCUMENTS, SIGNATURE_HEADER
-from client.signer import Signer
-from ledger import canonical as c
-from policy.reading import format_time
+from client.http.endpoints import DOCUMENTS, SIGNATURE_HEADER
+from client.keys.signer import Signer
+from ledger.wire import canonical_json as c
+from policy.checks.field_readers import format_time
 from tests.http.market import BOTH, OTHER_BANK, Market
 from tests.http.world import BANK, DATASET, HOSPITAL, NOW, OPENED, CleanRoom, contract_document
 

@@ -9,13 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from api.clock import unix_ms
-from api.key_store import FileKeyStore
-from client.signer import Signer, load_private
-from ledger import canonical as c
-from ledger.book import Book
+from api.keys.key_store import FileKeyStore
+from api.server.clock import unix_ms
+from client.keys.signer import Signer, load_private
+from ledger.book.book import Book
 from ledger.verifier import LogKey
-from policy.evaluate import gate
+from ledger.wire import canonical_json as c
+from policy.decisions.gate import gate
 from tests.http.callers import Everybody
 from tests.http.world import ORIGIN, Clock, World
 

@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import httpx
 
-from client.paths import JSON_TYPE, PATHS, SIGNATURE_HEADER
-from ledger import canonical as c
-from ledger.entries import Entry
-from ledger.reading import entries_of
-from ledger.registry import GLOBAL
-from ledger.replay import verify_book
-from ledger.signatures import Call
+from client.http.endpoints import JSON_TYPE, PATHS, SIGNATURE_HEADER
+from ledger.audit.replay import verify_book
+from ledger.cli.log_listing import entries_of
+from ledger.crypto.detached_jws import Call
+from ledger.domain.entries import Entry
+from ledger.domain.facts import GLOBAL
 from ledger.verifier import verify_receipt
+from ledger.wire import canonical_json as c
 from tests.book.world import no_step
 from tests.core.exact import capacity, sampled_gaussian
 from tests.http.processes import Served

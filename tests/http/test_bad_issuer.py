@@ -13,18 +13,18 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import Request, Response
 
-from api.clock import unix_ms
-from api.dev_issuer import LIFE_S, DevelopmentIssuer, Person
-from api.issuer_routes import create_issuer_app
-from api.server import LOOPBACK, base_url, listen, serving
-from client.discovery import ANSWER_BYTES_MAX
-from client.kept_login import Login, LoginFile
-from client.login import log_in
-from client.problem import Refused, Unreachable
-from client.profile import Profile
-from client.signer import Signer
-from ledger.malformed import Malformed
+from api.dev_issuer.issuer import LIFE_S, DevelopmentIssuer, Person
+from api.dev_issuer.routes import create_issuer_app
+from api.server.clock import unix_ms
+from api.server.http_server import LOOPBACK, base_url, listen, serving
+from client.http.problems import Refused, Unreachable
+from client.keys.signer import Signer
+from client.login.authorization_code import log_in
+from client.login.discovery import ANSWER_BYTES_MAX
+from client.profile.profile import Profile
+from client.profile.token_store import Login, LoginFile
 from ledger.verifier import LogKey
+from ledger.wire.malformed import Malformed
 from tests.http.browsing import CALLBACK, Browser, with_query
 
 ORIGIN: Final = "epsilon.example/ledger"

@@ -20,13 +20,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from joserfc.jwk import ECKey, RSAKey
 
-from api.tokens import Issuer, TokenInvalid, Tokens
-from client.signer import Signer
-from ledger import canonical as c
-from ledger.malformed import Malformed
-from ledger.signatures import call_of, key_id_of, verify
+from api.auth.access_tokens import Issuer, TokenInvalid, Tokens
+from client.keys.signer import Signer
+from ledger.crypto.detached_jws import call_of, key_id_of, verify
 from ledger.verifier import Note
-from policy.evidence import Evidence
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+from policy.attestation.token import Evidence
 from tests.http.world import BANK, CleanRoom, World
 
 NOW_S: Final = 1_795_000_000

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from client.paths import DOCUMENTS, SIGNATURE_HEADER
-from client.problem import Refused
-from ledger import canonical as c
-from ledger.commands import Command
-from ledger.entries import Entry
-from ledger.organisation_key import parse_organisation_key
-from ledger.signatures import Call, call_of
+from client.http.endpoints import DOCUMENTS, SIGNATURE_HEADER
+from client.http.problems import Refused
+from ledger.crypto.detached_jws import Call, call_of
+from ledger.crypto.organisation_keys import parse_organisation_key
+from ledger.domain.commands import Command
+from ledger.domain.entries import Entry
+from ledger.wire import canonical_json as c
 from tests.core.test_organisation_key import CASES, Case
 from tests.http.world import BANK, HOSPITAL, PARTITION, SRO, CleanRoom, World
 

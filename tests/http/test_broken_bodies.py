@@ -12,8 +12,8 @@ from typing import Any, Final
 import pytest
 import requests
 
-from client.paths import JSON_TYPE
-from ledger import canonical as c
+from client.http.endpoints import JSON_TYPE
+from ledger.wire import canonical_json as c
 from tests.http.conforming import committed
 from tests.http.generated import Asking
 from tests.http.market import Market

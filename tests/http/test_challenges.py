@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from api.challenges import LIFE_MS, OPEN_MAX, OPEN_MAX_PER_CHARGE, Challenges, NoRoom
-from ledger.canonical import key_bytes
+from api.keys.nonces import LIFE_MS, OPEN_MAX, OPEN_MAX_PER_CHARGE, Challenges, NoRoom
+from ledger.wire.canonical_json import key_bytes
 
 
 class Clock:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from client.paths import BATCH, BATCH_MAX, PATHS
-from client.problem import Refused
-from ledger import canonical as c
-from policy.reading import format_time
+from client.http.endpoints import BATCH, BATCH_MAX, PATHS
+from client.http.problems import Refused
+from ledger.wire import canonical_json as c
+from policy.checks.field_readers import format_time
 from tests.http.world import BANK, DAY_MS, HOSPITAL, NOW, SRO, CleanRoom, World, contract_document
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from api.cli import app as api_commands
-from client.cli import app as client_commands
-from client.signer import Signer
-from ledger import canonical as c
+from api.cli.main import app as api_commands
+from client.cli.main import app as client_commands
+from client.keys.signer import Signer
+from ledger.wire import canonical_json as c
 from tests.http.world import BANK, PARTITION, CleanRoom, World
 
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from client.signer import Signer
-from ledger import canonical as c
+from client.keys.signer import Signer
+from ledger.wire import canonical_json as c
 from tests.http.walk import Desk
 from tests.http.world import BANK, HOSPITAL, CleanRoom
 

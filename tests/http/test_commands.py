@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from client.paths import SIGNATURE_HEADER
-from client.problem import Refused
-from ledger import canonical as c
-from ledger.entries import Entry
-from ledger.signatures import verify
+from client.http.endpoints import SIGNATURE_HEADER
+from client.http.problems import Refused
+from ledger.crypto.detached_jws import verify
+from ledger.domain.entries import Entry
 from ledger.verifier import Checkpoint, LogKey, verify_receipt
+from ledger.wire import canonical_json as c
 from tests.http.world import BANK, HOSPITAL, PARTITION, SRO, CleanRoom, World
 
 

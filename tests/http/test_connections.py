@@ -19,10 +19,10 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api import problems
-from api.connections import Connection, Limits
-from api.server import serving
-from client.paths import PROBLEM_TYPE
+from api.http import problems
+from api.server.connection_limits import Connection, Limits
+from api.server.http_server import serving
+from client.http.endpoints import PROBLEM_TYPE
 
 GET: Final = b"GET /size HTTP/1.1\r\nhost: here\r\n"
 QUICK: Final = 0.2

@@ -7,8 +7,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import GCM
 
-from client.data_at_rest import decrypt, encrypt
-from ledger.malformed import Malformed
+from client.keys.data_encryption import decrypt, encrypt
+from ledger.wire.malformed import Malformed
 
 REF = "did:web:hospital.example/scans/2026-q3"
 KEY = bytes(range(32))

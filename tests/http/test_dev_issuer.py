@@ -12,15 +12,15 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from api.clock import unix_ms
-from api.dev_issuer import CODE_S, FORM_BYTES_MAX, DevelopmentIssuer, Person
-from api.issuer_routes import create_issuer_app
-from api.server import LOOPBACK, base_url, listen, serving
-from api.tokens import Issuer, Tokens
-from client.signer import Signer
-from client.tokens import ASSERTION, ClientCredentials
-from ledger import canonical as c
-from ledger.malformed import Malformed
+from api.auth.access_tokens import Issuer, Tokens
+from api.dev_issuer.issuer import CODE_S, FORM_BYTES_MAX, DevelopmentIssuer, Person
+from api.dev_issuer.routes import create_issuer_app
+from api.server.clock import unix_ms
+from api.server.http_server import LOOPBACK, base_url, listen, serving
+from client.http.access_tokens import ASSERTION, ClientCredentials
+from client.keys.signer import Signer
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 
 AUDIENCE: Final = "epsilon.example/ledger"
 BANK: Final = "did:web:bank-a.example"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from client.envelope import SUITE, seal, unseal
-from ledger.canonical import Object, base64url
-from ledger.malformed import Malformed
+from client.keys.hpke_envelope import SUITE, seal, unseal
+from ledger.wire.canonical_json import Object, base64url
+from ledger.wire.malformed import Malformed
 
 REF = "did:web:hospital.example/digits/2026-q1"
 DATA_KEY = bytes(range(32))

@@ -11,12 +11,12 @@ from typing import Any
 import httpx
 import pytest
 
-from api.access import Caller
-from api.events import PER_ORGANISATION_MAX, Streams, events
-from api.moments import Moments
-from api.problems import Problem
-from client.signer import Signer
-from ledger.entries import Entry
+from api.auth.authorisation import Caller
+from api.http.problems import Problem
+from api.http.snapshots import Moments
+from api.routes.events import PER_ORGANISATION_MAX, Streams, events
+from client.keys.signer import Signer
+from ledger.domain.entries import Entry
 from tests.http.world import BANK, HOSPITAL, SRO, CleanRoom, World, contract_document
 
 Event = tuple[str | None, str, Any]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from joserfc import jws
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
-from client.identity_token import SKEW_S, subject_of
-from ledger import canonical as c
-from ledger.malformed import Malformed
+from client.login.id_token import SKEW_S, subject_of
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 
 ISSUER: Final = "https://login.example"
 NOW: Final = 1_795_233_600

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from api.issuer_files import KEPT_S, IssuerFiles
-from api.tokens import JWKS_BYTES_MAX, TokenInvalid, Tokens
-from client.signer import Signer
-from ledger import canonical as c
-from ledger.malformed import Malformed
+from api.auth.access_tokens import JWKS_BYTES_MAX, TokenInvalid, Tokens
+from api.auth.jwks_files import KEPT_S, IssuerFiles
+from client.keys.signer import Signer
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 from tests.http.callers import Everybody
 from tests.http.world import BANK, ORIGIN, Clock
 

@@ -10,15 +10,15 @@ from typing import NamedTuple
 import pytest
 from typer.testing import CliRunner
 
-from api.key_store import AuthoriseOnly
-from client.cli import app
-from client.envelope import unseal
-from client.key_grant import Grant, Proven, check, fetch
-from client.service import Answer
-from client.signer import Signer
-from ledger.canonical import Object
-from ledger.malformed import Malformed
+from api.keys.key_store import AuthoriseOnly
+from client.cli.main import app
+from client.keys.hpke_envelope import unseal
+from client.keys.signer import Signer
+from client.service.key_grant import Grant, Proven, check, fetch
+from client.service.service import Answer
 from ledger.verifier import LogKey
+from ledger.wire.canonical_json import Object
+from ledger.wire.malformed import Malformed
 from tests.http.world import BANK, HOSPITAL, NOW, PARTITION, CleanRoom, World, open_world
 
 DATA_KEY = bytes(range(32))

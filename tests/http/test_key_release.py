@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from api.key_store import AuthoriseOnly
-from client.envelope import unseal
-from client.problem import Refused
-from client.service import Answer
-from ledger.canonical import Object
-from ledger.malformed import Malformed
+from api.keys.key_store import AuthoriseOnly
+from client.http.problems import Refused
+from client.keys.hpke_envelope import unseal
+from client.service.service import Answer
+from ledger.wire.canonical_json import Object
+from ledger.wire.malformed import Malformed
 from tests.http.world import BANK, HOSPITAL, NOW, PARTITION, CleanRoom, World, open_world
 
 

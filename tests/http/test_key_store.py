@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from api.key_store import AuthoriseOnly, FileKeyStore, KeyUnavailable
-from api.secret import Secret
-from ledger.malformed import Malformed
+from api.keys.key_store import AuthoriseOnly, FileKeyStore, KeyUnavailable
+from api.keys.secret import Secret
+from ledger.wire.malformed import Malformed
 
 HOSPITAL = "did:web:hospital.example"
 

@@ -10,12 +10,12 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from api.metrics import Metrics
-from api.moments import LONG_MAX, Moments
-from api.problems import Problem
-from api.reading import BATCH_BYTES_MAX, bounded
-from api.requests import Requests
-from client.paths import BATCH
+from api.http.body import BATCH_BYTES_MAX, bounded
+from api.http.problems import Problem
+from api.http.snapshots import LONG_MAX, Moments
+from api.middleware.metrics import Metrics
+from api.middleware.request_limits import Requests
+from client.http.endpoints import BATCH
 from tests.http.world import BANK, World
 
 if TYPE_CHECKING:

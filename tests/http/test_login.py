@@ -18,14 +18,14 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from api import dev_issuer
-from client.cli import app as client_commands
-from client.kept_login import Login, LoginFile
-from client.login import log_in
-from client.problem import Refused, Unreachable
-from client.profile import Person, Profile
-from client.redirect import listening
-from ledger.malformed import Malformed
+from api.dev_issuer import issuer as dev_issuer
+from client.cli.main import app as client_commands
+from client.http.problems import Refused, Unreachable
+from client.login.authorization_code import log_in
+from client.login.redirect_listener import listening
+from client.profile.profile import Person, Profile
+from client.profile.token_store import Login, LoginFile
+from ledger.wire.malformed import Malformed
 from tests.http.browsing import CALLBACK, Browser, with_query
 from tests.http.world import BANK, HOSPITAL, SRO, World
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-from api.access import PUBLIC
-from client.paths import JSON_TYPE, PATHS, PROBLEM_TYPE, SIGNATURE_HEADER
-from ledger import canonical as c
-from ledger.commands import Command, read_body
+from api.auth.authorisation import PUBLIC
+from client.http.endpoints import JSON_TYPE, PATHS, PROBLEM_TYPE, SIGNATURE_HEADER
+from ledger.domain.commands import Command, read_body
+from ledger.wire import canonical_json as c
 from tests.http.conforming import COMMITTED, committed
 from tests.http.recorded import NOT_SHOWN
 from tests.http.tour import Tour

@@ -10,11 +10,11 @@ import sys
 
 import pytest
 
-from api.requests import REQUEST_ID
-from api.service_log import FIELDS, JsonLines, log_to
-from client.paths import PATHS
-from client.problem import Refused
-from ledger import canonical as c
+from api.middleware.json_log import FIELDS, JsonLines, log_to
+from api.middleware.request_limits import REQUEST_ID
+from client.http.endpoints import PATHS
+from client.http.problems import Refused
+from ledger.wire import canonical_json as c
 from tests.http.walk import ROOT
 from tests.http.world import BANK, HOSPITAL, PLAN, CleanRoom, World
 

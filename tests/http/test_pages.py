@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.pages import LOOKED_AT_MAX, Cursors, Wanted, fetch_from
-from ledger.canonical import Json, base64url, unbase64url
-from ledger.malformed import Malformed
+from api.http.pagination import LOOKED_AT_MAX, Cursors, Wanted, fetch_from
+from ledger.wire.canonical_json import Json, base64url, unbase64url
+from ledger.wire.malformed import Malformed
 
 CURSORS = Cursors(b"k" * 32)
 

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from client.patience import PAUSE_MAX_S, TOLD_AT, Patience
-from client.problem import Unreachable
-from client.service import Service
+from client.http.problems import Unreachable
+from client.http.retries import PAUSE_MAX_S, TOLD_AT, Patience
+from client.service.service import Service
 
 FAULT = Unreachable("no answer")
 

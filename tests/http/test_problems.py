@@ -13,11 +13,11 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from api.access import COMMANDS
-from client.paths import PATHS, PROBLEM_TYPE, SIGNATURE_HEADER
-from client.signer import Signer
-from ledger.canonical import Object, digest
-from ledger.commands import COMMAND_BYTES_MAX
+from api.auth.authorisation import COMMANDS
+from client.http.endpoints import PATHS, PROBLEM_TYPE, SIGNATURE_HEADER
+from client.keys.signer import Signer
+from ledger.domain.commands import COMMAND_BYTES_MAX
+from ledger.wire.canonical_json import Object, digest
 from tests.http.world import BANK, HOSPITAL, SRO, World
 
 GOLDEN: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "problems.json").read_text())

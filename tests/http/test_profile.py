@@ -11,15 +11,15 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from sqlalchemy import make_url
 
-from api.server import check_loopback, listen
-from api.settings import Settings
-from client.profile import Profile
-from client.service import Service
-from client.signer import Signer
-from ledger import signatures
-from ledger.malformed import Malformed
-from ledger.public_key import PublicKey
+from api.cli.settings import Settings
+from api.server.http_server import check_loopback, listen
+from client.keys.signer import Signer
+from client.profile.profile import Profile
+from client.service.service import Service
+from ledger.crypto import detached_jws
+from ledger.crypto.public_keys import PublicKey
 from ledger.verifier import LogKey
+from ledger.wire.malformed import Malformed
 
 
 def test_a_saved_signer_signs_as_before(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_a_saved_signer_signs_as_before(tmp_path: Path) -> None:
     signer.save(tmp_path / "bank.pem")
     loaded = Signer.load(tmp_path / "bank.pem")
     assert loaded.key_id == signer.key_id
-    signatures.verify(loaded.sign(b'{"v":1}'), b'{"v":1}', PublicKey.parse(signer.jwk, "key", "Ed25519"))
+    detached_jws.verify(loaded.sign(b'{"v":1}'), b'{"v":1}', PublicKey.parse(signer.jwk, "key", "Ed25519"))
 
 
 def test_a_signer_s_file_is_private_and_never_replaced(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import httpx
 import pytest
 from sqlalchemy import event
 
-from client.problem import Refused
-from ledger import canonical as c
+from client.http.problems import Refused
 from ledger.verifier import Checkpoint, leaf_hash, verify_consistency
+from ledger.wire import canonical_json as c
 from tests.http.world import BANK, HOSPITAL, PARTITION, SRO, CleanRoom, World, contract_document
 
 

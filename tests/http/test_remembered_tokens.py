@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from api.tokens import SKEW_S, TokenInvalid, Tokens
-from client.signer import Signer
-from client.tokens import CleanRoomCredentials
+from api.auth.access_tokens import SKEW_S, TokenInvalid, Tokens
+from client.http.access_tokens import CleanRoomCredentials
+from client.keys.signer import Signer
 from tests.http.callers import LIFE_S, Everybody
 from tests.http.world import BANK, ORIGIN, Clock
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from client.signer import Signer
-from ledger import canonical as c
+from client.keys.signer import Signer
+from ledger.wire import canonical_json as c
 from tests.http.walk import Desk, Ran
 from tests.http.world import BANK, HOSPITAL, CleanRoom
 

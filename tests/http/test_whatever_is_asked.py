@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from api.access import OPERATIONS
+from api.auth.authorisation import OPERATIONS
 from tests.http.generated import UNBOUNDED, Asking
 from tests.http.market import Market
 from tests.http.world import open_world

@@ -16,12 +16,12 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from api.access import COMMANDS, OPERATIONS, ROLES
 from api.app import create_app
-from api.server import LOOPBACK, base_url, listen, serving
-from client.paths import PATHS, QUOTES, SIGNATURE_HEADER
-from client.sealed_model import seal_deposit
-from ledger import canonical as c
+from api.auth.authorisation import COMMANDS, OPERATIONS, ROLES
+from api.server.http_server import LOOPBACK, base_url, listen, serving
+from client.http.endpoints import PATHS, QUOTES, SIGNATURE_HEADER
+from client.keys.sealed_model import seal_deposit
+from ledger.wire import canonical_json as c
 from tests.http.market import CLINIC, MISSING, NOBODY, OTHER_BANK, Market, Person, Things
 from tests.http.permitted import STANDING, own
 from tests.http.world import BANK, HOSPITAL, NOW, OPENED, CleanRoom, open_world

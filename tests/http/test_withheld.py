@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from api.key_store import FileKeyStore
-from api.secret import Secret
-from api.service_log import JsonLines
-from client.paths import DOCUMENTS, MODEL_KEYS, PATHS, SIGNATURE_HEADER
-from client.problem import Refused
-from client.sealed_model import seal_deposit
-from client.signer import Signer
-from ledger import canonical as c
+from api.keys.key_store import FileKeyStore
+from api.keys.secret import Secret
+from api.middleware.json_log import JsonLines
+from client.http.endpoints import DOCUMENTS, MODEL_KEYS, PATHS, SIGNATURE_HEADER
+from client.http.problems import Refused
+from client.keys.sealed_model import seal_deposit
+from client.keys.signer import Signer
+from ledger.wire import canonical_json as c
 from tests.http.world import BANK, HOSPITAL, PARTITION, CleanRoom, World, open_world
 
 MODEL = "a" * 64

@@ -7,12 +7,12 @@ from typing import Final
 
 import httpx
 
-from api.events import PER_ORGANISATION_MAX
-from client.paths import BATCH, JSON_TYPE, MODEL_KEYS, PATHS, SIGNATURE_HEADER
-from client.sealed_model import seal_deposit, seal_model
-from client.signer import Signer
-from ledger import canonical as c
-from ledger.entries import Entry
+from api.routes.events import PER_ORGANISATION_MAX
+from client.http.endpoints import BATCH, JSON_TYPE, MODEL_KEYS, PATHS, SIGNATURE_HEADER
+from client.keys.sealed_model import seal_deposit, seal_model
+from client.keys.signer import Signer
+from ledger.domain.entries import Entry
+from ledger.wire import canonical_json as c
 from tests.http.conforming import committed
 from tests.http.market import CLINIC, OTHER_BANK, Market
 from tests.http.recorded import Recorder

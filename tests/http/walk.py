@@ -14,10 +14,10 @@ from typing import Final
 
 from typer.testing import CliRunner
 
-from api.clock import unix_ms
-from api.issuer_routes import create_issuer_app
-from api.server import serving
-from client.signer import Signer
+from api.dev_issuer.routes import create_issuer_app
+from api.server.clock import unix_ms
+from api.server.http_server import serving
+from client.keys.signer import Signer
 from epsilon_ledger.__main__ import assemble
 from tests.http.callers import OfTheWorld
 from tests.http.world import ORIGIN, World, open_world

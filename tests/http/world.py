@@ -16,22 +16,22 @@ from joserfc.jwk import OKPKey
 
 import migrations
 from api.app import create_app
-from api.clock import unix_ms
-from api.dev_issuer import Person
-from api.issuer_routes import create_issuer_app
-from api.key_store import FileKeyStore, KeyStore
-from api.server import LOOPBACK, base_url, listen, serving
-from client.paths import JSON_TYPE, SIGNATURE_HEADER
-from client.service import Answer, Service
-from client.signer import Signer
-from ledger import canonical as c
-from ledger import signatures
-from ledger.book import Book
-from ledger.commands import Command
-from ledger.signatures import Call
+from api.dev_issuer.issuer import Person
+from api.dev_issuer.routes import create_issuer_app
+from api.keys.key_store import FileKeyStore, KeyStore
+from api.server.clock import unix_ms
+from api.server.http_server import LOOPBACK, base_url, listen, serving
+from client.http.endpoints import JSON_TYPE, SIGNATURE_HEADER
+from client.keys.signer import Signer
+from client.service.service import Answer, Service
+from ledger.book.book import Book
+from ledger.crypto import detached_jws
+from ledger.crypto.detached_jws import Call
+from ledger.domain.commands import Command
 from ledger.verifier import LogKey
-from policy.evaluate import gate
-from policy.reading import format_time
+from ledger.wire import canonical_json as c
+from policy.checks.field_readers import format_time
+from policy.decisions.gate import gate
 from tests.http.callers import Everybody, OfTheWorld
 from tests.http.conforming import conforms
 
@@ -97,7 +97,7 @@ def contract_document(now: int = NOW, runs_max: int = 10) -> dict[str, Any]:
 
 
 def _jwk(private: Ed25519PrivateKey) -> c.Object:
-    return signatures.public_key(private).to_json()
+    return detached_jws.public_key(private).to_json()
 
 
 class Clock:

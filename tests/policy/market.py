@@ -6,15 +6,15 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ledger import canonical as c
-from ledger.gate import Request, Verdict
-from ledger.outcomes import Code
-from ledger.plan import parse_plan
-from ledger.registry import Facts
-from ledger.signatures import sign
-from policy.evaluate import gate
-from policy.question import Question, Run
-from policy.reading import format_time
+from ledger.crypto.detached_jws import sign
+from ledger.domain.facts import Facts
+from ledger.domain.gate import Request, Verdict
+from ledger.domain.outcomes import Code
+from ledger.mechanisms.plan import parse_plan
+from ledger.wire import canonical_json as c
+from policy.checks.field_readers import format_time
+from policy.decisions.gate import gate
+from policy.planning.what_if import Question, Run
 from tests.core.world import BANKS, HOSPITAL, ROLES, SRO, START, World, key_of, plan_of, ref_of
 from tests.policy.scene import POLICY
 

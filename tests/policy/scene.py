@@ -15,29 +15,20 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from ledger import canonical as c
-from ledger.commands import Command, read_body
-from ledger.gate import Request, Verdict
-from ledger.graph import Arrow, Node, NodeKind
-from ledger.loss import Loss, Segment, loss_of
-from ledger.memory import MemoryState
-from ledger.outcomes import ChargeState
-from ledger.plan import Plan
-from ledger.public_key import PublicKey
-from ledger.registry import (
-    Account,
-    Charge,
-    Contract,
-    Dataset,
-    Organisation,
-    Partition,
-    PolicyVersion,
-    holder_of,
-)
-from ledger.signatures import public_key
-from policy.commitments import MAGIC
-from policy.evaluate import gate
-from policy.reading import parse_time
+from ledger.crypto.detached_jws import public_key
+from ledger.crypto.public_keys import PublicKey
+from ledger.domain.commands import Command, read_body
+from ledger.domain.facts import Account, Charge, Contract, Dataset, Organisation, Partition, PolicyVersion, holder_of
+from ledger.domain.gate import Request, Verdict
+from ledger.domain.lineage_graph import Arrow, Node, NodeKind
+from ledger.domain.memory_state import MemoryState
+from ledger.domain.outcomes import ChargeState
+from ledger.mechanisms.loss import Loss, Segment, loss_of
+from ledger.mechanisms.plan import Plan
+from ledger.wire import canonical_json as c
+from policy.checks.field_readers import parse_time
+from policy.decisions.gate import gate
+from policy.documents.record_commitments import MAGIC
 
 GONE: Final = object()
 """As a value in a change: take the field away."""

@@ -7,13 +7,13 @@ from fractions import Fraction
 
 import pytest
 
-from ledger.commands import Command
-from ledger.decision import Asked
-from ledger.outcomes import Code
-from ledger.units import format_number
-from policy.advice import CANDIDATES_MAX, Swap, advise
-from policy.question import Run
-from policy.supposing import governed
+from ledger.domain.commands import Command
+from ledger.domain.outcomes import Code
+from ledger.transitions.guards import Asked
+from ledger.wire.exact_numbers import format_number
+from policy.planning.counterfactuals import CANDIDATES_MAX, Swap, advise
+from policy.planning.hypothetical_facts import governed
+from policy.planning.what_if import Run
 from tests.core.world import BANKS, HOSPITAL, SRO, plan_of, ref_of, snapshot
 from tests.policy.market import PLAN, Market, opened, policy_bytes
 

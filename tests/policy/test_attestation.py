@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.canonical import base64url
-from ledger.signatures import public_key
-from policy.attestation import Expected, verify
-from policy.attesters import Attestation
+from ledger.crypto.detached_jws import public_key
+from ledger.wire.canonical_json import base64url
+from policy.attestation.verification import Expected, verify
+from policy.documents.trusted_attesters import Attestation
 from tests.policy.scene import (
     ATTESTER,
     ATTESTER_KEY,

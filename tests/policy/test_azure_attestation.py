@@ -12,11 +12,11 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.canonical import base64url, dump
-from ledger.malformed import Malformed
-from ledger.signatures import public_key
-from policy.attestation import Expected, verify
-from policy.attesters import Attestation
+from ledger.crypto.detached_jws import public_key
+from ledger.wire.canonical_json import base64url, dump
+from ledger.wire.malformed import Malformed
+from policy.attestation.verification import Expected, verify
+from policy.documents.trusted_attesters import Attestation
 from tests.policy.scene import ATTESTER, ATTESTER_KEY, GONE, NONCE, NOW_S, OTHER_KEY, ROOM, ROOM_SEALING, changed, token
 
 AUTHORITY: Final = "https://sharedneu.neu.attest.azure.net"

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.malformed import Malformed
-from policy.commitments import MAGIC, SIZE, Commitments, Stored, overlap, read_commitments, repeated
+from ledger.wire.malformed import Malformed
+from policy.documents.record_commitments import MAGIC, SIZE, Commitments, Stored, overlap, read_commitments, repeated
 
 KEY = bytes([7]) * SIZE
 RECORDS = st.sets(st.integers(0, 40), min_size=1, max_size=20)

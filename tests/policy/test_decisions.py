@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from ledger.gate import Verdict
-from policy.findings import Findings
+from ledger.domain.gate import Verdict
+from policy.checks.findings import Findings
 from tests.policy.scene import GONE, SRO, TDC, TDP, decide
 
 HERE: Final = Path(__file__).parent

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.canonical import dump
-from ledger.gate import DOCUMENT_BYTES_MAX
-from ledger.malformed import Malformed
-from ledger.public_key import PublicKey
+from ledger.crypto.public_keys import PublicKey
+from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from ledger.wire.canonical_json import dump
+from ledger.wire.malformed import Malformed
+from policy.checks.field_readers import Inconsistent, format_time, parse_time
 from policy.documents import ContractDocument, DatasetDescription, Policy, Recommendation
-from policy.reading import Inconsistent, format_time, parse_time
 from tests.policy.scene import (
     ATTESTER,
     CONTRACT,

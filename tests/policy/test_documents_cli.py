@@ -7,9 +7,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from ledger.canonical import digest, dump
-from policy.documents.published import SHAPES, schema_of
-from policy.documents_cli import app
+from ledger.wire.canonical_json import digest, dump
+from policy.cli.documents import app
+from policy.documents.json_schemas import SHAPES, schema_of
 from tests.policy.full import FULL
 
 RUN = CliRunner()

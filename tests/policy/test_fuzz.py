@@ -9,12 +9,12 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledger.canonical import dump
-from ledger.gate import Verdict
-from ledger.malformed import Malformed
-from policy.commitments import MAGIC
+from ledger.domain.gate import Verdict
+from ledger.wire.canonical_json import dump
+from ledger.wire.malformed import Malformed
+from policy.decisions.gate import gate
 from policy.documents import ContractDocument, DatasetDescription, Policy, Recommendation
-from policy.evaluate import gate
+from policy.documents.record_commitments import MAGIC
 from tests.policy.full import FULL
 from tests.policy.scene import ASKED, GONE, NOW, SCENE, build, changed
 from tests.policy.test_decisions import codes_listed
@@ -84,7 +84,7 @@ def test_damaged_bytes_are_permitted_or_denied_for_a_listed_reason(
 @given(st.data())
 def test_what_a_schema_describes_is_permitted_or_denied_for_a_listed_reason(data: st.DataObject) -> None:
     """Every field of every kind, valid or just outside, in a document that is otherwise good."""
-    from policy.documents.published import schema_of
+    from policy.documents.json_schemas import schema_of
 
     kind = data.draw(st.sampled_from(KINDS))
     described = schema_of(kind)["properties"]

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from ledger.canonical import digest, dump
-from ledger.gate import Caps, Header
-from ledger.graph import ancestors
-from policy.evaluate import gate
-from policy.in_force import binding, policy_in_force
-from policy.reading import parse_time
+from ledger.domain.gate import Caps, Header
+from ledger.domain.lineage_graph import ancestors
+from ledger.wire.canonical_json import digest, dump
+from policy.checks.field_readers import parse_time
+from policy.decisions.documents_in_force import binding, policy_in_force
+from policy.decisions.gate import gate
 from tests.policy.scene import (
     ASKED,
     CONTRACT,

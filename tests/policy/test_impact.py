@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from ledger import canonical as c
-from ledger.malformed import Malformed
-from ledger.outcomes import Code
-from ledger.registry import GLOBAL, holder_of
-from policy.bounds import bounds_of
-from policy.breaches import breaches
-from policy.impact import Impact, impact
-from policy.reading import format_time
+from ledger.domain.facts import GLOBAL, holder_of
+from ledger.domain.outcomes import Code
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+from policy.checks.field_readers import format_time
+from policy.planning.account_caps import bounds_of
+from policy.planning.cap_breaches import breaches
+from policy.planning.policy_impact import Impact, impact
 from tests.core.world import BANKS, SRO, START, plan_of, ref_of, snapshot
 from tests.policy.market import DAY, PLAN, Market, opened, policy_bytes
 from tests.policy.scene import ATTESTER

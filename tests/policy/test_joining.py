@@ -6,11 +6,11 @@ from itertools import combinations
 
 import pytest
 
-from ledger import canonical as c
-from ledger.outcomes import Code
-from ledger.registry import holder_of
-from policy.bounds import bounds_of, standing
-from policy.joining import joined
+from ledger.domain.facts import holder_of
+from ledger.domain.outcomes import Code
+from ledger.wire import canonical_json as c
+from policy.planning.account_caps import bounds_of, standing
+from policy.planning.merger_impact import joined
 from tests.core.world import BANKS, SRO, ref_of, snapshot
 from tests.policy.market import PLAN, Market, opened
 

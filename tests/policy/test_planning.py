@@ -6,10 +6,18 @@ from fractions import Fraction
 
 import pytest
 
-from ledger import canonical as c
-from ledger.outcomes import Code
-from ledger.plan import Plan, parse_plan
-from policy.planning import RUNS_MAX, blocked, epochs_of, for_epochs, noise_that_passes, runs_that_fit, steps_that_pass
+from ledger.domain.outcomes import Code
+from ledger.mechanisms.plan import Plan, parse_plan
+from ledger.wire import canonical_json as c
+from policy.planning.plan_search import (
+    RUNS_MAX,
+    blocked,
+    epochs_of,
+    for_epochs,
+    noise_that_passes,
+    runs_that_fit,
+    steps_that_pass,
+)
 from tests.core.world import BANKS, plan_of
 from tests.policy.market import PLAN, Market, opened
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ledger.outcomes import Code
-from ledger.registry import GLOBAL, holder_of
-from policy.bounds import standing
-from policy.planning import runs_that_fit
-from policy.rate import HOUR_MS, projection, recent
+from ledger.domain.facts import GLOBAL, holder_of
+from ledger.domain.outcomes import Code
+from policy.planning.account_caps import standing
+from policy.planning.burn_rate import HOUR_MS, projection, recent
+from policy.planning.plan_search import runs_that_fit
 from tests.core.world import BANKS, ref_of
 from tests.policy.market import DAY, PLAN, Market, opened
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.malformed import Malformed
-from policy.release_policy import CONDITIONS_MAX, DEPTH_MAX, ReleasePolicy
+from ledger.wire.malformed import Malformed
+from policy.documents.release_policy import CONDITIONS_MAX, DEPTH_MAX, ReleasePolicy
 
 AUTHORITY = "https://attester.example"
 CLAIMS: dict[str, Any] = {"a": 3, "b": "three", "c": True, "deep": {"d": 1, "e": {"f": "g"}}, "dotted.name": 7}

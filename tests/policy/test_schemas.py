@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from ledger.canonical import dump
-from ledger.malformed import Malformed
+from ledger.wire.canonical_json import dump
+from ledger.wire.malformed import Malformed
 from policy.documents import ContractDocument, DatasetDescription, Policy, Recommendation
-from policy.documents.published import SHAPES, schema_of
+from policy.documents.json_schemas import SHAPES, schema_of
 from tests.policy.full import FULL
 
 # What the ledger keeps: any text without a NUL.

@@ -9,10 +9,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.canonical import dump
-from ledger.gate import DOCUMENT_BYTES_MAX
-from ledger.malformed import Malformed
-from policy.documents import ContractDocument, DatasetDescription, Policy, text
+from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from ledger.wire.canonical_json import dump
+from ledger.wire.malformed import Malformed
+from policy.documents import ContractDocument, DatasetDescription, Policy, document_text
 from tests.policy.scene import CONTRACT, DATASET, POLICY
 
 READERS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -32,7 +32,7 @@ def test_yaml_and_json_of_a_document_are_the_same_document(kind: str) -> None:
     """Whatever the spelling, the same values and the same canonical form."""
     reader, value = READERS[kind]
     spellings = (dump(value), json.dumps(value, indent=2).encode(), as_yaml(value))
-    assert {text.canonical_form(one, DOCUMENT_BYTES_MAX) for one in spellings} == {dump(value)}
+    assert {document_text.canonical_form(one, DOCUMENT_BYTES_MAX) for one in spellings} == {dump(value)}
     assert len({reader.parse(one) for one in spellings}) == 1
 
 
@@ -52,9 +52,9 @@ def nested(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 @given(nested(SCALARS), nested(WORDS))
 def test_any_value_is_read_as_it_was_written(value: dict[str, Any], quoted: dict[str, Any]) -> None:
     """JSON always; YAML of a writer that quotes every string."""
-    assert text.read_text(json.dumps(value).encode(), 10_000).value == value
+    assert document_text.read_text(json.dumps(value).encode(), 10_000).value == value
     written = yaml.safe_dump(quoted, default_style='"', allow_unicode=False, default_flow_style=False)
-    assert text.read_text(b"# a comment\n" + written.encode(), 10_000).value == quoted
+    assert document_text.read_text(b"# a comment\n" + written.encode(), 10_000).value == quoted
 
 
 def placed(data: str, reader: type[Policy] = Policy) -> tuple[str, str]:
@@ -124,7 +124,7 @@ def test_a_missing_or_wrong_field_tells_the_place_of_what_holds_it() -> None:
 def test_what_readers_could_take_differently_is_refused_at_its_place(source: str, field: str, rule: str) -> None:
     """Each thing that YAML has and JSON has not, and each that JSON readers disagree about."""
     with pytest.raises(Malformed) as caught:
-        text.read_text(source.encode(), 10_000)
+        document_text.read_text(source.encode(), 10_000)
     assert caught.value.field == field
     assert caught.value.rule.startswith(rule)
 
@@ -132,7 +132,7 @@ def test_what_readers_could_take_differently_is_refused_at_its_place(source: str
 def test_times_and_ratios_need_no_quotes() -> None:
     """What no reader would compute with is plainly a string."""
     source = b"effective: 2026-01-01T00:00:00Z\nshare: 1/3\nid: health-1\nflag: true\nnone: null\nn: -3\n"
-    value = text.read_text(source, 1_000).value
+    value = document_text.read_text(source, 1_000).value
     assert value == {
         "effective": "2026-01-01T00:00:00Z",
         "share": "1/3",
@@ -162,8 +162,8 @@ class Counting:
     [
         (b"- " * 1_000, 24),
         (b"[" * 1_000, 24),
-        (b"a: [" + b"1," * 40_000 + b"1]", text.NODES_MAX + 8),
-        (b"a: {" + b"".join(b"b%d: 1," % n for n in range(20_000)) + b"}", 2 * text.NODES_MAX + 8),
+        (b"a: [" + b"1," * 40_000 + b"1]", document_text.NODES_MAX + 8),
+        (b"a: {" + b"".join(b"b%d: 1," % n for n in range(20_000)) + b"}", 2 * document_text.NODES_MAX + 8),
         (b"a: &a [x]\nb: [" + b"*a," * 9_000 + b"*a]", 8),
     ],
 )
@@ -178,15 +178,15 @@ def test_a_hostile_text_is_given_up_early(source: bytes, most: int, monkeypatch:
 
     monkeypatch.setattr(yaml, "parse", counted)
     with pytest.raises(Malformed):
-        text.read_text(source, DOCUMENT_BYTES_MAX)
+        document_text.read_text(source, DOCUMENT_BYTES_MAX)
     assert 0 < seen[0].taken <= most
 
 
 @pytest.mark.parametrize("source", [b"x" * 1_048_576, b"{" * 1_048_576, b"[" * 1_048_576, b"- " * 524_288])
 def test_a_megabyte_is_refused_unread(source: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too long is too long before a parser sees it."""
-    monkeypatch.setattr(text, "_yaml", None)
-    monkeypatch.setattr(text, "_json", None)
+    monkeypatch.setattr(document_text, "_yaml", None)
+    monkeypatch.setattr(document_text, "_json", None)
     with pytest.raises(Malformed, match="more than the 262144 allowed"):
         Policy.parse(source)
 
@@ -195,7 +195,7 @@ def test_depth_1000_is_refused_in_json_at_its_place() -> None:
     """Whatever Python's own reader makes of it, the fault is named."""
     source = '{"a":' * 1_000 + "1" + "}" * 1_000
     with pytest.raises(Malformed, match="nested deeper than 16 levels"):
-        text.read_text(source.encode(), DOCUMENT_BYTES_MAX)
+        document_text.read_text(source.encode(), DOCUMENT_BYTES_MAX)
 
 
 @settings(max_examples=300, deadline=None)
@@ -203,7 +203,7 @@ def test_depth_1000_is_refused_in_json_at_its_place() -> None:
 def test_any_bytes_are_a_value_or_malformed(source: bytes) -> None:
     """Nothing but a value of JSON or an error by name comes out."""
     try:
-        value = text.read_text(source, 1_000).value
+        value = document_text.read_text(source, 1_000).value
     except Malformed:
         return
-    assert text.read_text(dump(value), 1_000).value == value
+    assert document_text.read_text(dump(value), 1_000).value == value

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ledger import publishing
-from ledger.book import Book
-from ledger.checkpoint import sign
-from ledger.cli import app
-from ledger.engines import engine_of
-from ledger.malformed import Malformed
-from ledger.rows import append_rows
-from ledger.tables import CheckpointRow, EntryRow
-from ledger.tiles import Tile, tiles_of
-from ledger.tree import Tree
+from ledger.book.book import Book
+from ledger.cli import tile_publishing
+from ledger.cli.main import app
+from ledger.log.checkpoint import sign
+from ledger.log.tiles import Tile, tiles_of
+from ledger.store.engine import engine_of
+from ledger.store.merkle_tables import Tree
+from ledger.store.table_mapping import append_rows
+from ledger.store.tables import CheckpointRow, EntryRow
 from ledger.verifier import Checkpoint, LogKey, verify_tiles
+from ledger.wire.malformed import Malformed
 from tests.book.world import ENGINES, LOG, LOG_KEY, ORIGIN, World, no_step, open_world, private
 from tests.proofs.others import run
 
@@ -31,10 +31,10 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         yield found
 
 
-def publish(book: Book, folder: Path, key: LogKey = LOG) -> publishing.Publication:
+def publish(book: Book, folder: Path, key: LogKey = LOG) -> tile_publishing.Publication:
     """Publish what the book has now."""
     with book.read() as facts:
-        return publishing.publish(facts, folder, key, no_step)
+        return tile_publishing.publish(facts, folder, key, no_step)
 
 
 def whole(folder: Path) -> Checkpoint:
@@ -84,7 +84,7 @@ def test_an_interrupted_publication_is_taken_up(world: World, tmp_path: Path) ->
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt), world.book.read() as facts:
-            publishing.publish(facts, folder, LOG, stopped)
+            tile_publishing.publish(facts, folder, LOG, stopped)
         assert whole(folder).size == before
     publish(world.book, folder)
     assert whole(folder).size == world.size
@@ -101,7 +101,7 @@ def test_one_publication_at_a_time(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt), world.book.read() as facts:
-            publishing.publish(facts, folder, LOG, meanwhile)
+            tile_publishing.publish(facts, folder, LOG, meanwhile)
         publish(world.book, folder)
         assert whole(folder).size == world.size
 
@@ -151,7 +151,7 @@ def test_full_tiles_are_kept_and_partial_ones_superseded(tmp_path: Path) -> None
         publish(world.book, folder)
         assert {"tile/entries/000.p/10", "tile/0/000.p/10"} <= files(folder)
         lengthen(world, 600)
-        assert publish(world.book, folder) == publishing.Publication(600, 7)
+        assert publish(world.book, folder) == tile_publishing.Publication(600, 7)
         assert files(folder) == {tile.path for tile in tiles_of(600)} | {"checkpoint"}
         full = {tile: (folder / tile.path).stat().st_mtime_ns for tile in tiles_of(512) if tile.width == 256}
         assert len(full) == 4

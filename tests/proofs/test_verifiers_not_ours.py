@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger.malformed import Malformed
 from ledger.verifier import (
     Checkpoint,
     LogKey,
@@ -21,6 +20,7 @@ from ledger.verifier import (
     verify_inclusion,
     verify_tiles,
 )
+from ledger.wire.malformed import Malformed
 from tests.core.logs import KEY, ORIGIN, Cosigner, Log, log_of
 from tests.core.test_merkle import tampered
 from tests.core.test_tiles import published

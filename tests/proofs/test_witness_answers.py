@@ -12,16 +12,16 @@ from typing import Final
 import pytest
 from sqlalchemy import delete, insert, update
 
-from ledger.broken import Broken
-from ledger.cosignatures import check_cosignatures, cosigned_receipt, keep_cosignature, newest_size
-from ledger.engines import engine_of
-from ledger.malformed import Malformed
-from ledger.snapshot import Log, Snapshot
-from ledger.tables import CosignatureRow, table_of
-from ledger.triggers import sqlite_triggers
+from ledger.cli.witness_client import ATTEMPTS, Refusal, Witness, witness_newest
+from ledger.log.verification_findings import Broken
+from ledger.log.witness_protocol import SIZE_TYPE, add_checkpoint, cosigned, read_cosignature, read_size
+from ledger.store.append_only_triggers import sqlite_triggers
+from ledger.store.cosignatures import check_cosignatures, cosigned_receipt, keep_cosignature, newest_size
+from ledger.store.engine import engine_of
+from ledger.store.snapshot import Log, Snapshot
+from ledger.store.tables import CosignatureRow, table_of
 from ledger.verifier import Checkpoint, Note, WitnessKey, check_extends, read_proof, verify_receipt
-from ledger.witness import SIZE_TYPE, add_checkpoint, cosigned, read_cosignature, read_size
-from ledger.witnessing import ATTEMPTS, Refusal, Witness, witness_newest
+from ledger.wire.malformed import Malformed
 from tests.book.world import LOG, open_world
 from tests.core.logs import Cosigner, log_of
 

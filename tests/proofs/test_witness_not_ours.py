@@ -13,10 +13,10 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from ledger.cli import app
-from ledger.cosignatures import check_cosignatures
+from ledger.cli.main import app
+from ledger.log.witness_protocol import add_checkpoint, read_cosignature
+from ledger.store.cosignatures import check_cosignatures
 from ledger.verifier import Checkpoint, LogKey, Malformed, Note, Policy, WitnessKey, verify_receipt
-from ledger.witness import add_checkpoint, read_cosignature
 from tests.book.world import ENGINES, LOG, ORIGIN, World, copy, open_world, private
 from tests.proofs.others import Witness, run, serving
 

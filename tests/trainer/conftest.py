@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from ledger.plan import Plan
-from trainer_adapter.randomness import Randomness
+from ledger.mechanisms.plan import Plan
+from trainer_adapter.dpsgd.csprng import Randomness
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,16 +23,16 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from client.service import Service
-from ledger.plan import Plan
-from trainer_adapter import models
-from trainer_adapter.clean_room import CleanRoom
-from trainer_adapter.cli import _consumer
-from trainer_adapter.engine import Engine
-from trainer_adapter.job import Job
-from trainer_adapter.randomness import Randomness
-from trainer_adapter.saved_state import StateKeeper
-from trainer_adapter.step_log import StepLog
+from client.service.service import Service
+from ledger.mechanisms.plan import Plan
+from trainer_adapter.cli import models
+from trainer_adapter.cli.job import Job
+from trainer_adapter.cli.main import _consumer
+from trainer_adapter.cli.train import CleanRoom
+from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.engine import Engine
+from trainer_adapter.job.step_log import StepLog
+from trainer_adapter.run.checkpointing import StateKeeper
 
 
 class Hook:

@@ -14,27 +14,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 import migrations
-from api.clock import unix_ms
-from api.demo import digits, people
-from api.demo.people import Enrol, Organisation
+from api.demo import digits, participants
+from api.demo.participants import Enrol, Organisation
 from api.demo.stage import opened
 from api.demo.trainer import Address, Task, write_job
-from api.key_store import AuthoriseOnly, FileKeyStore
-from client.data_at_rest import encrypt
-from client.service import Service
-from client.signer import Signer, load_private
-from ledger import canonical as c
-from ledger.book import Book
-from ledger.entries import Entry
-from ledger.plan import Plan
-from ledger.registry import Charge
+from api.keys.key_store import AuthoriseOnly, FileKeyStore
+from api.server.clock import unix_ms
+from client.keys.data_encryption import encrypt
+from client.keys.signer import Signer, load_private
+from client.service.service import Service
+from ledger.book.book import Book
+from ledger.domain.entries import Entry
+from ledger.domain.facts import Charge
+from ledger.mechanisms.plan import Plan
 from ledger.verifier import LogKey
-from policy.evaluate import gate
-from policy.reading import format_time
-from trainer_adapter.assignment import Assignment
-from trainer_adapter.clean_room import CleanRoom, Report
-from trainer_adapter.job import Job
-from trainer_adapter.room import Say
+from ledger.wire import canonical_json as c
+from policy.checks.field_readers import format_time
+from policy.decisions.gate import gate
+from trainer_adapter.cli.job import Job
+from trainer_adapter.cli.train import CleanRoom, Report
+from trainer_adapter.job.job_spec import Assignment
+from trainer_adapter.session.protocol import Say
 
 ORIGIN: Final = "rooms.example/ledger"
 PLAN: Final = Plan(Fraction(1, 2), Fraction(8), Fraction(1), 20, digits.RECORDS // 2)
@@ -162,15 +162,15 @@ def _furnished(  # noqa: PLR0913, PLR0917 - what a place is made of
     )
     for one in (sro, tdp, bank):
         one.register(sro)
-    policy = {**people.policy(sro, load_private(folder / "keys" / "attester.pem"), now), **changes}
+    policy = {**participants.policy(sro, load_private(folder / "keys" / "attester.pem"), now), **changes}
     sro.enter("policy", policy)
     unit: c.Object = {"unit": policy["unit"]}
-    tdp.enter("dataset", {**people.dataset(tdp), **unit})
+    tdp.enter("dataset", {**participants.dataset(tdp), **unit})
     several: c.Object = {} if policy["unit"] == "record" else {"unit_records_max": 2}
-    tdp.submit("partition", {**people.partition(tdp, "2026-q3", digits.RECORDS), **unit, **several})
-    contract, _ = bank.enter("contract", {**people.contract(tdp, bank, now), "runs_max": 100}, tdp)
-    ref = f"{tdp.did}/{people.DATASET}/2026-q3"
-    data_key = store.create(tdp.did, f"{people.DATASET}-2026-q3").reveal()
+    tdp.submit("partition", {**participants.partition(tdp, "2026-q3", digits.RECORDS), **unit, **several})
+    contract, _ = bank.enter("contract", {**participants.contract(tdp, bank, now), "runs_max": 100}, tdp)
+    ref = f"{tdp.did}/{participants.DATASET}/2026-q3"
+    data_key = store.create(tdp.did, f"{participants.DATASET}-2026-q3").reveal()
     place = Place(folder, book, bank.service, address, bank, contract, ref, data_key, clock, sro, tdp, policy, enrol)
     place.sealed.write_bytes(encrypt(data_key, ref, digits.archive(digits.FIRST)))
     (folder / "data" / "test.npz").write_bytes(digits.archive(digits.TEST))

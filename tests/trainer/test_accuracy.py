@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from ledger.malformed import Malformed
-from ledger.plan import Plan
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
 from tests.bench import accuracy, adult
 from tests.bench.accuracy import Recipe
 from tests.bench.basis import LENGTH, Basis

@@ -15,12 +15,12 @@ from torch.nn.functional import cross_entropy, linear
 from torch.nn.utils.parametrizations import spectral_norm
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from ledger.malformed import Malformed
-from trainer_adapter.engine import Engine
-from trainer_adapter.sampler import PhysicalBatch
+from ledger.wire.malformed import Malformed
+from trainer_adapter.dpsgd.engine import Engine
+from trainer_adapter.dpsgd.poisson_sampler import PhysicalBatch
 
 if TYPE_CHECKING:
-    from ledger.plan import Plan
+    from ledger.mechanisms.plan import Plan
 
 DATA = (torch.zeros(6, 4), torch.zeros(6, dtype=torch.int64))
 

@@ -18,15 +18,15 @@ from safetensors import safe_open
 from torch.nn.functional import cross_entropy
 
 from api.demo import digits
-from client.data_at_rest import encrypt
-from client.problem import Refused
-from ledger.malformed import Malformed
-from ledger.outcomes import ChargeState
-from ledger.plan import Plan
+from client.http.problems import Refused
+from client.keys.data_encryption import encrypt
+from ledger.domain.outcomes import ChargeState
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
 from tests.trainer.rooms import PLAN, Place, open_place
-from trainer_adapter.attach import Options, Run, attach
-from trainer_adapter.records import arrays, users
-from trainer_adapter.step_log import steps_begun
+from trainer_adapter.job.step_log import steps_begun
+from trainer_adapter.training.attach import Options, Run, attach
+from trainer_adapter.training.record_archive import arrays, users
 
 ROOT = Path(__file__).parents[2]
 OF_USERS = replace(PLAN, batch_size_expected=digits.RECORDS // 4, unit="user")

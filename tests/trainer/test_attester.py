@@ -10,13 +10,13 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from client.signer import Signer
-from ledger import canonical as c
-from ledger.public_key import PublicKey
-from ledger.signatures import public_key
-from policy.attestation import Expected, verify
-from policy.attesters import Attestation, Attester
-from trainer_adapter.attester import DevelopmentAttester
+from client.keys.signer import Signer
+from ledger.crypto.detached_jws import public_key
+from ledger.crypto.public_keys import PublicKey
+from ledger.wire import canonical_json as c
+from policy.attestation.verification import Expected, verify
+from policy.documents.trusted_attesters import Attestation, Attester
+from trainer_adapter.session.dev_attester import DevelopmentAttester
 
 ISSUER = "https://attester.example"
 NOW_S = 1_795_000_000

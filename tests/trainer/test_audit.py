@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ledger.accounting import told_epsilon
-from ledger.malformed import Malformed
-from ledger.plan import Plan
-from trainer_adapter.audit import Tally, chance, epsilon_least, flip, tally
-from trainer_adapter.engine import Engine
-from trainer_adapter.randomness import Randomness
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
+from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.engine import Engine
+from trainer_adapter.training.one_run_audit import Tally, chance, epsilon_least, flip, tally
 
 DELTA: Final = Fraction(1, 100_000)
 

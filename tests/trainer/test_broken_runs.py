@@ -16,16 +16,16 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from api.demo import digits
-from client.data_at_rest import encrypt
-from client.signer import Signer
-from ledger.malformed import Malformed
-from ledger.outcomes import ChargeState
-from ledger.plan import Plan
+from client.keys.data_encryption import encrypt
+from client.keys.signer import Signer
+from ledger.domain.outcomes import ChargeState
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
 from tests.trainer.rooms import PLAN, Place, open_place
-from trainer_adapter.clean_room import CleanRoom
-from trainer_adapter.cli import app
-from trainer_adapter.job import Job
-from trainer_adapter.step_log import steps_begun
+from trainer_adapter.cli.job import Job
+from trainer_adapter.cli.main import app
+from trainer_adapter.cli.train import CleanRoom
+from trainer_adapter.job.step_log import steps_begun
 
 Array: TypeAlias = NDArray[Any]
 ONES = np.ones((digits.RECORDS, 64), np.float32)

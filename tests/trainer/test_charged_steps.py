@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.malformed import Malformed
-from ledger.plan import Plan
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
 from tests.trainer.rooms import PLAN
-from trainer_adapter.charged_steps import ChargedSteps
-from trainer_adapter.progress import Progress
-from trainer_adapter.step_log import StepLog, steps_begun
+from trainer_adapter.job.step_log import StepLog, steps_begun
+from trainer_adapter.run.progress import Progress
+from trainer_adapter.run.step_budget import ChargedSteps
 
 
 def test_the_cost_of_a_block_is_one_fsync_and_at_most_one_report(

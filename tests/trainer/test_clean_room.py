@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from api.demo import digits
-from client.data_at_rest import decrypt, encrypt
-from client.problem import Refused
-from client.signer import Signer
-from ledger.malformed import Malformed
-from ledger.outcomes import ChargeState
-from ledger.plan import Plan
+from client.http.problems import Refused
+from client.keys.data_encryption import decrypt, encrypt
+from client.keys.signer import Signer
+from ledger.domain.outcomes import ChargeState
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
 from tests.trainer.rooms import PLAN, Place, open_place
-from trainer_adapter.charged_run import ChargedRun
+from trainer_adapter.run.charged_run import ChargedRun
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ledger.malformed import Malformed
+from ledger.wire.malformed import Malformed
 from tests.bench import datasets, idx
 from tests.bench.datasets import Package
 

@@ -15,7 +15,7 @@ from torch.func import vmap
 from torch.nn import functional
 
 from tests.trainer.masks import kept
-from trainer_adapter.dropout import Dropping, words_at
+from trainer_adapter.layers.dropout import Dropping, words_at
 
 CHANCE: Final = 1e-6
 """How unlikely what is seen must be before a test fails; seeds are fixed, so it fails always or never."""

@@ -16,16 +16,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.functional import cross_entropy
 
-from ledger.malformed import Malformed
-from ledger.plan import Plan
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
 from tests.trainer.kinds import CLASSES, RECORDS, Does, Make, numbers, parameter, words
 from tests.trainer.masks import kept
-from trainer_adapter.clean_room import accuracy
-from trainer_adapter.engine import Engine
-from trainer_adapter.neighbours import contributions, replay
-from trainer_adapter.precision import PRECISIONS
-from trainer_adapter.randomness import Randomness
-from trainer_adapter.self_check import Disagrees
+from trainer_adapter.cli.train import accuracy
+from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.engine import Engine
+from trainer_adapter.dpsgd.neighbours import contributions, replay
+from trainer_adapter.dpsgd.self_check import Disagrees
+from trainer_adapter.per_sample.rounding_margins import PRECISIONS
 
 PLAN: Final = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 3), 10, 4)
 UNCLIPPED: Final = replace(PLAN, clipping_norm=Fraction(10**6))

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from ledger.plan import Plan
+from ledger.mechanisms.plan import Plan
 from tests.trainer.kinds import Data
-from trainer_adapter.engine import Engine
-from trainer_adapter.randomness import Randomness
+from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.engine import Engine
 
 PLAN: Final = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 3), 10, 4)
 WORDS, LENGTH, RECORDS = 50, 6, 6

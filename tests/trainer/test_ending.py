@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from ledger.outcomes import ChargeState
+from ledger.domain.outcomes import ChargeState
 from ledger.verifier import LogKey
 from tests.trainer.rooms import PLAN, Place, open_place
-from trainer_adapter.cli import app
-from trainer_adapter.identity import Identity
-from trainer_adapter.room import Room
+from trainer_adapter.cli.main import app
+from trainer_adapter.session.clean_room_keys import Identity
+from trainer_adapter.session.protocol import Room
 
 FAULT = {"code", "detail", "exit_code", "field", "id", "index", "reasons"}
 RESUME = '\n[train.resume]\nkey = "../keys/{name}.room"\nevery_s = 0\n'

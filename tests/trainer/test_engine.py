@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from ledger.malformed import Malformed
-from ledger.plan import Plan
-from trainer_adapter.engine import Engine, float_above, float_below
-from trainer_adapter.neighbours import contributions
-from trainer_adapter.randomness import Randomness
-from trainer_adapter.sampler import PhysicalBatch, draw, physical_batches
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
+from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.engine import Engine, float_above, float_below
+from trainer_adapter.dpsgd.neighbours import contributions
+from trainer_adapter.dpsgd.poisson_sampler import PhysicalBatch, draw, physical_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable

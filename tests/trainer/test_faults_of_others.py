@@ -19,14 +19,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 from torch.utils.flop_counter import FlopCounterMode
 
-from ledger.malformed import Malformed
-from ledger.plan import Plan
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
 from tests.trainer.kinds import KINDS, Does
-from trainer_adapter.engine import Engine
-from trainer_adapter.factors import Patches
-from trainer_adapter.neighbours import contributions
-from trainer_adapter.randomness import Randomness
-from trainer_adapter.sampler import draw, physical_batches, threshold
+from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.engine import Engine
+from trainer_adapter.dpsgd.neighbours import contributions
+from trainer_adapter.dpsgd.poisson_sampler import draw, physical_batches, threshold
+from trainer_adapter.per_sample.gradient_factors import Patches
 
 CLIPPING: Final = Fraction(1, 2)
 PLAN: Final = Plan(Fraction(1, 2), Fraction(1), CLIPPING, 10, 4)

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from tests.trainer.rooms import PLAN, Place, open_place
-from trainer_adapter.records import arrays
+from trainer_adapter.training.record_archive import arrays
 
 ROOT: Final = Path(__file__).parents[2]
 LENGTH: Final = 16

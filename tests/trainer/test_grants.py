@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from api.demo import digits, people
-from api.demo.people import Organisation
-from client.data_at_rest import encrypt
-from client.envelope import SUITE, seal
-from ledger import canonical as c
-from ledger.malformed import Malformed
-from ledger.outcomes import ChargeState
+from api.demo import digits, participants
+from api.demo.participants import Organisation
+from client.keys.data_encryption import encrypt
+from client.keys.hpke_envelope import SUITE, seal
+from ledger.domain.outcomes import ChargeState
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 from tests.trainer.rooms import PLAN, Place, open_place
-from trainer_adapter.grants import GRANT_BYTES_MAX, Grants, NotGranted
-from trainer_adapter.job import Job
+from trainer_adapter.cli.job import Job
+from trainer_adapter.session.key_grants import GRANT_BYTES_MAX, Grants, NotGranted
 
 REF = "did:web:h.example/d/q3"
 KEY, RECORDS = bytes(range(32)), b"records"
@@ -187,12 +187,12 @@ def _with_a_clinic(place: Place) -> tuple[str, str]:
     """A second provider, which keeps its key ``KEY`` to itself: its partition, and a contract with both."""
     clinic = Organisation.found(place.folder / "keys", "clinic", "clinic", "TDP", place.enrol)
     clinic.register(place.sro)
-    clinic.enter("dataset", people.dataset(clinic))
-    clinic.submit("partition", people.partition(clinic, "2026-q3", digits.RECORDS))
-    ref = f"{clinic.did}/{people.DATASET}/2026-q3"
+    clinic.enter("dataset", participants.dataset(clinic))
+    clinic.submit("partition", participants.partition(clinic, "2026-q3", digits.RECORDS))
+    ref = f"{clinic.did}/{participants.DATASET}/2026-q3"
     (place.folder / "data" / "clinic.sealed").write_bytes(encrypt(KEY, ref, digits.archive(digits.SECOND)))
-    one = people.contract(place.tdp, place.bank, place.clock() // 1000 * 1000)
-    datasets: list[c.Json] = [{"dataset": people.DATASET, "provider": of.did} for of in (clinic, place.tdp)]
+    one = participants.contract(place.tdp, place.bank, place.clock() // 1000 * 1000)
+    datasets: list[c.Json] = [{"dataset": participants.DATASET, "provider": of.did} for of in (clinic, place.tdp)]
     joint: c.Object = {**one, "id": "digits-joint", "datasets": datasets, "tdps": [clinic.did, place.tdp.did]}
     contract, _ = place.bank.enter("contract", joint, place.tdp, clinic)
     place.tdp = clinic

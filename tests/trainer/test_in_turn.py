@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from torch.func import vmap
 from torch.nn.functional import cross_entropy
 
-from ledger.malformed import Malformed
-from ledger.plan import USER, Plan
+from ledger.mechanisms.plan import USER, Plan
+from ledger.wire.malformed import Malformed
 from tests.trainer.kinds import CLASSES, KINDS, RECORDS, Data, Does, numbers, writes
-from trainer_adapter.engine import Engine
-from trainer_adapter.in_turn import in_turn, vectorised
-from trainer_adapter.neighbours import contributions, replay
-from trainer_adapter.randomness import Randomness
+from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.engine import Engine
+from trainer_adapter.dpsgd.neighbours import contributions, replay
+from trainer_adapter.per_sample.sequential import in_turn, vectorised
 
 PLAN: Final = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 3), 10, 4)
 ALL: Final = np.arange(RECORDS)

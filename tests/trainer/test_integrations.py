@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from ledger.malformed import Malformed
+from ledger.wire.malformed import Malformed
 from tests.trainer.rooms import PLAN, Place, open_place
-from trainer_adapter.attach import Options, Run, attach
+from trainer_adapter.training.attach import Options, Run, attach
 
 ROOT = Path(__file__).parents[2]
 PUBLIC = TensorDataset(torch.zeros(64, 64), torch.zeros(64, dtype=torch.int64))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ledger.malformed import Malformed
 from ledger.verifier import LogKey
-from trainer_adapter.assignment import ASSIGNMENT_BYTES_MAX
-from trainer_adapter.job import Job
+from ledger.wire.malformed import Malformed
+from trainer_adapter.cli.job import Job
+from trainer_adapter.job.job_spec import ASSIGNMENT_BYTES_MAX
 
 LOG = LogKey("rooms.example/ledger", bytes(range(32)))
 GOOD = f"""v = 1

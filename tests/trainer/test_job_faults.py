@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from ledger.malformed import Malformed
 from ledger.verifier import LogKey
-from trainer_adapter.cli import app
-from trainer_adapter.job import Job
+from ledger.wire.malformed import Malformed
+from trainer_adapter.cli.job import Job
+from trainer_adapter.cli.main import app
 
 REF = "did:web:hospital.example/scans/2026-q3"
 JOB: dict[str, Any] = {

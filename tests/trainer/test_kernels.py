@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from trainer_adapter.factors import Factor, Outer, Patches, Rows, Whole
-from trainer_adapter.kernel_choice import candidates, choose
-from trainer_adapter.kernels import KERNELS, ROW_MAX, squares
-from trainer_adapter.precision import PRECISIONS
+from trainer_adapter.per_sample.autotune import candidates, choose
+from trainer_adapter.per_sample.gradient_factors import Factor, Outer, Patches, Rows, Whole
+from trainer_adapter.per_sample.gradient_norms import KERNELS, ROW_MAX, squares
+from trainer_adapter.per_sample.rounding_margins import PRECISIONS
 
 SINGLE, DOUBLE = PRECISIONS["float32"], PRECISIONS["float64"]
 PLAIN = {1: torch.nn.functional.conv1d, 2: torch.nn.functional.conv2d, 3: torch.nn.functional.conv3d}

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from api.demo import digits
-from ledger.malformed import Malformed
-from ledger.outcomes import ChargeState
-from ledger.plan import Plan
+from ledger.domain.outcomes import ChargeState
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
 from tests.trainer.rooms import Place, open_place
-from trainer_adapter.clean_room import CleanRoom
-from trainer_adapter.job import Job
-from trainer_adapter.saved_state import held
-from trainer_adapter.step_log import steps_begun
+from trainer_adapter.cli.job import Job
+from trainer_adapter.cli.train import CleanRoom
+from trainer_adapter.job.step_log import steps_begun
+from trainer_adapter.run.checkpointing import held
 
 ROOT = Path(__file__).parents[2]
 STEPS = 47

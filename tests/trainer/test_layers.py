@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from ledger.malformed import Malformed
-from ledger.plan import Plan
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
 from tests.trainer.kinds import KINDS, Adapter, numbers
-from trainer_adapter.engine import Engine
-from trainer_adapter.sampler import physical_batches
+from trainer_adapter.dpsgd.engine import Engine
+from trainer_adapter.dpsgd.poisson_sampler import physical_batches
 
 if TYPE_CHECKING:
-    from trainer_adapter.sampler import PhysicalBatch
+    from trainer_adapter.dpsgd.poisson_sampler import PhysicalBatch
 
 CLIPPING: Final = Fraction(1, 2)
 PLAN: Final = Plan(Fraction(1, 2), Fraction(1), CLIPPING, 10, 4)

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from client.problem import Refused
-from client.signer import Signer
-from ledger import canonical as c
-from ledger.malformed import Malformed
+from client.http.problems import Refused
+from client.keys.signer import Signer
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 from tests.trainer.rooms import Place, open_place
-from trainer_adapter.clean_room import CleanRoom
-from trainer_adapter.cli import app
-from trainer_adapter.job import Job
-from trainer_adapter.kept_model import KeptModel
-from trainer_adapter.opening import measure, release
+from trainer_adapter.cli.evaluate import measure, release
+from trainer_adapter.cli.job import Job
+from trainer_adapter.cli.main import app
+from trainer_adapter.cli.train import CleanRoom
+from trainer_adapter.session.sealed_model import KeptModel
 
 HOUR_MS = 3_600_000
 

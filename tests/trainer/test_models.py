@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from ledger.malformed import Malformed
-from trainer_adapter.engine import Engine
-from trainer_adapter.models import make
+from ledger.wire.malformed import Malformed
+from trainer_adapter.cli.models import make
+from trainer_adapter.dpsgd.engine import Engine
 
 if TYPE_CHECKING:
-    from ledger.plan import Plan
+    from ledger.mechanisms.plan import Plan
 
 
 @pytest.mark.parametrize("name", ["digits-linear", "digits-mlp"])

@@ -21,13 +21,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from ledger.outcomes import ChargeState
-from ledger.plan import Plan
+from ledger.domain.outcomes import ChargeState
+from ledger.mechanisms.plan import Plan
 from tests.trainer.rooms import Place, open_place
-from trainer_adapter.charged_run import ChargedRun
-from trainer_adapter.integrations import opacus, opacus_held
+from trainer_adapter.integrations import opacus, opacus_guards
 from trainer_adapter.integrations.opacus import NAME, LedgerAccountant, Refusal, register
-from trainer_adapter.records import arrays
+from trainer_adapter.run.charged_run import ChargedRun
+from trainer_adapter.training.record_archive import arrays
 
 pytestmark = [
     # PrivacyEngine says that its generator is not made for secrets; without its missing package it has no other.
@@ -267,7 +267,7 @@ def test_records_are_drawn_with_the_plans_own_probability(place: Place) -> None:
             bench.private(by, batch_size=234)
             torch.manual_seed(0)
             draws = bench.loader.batch_sampler
-            assert isinstance(draws, opacus_held.PoissonDraws)
+            assert isinstance(draws, opacus_guards.PoissonDraws)
             assert Fraction(draws.sample_rate) <= third.sampling_probability
             assert len(bench.loader) == 3
             seen.extend(draws)
@@ -359,7 +359,7 @@ def test_registered_and_never_asked_the_charge_stands(place: Place) -> None:
             max_grad_norm=1.0,
             poisson_sampling=False,
         )
-        assert not isinstance(loader.batch_sampler, opacus_held.PoissonDraws)
+        assert not isinstance(loader.batch_sampler, opacus_guards.PoissonDraws)
     charge = place.charge("elsewhere")
     assert charge is not None
     assert charge.state is ChargeState.PENDING

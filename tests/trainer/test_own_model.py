@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from ledger.malformed import Malformed
+from ledger.wire.malformed import Malformed
 from tests.trainer.rooms import PLAN, Place, open_place
-from trainer_adapter.job import Job
-from trainer_adapter.models import make
-from trainer_adapter.opening import measure
-from trainer_adapter.own_model import FILE_BYTES_MAX
+from trainer_adapter.cli.evaluate import measure
+from trainer_adapter.cli.job import Job
+from trainer_adapter.cli.models import make
+from trainer_adapter.cli.user_model import FILE_BYTES_MAX
 
 GOOD = """
 from dataclasses import dataclass

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from api.demo import digits
-from ledger.malformed import Malformed
-from ledger.plan import Plan
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
 from tests.trainer.rooms import Place, open_place
-from trainer_adapter.attach import Options, attach
-from trainer_adapter.prepared import Prepared
-from trainer_adapter.preprocessing import NO_PREPROCESSING, Charged, Preprocessing
-from trainer_adapter.records import arrays
+from trainer_adapter.job.preprocessing import NO_PREPROCESSING, Charged, Preprocessing
+from trainer_adapter.training.attach import Options, attach
+from trainer_adapter.training.preprocessing_constants import Prepared
+from trainer_adapter.training.record_archive import arrays
 
 HERE = Path("jobs")
 PUBLIC = {"kind": "normalise", "mean": "0.1307", "deviation": ["0.3081"], "public": "published with the data set"}

@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from client.problem import Refused, Unreachable
+from client.http.problems import Refused, Unreachable
 from tests.trainer.rooms import Place, open_place
-from trainer_adapter.attach import Options, Run, attach
-from trainer_adapter.progress import Progress
-from trainer_adapter.signals import STOPPING, listening
+from trainer_adapter.job.signals import STOPPING, listening
+from trainer_adapter.run.progress import Progress
+from trainer_adapter.training.attach import Options, Run, attach
 
 LONG_S = 20.0
 TICK = threading.Event()

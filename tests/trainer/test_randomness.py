@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pytest
 
-from trainer_adapter.randomness import STREAM_BYTES_MAX, Randomness, Reused, Stream
+from trainer_adapter.dpsgd.csprng import STREAM_BYTES_MAX, Randomness, Reused, Stream
 
 KEY = bytes(range(32))
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from ledger.malformed import Malformed
-from trainer_adapter import device
-from trainer_adapter.randomness import Randomness
-from trainer_adapter.run import train
-from trainer_adapter.step_log import StepLog, steps_begun
+from ledger.wire.malformed import Malformed
+from trainer_adapter.cli import device
+from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.job.step_log import StepLog, steps_begun
+from trainer_adapter.training.run import train
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from ledger.plan import Plan
-    from trainer_adapter.randomness import Purpose, Stream
+    from ledger.mechanisms.plan import Plan
+    from trainer_adapter.dpsgd.csprng import Purpose, Stream
 
     MakeModel = Callable[[], nn.Module]
     Data = tuple[Tensor, Tensor]

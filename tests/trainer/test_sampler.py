@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer_adapter.randomness import Randomness, Stream
-from trainer_adapter.sampler import WORDS_AT_ONCE, draw, physical_batches, threshold
+from trainer_adapter.dpsgd.csprng import Randomness, Stream
+from trainer_adapter.dpsgd.poisson_sampler import WORDS_AT_ONCE, draw, physical_batches, threshold
 
 KEY = bytes(range(32))
 PROBABILITIES = st.fractions(min_value=Fraction(1, 10**9), max_value=1)

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from ledger.malformed import Malformed
 from ledger.verifier import LogKey
+from ledger.wire.malformed import Malformed
 from tests.trainer.rooms import PLAN
-from trainer_adapter.assignment import Assignment, Resume
-from trainer_adapter.identity import Identity
-from trainer_adapter.saved_state import Place, StateKeeper
+from trainer_adapter.job.job_spec import Assignment, Resume
+from trainer_adapter.run.checkpointing import Place, StateKeeper
+from trainer_adapter.session.clean_room_keys import Identity
 
 
 def _assignment(folder: Path, name: str = "run-1", key: str = "room.key") -> Assignment:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from client.problem import Refused
-from client.sealed_model import open_deposit, open_model, seal_deposit, seal_model
-from ledger import canonical as c
-from ledger.malformed import Malformed
+from client.http.problems import Refused
+from client.keys.sealed_model import open_deposit, open_model, seal_deposit, seal_model
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 from tests.trainer.rooms import Place, open_place
-from trainer_adapter.job import Job
-from trainer_adapter.opening import measure
+from trainer_adapter.cli.evaluate import measure
+from trainer_adapter.cli.job import Job
 
 KEY = bytes(range(32))
 

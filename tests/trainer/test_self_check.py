@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from ledger.malformed import Malformed
-from ledger.plan import Plan
-from trainer_adapter.engine import Certify, Engine
-from trainer_adapter.neighbours import replay
-from trainer_adapter.randomness import Randomness
-from trainer_adapter.self_check import Disagrees
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
+from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.engine import Certify, Engine
+from trainer_adapter.dpsgd.neighbours import replay
+from trainer_adapter.dpsgd.self_check import Disagrees
 
 PLAN = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 3), 10, 8)
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.malformed import Malformed
-from ledger.plan import Plan
-from trainer_adapter.step_log import StepLog, steps_begun
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
+from trainer_adapter.job.step_log import StepLog, steps_begun
 
 if TYPE_CHECKING:
     from pathlib import Path

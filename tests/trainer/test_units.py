@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from ledger.malformed import Malformed
-from ledger.plan import Plan
-from trainer_adapter.engine import Engine
-from trainer_adapter.neighbours import contributions
-from trainer_adapter.randomness import Randomness
-from trainer_adapter.sampler import physical_batches
-from trainer_adapter.units import of_users
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
+from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.engine import Engine
+from trainer_adapter.dpsgd.neighbours import contributions
+from trainer_adapter.dpsgd.poisson_sampler import physical_batches
+from trainer_adapter.dpsgd.privacy_units import of_users
 
 RECORDS = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 2), 10, 4)
 PLAN = replace(RECORDS, unit="user")

@@ -13,8 +13,8 @@ from __future__ import annotations
 from pytorch_lightning import Callback, LightningModule, Trainer
 from torch.optim import Optimizer
 
-from ledger.malformed import Malformed
-from trainer_adapter.attach import Run
+from ledger.wire.malformed import Malformed
+from trainer_adapter.training.attach import Run
 
 
 class LedgerCallback(Callback):

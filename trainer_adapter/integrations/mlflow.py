@@ -12,9 +12,9 @@ from typing import Final
 
 from mlflow import MlflowClient
 
-from ledger.malformed import Malformed
-from ledger.units import ceil_decimal, format_number
-from trainer_adapter.charged_run import ChargedRun
+from ledger.wire.exact_numbers import ceil_decimal, format_number
+from ledger.wire.malformed import Malformed
+from trainer_adapter.run.charged_run import ChargedRun
 
 PUBLIC: Final = frozenset({"public/accuracy", "public/auc", "public/loss"})
 """Metrics that may be given: measured on public records alone, which whoever gives them vouches for."""

@@ -8,7 +8,7 @@
 
 Each step is taken from the charge before its noise is drawn: if there is none left, or the step is another than the
 plan's, the gradients are thrown away and :class:`Refusal` ends the loop, whatever hooks the optimiser has; see
-:mod:`trainer_adapter.integrations.opacus_held`. Batches are drawn as our own engine draws them, at the plan's
+:mod:`trainer_adapter.integrations.opacus_guards`. Batches are drawn as our own engine draws them, at the plan's
 probability. The noise is Opacus's, from PyTorch's statistical generator under a seed of the operating system's, unless
 another generator is given; not ours from a cryptographic one.
 
@@ -32,10 +32,10 @@ from opacus.optimizers import DPOptimizer
 from torch import nn
 from torch.utils.data import Dataset
 
-from ledger.plan import RECORD, Plan
-from trainer_adapter.charged_run import ChargedRun
-from trainer_adapter.engine import float_above
-from trainer_adapter.integrations.opacus_held import Hook, Refusal, hold, unseeded
+from ledger.mechanisms.plan import RECORD, Plan
+from trainer_adapter.dpsgd.engine import float_above
+from trainer_adapter.integrations.opacus_guards import Hook, Refusal, hold, unseeded
+from trainer_adapter.run.charged_run import ChargedRun
 
 __all__ = ["COVERED", "NAME", "LedgerAccountant", "Refusal", "make_private", "register", "unseeded"]
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from ledger.malformed import Malformed
-from trainer_adapter.attach import Run
+from ledger.wire.malformed import Malformed
+from trainer_adapter.training.attach import Run
 
 
 class LedgerTrainerCallback(TrainerCallback):

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from policy.depa.check import Checked, check
-from policy.depa.terms import Terms
-from policy.reading import parse_time
+from policy.checks.field_readers import parse_time
+from policy.depa.import_check import Checked, check
+from policy.depa.import_terms import Terms
 from tests.policy.scene import GONE, changed
 
 HOSPITAL, LABORATORY, TDC = "did:web:hospital.example", "did:web:lab.example", "did:web:bank-a.example"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from ledger.outcomes import Code
-from policy.depa.check import SIGNATURE_CODES
-from policy.depa.reasons import CODES, PHASES
-from policy.depa_cli import app
+from ledger.domain.outcomes import Code
+from policy.cli.depa import app
+from policy.depa.contract.reasons import CODES, PHASES
+from policy.depa.import_check import SIGNATURE_CODES
 from tests.policy.depa.scene import CONTRACT, PIPELINE, changed
 
 AT = ["--at", "2026-06-01T00:00:00Z"]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from policy.depa.contract import Contract, read_contract
-from policy.depa.reasons import Reasons
+from policy.depa.contract.contract import Contract, read_contract
+from policy.depa.contract.reasons import Reasons
 from tests.policy.depa.scene import (
     CONTRACT,
     GONE,

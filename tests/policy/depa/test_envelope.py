@@ -13,11 +13,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger.malformed import Malformed
-from policy.depa.check import Checked, check
-from policy.depa.envelope import ENVELOPE_BYTES_MAX, read_envelope
-from policy.depa.signers import fits
-from policy.depa.terms import Terms
+from ledger.wire.malformed import Malformed
+from policy.depa.contract.cose_sign import ENVELOPE_BYTES_MAX, read_envelope
+from policy.depa.contract.did_signatures import fits
+from policy.depa.import_check import Checked, check
+from policy.depa.import_terms import Terms
 from tests.policy.depa.scene import CONTRACT, HOSPITAL, LABORATORY, NOW, PIPELINE, TDC, refusals
 
 MADE: dict[str, Any] = json.loads((Path(__file__).parent / "envelopes.json").read_text(encoding="utf-8"))

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.malformed import Malformed
-from ledger.outcomes import Code
-from policy.depa.check import Checked, check
-from policy.depa.envelope import is_envelope, read_envelope
-from policy.depa.fields import Fields
-from policy.depa.reading import BYTES_MAX, DEPTH_MAX, parse
-from policy.depa.reasons import CODES, PHASES, Reasons
-from policy.depa.terms import Terms
+from ledger.domain.outcomes import Code
+from ledger.wire.malformed import Malformed
+from policy.depa.contract.cose_sign import is_envelope, read_envelope
+from policy.depa.contract.decimal_json import BYTES_MAX, DEPTH_MAX, parse
+from policy.depa.contract.field_reader import Fields
+from policy.depa.contract.reasons import CODES, PHASES, Reasons
+from policy.depa.import_check import Checked, check
+from policy.depa.import_terms import Terms
 from policy.documents import ContractDocument
 from tests.policy.depa.scene import CONTRACT, NOW, PIPELINE, TDC, TESTS, VISITS
 from tests.policy.depa.test_envelope import ALL, HEADER, KEYS, SIGNATURE, _signed

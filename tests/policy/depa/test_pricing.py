@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from ledger.accounting import told_epsilon
-from ledger.mechanism import PoissonGaussian
-from ledger.plan import parse_plan
-from policy.depa.check import Checked
+from ledger.mechanisms.mechanism import PoissonGaussian
+from ledger.mechanisms.plan import parse_plan
+from policy.depa.import_check import Checked
 from tests.policy.depa.scene import GONE, TRAIN, TREES, changed, checked, refusals, warnings
 
 C = "pipeline|1|config"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.depa.query import QUERY_MAX, NotPlain, check_query
+from policy.depa.pipeline.join_query import QUERY_MAX, NotPlain, check_query
 
 PLAIN = [
     ("SELECT * FROM a", ("A",)),

@@ -1,0 +1,225 @@
+"""Access tokens: JWTs of RFC 9068 (``at+jwt``) from issuers whose keys are pinned, and a clean room's own.
+
+    {"alg":"Ed25519","typ":"at+jwt"} . {"aud":"epsilon.example/ledger","client_id":"did:web:bank-a.example",
+     "exp":1795233900,"iat":1795233600,"iss":"https://login.example","jti":"...","sub":"did:web:bank-a.example"}
+
+A machine's ``client_id`` is its organisation's DID. A person's token says ``organisation``, and may say ``roles``:
+of those only AUDITOR and OPERATOR count, because the others are what the ledger has on record. A clean room signs a
+token for itself with the key that its charge names: ``iss``, ``sub`` and ``client_id`` are that key's thumbprint.
+
+An issuer's keys come with the settings (:mod:`api.auth.jwks_files`): ``kid`` and ``jku`` pick nothing, and no address
+in a token is followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final
+
+from cryptography.exceptions import InvalidSignature
+from joserfc import jws
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+
+TOKEN_BYTES_MAX: Final = 8_192
+LIFE_S_MAX: Final = 600
+SKEW_S: Final = 60
+KEYS_MAX: Final = 32
+JWKS_BYTES_MAX: Final = 1 << 16
+BELIEVED_MAX: Final = 4_096
+"""Tokens whose signatures are remembered as verified; all are forgotten when there are more."""
+OWN_ROLES: Final = ("AUDITOR", "OPERATOR")
+"""Roles that a token may give; every other role is what the ledger has on record."""
+_TIME_S_MAX: Final = 253_402_300_799
+_HEADER: Final = (("alg", "typ"), ("jku", "kid"))
+_ALGORITHMS: Final = {"OKP": "Ed25519", "RSA": "RS256", "EC": "ES256"}
+_RSA_BITS_MIN: Final = 2048
+Key = OKPKey | RSAKey | ECKey
+Times = tuple[int, int]
+_IMPORTERS: Final[dict[str, Callable[[Any], Key]]] = {
+    "EC": ECKey.import_key,
+    "OKP": OKPKey.import_key,
+    "RSA": RSAKey.import_key,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """An authorisation server: the name that it writes into tokens, and its public keys by algorithm."""
+
+    name: str
+    keys: tuple[tuple[str, Key], ...]
+
+    @classmethod
+    def parse(cls, name: str, jwks: bytes) -> Issuer:
+        """Read a JWK Set (RFC 7517, section 5) of at most 32 public keys. Raises: Malformed."""
+        known = c.parse(jwks, JWKS_BYTES_MAX, "jwks")
+        listed = known.get("keys") if isinstance(known, dict) else None
+        if not isinstance(listed, list) or not 1 <= len(listed) <= KEYS_MAX:
+            raise Malformed("jwks.keys", f"must be a list of 1 to {KEYS_MAX} keys")
+        return cls(name, tuple(_public(one, f"jwks.keys[{place}]") for place, one in enumerate(listed)))
+
+
+def _public(value: object, where: str) -> tuple[str, Key]:
+    kind = value.get("kty") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or kind not in _ALGORITHMS or "d" in value:
+        raise Malformed(where, f"must be a public key of type {', '.join(_ALGORITHMS)}")
+    try:
+        imported: Key = _IMPORTERS[str(kind)](value)
+    except (JoseError, ValueError, TypeError, KeyError):
+        raise Malformed(where, "is not a key") from None
+    wanted = {"OKP": "Ed25519", "EC": "P-256"}.get(str(kind))
+    if wanted and value.get("crv") != wanted:
+        raise Malformed(f"{where}.crv", f"must be '{wanted}'")
+    if isinstance(imported, RSAKey) and imported.raw_value.key_size < _RSA_BITS_MIN:
+        raise Malformed(f"{where}.n", f"must have at least {_RSA_BITS_MIN} bits")
+    return _ALGORITHMS[str(kind)], imported
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What a verified token says.
+
+    Attributes:
+        organisation: the DID on whose behalf the caller speaks; empty for a clean room.
+        key_id: for a clean room, the thumbprint of the key that signed; else empty.
+        roles: AUDITOR or OPERATOR, where the issuer says so.
+    """
+
+    subject: str
+    organisation: str
+    key_id: str
+    roles: tuple[str, ...]
+
+
+Believed = tuple[Iterable[Issuer], dict[bytes, tuple[Times, Token]]]
+"""Tokens whose signatures were verified, with the issuers by whose keys."""
+
+
+class TokenInvalid(Exception):  # noqa: N818 - what is the case
+    """A bearer token that is refused; says why, and holds nothing of it."""
+
+
+class Tokens:
+    """Verifies tokens for one audience."""
+
+    def __init__(
+        self, issuers: Iterable[Issuer] | Callable[[], Iterable[Issuer]], audience: str, clock: Callable[[], int]
+    ) -> None:
+        """``issuers`` may be asked each time; ``clock`` gives Unix milliseconds."""
+        kept = () if callable(issuers) else tuple(issuers)
+        self._stand = issuers if callable(issuers) else lambda: kept
+        self._believed: Believed = self._stand(), {}
+        self._audience = audience
+        self._clock = clock
+
+    def verify(self, text: str, clean_room: Callable[[str], str | None]) -> Token:
+        """What a token says, once it is believed.
+
+        Args:
+            text: the compact JWS.
+            clean_room: the public key (base64url ``x``, Ed25519) of a clean room by its thumbprint, if it has one.
+
+        Raises:
+            TokenInvalid: if it is not one, not signed by a pinned key, for another audience, or out of its time.
+        """
+        # What an issuer signed stays signed; whether it is the time for it is asked each time. A clean room's own
+        # token hangs on what the book knows, and is read anew.
+        digest = sha256(text.encode("utf-8", "surrogatepass")).digest()
+        issuers, held = self._stand(), self._believed
+        if issuers is not held[0]:
+            # What was signed with a key that is gone is believed no more.
+            held = self._believed = issuers, {}
+        believed = held[1]
+        try:
+            if (known := believed.get(digest)) is not None:
+                self._check_now(known[0])
+                return known[1]
+            algorithm, claims = _read(text)
+            times = _times(claims)
+            self._check_now(times)
+            self._check_audience(claims.get("aud"))
+            name = c.string(claims.get("iss"), "iss", 500)
+            if (issuer := next((one for one in issuers if one.name == name), None)) is None:
+                return _of_clean_room(text, algorithm, claims, name, clean_room(name))
+            _check_signature(text, algorithm, [key for word, key in issuer.keys if word == algorithm])
+            token = _of_issuer(claims)
+        except Malformed as fault:
+            raise TokenInvalid(f"the access token is refused: {fault}") from None
+        if len(believed) >= BELIEVED_MAX:
+            believed.clear()
+        believed[digest] = times, token
+        return token
+
+    def _check_audience(self, audience: c.Json) -> None:
+        if audience not in (self._audience, [self._audience]):
+            raise Malformed("aud", "is another service")
+
+    def _check_now(self, times: Times) -> None:
+        begins, expires = times
+        now = self._clock() // 1000
+        if begins > now + SKEW_S:
+            raise Malformed("iat", "lies in the future")
+        if now >= expires + SKEW_S:
+            raise Malformed("exp", "has passed")
+
+
+def _times(claims: c.Object) -> Times:
+    """From when to when a token holds, in Unix seconds."""
+    issued = c.integer(claims.get("iat"), "iat", 0, _TIME_S_MAX)
+    expires = c.integer(claims.get("exp"), "exp", 0, _TIME_S_MAX)
+    begins = c.integer(claims.get("nbf", issued), "nbf", 0, _TIME_S_MAX)
+    if not 0 < expires - issued <= LIFE_S_MAX:
+        raise Malformed("exp", f"must be after iat by at most {LIFE_S_MAX} s")
+    c.string(claims.get("jti"), "jti", 200)
+    return max(issued, begins), expires
+
+
+def _read(text: str) -> tuple[str, c.Object]:
+    if len(text) > TOKEN_BYTES_MAX or not text.isascii():
+        raise Malformed("token", f"must be ASCII text of at most {TOKEN_BYTES_MAX} bytes")
+    parts = text.split(".")
+    if len(parts) != 3:
+        raise Malformed("token", "must be a compact JWS: header, claims and signature between dots")
+    header, payload, _ = (c.unbase64url(part, "token") for part in parts)
+    known = c.fields(c.parse(header, TOKEN_BYTES_MAX, "header"), "header", *_HEADER)
+    if known["typ"] not in {"at+jwt", "application/at+jwt"}:
+        raise Malformed("header.typ", "must be 'at+jwt' (RFC 9068)")
+    algorithm = c.one_of(known["alg"], "header.alg", tuple(_ALGORITHMS.values()))
+    claims = c.parse(payload, TOKEN_BYTES_MAX, "claims")
+    if not isinstance(claims, dict):
+        raise Malformed("claims", "must be an object")
+    return algorithm, claims
+
+
+def _check_signature(text: str, algorithm: str, keys: Iterable[Key]) -> None:
+    for key in keys:
+        try:
+            jws.deserialize_compact(text, key, algorithms=[algorithm])
+        except (JoseError, InvalidSignature, ValueError):
+            continue
+        return
+    raise Malformed("signature", "does not verify with a key of its issuer")
+
+
+def _of_issuer(claims: c.Object) -> Token:
+    subject, client = c.string(claims.get("sub"), "sub", 500), c.string(claims.get("client_id"), "client_id", 500)
+    person = "organisation" in claims
+    organisation = c.did(claims["organisation"] if person else client, "organisation" if person else "client_id")
+    roles = c.strings(claims["roles"], "roles", 16) if "roles" in claims else ()
+    return Token(subject, organisation, "", tuple(role for role in OWN_ROLES if role in roles))
+
+
+def _of_clean_room(text: str, algorithm: str, claims: c.Object, name: str, x: str | None) -> Token:
+    """By its own word, signed with the key whose thumbprint it goes by; ``x`` is that key as the book has it."""
+    if x is None:
+        raise Malformed("iss", "is no issuer that this service believes, and no clean room's key")
+    _check_signature(text, algorithm, [OKPKey.import_key({"crv": "Ed25519", "kty": "OKP", "x": x})])
+    if algorithm != "Ed25519" or {claims.get("sub"), claims.get("client_id")} != {name}:
+        raise Malformed("sub", "must be the clean room's key, as iss and client_id")
+    return Token(name, "", name, ())

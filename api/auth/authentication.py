@@ -1,0 +1,114 @@
+"""Who is calling: a bearer token, read once for each request, before the route.
+
+The dependency stands on the application itself, so a route that somebody adds has a caller, or an operation id in
+:data:`api.auth.authorisation.PUBLIC`, or is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+from anyio.to_thread import run_sync
+from fastapi import Depends, Request
+
+from api.auth.access_tokens import Token, TokenInvalid, Tokens
+from api.auth.authorisation import CCR, COMMANDS, PUBLIC, Caller
+from api.http.problems import Fault, Problem
+
+if TYPE_CHECKING:
+    from ledger.book.book import Book
+    from ledger.domain.facts import Facts
+
+_SCHEME: Final = "bearer"
+LATE: Final = frozenset({"quote_charge", *(f"submit_{kind}" for kind in COMMANDS)})
+"""Operations that ask who calls on the very snapshot that they read from, and in the thread that they run in. A batch
+is none of them: nobody unknown has the service hold so large a body."""
+
+
+class Unknown:
+    """Who calls, not yet looked up: nobody gets a :class:`Caller` of it but by showing a token that may ask."""
+
+    def __init__(self, request: Request, tokens: Tokens, operation: str) -> None:
+        """A request with a token. Raises: Problem (401)."""
+        self._request, self._tokens, self._operation = request, tokens, operation
+        self._bearer = _bearer(request)
+
+    def let_in(self, facts: Facts) -> Caller:
+        """Find out who calls, and whether they may. Raises: Problem (401, 403)."""
+        try:
+            token = self._tokens.verify(self._bearer, lambda key_id: _room_key(facts, key_id))
+        except TokenInvalid as fault:
+            raise Problem(Fault.TOKEN_INVALID, str(fault), field="authorization") from None
+        caller = _of_token(token, facts)
+        caller.check(self._operation)
+        self._request.state.caller = caller
+        return caller
+
+
+class Gatekeeper:
+    """Lets a request in, or raises a problem."""
+
+    def __init__(self, book: Book, tokens: Tokens) -> None:
+        """Believe ``tokens``; look organisations and clean rooms up in ``book``."""
+        self._book, self._tokens = book, tokens
+
+    async def __call__(self, request: Request) -> None:
+        """Find out who calls, and whether they may; of :data:`LATE` operations the route does. Raises: Problem."""
+        operation = getattr(request.scope.get("route"), "operation_id", None) or ""
+        if operation in PUBLIC:
+            return
+        unknown = Unknown(request, self._tokens, operation)
+        if operation in LATE:
+            request.state.unknown = unknown
+        else:
+            await run_sync(self._let_in, unknown)
+
+    def _let_in(self, unknown: Unknown) -> None:
+        with self._book.read() as facts:
+            unknown.let_in(facts)
+
+
+def _bearer(request: Request) -> str:
+    values = request.headers.getlist("authorization")
+    scheme, _, token = values[0].partition(" ") if len(values) == 1 else ("", "", "")
+    if scheme.lower() != _SCHEME or not token:
+        raise Problem(Fault.TOKEN_MISSING, "send one header 'authorization: Bearer <token>'", field="authorization")
+    return token.strip()
+
+
+def _room_key(facts: Facts, key_id: str) -> str | None:
+    found = facts.keys.get(key_id)
+    return found.x if found is not None and found.charge is not None else None
+
+
+def _of_token(token: Token, facts: Facts) -> Caller:
+    if token.key_id:
+        charge = facts.charges[str(facts.keys[token.key_id].charge)]
+        return Caller(charge.actor, (CCR,), charge.id)
+    if token.roles:
+        # Who comes to read, or to run the machine, comes as nothing else: an auditor writes nothing.
+        return Caller(token.organisation, token.roles)
+    known = facts.organisations.get(token.organisation)
+    return Caller(token.organisation, known.roles if known is not None else ("",))
+
+
+async def caller_of(request: Request) -> Caller:
+    """Whom the gatekeeper found."""
+    caller = request.state.caller
+    if not isinstance(caller, Caller):
+        message = "the gatekeeper stands before every route"
+        raise TypeError(message)
+    return caller
+
+
+async def unknown_of(request: Request) -> Unknown:
+    """Whom the gatekeeper left to the route."""
+    unknown = request.state.unknown
+    if not isinstance(unknown, Unknown):
+        message = "the gatekeeper stands before every route"
+        raise TypeError(message)
+    return unknown
+
+
+Calling = Annotated[Caller, Depends(caller_of)]
+CallingLate = Annotated[Unknown, Depends(unknown_of)]

@@ -1,0 +1,255 @@
+"""Who may do what: a table of roles by operation, deny by default, and who may see what stands.
+
+A role comes from the ledger's own record of an organisation; AUDITOR and OPERATOR may also come from an issuer. A
+clean room (CCR) is known by the key that its charge names, and may do what concerns that charge alone. What an
+operation then does is still decided by the book and the policy: this table only keeps strangers from asking.
+
+What a caller may not see does not exist for it: 404, as for a name that nobody ever gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+from api.http.problems import Problem
+from ledger.domain.facts import GLOBAL, Facts, holder_of
+from ledger.domain.lineage_graph import ancestors, knows
+from ledger.domain.outcomes import Code
+from ledger.store.table_mapping import Rows
+
+if TYPE_CHECKING:
+    from ledger.domain.entries import Entry
+    from ledger.domain.facts import Charge, Contract, Partition
+
+SRO, TSO, TDP, TDC, CCR, AUDITOR, OPERATOR = "SRO", "TSO", "TDP", "TDC", "CCR", "AUDITOR", "OPERATOR"
+ROLES: Final = (SRO, TSO, TDP, TDC, CCR, AUDITOR, OPERATOR)
+_PARTIES: Final = (SRO, TSO, TDP, TDC)
+_SEE_ALL: Final = frozenset({SRO, AUDITOR})
+
+COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "organisation": ("", SRO),
+    "policy": (SRO,),
+    "dataset": (TDP,),
+    "partition": (TDP,),
+    "retirement": (TDP,),
+    "contract": (TDP, TDC),
+    "charge": (TDC,),
+    "key_release": (CCR,),
+    "post": (CCR,),
+    "void": (TDC, CCR),
+    "model_release": (CCR,),
+    "model_opening": (TDC,),
+    "recommendation": (TSO,),
+    "revocation": (TDP,),
+    "decree": (SRO,),
+    "release_notice": (CCR,),
+    "merger": (SRO,),
+    "acquisition": (SRO,),
+    "collusion": (SRO,),
+    "split": (SRO,),
+    "transfer": (SRO, TDC),
+    "publication": (SRO,),
+    "coalition": (SRO,),
+}
+"""By kind of command, as the book has it. The empty role is an organisation that is not on record: of an empty book it
+may ask to be the first."""
+
+PUBLIC: Final = frozenset(
+    {
+        "read_docs",
+        "read_live",
+        "read_log",
+        "read_checkpoint",
+        "read_consistency",
+        "read_ready",
+        "read_tile",
+        "read_openapi",
+    }
+)
+"""Operations without a caller: a checkpoint and its hashes hold nothing of anybody, and are there to be compared."""
+
+OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    **{f"submit_{kind}": roles for kind, roles in COMMANDS.items()},
+    "deposit_model_key": (CCR,),
+    "issue_challenge": (CCR, TDC),
+    "read_deposit_key": (TDC, CCR),
+    "list_charges": (SRO, TDP, TDC, CCR, AUDITOR),
+    "list_contracts": (SRO, TDP, TDC, CCR, AUDITOR),
+    "list_datasets": (*_PARTIES, AUDITOR),
+    "list_decisions": (*_PARTIES, CCR, AUDITOR),
+    "list_frozen_accounts": (SRO, TSO, TDP, TDC, AUDITOR),
+    "list_organisations": (*_PARTIES, AUDITOR),
+    "list_partitions": (*_PARTIES, AUDITOR),
+    "list_policies": (*_PARTIES, CCR, AUDITOR),
+    "list_signing_keys": (*_PARTIES, CCR, AUDITOR),
+    "put_document": (*_PARTIES, CCR),
+    "quote_charge": (TDC,),
+    "ask_merger_impact": (SRO,),
+    "ask_policy_impact": (SRO,),
+    "plan_run": (TDC,),
+    "read_coalition": (*_PARTIES, AUDITOR),
+    "read_exposure": (SRO, TDP, AUDITOR),
+    "read_lineage": (SRO, TDC, AUDITOR),
+    "read_smallest_coalitions": (SRO, TDP, AUDITOR),
+    "read_accounts": (SRO, TSO, TDP, TDC, AUDITOR),
+    "read_charge": (SRO, TDP, TDC, CCR, AUDITOR),
+    "read_contract_head": (SRO, TDP, TDC, AUDITOR),
+    "read_dataset": (*_PARTIES, AUDITOR),
+    "read_decision": (*_PARTIES, CCR, AUDITOR),
+    "read_document": (*_PARTIES, CCR, AUDITOR),
+    "read_entry_bundle": (SRO, AUDITOR),
+    "read_key_release": (SRO, TDP, TDC, CCR, AUDITOR),
+    "read_model_release": (SRO, TDP, TDC, CCR, AUDITOR),
+    "read_organisation": (*_PARTIES, CCR, AUDITOR),
+    "read_policy": (*_PARTIES, CCR, AUDITOR),
+    "read_policy_in_force": (*_PARTIES, CCR, AUDITOR),
+    "read_recommendation": (*_PARTIES, AUDITOR),
+    "read_metrics": (AUDITOR, OPERATOR),
+    "charge_batch": (TDC,),
+    "stream_events": (*_PARTIES, CCR, AUDITOR),
+    "report_progress": (CCR,),
+    "read_contract": (SRO, TDP, TDC, CCR, AUDITOR),
+    "read_entry": (*_PARTIES, CCR, AUDITOR),
+    "read_partition": (*_PARTIES, CCR, AUDITOR),
+    "read_receipt": (*_PARTIES, CCR, AUDITOR),
+}
+"""By operation id: the roles that may ask. An operation that is not here is nobody's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks.
+
+    Attributes:
+        organisation: on whose behalf; for a clean room, whoever made its charge.
+        roles: on record, or from the issuer; ``("",)`` for an organisation that is not on record.
+        charge: of a clean room, the one charge it is for; else empty.
+    """
+
+    organisation: str
+    roles: tuple[str, ...]
+    charge: str = ""
+
+    def check(self, operation: str) -> None:
+        """Raises: Problem, unless one of its roles may ask for this operation."""
+        allowed = OPERATIONS.get(operation, ())
+        if not set(self.roles) & set(allowed):
+            told = ", ".join(role for role in allowed if role) or "nobody"
+            raise Problem(Code.NOT_AUTHORISED, f"{operation} is for {told}; you come as {self._told}", field="")
+
+    @property
+    def _told(self) -> str:
+        return ", ".join(role for role in self.roles if role) or "nobody on record"
+
+    def check_actor(self, actor: str) -> None:
+        """Raises: Problem, unless a command's actor is the organisation that the caller speaks for."""
+        if actor != self.organisation:
+            raise Problem(Code.NOT_AUTHORISED, f"the token is {self.organisation}'s, not {actor}'s", field="actor")
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether nothing is hidden from it."""
+        return bool(_SEE_ALL & set(self.roles))
+
+    def sees_charge(self, charge: Charge, facts: Facts) -> bool:
+        """Its maker and whoever knows its run since, the providers of its partitions, and its own clean room."""
+        if self.charge:
+            return charge.id == self.charge
+        if self.sees_all or self.organisation in {charge.actor, *map(provider_of, charge.partitions)}:
+            return True
+        known = facts.organisations.get(self.organisation)
+        return known is not None and knows(facts.nodes, known.node, charge.author, charge.index)
+
+    def sees_contract(self, contract: Contract, facts: Facts) -> bool:
+        """Its parties and whoever the consumer became, and the clean room of a charge under it."""
+        if self.charge:
+            return facts.charges[self.charge].contract == contract.document
+        if self.sees_all or self.organisation in {contract.consumer, *contract.providers}:
+            return True
+        return self._became(contract.consumer_node, facts)
+
+    def sees_partition(self, partition: Partition, facts: Facts) -> bool:
+        """Its provider, consumers with a contract of that provider, TSOs, and the clean rooms charged to it."""
+        if self.charge:
+            return partition.ref in facts.charges[self.charge].partitions
+        return self.sees_provider(partition.provider, facts)
+
+    def sees_provider(self, provider: str, facts: Facts) -> bool:
+        """Itself, consumers with a contract of it, TSOs, and the clean rooms charged to it: to its datasets."""
+        if self.charge:
+            return provider in map(provider_of, facts.charges[self.charge].partitions)
+        if self.sees_all or TSO in self.roles or provider == self.organisation:
+            return True
+        return provider in self._under_contract(facts)
+
+    def _under_contract(self, facts: Facts) -> frozenset[str]:
+        """The providers of the contracts that it sees; all contracts are looked through once a snapshot."""
+        known = _UNDER_CONTRACT.setdefault(facts, {})
+        if self not in known:
+            stored = facts.contracts
+            every = (one for _, one in stored.stored()) if isinstance(stored, Rows) else stored.values()
+            known[self] = frozenset(did for one in every if self.sees_contract(one, facts) for did in one.providers)
+        return known[self]
+
+    def sees_account(self, partition: Partition, holder: str, facts: Facts) -> bool:
+        """Everyone's and its own lineage's; those of others only if it is theirs to watch."""
+        if self.sees_all or TSO in self.roles or partition.provider == self.organisation or holder == GLOBAL:
+            return True
+        known = facts.organisations.get(self.organisation)
+        return known is not None and holder in {holder_of(node) for _, node in known.moves}
+
+    def _became(self, node: int, facts: Facts) -> bool:
+        """Whether the caller's organisation descends from who stood at ``node``."""
+        known = facts.organisations.get(self.organisation)
+        return known is not None and node in ancestors(facts.nodes, known.node, (at for _, at in known.moves))
+
+
+_UNDER_CONTRACT: Final[WeakKeyDictionary[Facts, dict[Caller, frozenset[str]]]] = WeakKeyDictionary()
+"""What was found on a snapshot, for as long as it is read."""
+
+
+def provider_of(ref: str) -> str:
+    """The provider in a partition's reference."""
+    return ref.split("/", 1)[0]
+
+
+def sees_entry(caller: Caller, entry: Entry, facts: Facts) -> bool:
+    """Its actor; whoever may see what it is about; everybody on record, where it is about everybody.
+
+    Refusals name what was asked for, which may exist or not: they are their actor's, and the providers' asked of.
+    """
+    if caller.sees_all or (entry.kind in _OF_ALL and not caller.charge):
+        return True
+    if entry.actor == caller.organisation and not caller.charge:
+        return True
+    request = entry.request
+    charge = facts.charges.get(entry.id if entry.kind == "charge" else str(request.get("charge", "")))
+    if charge is not None:
+        return caller.sees_charge(charge, facts)
+    asked = request.get("partitions")
+    refs = [str(one) for one in asked] if isinstance(asked, list) else []
+    refs += [f"{request.get('provider')}/"] if "provider" in request else []
+    refs += [str(request["partition"])] if entry.kind == "retirement" else []
+    if not caller.charge and caller.organisation in map(provider_of, refs):
+        return True
+    contract = facts.contracts.get(str(request.get("contract" if entry.kind != "contract" else "document", "")))
+    return contract is not None and caller.sees_contract(contract, facts)
+
+
+_OF_ALL: Final = frozenset(
+    {
+        "organisation",
+        "policy",
+        "recommendation",
+        "merger",
+        "acquisition",
+        "collusion",
+        "split",
+        "publication",
+        "coalition",
+    }
+)
+"""Entries that everybody on record lives under, or may be bound by."""

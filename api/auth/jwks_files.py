@@ -1,0 +1,63 @@
+"""The files of the issuers' keys, read again as they change: keys are rotated without a restart.
+
+Whoever runs the service puts a new file in the place of an old one; the service follows no address by itself. A file
+that cannot be read, or holds no keys, changes nothing: the keys that were read last stay, and the log says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from api.auth.access_tokens import JWKS_BYTES_MAX, Issuer
+from ledger.wire.malformed import Malformed
+
+KEPT_S: Final = 30.0
+"""How long what was read holds, so that no request reads for another."""
+_LOG: Final = logging.getLogger(__name__)
+
+
+class IssuerFiles:
+    """Whose tokens are believed, by files."""
+
+    def __init__(self, files: Iterable[tuple[str, Path]], clock: Callable[[], float] = time.monotonic) -> None:
+        """Read all, each by its issuer's name; ``clock`` gives seconds. Raises: Malformed, OSError."""
+        self._files = tuple(files)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._data = [_read(path) for _, path in self._files]
+        self._known = tuple(Issuer.parse(name, data) for (name, _), data in zip(self._files, self._data, strict=True))
+        self._until = clock() + KEPT_S
+
+    def __call__(self) -> tuple[Issuer, ...]:
+        """As they stand; the very same value while no file has changed."""
+        if self._clock() >= self._until:
+            with self._lock:
+                if self._clock() >= self._until:
+                    for place in range(len(self._files)):
+                        self._read_again(place)
+                    self._until = self._clock() + KEPT_S
+        return self._known
+
+    def _read_again(self, place: int) -> None:
+        name, path = self._files[place]
+        try:
+            data = _read(path)
+            if data == self._data[place]:
+                return
+            issuer = Issuer.parse(name, data)
+        except (Malformed, OSError) as fault:
+            _LOG.warning("the keys of an issuer stay as they were", extra={"reason": f"{name}: {type(fault).__name__}"})
+            return
+        self._data[place] = data
+        self._known = (*self._known[:place], issuer, *self._known[place + 1 :])
+        _LOG.info("the keys of an issuer were read again", extra={"reason": name})
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(JWKS_BYTES_MAX + 1)

@@ -1,0 +1,49 @@
+"""What a signature has to say of its request: this method, this URL, this time, this id.
+
+So a request caught on its way can go nowhere else and at no other time; sent again as it is, within its time, it is the
+same command, and gets the same answer. Whether the signature verifies is the book's to find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from api.http.problems import Problem
+from client.http.base_url import base_of
+from client.http.endpoints import SIGNATURE_HEADER
+from ledger.crypto.detached_jws import call_of
+from ledger.domain.outcomes import Code
+from ledger.wire.malformed import Malformed
+
+SKEW_S: Final = 300
+
+
+class Binding:
+    """Checks signatures for one service."""
+
+    def __init__(self, url: str, clock: Callable[[], int]) -> None:
+        """Signatures name the service by ``url``; ``clock`` gives Unix milliseconds. Raises: Malformed."""
+        self._url = base_of(url, "url")
+        self._clock = clock
+
+    def check(self, jws: str, method: str, path: str, id: str) -> None:  # noqa: A002 - the wire's name
+        """Raises: Problem (401), unless the signature was made for this request, within five minutes of now."""
+        try:
+            self._check(jws, method, f"{self._url}{path}", id)
+        except Malformed as fault:
+            raise Problem(Code.SIGNATURE_INVALID, str(fault), field=SIGNATURE_HEADER) from None
+
+    def _check(self, jws: str, method: str, url: str, id: str) -> None:  # noqa: A002 - the wire's name
+        where = "signature.header"
+        call = call_of(jws)
+        if call is None:
+            raise Malformed(where, "must name the request: htm, htu, iat and jti")
+        if call.method != method:
+            raise Malformed(f"{where}.htm", f"must be {method}")
+        if call.url != url:
+            raise Malformed(f"{where}.htu", f"must be {url}")
+        if call.id != id:
+            raise Malformed(f"{where}.jti", f"must be {id}")
+        if abs(call.time_s - self._clock() // 1000) > SKEW_S:
+            raise Malformed(f"{where}.iat", f"must lie within {SKEW_S} s of the service's clock")

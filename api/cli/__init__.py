@@ -1,0 +1,1 @@
+"""The service's commands: ``epsilon serve``, ``epsilon dev-issuer`` and ``epsilon demo``."""

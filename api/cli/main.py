@@ -1,0 +1,160 @@
+"""Commands of the service's room: ``epsilon serve``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from api.server.clock import unix_ms
+
+if TYPE_CHECKING:
+    import socket
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from api.auth.jwks_files import IssuerFiles
+    from api.cli.settings import Settings
+
+_DEMO_EXAMPLES: Final = """
+Examples:
+
+  epsilon demo
+
+  epsilon demo /tmp/epsilon-demo
+"""
+_ISSUER_EXAMPLES: Final = """
+Examples:
+
+  epsilon dev-issuer demo/profile.toml
+
+  epsilon dev-issuer development.toml &
+"""
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
+
+_SERVE_EXAMPLES: Final = """
+Examples:
+
+  epsilon serve demo/profile.toml
+
+  epsilon serve demo/profile.toml --port 8080
+"""
+
+
+@app.callback()
+def _group() -> None:
+    """The service's commands."""
+
+
+@app.command(epilog=_SERVE_EXAMPLES)
+def serve(
+    profile: Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named serve.")],
+    host: Annotated[str, typer.Option(help="An address to listen on, instead of the profile's.")] = "",
+    port: Annotated[int | None, typer.Option(help="Instead of the profile's.", min=0, max=65_535)] = None,
+) -> None:
+    """Serve a book over HTTP until interrupted, to this machine alone unless in production."""
+    from api.cli.settings import Settings
+    from client.cli.service_command import faults_told
+
+    with faults_told():
+        settings = Settings.load(profile)
+        log_key = settings.load_log_key()
+        issuers = settings.load_issuers()
+        where = settings.port if port is None else port
+        listener = _listening(host or settings.host, where, anywhere=settings.production)
+    _serve(settings, log_key, issuers, listener)
+
+
+def _listening(host: str, port: int, *, anywhere: bool = False) -> socket.socket:
+    """A listening socket; a port that is taken is a conflict. Raises: Malformed, OSError, typer.Exit."""
+    from errno import EADDRINUSE
+
+    from api.server.http_server import listen
+    from ledger.domain.outcomes import Code
+
+    try:
+        return listen(host, port, anywhere=anywhere)
+    except OSError as fault:
+        if fault.errno != EADDRINUSE:
+            raise
+        typer.echo(f"port {port} of {host} is in use: end what listens there, or name another port", err=True)
+        raise typer.Exit(Code.CONFLICT.exit_code) from None
+
+
+def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: IssuerFiles, listener: socket.socket) -> None:
+    import hmac
+    import sys
+
+    from api.app import create_app
+    from api.cli.preloading import begin
+    from api.keys.key_store import AuthoriseOnly, FileKeyStore
+    from api.middleware.json_log import log_to
+    from api.server.http_server import base_url
+    from api.server.http_server import serve as run
+    from ledger.book.book import Book, BookUnusable
+    from ledger.domain.outcomes import Code
+    from ledger.store.engine import name_of
+    from ledger.verifier import LogKey
+    from policy.decisions.gate import gate
+
+    store = FileKeyStore(settings.keys) if settings.keys else AuthoriseOnly()
+    if settings.keys:
+        typer.echo(f"Data keys lie unencrypted in {settings.keys}: for demonstrations only.", err=True)
+    try:
+        book = Book.open(
+            settings.book, gate=gate, log_key=log_key, origin=settings.origin, clock=unix_ms, kept=settings.kept
+        )
+    except BookUnusable as fault:
+        typer.echo(str(fault), err=True)
+        raise typer.Exit(Code.CONFLICT.exit_code) from None
+    try:
+        log = LogKey(settings.origin, log_key.public_key().public_bytes_raw())
+        url = settings.url or base_url(listener)
+        typer.echo(f"Serving {name_of(settings.book)} at {url} until interrupted.", err=True)
+        log_to(sys.stderr)
+        # The same in every process that serves this book.
+        cursors = hmac.digest(log_key.private_bytes_raw(), b"epsilon-ledger cursors v1", "sha256")
+        app = create_app(book, store, url=url, log=log, clock=unix_ms, issuers=issuers, cursor_key=cursors)
+        begin()
+        run(app, listener)
+    finally:
+        book.close()
+
+
+@app.command(epilog=_ISSUER_EXAMPLES)
+def dev_issuer(
+    profile: Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named issuer.")],
+) -> None:
+    """Give out access tokens on this machine until interrupted: for development, where it proves nothing."""
+    from api.dev_issuer.routes import create_issuer_app
+    from api.dev_issuer.settings import IssuerProfile
+    from api.server.http_server import serve as run
+    from client.cli.service_command import faults_told
+
+    with faults_told():
+        known = IssuerProfile.load(profile)
+        listener = _listening(known.host, known.port)
+        url = f"http://{known.host}:{listener.getsockname()[1]}"
+        issuer = known.issuer(url, unix_ms)
+    typer.echo(f"A development issuer, which proves nothing about anybody, at {url} until interrupted.", err=True)
+    run(create_issuer_app(issuer), listener)
+
+
+@app.command(epilog=_DEMO_EXAMPLES)
+def demo(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the book and all else is left.")] = Path(
+        "demo"
+    ),
+) -> None:
+    """Tell the main job as a story: a budget governed from policy to model, on real data."""
+    from rich.console import Console
+
+    from api.demo.stage import StageTaken, perform
+    from api.demo.trainer import TrainerFailed
+
+    try:
+        perform(folder, Console())
+    except (StageTaken, TrainerFailed, OSError) as fault:
+        typer.echo(str(fault), err=True)
+        raise typer.Exit(1) from None

@@ -1,0 +1,120 @@
+"""What the service needs to start: the table ``[serve]`` of a profile.
+
+    v = 1
+
+    [serve]
+    book = "book.sqlite"
+    kept = "checkpoint"
+    keys = "keys"
+    log_key = "log.pem"
+    origin = "epsilon.example/ledger"
+    host = "127.0.0.1"
+    port = 8000
+    url = "http://127.0.0.1:8000"
+    production = false
+
+    [serve.issuers]
+    "http://127.0.0.1:8100" = "issuer.jwks"
+
+Paths are relative to the profile; ``book`` may also be the URL of a PostgreSQL database, its password left to libpq's
+own means (PGPASSFILE). ``kept`` holds the newest checkpoint: a book older than that is refused, so keep it where
+backups of the book do not reach. Without ``keys`` the service authorises only: providers hand keys over themselves,
+against receipts. ``issuers`` name whose tokens are believed, each with a file of its public keys (a JWK Set), which is
+read again when it changes. ``url`` is the service as callers know it, which their signatures name; left out, it is
+where it listens.
+
+Only a service in production listens elsewhere than on loopback. It takes no issuer on loopback or without TLS, which is
+what a development issuer is; and its ``url`` is https, because a proxy in front of it ends TLS.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from api.auth.jwks_files import IssuerFiles
+from api.server.http_server import is_loopback
+from client.http.base_url import base_of
+from client.keys.signer import load_private
+from client.profile.profile import read_table
+from ledger.store.engine import url_of
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+
+PORT_MAX: Final = 65_535
+ISSUERS_MAX: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The table ``[serve]``.
+
+    Attributes:
+        book: the URL of the book's database.
+        keys: None where the service authorises only.
+        kept: where the newest checkpoint is kept; None where it is not.
+        url: None where the service is known by where it listens.
+    """
+
+    book: str
+    keys: Path | None
+    kept: Path | None
+    log_key: Path
+    origin: str
+    host: str
+    port: int
+    url: str | None
+    production: bool
+    issuers: tuple[tuple[str, Path], ...]
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a profile. Raises: Malformed, OSError."""
+        names = ("book", "host", "issuers", "log_key", "origin", "port")
+        known = c.fields(read_table(path, "serve"), "serve", names, optional=("keys", "kept", "production", "url"))
+        production = c.boolean(known.get("production", False), "serve.production")
+        return cls(
+            book=_book(path, c.string(known["book"], "serve.book")),
+            keys=path.parent / c.string(known["keys"], "serve.keys") if "keys" in known else None,
+            kept=path.parent / c.string(known["kept"], "serve.kept") if "kept" in known else None,
+            log_key=path.parent / c.string(known["log_key"], "serve.log_key"),
+            origin=c.string(known["origin"], "serve.origin", 200),
+            host=c.string(known["host"], "serve.host"),
+            port=c.integer(known["port"], "serve.port", 0, PORT_MAX),
+            url=_url(known.get("url"), production=production),
+            production=production,
+            issuers=_issuers(path.parent, known["issuers"], production=production),
+        )
+
+    def load_issuers(self) -> IssuerFiles:
+        """Whose tokens are believed. Raises: Malformed, OSError."""
+        return IssuerFiles(self.issuers)
+
+    def load_log_key(self) -> Ed25519PrivateKey:
+        """The key that signs checkpoints. Raises: Malformed, OSError."""
+        return load_private(self.log_key)
+
+
+def _book(profile: Path, named: str) -> str:
+    return url_of(named if "://" in named else profile.parent / named)
+
+
+def _url(value: object, *, production: bool) -> str | None:
+    url = None if value is None else base_of(c.string(value, "serve.url"), "serve.url")
+    if production and (url is None or urlsplit(url).scheme != "https"):
+        raise Malformed("serve.url", "must be the https URL that callers know the service by, in production")
+    return url
+
+
+def _issuers(folder: Path, value: object, *, production: bool) -> tuple[tuple[str, Path], ...]:
+    if not isinstance(value, dict) or not 1 <= len(value) <= ISSUERS_MAX:
+        raise Malformed("serve.issuers", f"must name 1 to {ISSUERS_MAX} issuers, each with the file of its keys")
+    for name in value:
+        url = urlsplit(c.string(name, "serve.issuers", 500))
+        if production and (url.scheme != "https" or is_loopback(url.hostname or "")):
+            raise Malformed(f"serve.issuers.{name}", "is a development issuer, which production refuses")
+    return tuple((name, folder / c.string(file, f"serve.issuers.{name}")) for name, file in value.items())

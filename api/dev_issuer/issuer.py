@@ -1,0 +1,245 @@
+"""The development issuer: an OAuth 2.0 and OpenID Connect server for one machine.
+
+It gives machines tokens for a ``private_key_jwt`` assertion (RFC 7523) that their registered key signed, and people
+tokens by authorization code with PKCE (RFC 7636, S256), where logging in is choosing who to be: it proves nothing about
+anybody, is bound to loopback, and a service in production refuses it.
+
+    [issuer]
+    host = "127.0.0.1"
+    port = 8100
+    audience = "epsilon.example/ledger"
+    key = "issuer.pem"
+
+    [issuer.clients]
+    "did:web:bank-a.example" = "bank-a.pem"
+
+    [issuer.people.asha]
+    organisation = "did:web:health-council.example"
+    roles = ["AUDITOR"]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+from cryptography.exceptions import InvalidSignature
+from joserfc import jws
+from joserfc.errors import JoseError
+from joserfc.jwk import OKPKey
+
+from api.server.http_server import check_loopback
+from client.http.access_tokens import ASSERTION
+from client.keys.signer import Signer
+from ledger.crypto.public_keys import PublicKey
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+
+LIFE_S: Final = 300
+CODE_S: Final = 60
+SKEW_S: Final = 60
+FORM_BYTES_MAX: Final = 16_384
+OPEN_MAX: Final = 4_096
+NOBODY: Final = "-"
+"""Whom somebody chooses who wants to be none of the people: no person's name begins so."""
+_TIME_S_MAX: Final = 253_402_300_799
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who somebody may choose to be."""
+
+    organisation: str
+    roles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    person: str
+    client: str
+    redirect: str
+    challenge: str
+    nonce: str
+    expires: int
+
+
+class Refused(Exception):  # noqa: N818 - what is the case
+    """An OAuth error (RFC 6749, section 5.2)."""
+
+    def __init__(self, error: str, description: str) -> None:
+        """``error`` is one of the standard's words."""
+        super().__init__(description)
+        self.error = error
+
+
+class DevelopmentIssuer:
+    """Clients with their keys, people without, and what was handed out lately."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what an issuer is made of
+        self,
+        url: str,
+        audience: str,
+        signer: Signer,
+        clients: Mapping[str, PublicKey],
+        people: Mapping[str, Person],
+        clock: Callable[[], int],
+    ) -> None:
+        """Issue as ``url`` for ``audience``; ``clock`` gives Unix milliseconds. Raises: Malformed, off loopback."""
+        check_loopback(urlsplit(url).hostname or "")
+        self.url, self.audience = url, audience
+        self._clients, self._people, self._clock = dict(clients), dict(people), clock
+        self._signer = signer
+        self._turn = threading.Lock()
+        self._seen: dict[str, int] = {}
+        self._codes: dict[str, _Code] = {}
+
+    def add(self, client: str, key: PublicKey) -> None:
+        """Know one more client."""
+        self._clients[client] = key
+
+    @property
+    def jwks(self) -> bytes:
+        """Its public key as a JWK Set."""
+        return c.dump({"keys": [{**self._signer.jwk, "kid": self._signer.key_id}]})
+
+    @property
+    def people(self) -> Mapping[str, Person]:
+        """Who there is to choose from."""
+        return self._people
+
+    def client_credentials(self, form: Mapping[str, str]) -> c.Object:
+        """A token for a machine (RFC 6749, section 4.4). Raises: Refused."""
+        client = self._authenticated(form)
+        return self._grant({"client_id": client, "sub": client})
+
+    def authorize(self, form: Mapping[str, str]) -> str:
+        """Where to send a person who chose who to be, or nobody (RFC 6749, section 4.1.2). Raises: Refused."""
+        person, redirect = form.get("person", ""), form.get("redirect_uri", "")
+        _check_redirect(redirect)
+        if person == NOBODY:
+            return self._back(form, {"error": "access_denied", "error_description": "somebody chose to be nobody"})
+        if person not in self._people:
+            raise Refused("access_denied", "choose one of the people on the page")
+        if form.get("response_type") != "code" or form.get("code_challenge_method") != "S256":
+            raise Refused("invalid_request", "response_type must be 'code' and code_challenge_method 'S256'")
+        challenge = form.get("code_challenge", "")
+        if len(challenge) != 43:
+            raise Refused("invalid_request", "code_challenge must be 43 characters of base64url")
+        code = secrets.token_urlsafe(24)
+        with self._turn:
+            self._forget()
+            expires = self._now + CODE_S
+            client, nonce = form.get("client_id", ""), form.get("nonce", "")
+            self._codes[code] = _Code(person, client, redirect, challenge, nonce, expires)
+        return self._back(form, {"code": code})
+
+    def authorization_code(self, form: Mapping[str, str]) -> c.Object:
+        """A token for a person (RFC 7636, section 4.6); a code works once. Raises: Refused."""
+        with self._turn:
+            self._forget()
+            code = self._codes.pop(form.get("code", ""), None)
+        verifier = form.get("code_verifier", "")
+        if not 43 <= len(verifier) <= 128 or not verifier.isascii():
+            raise Refused("invalid_grant", "code_verifier must have 43 to 128 characters")
+        made = c.base64url(hashlib.sha256(verifier.encode()).digest())
+        if (
+            code is None
+            or not hmac.compare_digest(made, code.challenge)
+            or form.get("redirect_uri", "") != code.redirect
+            or form.get("client_id", "") != code.client
+        ):
+            raise Refused("invalid_grant", "the code is unknown, used, expired, or another's")
+        person = self._people[code.person]
+        claims: c.Object = {
+            "client_id": code.client or "browser",
+            "organisation": person.organisation,
+            "sub": code.person,
+        }
+        answer = self._grant({**claims, **({"roles": [*person.roles]} if person.roles else {})})
+        identity: c.Object = {"aud": code.client or "browser", "sub": code.person, **self._times()}
+        if code.nonce:
+            identity["nonce"] = code.nonce
+        return {**answer, "id_token": self._signer.jwt("JWT", {"iss": self.url, **identity})}
+
+    def _authenticated(self, form: Mapping[str, str]) -> str:
+        if form.get("client_assertion_type") != ASSERTION:
+            raise Refused("invalid_client", f"client_assertion_type must be '{ASSERTION}'")
+        try:
+            return self._asserted(form.get("client_assertion", ""))
+        except Malformed as fault:
+            raise Refused("invalid_client", f"the client assertion is refused: {fault}") from None
+
+    def _asserted(self, text: str) -> str:
+        """The client that signed an assertion (RFC 7523, section 3). Raises: Malformed."""
+        parts = text.split(".") if len(text) <= FORM_BYTES_MAX else []
+        if len(parts) != 3:
+            raise Malformed("client_assertion", "must be a compact JWS")
+        known = c.fields(c.parse(c.unbase64url(parts[1], "claims"), FORM_BYTES_MAX, "claims"), "claims", _ASSERTED)
+        client = c.did(known["sub"], "sub")
+        key = self._clients.get(client)
+        if key is None or known["iss"] != client:
+            raise Malformed("sub", "is no client that this issuer knows, or not the iss")
+        try:
+            jws.deserialize_compact(
+                text, OKPKey.import_key({"crv": key.curve, "kty": "OKP", "x": key.x}), algorithms=["Ed25519"]
+            )
+        except (JoseError, InvalidSignature, ValueError):
+            raise Malformed("signature", "does not verify with the client's key") from None
+        self._check_assertion(known)
+        return client
+
+    def _check_assertion(self, known: Mapping[str, Any]) -> None:
+        if known["aud"] not in (f"{self.url}/token", self.url):
+            raise Malformed("aud", "must be this issuer's token endpoint")
+        issued, expires = (c.integer(known[name], name, 0, _TIME_S_MAX) for name in ("iat", "exp"))
+        if not 0 < expires - issued <= LIFE_S or issued > self._now + SKEW_S or self._now >= expires + SKEW_S:
+            raise Malformed("exp", f"must be now, and after iat by at most {LIFE_S} s")
+        jti = c.string(known["jti"], "jti", 200)
+        with self._turn:
+            self._forget()
+            if jti in self._seen or len(self._seen) >= OPEN_MAX:
+                raise Malformed("jti", "was used before")
+            self._seen[jti] = expires + SKEW_S
+
+    def _back(self, form: Mapping[str, str], answer: Mapping[str, str]) -> str:
+        """The address that an answer goes to, with ``iss`` (RFC 9207) and ``state``."""
+        query = urlencode({**answer, "iss": self.url, "state": form.get("state", "")})
+        return f"{form['redirect_uri']}?{query}"
+
+    @property
+    def _now(self) -> int:
+        return self._clock() // 1000
+
+    def _forget(self) -> None:
+        now = self._now
+        self._seen = {jti: until for jti, until in self._seen.items() if until > now}
+        self._codes = {name: code for name, code in self._codes.items() if code.expires > now}
+
+    def _times(self) -> c.Object:
+        return {"exp": self._now + LIFE_S, "iat": self._now}
+
+    def _grant(self, claims: c.Object) -> c.Object:
+        body: c.Object = {"aud": self.audience, "iss": self.url, "jti": secrets.token_urlsafe(16), **self._times()}
+        token = self._signer.jwt("at+jwt", {**body, **claims})
+        return {"access_token": token, "expires_in": LIFE_S, "token_type": "Bearer"}
+
+
+def _check_redirect(url: str) -> None:
+    """Raises: Refused, unless it leads to this machine, with no query to add to."""
+    try:
+        known = urlsplit(url)
+        check_loopback(known.hostname or "")
+        sound = known.scheme == "http" and not known.query and not known.fragment
+    except ValueError:
+        sound = False
+    if not sound:
+        raise Refused("invalid_request", "redirect_uri must be an http address on loopback, without a query")
+
+
+_ASSERTED: Final = ("aud", "exp", "iat", "iss", "jti", "sub")

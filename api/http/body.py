@@ -1,0 +1,108 @@
+"""Reading a request body within bounds: refused by its declared length, or as soon as it grows too long."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, Request
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
+
+from api.http.json_schema import COMPACT_JWS
+from api.http.problems import Fault, Problem
+from client.http.endpoints import JSON_TYPE, SIGNATURE_HEADER
+from ledger.domain.commands import COMMAND_BYTES_MAX
+from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from ledger.domain.outcomes import Code
+from ledger.wire.malformed import Malformed
+
+BATCH_BYTES_MAX: Final = 1 << 20
+BODY_S: Final = 20
+"""How long a body may take to arrive."""
+SIGNATURE_PARAMETER: Final[dict[str, Any]] = {
+    "name": SIGNATURE_HEADER,
+    "in": "header",
+    "required": True,
+    "description": "detached JWS (RFC 7797) over exactly the body, made for this request: htm, htu, iat, jti",
+    "schema": COMPACT_JWS,
+}
+_REPEATED: Final = frozenset({"member"})
+"""Parameters that are lists."""
+
+
+async def json_bytes(request: Request) -> bytes:
+    """The raw bytes of a JSON body, at most those of a command. Raises: Problem."""
+    return await _json(request, COMMAND_BYTES_MAX)
+
+
+async def batch_bytes(request: Request) -> bytes:
+    """The raw bytes of a batch of commands. Raises: Problem."""
+    return await _json(request, BATCH_BYTES_MAX)
+
+
+async def _json(request: Request, size_max: int) -> bytes:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != JSON_TYPE:
+        raise Problem(Fault.MEDIA_TYPE_UNSUPPORTED, f"the body must be {JSON_TYPE}", field="content-type")
+    return await bounded(request, size_max)
+
+
+async def document_bytes(request: Request) -> bytes:
+    """The raw bytes of a document. Raises: Problem."""
+    return await bounded(request, DOCUMENT_BYTES_MAX)
+
+
+async def signature(request: Request) -> str:
+    """The one signature header. Raises: Problem."""
+    values = request.headers.getlist(SIGNATURE_HEADER)
+    if len(values) != 1 or not values[0]:
+        detail = f"the header {SIGNATURE_HEADER} must be given once, with a detached JWS over the body"
+        raise Problem(Code.SIGNATURE_MISSING, detail, field=SIGNATURE_HEADER)
+    return values[0]
+
+
+async def bounded(request: Request, size_max: int, within_s: float = BODY_S) -> bytes:
+    """The body, unless it is longer or takes longer to arrive. Raises: Problem."""
+    fault = Problem(Fault.TOO_LARGE, f"the body has more than the {size_max} bytes allowed")
+    declared = request.headers.get("content-length", "0")
+    # The server in front has already refused a length that is no number.
+    if len(declared) > len(str(size_max)) or int(declared) > size_max:
+        raise fault
+    body = bytearray()
+    try:
+        async with asyncio.timeout(within_s):
+            async for chunk in request.stream():
+                if len(body) + len(chunk) > size_max:
+                    raise fault
+                body += chunk
+    except TimeoutError:
+        raise Problem(Fault.TIMED_OUT, f"the body took more than the {within_s:g} seconds allowed") from None
+    except ClientDisconnect:
+        # Nobody hears it; the log counts it among what callers did, not among what failed here.
+        raise Problem(Fault.BAD_REQUEST, "the body broke off") from None
+    return bytes(body)
+
+
+async def check_query(request: Request) -> None:
+    """Parameters that the route knows, each once: a misspelt one must not pass for one left out. Raises: Problem."""
+    route = request.scope.get("route")
+    if not request.scope["query_string"] or not isinstance(route, APIRoute):
+        return
+    known = _parameters(route.dependant)
+    for name in request.query_params:
+        if name not in known:
+            raise Malformed(name[:100], "is no parameter of this resource")
+        if name not in _REPEATED and len(request.query_params.getlist(name)) > 1:
+            raise Malformed(name, "is given more than once")
+
+
+def _parameters(dependant: Dependant) -> set[str]:
+    named = {field.alias for field in dependant.query_params}
+    return named.union(*map(_parameters, dependant.dependencies))
+
+
+Raw = Annotated[bytes, Depends(json_bytes)]
+Document = Annotated[bytes, Depends(document_bytes)]
+Signature = Annotated[str, Depends(signature)]

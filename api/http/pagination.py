@@ -1,0 +1,142 @@
+"""Pages of a list: so many items, and an opaque cursor to the next ones that this service has signed itself.
+
+    {"items":[...],"next_cursor":"eyJhZnRlciI6...Ei4"}
+
+What a caller may not see is passed over, and only so much is looked at for one page: a page may hold fewer items
+than were asked for, or none, and still have a next one.
+"""
+
+from __future__ import annotations
+
+import hmac
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeVar
+
+from fastapi import Depends, Query
+
+from ledger.store.table_mapping import Rows
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+
+K = TypeVar("K", str, int, tuple[str, str])
+V = TypeVar("V")
+
+LIMIT: Final = 50
+LIMIT_MAX: Final = 200
+LOOKED_AT_MAX: Final = 1_000
+"""Values that are read for one page."""
+CURSOR_BYTES_MAX: Final = 2_048
+_MAC_BYTES: Final = 16
+_LIMIT: Final = "^([1-9][0-9]?|1[0-9]{2}|200)$"
+
+Fetch = Callable[[K | None, int], list[tuple[K, V]]]
+"""So many values at most whose keys come after one, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which page is asked for."""
+
+    limit: int
+    cursor: str | None
+
+
+def wanted(
+    limit: Annotated[str, Query(pattern=_LIMIT, description="items of one page, 1 to 200")] = str(LIMIT),
+    cursor: Annotated[
+        str | None, Query(max_length=CURSOR_BYTES_MAX, description="next_cursor of the page before, as it is")
+    ] = None,
+) -> Wanted:
+    """Read the two parameters that every list has."""
+    return Wanted(int(limit), cursor)
+
+
+Paging = Annotated[Wanted, Depends(wanted)]
+
+
+class Cursors:
+    """Makes cursors and knows its own again: HMAC-SHA256 (RFC 2104), the first 16 bytes."""
+
+    def __init__(self, key: bytes) -> None:
+        """Processes that serve one book share ``key``."""
+        self._key = key
+
+    def write(self, scope: str, after: c.Json) -> str:
+        """A cursor after one key of the list ``scope``."""
+        payload = c.dump({"after": after, "of": scope})
+        return c.base64url(self._mac(payload) + payload)
+
+    def read(self, scope: str, cursor: str) -> c.Json:
+        """The key that a cursor stands after. Raises: Malformed, unless it was made here and for this list."""
+        data = c.unbase64url(cursor, "cursor")
+        mac, payload = data[:_MAC_BYTES], data[_MAC_BYTES:]
+        if not hmac.compare_digest(mac, self._mac(payload)):
+            raise Malformed("cursor", "was not made by this service")
+        known = c.fields(c.parse(payload, CURSOR_BYTES_MAX, "cursor"), "cursor", ("after", "of"))
+        if known["of"] != scope:
+            raise Malformed("cursor", "belongs to another list, or to other parameters")
+        after: c.Json = known["after"]
+        return after
+
+    def _mac(self, payload: bytes) -> bytes:
+        return hmac.digest(self._key, payload, "sha256")[:_MAC_BYTES]
+
+    def page(self, scope: str, asked: Wanted, fetch: Fetch[K, V], show: Callable[[V], c.Json]) -> c.Object:
+        """One page of a list.
+
+        Args:
+            scope: which list, with every parameter that makes it another one.
+            show: an item as it is told; None where the caller may not see it.
+
+        Raises:
+            Malformed: if the cursor is not one of this list.
+        """
+        after: K | None = None if asked.cursor is None else _key(self.read(scope, asked.cursor))
+        items: list[c.Json] = []
+        looked_at = 0
+        while len(items) < asked.limit and looked_at < LOOKED_AT_MAX:
+            most = min(LIMIT_MAX, LOOKED_AT_MAX - looked_at)
+            found = fetch(after, most)
+            for key, value in found:
+                after = key
+                looked_at += 1
+                shown = show(value)
+                items += [] if shown is None else [shown]
+                if len(items) == asked.limit:
+                    break
+            else:
+                if len(found) < most:
+                    return {"items": items, "next_cursor": None}
+        return {"items": items, "next_cursor": self.write(scope, _told(after))}
+
+
+def _told(key: Any) -> c.Json:  # noqa: ANN401 - one of K
+    return [*key] if isinstance(key, tuple) else key
+
+
+def _key(told: c.Json) -> Any:  # noqa: ANN401 - one of K, which the list knows
+    return tuple(told) if isinstance(told, list) else told
+
+
+def scope_of(name: str, **parameters: str | int | None) -> str:
+    """The name of a list with these parameters."""
+    told: c.Object = {name: value for name, value in parameters.items() if value is not None}
+    return f"{name} {c.dump(told).decode()}"
+
+
+def fetch_from(values: Mapping[K, V], **same: str) -> Fetch[K, V]:
+    """Pages of a projection: by its key in a database, sorted in memory where it is one of the past."""
+    if isinstance(values, Rows):
+        stored: Rows[K, V] = values
+        return lambda after, most: stored.page(after, most, **same)
+    ordered = sorted(
+        key for key, value in values.items() if all(getattr(value, name) == wants for name, wants in same.items())
+    )
+
+    def of_the_past(after: K | None, most: int) -> list[tuple[K, V]]:
+        start = 0 if after is None else bisect_right(ordered, after)
+        return [(key, values[key]) for key in ordered[start : start + most]]
+
+    return of_the_past

@@ -1,0 +1,275 @@
+"""Every error as RFC 9457 problem details with a stable code, whatever raised it.
+
+    {"code":"policy_denied","detail":"...","field":"","id":"run-4","index":31,
+     "reasons":[{"code":"lineage_cap","detail":"..."}],"status":403,
+     "title":"A policy or contract denies it","type":"urn:epsilon:problem:policy_denied"}
+
+Codes are those of :mod:`ledger.domain.outcomes`; the few that only HTTP knows stand here.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from enum import Enum
+from http import HTTPMethod
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from client.http.endpoints import PROBLEM_TYPE, SIGNATURE_HEADER
+from ledger.book.submission import BookBusy, BookStopped
+from ledger.domain.outcomes import Code
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from starlette.routing import BaseRoute
+    from starlette.types import Scope
+
+_LOG: Final = logging.getLogger(__name__)
+_UNAUTHENTICATED: Final = 401
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    word: str
+    http_status: int
+    title: str
+
+
+class Fault(Enum):
+    """What only HTTP or the service itself can answer; nothing of it is recorded."""
+
+    BAD_REQUEST = _Meaning("bad_request", 400, "The request is not one that this service can read")
+    TOKEN_MISSING = _Meaning("token_missing", 401, "The request carries no access token")
+    TOKEN_INVALID = _Meaning("token_invalid", 401, "The access token is not believed")
+    METHOD_NOT_ALLOWED = _Meaning("method_not_allowed", 405, "The resource has no such method")
+    TIMED_OUT = _Meaning("timed_out", 408, "The request took too long to arrive")
+    STALE = _Meaning("stale", 412, "The resource has changed since the version that the request names")
+    TOO_LARGE = _Meaning("too_large", 413, "The body is larger than allowed")
+    URL_TOO_LONG = _Meaning("url_too_long", 414, "The URL is longer than allowed")
+    MEDIA_TYPE_UNSUPPORTED = _Meaning("media_type_unsupported", 415, "The body has a type that is not read here")
+    VERSION_MISSING = _Meaning("version_missing", 428, "The request must name the version that it replaces")
+    TOO_MANY = _Meaning("too_many", 429, "The caller has as many of these open as it may")
+    HEAD_TOO_LARGE = _Meaning("head_too_large", 431, "The headers are larger than allowed")
+    INTERNAL = _Meaning("internal", 500, "The service failed; the same request may be sent again")
+    BUSY = _Meaning("busy", 503, "The service has no room for this now; the same request may be sent again")
+    STOPPED = _Meaning("stopped", 503, "The book stopped; send a command again, as it is, once it was opened anew")
+    UNANSWERED = _Meaning("unanswered", 503, "The service took too long; send a command again as it is")
+    KEY_STORE = _Meaning(
+        "key_store", 503, "The key store neither takes nor tells a key now; the same may be sent again"
+    )
+    KEY_WITHHELD = _Meaning("key_withheld", 503, "The key release is recorded, but the key was not handed over")
+
+    @property
+    def word(self) -> str:
+        """The stable code."""
+        return self.value.word
+
+    @property
+    def http_status(self) -> int:
+        """The HTTP status that carries it."""
+        return self.value.http_status
+
+    @property
+    def title(self) -> str:
+        """A short sentence for people, the same at every occurrence."""
+        return self.value.title
+
+
+_CHALLENGES: Final[dict[Code | Fault, str]] = {
+    Fault.TOKEN_MISSING: "Bearer",
+    Fault.TOKEN_INVALID: 'Bearer error="invalid_token"',
+}
+_WAITS_S: Final[dict[Code | Fault, int]] = {
+    Fault.BUSY: 2,
+    Fault.KEY_STORE: 5,
+    Fault.KEY_WITHHELD: 5,
+    Fault.STOPPED: 30,
+    Fault.TOO_MANY: 30,
+    Fault.UNANSWERED: 5,
+}
+"""Seconds after which it may be tried again (RFC 9110, 10.2.3)."""
+
+
+class Problem(Exception):  # noqa: N818 - RFC 9457's word
+    """One problem, to raise or to render. ``index`` is that of the entry that records it, if one does."""
+
+    def __init__(  # noqa: PLR0913 - one argument per member of the body
+        self,
+        code: Code | Fault,
+        detail: str,
+        *,
+        field: str = "",
+        id: str = "",  # noqa: A002 - the wire's name
+        index: int | None = None,
+        reasons: tuple[c.Object, ...] = (),
+        remaining: tuple[c.Object, ...] = (),
+    ) -> None:
+        """Say what went wrong this time, and how much room there is where more was asked for."""
+        super().__init__(detail)
+        self.code = code
+        self.status = code.http_status
+        self._body: c.Object = {
+            "code": code.word,
+            "detail": detail,
+            "field": field,
+            "id": id,
+            "index": index,
+            "reasons": list(reasons),
+            "status": code.http_status,
+            "title": code.title,
+            "type": f"urn:epsilon:problem:{code.word}",
+            **({"remaining": list(remaining)} if remaining else {}),
+        }
+
+    @property
+    def body(self) -> c.Object:
+        """Its members, for where a problem is one item of an answer."""
+        return self._body
+
+    def response(self, headers: Mapping[str, str] | None = None) -> Response:
+        """The HTTP answer."""
+        extra = dict(headers or {})
+        if self.status == _UNAUTHENTICATED:
+            # RFC 9110, 15.5.2: a 401 names how to authenticate; RFC 6750, 3.1: and what was wrong with a token.
+            extra["www-authenticate"] = _CHALLENGES.get(self.code, f'JWS header="{SIGNATURE_HEADER}"')
+        if self.code in _WAITS_S:
+            extra.setdefault("retry-after", str(_WAITS_S[self.code]))
+        return Response(c.dump(self._body), self.status, {"cache-control": "no-store", **extra}, PROBLEM_TYPE)
+
+
+SCHEMA: Final[dict[str, Any]] = {
+    "title": "Problem",
+    "description": "RFC 9457; code is stable, and type is a name made of it",
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["code", "detail", "field", "id", "index", "reasons", "status", "title", "type"],
+    "properties": {
+        "code": {"type": "string", "enum": sorted({item.word for group in (Code, Fault) for item in group})},
+        "detail": {"type": "string"},
+        "field": {"type": "string", "description": "dotted path into the input; empty for the whole"},
+        "id": {"type": "string", "description": "the command's id; empty where none was read"},
+        "index": {"type": ["integer", "null"], "description": "of the entry that records the refusal"},
+        "reasons": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["code", "detail"],
+                "properties": {"code": {"type": "string"}, "detail": {"type": "string"}},
+            },
+        },
+        "remaining": {
+            "type": "array",
+            "description": "where there was no room: the share of each account's capacity that is left",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["holder", "partition", "share"],
+                "properties": {name: {"type": "string"} for name in ("holder", "partition", "share")},
+            },
+        },
+        "status": {"type": "integer"},
+        "title": {"type": "string"},
+        "type": {"type": "string", "format": "uri"},
+    },
+}
+
+
+def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The OpenAPI responses for the problems a route may answer with; 405, 500 and 503 belong to every route."""
+    return {status: _of_one_status(status) for status in (*statuses, 405, 500, 503)}
+
+
+def _of_one_status(status: int) -> dict[str, Any]:
+    known = {item.word: item.title for group in (Code, Fault) for item in group if item.http_status == status}
+    form = {
+        "title": f"Problem{status}",
+        "allOf": [SCHEMA],
+        "properties": {"code": {"enum": sorted(known)}, "status": {"const": status}},
+    }
+    told = "; ".join(f"`{word}`: {title}" for word, title in sorted(known.items()))
+    return {"description": told, "content": {PROBLEM_TYPE: {"schema": form}}}
+
+
+def bare(status: int) -> c.Object:
+    """A problem of a status that says no more than that."""
+    first: Code | Fault = next(item for group in (Code, Fault) for item in group if item.http_status == status)
+    return Problem(first, "").body
+
+
+def install(app: FastAPI) -> None:
+    """Let every error of ``app`` leave as a problem."""
+
+    @app.exception_handler(Problem)
+    def _problem(_request: Request, fault: Problem) -> Response:
+        return fault.response()
+
+    @app.exception_handler(BookStopped)
+    def _stopped(request: Request, fault: BookStopped) -> Response:
+        # What stopped it is for the operator, who finds it in the log.
+        _LOG.error("%s %s: %s", request.method, request.url.path, fault)
+        return Problem(Fault.STOPPED, "").response()
+
+    @app.exception_handler(BookBusy)
+    def _busy(_request: Request, fault: BookBusy) -> Response:
+        return Problem(Fault.BUSY, str(fault)).response()
+
+    @app.exception_handler(PoolTimeout)
+    def _no_connection(_request: Request, _fault: PoolTimeout) -> Response:
+        return Problem(Fault.BUSY, "every connection to the book is in use").response()
+
+    @app.exception_handler(Malformed)
+    def _malformed(_request: Request, fault: Malformed) -> Response:
+        return Problem(Code.MALFORMED, str(fault), field=fault.field).response()
+
+    @app.exception_handler(RequestValidationError)
+    def _validation(_request: Request, fault: RequestValidationError) -> Response:
+        first = fault.errors()[0]
+        field = ".".join(str(part) for part in first["loc"][1:])
+        return Problem(Code.MALFORMED, f"{field}: {first['msg']}", field=field).response()
+
+    @app.exception_handler(HTTPException)
+    def _http(request: Request, fault: HTTPException) -> Response:
+        headers = dict(fault.headers or {})
+        if fault.status_code == Fault.METHOD_NOT_ALLOWED.http_status:
+            # Of several routes at one path the framework names the methods of the first.
+            headers["Allow"] = ", ".join(sorted(_methods(request)))
+        return _of_status(request, fault).response(headers)
+
+
+def failed(method: str, path: str, fault: Exception) -> Problem:
+    """What went wrong inside, for the log; the caller is told nothing of it."""
+    _LOG.error("%s %s failed with %s", method, path, type(fault).__name__, exc_info=fault)
+    return Problem(Fault.INTERNAL, "")
+
+
+def _methods(request: Request) -> set[str]:
+    """Those that any route takes at this path, and HEAD beside GET."""
+    found = {name for name in map(str, HTTPMethod) if _is_served({**request.scope, "method": name}, request.app.routes)}
+    return {*found, "HEAD"} if "GET" in found else found
+
+
+def _is_served(scope: Scope, routes: Iterable[BaseRoute]) -> bool:
+    return any(one.matches(scope)[0] is Match.FULL for one in routes)
+
+
+def _of_status(request: Request, fault: HTTPException) -> Problem:
+    known: dict[int, tuple[Code | Fault, str]] = {
+        Code.NOT_FOUND.http_status: (Code.NOT_FOUND, f"nothing is served at {request.url.path[:200]}"),
+        Fault.METHOD_NOT_ALLOWED.http_status: (
+            Fault.METHOD_NOT_ALLOWED,
+            f"{request.method[:20]} is not served here",
+        ),
+    }
+    code, detail = known.get(fault.status_code, (Fault.BAD_REQUEST, str(fault.detail)))
+    return Problem(code, detail)

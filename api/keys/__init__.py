@@ -1,0 +1,1 @@
+"""Data keys: key stores, nonces and key release to an attested clean room."""

@@ -1,0 +1,233 @@
+"""Key stores: where a provider's data keys lie, behind one small interface.
+
+*Authorise only* is for providers whose own key-management system checks the receipt of the key-release entry:
+no data key ever comes here. *File* is for demonstrations: data keys lie unencrypted in files of mode 0600.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from contextlib import suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Final, Protocol
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from api.keys.secret import Secret
+from client.keys.sealed_model import open_deposit
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+
+DATA_KEY_BYTES: Final = 32
+RELEASED: Final = "released"
+MODELS: Final = "models"
+"""The folders of envelopes and of sealed models' keys; no provider's, whose names are DIDs."""
+
+
+class KeyUnavailable(Exception):  # noqa: N818 - reads as what it says
+    """The store holds no such data key that it may hand over; tells which, never its bytes."""
+
+
+class KeyStore(Protocol):
+    """Where data keys lie."""
+
+    def gives(self, provider: str) -> bool:
+        """Whether a provider's data keys are handed out here; else the provider hands them over itself."""
+        ...
+
+    def data_key(self, provider: str, name: str) -> Secret | None:
+        """The data key ``name`` of ``provider``; None where the provider hands it over itself.
+
+        Raises:
+            KeyUnavailable: if the store should hold it and cannot give it.
+        """
+        ...
+
+    @property
+    def deposit(self) -> str | None:
+        """The X25519 key (base64url) that keys of sealed models are deposited under; None where none are taken."""
+        ...
+
+    def deposit_model_key(self, charge: str, model: str, sealed: str) -> None:
+        """Keep the key of a sealed model, which only this store can open; the same again changes nothing.
+
+        Raises:
+            Malformed: if it was sealed to another store, or for another charge or model.
+            KeyUnavailable: if it cannot be kept.
+        """
+        ...
+
+    def model_key(self, charge: str, model: str) -> Secret | None:
+        """The key of a sealed model; None where the provider hands it over itself. Raises: KeyUnavailable."""
+        ...
+
+    def keep(self, release: str, envelope: bytes) -> bytes:
+        """Keep the envelope of a key release, and give back the one that was kept first.
+
+        Raises:
+            KeyUnavailable: if it cannot be kept: then it is not handed out either.
+        """
+        ...
+
+    def kept(self, release: str) -> bytes | None:
+        """The envelope kept for a key release. Raises: KeyUnavailable, if it cannot be read."""
+        ...
+
+
+class AuthoriseOnly:
+    """Holds no keys: the receipt of the key-release entry is the authority."""
+
+    def gives(self, provider: str) -> bool:  # noqa: ARG002 - the interface's arguments
+        """Never."""
+        return False
+
+    def data_key(self, provider: str, name: str) -> Secret | None:  # noqa: ARG002 - the interface's arguments
+        """None, always."""
+        return None
+
+    deposit: str | None = None
+
+    def deposit_model_key(self, charge: str, model: str, sealed: str) -> None:
+        """Refused: there is nowhere to keep it. Raises: KeyUnavailable."""
+        del sealed
+        message = f"this service holds no keys: the key of model {model} of {charge} has to go to the provider's store"
+        raise KeyUnavailable(message)
+
+    def model_key(self, charge: str, model: str) -> Secret | None:  # noqa: ARG002 - the interface's arguments
+        """None, always."""
+        return None
+
+    def keep(self, release: str, envelope: bytes) -> bytes:  # noqa: ARG002 - the interface's arguments
+        """The envelope itself: there is none to keep."""
+        return envelope
+
+    def kept(self, release: str) -> bytes | None:  # noqa: ARG002 - the interface's arguments
+        """None, always."""
+        return None
+
+
+class FileKeyStore:
+    """Data keys in files, one folder per provider, each readable by its owner alone."""
+
+    def __init__(self, folder: Path) -> None:
+        """Keep keys under ``folder``, made with mode 0700 if it is not there."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+
+    def gives(self, provider: str) -> bool:
+        """Whether there is a folder of the provider's."""
+        return (self._folder / c.did(provider, "provider")).is_dir()
+
+    def create(self, provider: str, name: str) -> Secret:
+        """A fresh data key, on disk before it is returned. Raises: FileExistsError, Malformed, OSError."""
+        path = self._path(provider, name)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        value = secrets.token_bytes(DATA_KEY_BYTES)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(value)
+            file.flush()
+            os.fsync(file.fileno())
+        return Secret(value)
+
+    def data_key(self, provider: str, name: str) -> Secret | None:
+        """The key in its file. Raises: KeyUnavailable."""
+        try:
+            handle = os.open(self._path(provider, name), os.O_RDONLY | os.O_NOFOLLOW)
+            with os.fdopen(handle, "rb") as file:
+                readable_by_others = stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077
+                value = file.read(DATA_KEY_BYTES + 1)
+        except (OSError, Malformed) as fault:
+            message = f"the data key {name} of {provider} cannot be read ({type(fault).__name__})"
+            raise KeyUnavailable(message) from None
+        if readable_by_others:
+            message = f"the data key {name} of {provider} may be read by others: chmod 600 its file"
+            raise KeyUnavailable(message)
+        if len(value) != DATA_KEY_BYTES:
+            message = f"the data key {name} of {provider} does not have {DATA_KEY_BYTES} bytes"
+            raise KeyUnavailable(message)
+        return Secret(value)
+
+    @property
+    def deposit(self) -> str:
+        """The public half of its deposit key, which is made when it is first asked for. Raises: OSError."""
+        return c.base64url(self._deposit().public_key().public_bytes_raw())
+
+    def deposit_model_key(self, charge: str, model: str, sealed: str) -> None:
+        """Opened, to see that it can be, and kept. Raises: Malformed, KeyUnavailable."""
+        key = open_deposit(sealed, self._deposit(), charge, model)
+        kept = self._keep_file(self._model(charge, model), key, f"the key of model {model}")
+        if kept != key:
+            raise Malformed("sealed", "is another key than the one that was deposited for this model before")
+
+    def model_key(self, charge: str, model: str) -> Secret:
+        """The key in its file. Raises: KeyUnavailable."""
+        key = self._kept_file(self._model(charge, model), f"the key of model {model}")
+        if key is None or len(key) != DATA_KEY_BYTES:
+            message = f"no key was deposited for model {model} of charge {charge}"
+            raise KeyUnavailable(message)
+        return Secret(key)
+
+    def _deposit(self) -> X25519PrivateKey:
+        fresh = X25519PrivateKey.generate().private_bytes_raw()
+        raw = self._keep_file(self._folder / MODELS / "deposit", fresh, "the deposit key")
+        return X25519PrivateKey.from_private_bytes(raw)
+
+    def _model(self, charge: str, model: str) -> Path:
+        return self._folder / MODELS / c.name(charge, "charge") / c.sha256(model, "model")
+
+    def keep(self, release: str, envelope: bytes) -> bytes:
+        """On disk before it is given back; of two at once, both get the first. Raises: KeyUnavailable."""
+        return self._keep_file(self._envelope(release), envelope, f"the envelope of {release}")
+
+    def kept(self, release: str) -> bytes | None:
+        """What its file holds. Raises: KeyUnavailable."""
+        return self._kept_file(self._envelope(release), f"the envelope of {release}")
+
+    def _keep_file(self, path: Path, data: bytes, what: str) -> bytes:
+        """Whole and on disk, or what was there before. Raises: KeyUnavailable."""
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not path.exists():
+                with NamedTemporaryFile(dir=path.parent) as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                    with suppress(FileExistsError):
+                        os.link(file.name, path)
+                _sync_folder(path.parent)
+        except OSError as fault:
+            message = f"{what} cannot be kept ({type(fault).__name__})"
+            raise KeyUnavailable(message) from None
+        kept = self._kept_file(path, what)
+        if kept is None:
+            message = f"{what} was not kept"
+            raise KeyUnavailable(message)
+        return kept
+
+    def _kept_file(self, path: Path, what: str) -> bytes | None:
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as fault:
+            message = f"{what} cannot be read ({type(fault).__name__})"
+            raise KeyUnavailable(message) from None
+
+    def _envelope(self, release: str) -> Path:
+        return self._folder / RELEASED / c.name(release, "id")
+
+    def _path(self, provider: str, name: str) -> Path:
+        # Neither form admits a slash or a leading dot, so no name leads out of the folder.
+        return self._folder / c.did(provider, "provider") / c.name(name, "data_key")
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,1 @@
+"""What surrounds every request: limits, metrics and the service's own log."""

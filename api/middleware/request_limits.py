@@ -1,0 +1,139 @@
+"""Around every request: an id, a bound on how many there are and how long each may take, a metric and a line of log.
+
+A request that takes longer than :data:`ANSWER_S` is answered 503 and goes on to its end: what it asked for may be
+recorded yet, and the same command sent again finds out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+from contextlib import suppress
+from itertools import count
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.requests import Request
+
+from api.auth.authorisation import Caller
+from api.http.problems import Fault, Problem, failed
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from api.middleware.metrics import Metrics
+
+IN_FLIGHT_MAX: Final = 384
+"""Requests at once, event streams included."""
+ANSWER_S: Final = 60.0
+REQUEST_ID: Final = "x-request-id"
+_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Answering:
+    """One answer on its way: what it has for a status, and whether it still may be sent."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        """Nothing is sent yet."""
+        self._send = send
+        self._id = request_id
+        self.status = 0
+        self.over = False
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on, with the request's id; drop it once the answer is over."""
+        if self.over:
+            return
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = [*message.get("headers", []), (REQUEST_ID.encode(), self._id.encode())]
+            message = {**message, "headers": headers}
+        await self._send(message)
+
+
+class Requests:
+    """ASGI middleware, outermost of the application's own."""
+
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, in_flight_max: int = IN_FLIGHT_MAX, answer_s: float = ANSWER_S
+    ) -> None:
+        """Wrap ``app``."""
+        self._in_flight_max, self._answer_s = in_flight_max, answer_s
+        self._app = app
+        self._metrics = metrics
+        self._in_flight = 0
+        self._prefix, self._numbers = secrets.token_hex(8), count(1)
+        self._late: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        asked = Request(scope).headers.get(REQUEST_ID, "")
+        request_id = asked if _ID.match(asked) else f"{self._prefix}-{next(self._numbers)}"
+        answering, begun = Answering(send, request_id), perf_counter()
+        if self._in_flight >= self._in_flight_max:
+            await _problem(Problem(Fault.BUSY, "too many requests are being answered"), scope, receive, answering)
+        else:
+            await self._within_time(scope, receive, answering)
+        seconds = perf_counter() - begun
+        operation = _operation(scope)
+        self._metrics.answered(operation, answering.status, seconds)
+        told = {
+            "duration_ms": round(seconds * 1000),
+            "operation": operation,
+            "organisation": _organisation(scope),
+            "request_id": request_id,
+            "status": answering.status,
+        }
+        _LOG.info("answered", extra=told)
+
+    async def _within_time(self, scope: Scope, receive: Receive, answering: Answering) -> None:
+        task = asyncio.create_task(self._whole(scope, receive, answering))
+        try:
+            await asyncio.wait({task}, timeout=self._answer_s)
+            if not task.done() and not answering.status:
+                late = Problem(Fault.UNANSWERED, f"there was no answer within {self._answer_s:g} seconds")
+                await _problem(late, scope, receive, answering)
+                answering.over = True
+                self._late.add(task)
+                task.add_done_callback(self._late.discard)
+                return
+            await task
+        except asyncio.CancelledError:
+            # The caller or the server has gone: so does a stream; a command in a thread comes to its end.
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            raise
+
+    async def _whole(self, scope: Scope, receive: Receive, answering: Answering) -> None:
+        self._in_flight += 1
+        self._metrics.in_flight.set(self._in_flight)
+        try:
+            await self._app(scope, receive, answering.send)
+        except Exception as fault:  # noqa: BLE001 - whatever it was, the caller gets a problem
+            problem = failed(scope["method"], scope["path"], fault)
+            if not answering.status:
+                await _problem(problem, scope, receive, answering)
+        finally:
+            self._in_flight -= 1
+            self._metrics.in_flight.set(self._in_flight)
+
+
+async def _problem(problem: Problem, scope: Scope, receive: Receive, answering: Answering) -> None:
+    await problem.response()(scope, receive, answering.send)
+
+
+def _operation(scope: Scope) -> str:
+    return getattr(scope.get("route"), "operation_id", None) or "none"
+
+
+def _organisation(scope: Scope) -> str:
+    state: Any = scope.get("state") or {}
+    caller = state.get("caller")
+    return caller.organisation if isinstance(caller, Caller) else ""

@@ -1,0 +1,127 @@
+"""Routes that read what is charged: partitions, accounts, those that are frozen, and charges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from api.auth.authentication import Calling
+from api.auth.visibility import partition_at, seen
+from api.http.etags import versioned
+from api.http.json_schema import page
+from api.http.pagination import Paging, fetch_from, scope_of
+from api.http.snapshots import AsOf
+from api.wire import account_views
+from api.wire.path_parameters import AskedRef, Name, Ref
+from api.wire.responses import json_response, shows, shows_version
+from ledger.domain.facts import Account, Charge, Partition
+from ledger.wire import canonical_json as c
+
+if TYPE_CHECKING:
+    from api.http.pagination import Cursors
+    from api.http.snapshots import Moments
+    from api.keys.key_store import KeyStore
+    from api.routes.progress import Progress
+
+_MISSING = (401, 403, 404, 422)
+_OneState = Annotated[str | None, Query(pattern="^(pending|posted|voided)$", description="those in one state")]
+
+
+def account_router(moments: Moments, cursors: Cursors, progress: Progress, key_store: KeyStore) -> APIRouter:
+    """GET routes over accounts and charges."""
+    router = APIRouter(tags=["accounts"])
+    _add_partitions(router, moments, cursors, key_store)
+    _add_accounts(router, moments, cursors)
+    _add_charges(router, moments, cursors, progress)
+    return router
+
+
+def _add_partitions(router: APIRouter, moments: Moments, cursors: Cursors, key_store: KeyStore) -> None:
+    def told(found: Partition) -> c.Object:
+        return account_views.partition(found, key_given=key_store.gives(found.provider))
+
+    @router.get(
+        "/v1/partitions", operation_id="list_partitions", responses=shows(page(account_views.PARTITION), 401, 403, 422)
+    )
+    def list_partitions(caller: Calling, asked: Paging) -> Response:
+        with moments.read() as facts:
+
+            def show(found: Partition) -> c.Json:
+                return told(found) if caller.sees_partition(found, facts) else None
+
+            return json_response(cursors.page("partitions", asked, fetch_from(facts.partitions), show))
+
+    @router.get(
+        "/v1/partitions/{ref:path}",
+        operation_id="read_partition",
+        responses=shows_version(account_views.PARTITION, *_MISSING),
+    )
+    def read_partition(request: Request, ref: Ref, caller: Calling, as_of: AsOf = None) -> Response:
+        with moments.read(as_of) as facts:
+            return versioned(request, told(partition_at(facts, ref, "ref", caller)))
+
+
+def _add_accounts(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
+    @router.get("/v1/accounts", operation_id="read_accounts", responses=shows(account_views.ACCOUNTS, *_MISSING))
+    def read_accounts(partition: AskedRef, caller: Calling, asked: Paging, as_of: AsOf = None) -> Response:
+        with moments.read(as_of) as facts:
+            found = partition_at(facts, partition, "partition", caller)
+            told = account_views.Accounts.of(facts, found, moments.time(facts))
+
+            def show(account: Account) -> c.Json:
+                return told.account(account) if caller.sees_account(found, account.holder, facts) else None
+
+            fetch = fetch_from(facts.accounts, partition=found.ref)
+            page = cursors.page(scope_of("accounts", partition=found.ref, as_of=as_of), asked, fetch, show)
+            return json_response({**told.to_json(), **page})
+
+    @router.get(
+        "/v1/frozen-accounts",
+        operation_id="list_frozen_accounts",
+        responses=shows(account_views.FROZEN, *_MISSING),
+    )
+    def list_frozen(partition: AskedRef, caller: Calling, asked: Paging, as_of: AsOf = None) -> Response:
+        with moments.read(as_of) as facts:
+            found = partition_at(facts, partition, "partition", caller)
+            told = account_views.Accounts.of(facts, found, moments.time(facts))
+
+            def show(account: Account) -> c.Json:
+                return told.frozen(account) if caller.sees_account(found, account.holder, facts) else None
+
+            fetch = fetch_from(facts.accounts, partition=found.ref)
+            scope = scope_of("frozen-accounts", partition=found.ref, as_of=as_of)
+            return json_response(cursors.page(scope, asked, fetch, show))
+
+
+def _add_charges(router: APIRouter, moments: Moments, cursors: Cursors, progress: Progress) -> None:
+    @router.get(
+        "/v1/charges", operation_id="list_charges", responses=shows(page(account_views.LISTED_CHARGE), *_MISSING)
+    )
+    def list_charges(
+        caller: Calling,
+        asked: Paging,
+        partition: Annotated[str | None, Query(max_length=600, description="those on one partition")] = None,
+        state: _OneState = None,
+        as_of: AsOf = None,
+    ) -> Response:
+        with moments.read(as_of) as facts:
+            if partition is not None:
+                partition_at(facts, partition, "partition", caller)
+
+            def show(found: Charge) -> c.Json:
+                wanted = partition in {None, *found.partitions} and state in {None, found.state.value}
+                return account_views.charge(found) if wanted and caller.sees_charge(found, facts) else None
+
+            scope = scope_of("charges", partition=partition, state=state, as_of=as_of)
+            return json_response(cursors.page(scope, asked, fetch_from(facts.charges), show))
+
+    @router.get(
+        "/v1/charges/{id}", operation_id="read_charge", responses=shows_version(account_views.CHARGE, *_MISSING)
+    )
+    def read_charge(request: Request, id: Name, caller: Calling, as_of: AsOf = None) -> Response:  # noqa: A002 - the wire's name
+        with moments.read(as_of) as facts:
+            found = seen(facts.charges.get(c.name(id, "id")), caller.sees_charge, facts, f"charge {id}")
+            told = None if as_of is not None else progress.of(found.id)
+            return versioned(request, {**account_views.charge(found), "progress": told})

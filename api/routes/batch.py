@@ -1,0 +1,118 @@
+"""POST /v1/charges/batch: many charges in one request and one commit, each with its own signature and outcome.
+
+    {"charges":[{"command":{...},"signature":"eyJh..."},...]}
+
+They are decided in the order given; each sees what those before it did. A signature is over the canonical bytes of its
+command and is made for this very path, with the command's id.
+
+With ``?dry_run=true``, which signatures name, too, nothing is recorded, and each is decided as if it were the only one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+from fastapi import APIRouter, Depends
+from fastapi.responses import Response
+
+from api.auth.authentication import Calling
+from api.auth.authorisation import Caller
+from api.auth.command_visibility import check_seen
+from api.http.body import batch_bytes
+from api.http.problems import Problem
+from api.wire.answer_schemas import BATCHED
+from api.wire.path_parameters import DryRun
+from api.wire.request_schemas import CHARGES
+from api.wire.responses import answered, json_response, shows, status_of, takes, with_headroom
+from client.http.endpoints import BATCH, BATCH_MAX
+from ledger.book.book import Submission
+from ledger.domain.commands import COMMAND_BYTES_MAX, Command
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+
+if TYPE_CHECKING:
+    from api.auth.signed_request import Binding
+    from ledger.book.book import Book
+    from ledger.store.snapshot import Snapshot
+
+Batch = Annotated[bytes, Depends(batch_bytes)]
+_SIGNATURE_MAX: Final = 4_096
+
+
+def batch_router(book: Book, binding: Binding) -> APIRouter:
+    """The one route."""
+    router = APIRouter(tags=["commands"])
+
+    @router.post(
+        BATCH,
+        operation_id="charge_batch",
+        responses=shows(BATCHED, 401, 403, 404, 408, 413, 415, 422, description="An outcome for each, in order"),
+        openapi_extra=takes(CHARGES),
+    )
+    def submit(raw: Batch, caller: Calling, dry_run: DryRun = "false") -> Response:
+        dry = dry_run == "true"
+        with book.read() as facts:
+            asked = _all(raw, _Held(facts, binding, caller, f"{BATCH}?dry_run=true" if dry else BATCH))
+        ready = [one.submission for one in asked if isinstance(one, _Ready)]
+        outcomes = iter([book.quote(one) for one in ready] if dry else book.submit(ready))
+
+        def told(one: _Ready) -> c.Object:
+            outcome = next(outcomes)
+            if outcome.code.refused:
+                return _problem(with_headroom(book, outcome, one.command, caller))
+            return {**answered(outcome), "status": 200 if dry else status_of(outcome)}
+
+        return json_response({"outcomes": [told(one) if isinstance(one, _Ready) else _problem(one) for one in asked]})
+
+    return router
+
+
+class _Held(NamedTuple):
+    """What the charges of a batch are held against."""
+
+    facts: Snapshot
+    binding: Binding
+    caller: Caller
+    path: str
+
+
+class _Ready(NamedTuple):
+    """A charge that is to be decided."""
+
+    command: Command
+    submission: Submission
+
+
+def _all(raw: bytes, held: _Held) -> list[_Ready | Problem]:
+    """Every charge of a batch, or why it is not sent. Raises: Malformed."""
+    known = c.fields(c.parse(raw, len(raw)), "", ("charges",))
+    listed = known["charges"]
+    if not isinstance(listed, list) or not 1 <= len(listed) <= BATCH_MAX:
+        raise Malformed("charges", f"must have 1 to {BATCH_MAX} items")
+    return [_asked(one, f"charges[{place}]", held) for place, one in enumerate(listed)]
+
+
+def _asked(value: object, where: str, held: _Held) -> _Ready | Problem:
+    """One charge ready to be sent, or why it is not: by itself, so that the others are. Raises: Malformed."""
+    known = c.fields(value, where, ("command", "signature"))
+    raw, signature = c.dump(known["command"]), c.string(known["signature"], f"{where}.signature", _SIGNATURE_MAX)
+    if len(raw) > COMMAND_BYTES_MAX:
+        raise Malformed(f"{where}.command", f"has more than the {COMMAND_BYTES_MAX} bytes allowed")
+    try:
+        command = Command.parse(raw)
+    except Malformed as fault:
+        raise fault.under(f"{where}.command") from None
+    if command.kind != "charge":
+        raise Malformed(f"{where}.command.kind", f"must be 'charge' at this path, not '{command.kind}'")
+    submission = Submission(raw, signature)
+    try:
+        held.caller.check_actor(command.actor)
+        held.binding.check(signature, "POST", held.path, command.id)
+        check_seen(held.facts, held.caller, submission)
+    except Problem as problem:
+        return problem
+    return _Ready(command, submission)
+
+
+def _problem(problem: Problem) -> c.Object:
+    return {"problem": problem.body, "status": problem.status}

@@ -1,0 +1,216 @@
+"""Routes that take commands: one per kind, all alike, and the three that stand beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from fastapi import APIRouter, Header
+from fastapi.responses import Response
+
+from api.auth.authentication import Calling, CallingLate, Unknown
+from api.auth.authorisation import Caller
+from api.auth.command_visibility import check_seen
+from api.auth.signed_document import check_signed
+from api.http.body import SIGNATURE_PARAMETER, Document, Raw, Signature
+from api.http.json_schema import BYTES_32, record
+from api.http.problems import Fault, Problem, declared
+from api.keys.nonces import LIFE_S, NoRoom
+from api.keys.withheld_log import told_why
+from api.routes.if_match import VERSIONED, check_version, tag_replaced
+from api.wire.answer_schemas import answer_to
+from api.wire.path_parameters import Digest, DryRun
+from api.wire.registry_views import STORED
+from api.wire.request_schemas import CHALLENGED
+from api.wire.request_schemas import command as command_schema
+from api.wire.responses import BINARY, BYTES_TYPE, answer, json_response, shows, takes, with_headroom
+from client.http.endpoints import DOCUMENTS, JSON_TYPE, PATHS, QUOTES
+from ledger.book.book import Submission
+from ledger.domain.commands import COMMAND_BYTES_MAX, Command
+from ledger.domain.outcomes import ChargeState, Code
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+
+if TYPE_CHECKING:
+    from api.auth.signed_request import Binding
+    from api.keys.key_release import KeyReleases
+    from api.keys.nonces import Challenges
+    from ledger.book.book import Book, Outcome
+
+IfMatch = Annotated[str | None, Header(description="the tag of the version that a document replaces")]
+
+_CHALLENGE: Final = record({"expires_s": {"const": LIFE_S}, "nonce": BYTES_32}, title="Challenge")
+_RELEASES: Final = frozenset({"key_release", "model_opening"})
+"""Kinds of command that are answered with an envelope."""
+_LINKS: Final[dict[str, Any]] = {
+    what: {"operationId": f"read_{what}", "parameters": {name: f"$response.body#/{name}"}}
+    for what, name in (("decision", "id"), ("receipt", "id"), ("entry", "index"))
+}
+"""Where what was recorded is found again."""
+
+
+def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRouter:
+    """POST routes of :data:`client.http.endpoints.PATHS`."""
+    router = APIRouter()
+    for kind, path in PATHS.items():
+        answered = {JSON_TYPE: {"schema": answer_to(kind)}}
+        router.add_api_route(
+            path,
+            _key_release_route(book, releases, kind, binding) if kind in _RELEASES else _route(book, kind, binding),
+            methods=["POST"],
+            operation_id=f"submit_{kind}",
+            status_code=201,
+            tags=["commands"],
+            responses={
+                **declared(401, 403, 404, 408, 409, 413, 415, 422, *((412, 428) if kind in VERSIONED else ())),
+                201: {"description": "Recorded now", "content": answered, "links": _LINKS},
+                200: {"description": "Recorded before: the same answer; or a dry run's", "content": answered},
+            },
+            openapi_extra=takes(command_schema(kind), parameters=[SIGNATURE_PARAMETER]),
+        )
+    return router
+
+
+def _route(book: Book, kind: str, binding: Binding) -> Callable[..., Response]:
+    def decide(raw: bytes, jws: str, unknown: Unknown, dry_run: str, if_match: str | None = None) -> Response:
+        with book.read() as facts:
+            caller = unknown.let_in(facts)
+            command = _command(raw, kind, caller)
+            submission = _bound(binding, command, raw, jws, dry_run)
+            check_seen(facts, caller, submission)
+            if kind in VERSIONED:
+                check_version(facts, command, if_match, caller)
+        if dry_run == "true":
+            return _told(book, caller, command, book.quote(submission), 200)
+        return _told(book, caller, command, book.submit([submission])[0])
+
+    def submit(raw: Raw, jws: Signature, unknown: CallingLate, dry_run: DryRun = "false") -> Response:
+        return decide(raw, jws, unknown, dry_run)
+
+    def submit_version(
+        raw: Raw, jws: Signature, unknown: CallingLate, dry_run: DryRun = "false", if_match: IfMatch = None
+    ) -> Response:
+        return decide(raw, jws, unknown, dry_run, if_match)
+
+    return submit_version if kind in VERSIONED else submit
+
+
+def _key_release_route(book: Book, releases: KeyReleases, kind: str, binding: Binding) -> Callable[..., Response]:
+    def submit(raw: Raw, jws: Signature, unknown: CallingLate, dry_run: DryRun = "false") -> Response:
+        with book.read() as facts:
+            caller = unknown.let_in(facts)
+            command = _command(raw, kind, caller)
+            dry = dry_run == "true"
+            with nullcontext() if dry else told_why(command):
+                submission = _bound(binding, command, raw, jws, dry_run)
+                check_seen(facts, caller, submission)
+        if dry:
+            # Its nonce is not burnt.
+            return _told(book, caller, command, book.quote(submission), 200)
+        with told_why(command):
+            outcome, envelope = releases.release(command, submission)
+            return answer(outcome, {"envelope": envelope})
+
+    return submit
+
+
+def _bound(binding: Binding, command: Command, raw: bytes, jws: str, dry_run: str) -> Submission:
+    """A signature for a dry run is good for nothing else. Raises: Problem."""
+    path = PATHS[command.kind]
+    binding.check(jws, "POST", f"{path}?dry_run=true" if dry_run == "true" else path, command.id)
+    return Submission(raw, jws)
+
+
+def _told(book: Book, caller: Caller, command: Command, outcome: Outcome, status: int | None = None) -> Response:
+    if outcome.code.refused:
+        raise with_headroom(book, outcome, command, caller)
+    return answer(outcome, status=status)
+
+
+def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
+    """POST /v1/challenges: a nonce for the key release of a pending charge, or for opening a sealed model."""
+    router = APIRouter()
+
+    @router.post(
+        "/v1/challenges",
+        operation_id="issue_challenge",
+        tags=["key release"],
+        responses=shows(_CHALLENGE, 401, 403, 404, 408, 409, 413, 415, 422, description="A nonce"),
+        openapi_extra=takes(CHALLENGED),
+    )
+    def issue(raw: Raw, caller: Calling) -> Response:
+        known = c.fields(c.parse(raw, COMMAND_BYTES_MAX), "", ("charge",))
+        charge = c.name(known["charge"], "charge")
+        with book.read() as facts:
+            found = facts.charges.get(charge)
+            if found is None or not caller.sees_charge(found, facts):
+                raise Problem(Code.NOT_FOUND, f"there is no charge {charge}", field="charge")
+        # A clean room asks for its own data keys; whoever goes on with its contract, for the key of its sealed model.
+        wanted = ChargeState.PENDING if caller.charge else ChargeState.POSTED
+        if found.state is not wanted:
+            raise Problem(Code.CONFLICT, f"charge {charge} is {found.state}, not {wanted}", field="charge")
+        try:
+            nonce = challenges.issue(charge)
+        except NoRoom:
+            raise Problem(Fault.BUSY, "too many challenges are open; one expires soon") from None
+        return json_response({"expires_s": LIFE_S, "nonce": nonce})
+
+    return router
+
+
+def quote_router(book: Book, binding: Binding) -> APIRouter:
+    """POST /v1/quotes: what a charge would get now."""
+    router = APIRouter()
+
+    @router.post(
+        QUOTES,
+        operation_id="quote_charge",
+        tags=["commands"],
+        responses=shows(answer_to("charge"), 401, 403, 404, 408, 409, 413, 415, 422, description="It would be charged"),
+        openapi_extra=takes(command_schema("charge"), parameters=[SIGNATURE_PARAMETER]),
+    )
+    def quote(raw: Raw, jws: Signature, unknown: CallingLate) -> Response:
+        with book.read() as facts:
+            caller = unknown.let_in(facts)
+            command = _command(raw, "charge", caller)
+            binding.check(jws, "POST", QUOTES, command.id)
+            submission = Submission(raw, jws)
+            check_seen(facts, caller, submission)
+        return _told(book, caller, command, book.quote(submission), 200)
+
+    return router
+
+
+def document_router(book: Book, binding: Binding) -> APIRouter:
+    """PUT /v1/documents/{sha256}: bytes kept beside the log, signed by a key the book knows."""
+    router = APIRouter()
+
+    @router.put(
+        f"{DOCUMENTS}/{{sha256}}",
+        operation_id="put_document",
+        tags=["documents"],
+        responses=shows(STORED, 401, 403, 408, 413, 422, description="Stored, now or before"),
+        openapi_extra=takes(BINARY, BYTES_TYPE, [SIGNATURE_PARAMETER]),
+    )
+    def put(sha256: Digest, raw: Document, jws: Signature, caller: Calling) -> Response:
+        if c.sha256(sha256, "sha256") != c.digest(raw):
+            raise Malformed("sha256", "is not the SHA-256 digest of the body")
+        binding.check(jws, "PUT", f"{DOCUMENTS}/{sha256}", sha256)
+        with book.read() as facts:
+            check_signed(facts, jws, raw)
+        document, signature = book.put_document(raw), book.put_document(jws.encode("ascii"))
+        with book.read() as facts:
+            tags = (tag_replaced(facts, kind, raw, caller) for kind in VERSIONED)
+            replaces = next((tag for tag in tags if tag is not None), None)
+        return json_response({"document": document, "replaces": replaces, "signature": signature})
+
+    return router
+
+
+def _command(raw: bytes, kind: str, caller: Caller) -> Command:
+    command = Command.parse(raw)
+    if command.kind != kind:
+        raise Malformed("kind", f"must be '{kind}' at this path, not '{command.kind}'")
+    caller.check_actor(command.actor)
+    return command

@@ -1,0 +1,83 @@
+"""Keys of sealed models: deposited by the clean room that trained, and handed over by nobody but an opening's entry."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from api.auth.authentication import Calling
+from api.auth.signed_document import check_signed
+from api.http.body import SIGNATURE_PARAMETER, Raw, Signature
+from api.http.json_schema import DIGEST, NAME, record
+from api.http.problems import Fault, Problem
+from api.keys.key_store import KeyUnavailable
+from api.wire.request_schemas import DEPOSIT, SEALING
+from api.wire.responses import json_response, shows, takes
+from client.http.endpoints import MODEL_KEYS, SIGNATURE_HEADER
+from ledger.domain.outcomes import Code
+from ledger.wire import canonical_json as c
+
+if TYPE_CHECKING:
+    from api.auth.signed_request import Binding
+    from api.keys.key_store import KeyStore
+    from ledger.book.book import Book
+
+DEPOSIT_BYTES_MAX: Final = 4_096
+_LOG: Final = logging.getLogger(__name__)
+_DEPOSITED: Final = record({"charge": NAME, "model": DIGEST}, title="Deposited")
+
+
+def model_key_router(book: Book, store: KeyStore, binding: Binding) -> APIRouter:
+    """GET /v1/deposit-key and POST /v1/model-keys."""
+    router = APIRouter(tags=["key release"])
+
+    @router.get("/v1/deposit-key", operation_id="read_deposit_key", responses=shows(SEALING, 401, 403, 404, 503))
+    def read() -> Response:
+        return json_response({"crv": "X25519", "kty": "OKP", "x": _deposit_key(store)})
+
+    @router.post(
+        MODEL_KEYS,
+        operation_id="deposit_model_key",
+        responses=shows(_DEPOSITED, 401, 403, 404, 408, 413, 415, 422, description="Kept"),
+        openapi_extra=takes(DEPOSIT, parameters=[SIGNATURE_PARAMETER]),
+    )
+    def deposit(raw: Raw, jws: Signature, caller: Calling) -> Response:
+        known = c.fields(c.parse(raw, DEPOSIT_BYTES_MAX), "", ("charge", "model", "sealed"))
+        charge, model = c.name(known["charge"], "charge"), c.sha256(known["model"], "model")
+        sealed = c.string(known["sealed"], "sealed")
+        c.unbase64url(sealed, "sealed")
+        if charge != caller.charge:
+            raise Problem(Code.NOT_FOUND, f"there is no charge {charge}", field="charge")
+        binding.check(jws, "POST", MODEL_KEYS, model)
+        with book.read() as facts:
+            if check_signed(facts, jws, raw).charge != charge:
+                # Whoever has the clean room's token alone could put a key of its own in the place of the model's.
+                detail = f"the clean room of charge {charge} has to sign it"
+                raise Problem(Code.SIGNATURE_INVALID, detail, field=SIGNATURE_HEADER)
+        _deposit_key(store)
+        try:
+            # Sealed to the store and bound to charge and model: whoever carries it can neither read nor misplace it.
+            store.deposit_model_key(charge, model, sealed)
+        except KeyUnavailable as fault:
+            raise _failed(fault) from None
+        return json_response({"charge": charge, "model": model})
+
+    return router
+
+
+def _deposit_key(store: KeyStore) -> str:
+    """Raises: Problem, where no keys are taken, or not now."""
+    try:
+        if (key := store.deposit) is not None:
+            return key
+    except KeyUnavailable as fault:
+        raise _failed(fault) from None
+    raise Problem(Code.NOT_FOUND, "this service holds no keys: models are sealed to the provider's own store")
+
+
+def _failed(fault: KeyUnavailable) -> Problem:
+    _LOG.warning("the key store failed", extra={"reason": str(fault)})
+    return Problem(Fault.KEY_STORE, str(fault))

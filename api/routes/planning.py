@@ -1,0 +1,104 @@
+"""Routes for people who must decide: what a run would get, what a policy or a merger would change."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from api.auth.authentication import Calling
+from api.auth.visibility import missing, partition_at, seen
+from api.http.body import Document, Raw
+from api.http.problems import Problem
+from api.routes.if_match import tag_replaced
+from api.wire.planning_schemas import IMPACT, JOINED
+from api.wire.planning_schemas import PLANNED as REPORT
+from api.wire.request_schemas import MERGED, PLANNED
+from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, takes
+from ledger.domain.commands import COMMAND_BYTES_MAX
+from ledger.domain.entries import Entry
+from ledger.domain.outcomes import Code
+from ledger.wire import canonical_json as c
+from policy.planning.merger_impact import joined
+from policy.planning.plan_report import report
+from policy.planning.policy_impact import impact
+from policy.planning.what_if import Question, Run
+
+if TYPE_CHECKING:
+    from api.http.snapshots import Moments
+    from ledger.store.snapshot import Snapshot
+
+RATE_MS: Final = 30 * 86_400_000
+"""How far back charges make the present rate."""
+PENDING_MAX: Final = 10_000
+_EVER: Final = 2**62
+_ERRORS: Final = (401, 403, 404, 408, 413, 415, 422)
+
+
+def planning_router(moments: Moments) -> APIRouter:
+    """POST routes that only answer."""
+    router = APIRouter(tags=["planning"])
+    _add_plans(router, moments)
+    _add_impacts(router, moments)
+    return router
+
+
+def _add_plans(router: APIRouter, moments: Moments) -> None:
+    @router.post(
+        "/v1/plans",
+        operation_id="plan_run",
+        responses=shows(REPORT, *_ERRORS),
+        openapi_extra=takes(PLANNED),
+    )
+    def plan(raw: Raw, caller: Calling) -> Response:
+        asked = Run.parse(c.parse(raw, COMMAND_BYTES_MAX), caller.organisation)
+        with moments.long() as facts:
+            for ref in asked.partitions:
+                partition_at(facts, ref, "partitions", caller)
+            seen(facts.contracts.get(asked.contract), caller.sees_contract, facts, f"contract {asked.contract}")
+            now = moments.time(facts)
+            since = now - RATE_MS
+            return json_response(report(Question(facts, asked, now), _first(facts, since), since))
+
+
+def _first(facts: Snapshot, since: int) -> int:
+    """The index of the first entry at or after a time; entries are in order of time."""
+    return bisect_left(range(facts.size), since, key=lambda index: Entry.parse(facts.entry(index)).time)
+
+
+def _add_impacts(router: APIRouter, moments: Moments) -> None:
+    @router.post(
+        "/v1/policy-impacts",
+        operation_id="ask_policy_impact",
+        responses=shows(IMPACT, *_ERRORS),
+        openapi_extra=takes(BINARY, BYTES_TYPE),
+    )
+    def policy_impact(raw: Document, caller: Calling) -> Response:
+        with moments.long() as facts:
+            pending = facts.due(_EVER, PENDING_MAX + 1)
+            if len(pending) > PENDING_MAX:
+                raise Problem(Code.CONFLICT, f"more than {PENDING_MAX} charges are pending: ask the book itself")
+            told = impact(facts, raw, moments.time(facts), pending).to_json()
+            return json_response({**told, "replaces": tag_replaced(facts, "policy", raw, caller)})
+
+    @router.post(
+        "/v1/merger-impacts",
+        operation_id="ask_merger_impact",
+        responses=shows(JOINED, *_ERRORS),
+        openapi_extra=takes(MERGED),
+    )
+    def merger_impact(raw: Raw, _caller: Calling) -> Response:
+        known = c.fields(c.parse(raw, COMMAND_BYTES_MAX), "", ("organisations",))
+        listed = c.strings(known["organisations"], "organisations", _MERGED_MAX)
+        named = tuple(c.did(did, f"organisations[{place}]") for place, did in enumerate(listed))
+        with moments.long() as facts:
+            for did in named:
+                if did not in facts.organisations:
+                    raise missing(f"organisation {did}")
+            items: list[c.Json] = [one.to_json() for one in joined(facts, named, moments.time(facts))]
+            return json_response({"items": items, "next_cursor": None})
+
+
+_MERGED_MAX: Final = 16

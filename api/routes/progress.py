@@ -1,0 +1,83 @@
+"""Progress: the trainer's newest report of the steps that are done. It informs people and refunds nothing.
+
+Kept in memory beside the log, never in it: gone with the process, and worth nothing in any decision.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from api.auth.authentication import Calling
+from api.auth.visibility import seen
+from api.http.body import Raw
+from api.http.problems import Problem
+from api.wire.account_views import PROGRESS
+from api.wire.path_parameters import Name
+from api.wire.request_schemas import REPORTED
+from api.wire.responses import json_response, shows, takes
+from ledger.domain.commands import COMMAND_BYTES_MAX
+from ledger.domain.outcomes import ChargeState, Code
+from ledger.mechanisms.mechanism import STEPS_MAX
+from ledger.wire import canonical_json as c
+
+if TYPE_CHECKING:
+    from api.http.snapshots import Moments
+
+KEPT_MAX: Final = 4_096
+"""Charges of which a report is kept; the oldest report gives way."""
+
+
+class Progress:
+    """The newest report of each charge."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        """``clock`` gives Unix milliseconds."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, tuple[int, int]] = OrderedDict()
+
+    def report(self, charge: str, steps: int) -> c.Object:
+        """Keep a report; a later one never says less. Raises: Problem."""
+        with self._lock:
+            before = self._kept.get(charge, (0, 0))[0]
+            if steps < before:
+                raise Problem(Code.CONFLICT, f"{before} steps were reported already", field="steps", id=charge)
+            now = self._clock()
+            self._kept[charge] = steps, now
+            self._kept.move_to_end(charge)
+            while len(self._kept) > KEPT_MAX:
+                self._kept.popitem(last=False)
+        return {"steps": steps, "time": now}
+
+    def of(self, charge: str) -> c.Object | None:
+        """The newest report of a charge, None if there is none."""
+        found = self._kept.get(charge)
+        return None if found is None else {"steps": found[0], "time": found[1]}
+
+
+def progress_router(moments: Moments, progress: Progress) -> APIRouter:
+    """POST /v1/charges/{id}/progress."""
+    router = APIRouter(tags=["charges"])
+
+    @router.post(
+        "/v1/charges/{id}/progress",
+        operation_id="report_progress",
+        responses=shows(PROGRESS, 401, 403, 404, 408, 409, 413, 415, 422, description="Kept"),
+        openapi_extra=takes(REPORTED),
+    )
+    def report(id: Name, raw: Raw, caller: Calling) -> Response:  # noqa: A002 - the wire's name
+        known = c.fields(c.parse(raw, COMMAND_BYTES_MAX), "", ("steps",))
+        steps = c.integer(known["steps"], "steps", 0, STEPS_MAX)
+        with moments.read() as facts:
+            found = seen(facts.charges.get(c.name(id, "id")), caller.sees_charge, facts, f"charge {id}")
+        if found.state is not ChargeState.PENDING:
+            raise Problem(Code.CONFLICT, f"charge {id} is {found.state}, not pending", field="id", id=id)
+        return json_response(progress.report(id, c.integer(steps, "steps", 0, found.steps)))
+
+    return router

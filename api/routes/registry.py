@@ -1,0 +1,254 @@
+"""Routes that read the registry: organisations, keys, policies, datasets, recommendations, contracts, documents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from api.auth.authentication import Calling
+from api.auth.authorisation import Caller
+from api.auth.visibility import entry_of, missing, seen
+from api.http.etags import versioned
+from api.http.json_schema import page
+from api.http.pagination import Paging, fetch_from
+from api.http.snapshots import AsOf
+from api.wire import account_views, registry_views
+from api.wire.path_parameters import Did, Digest, Name
+from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, shows_version
+from ledger.domain.entries import Entry
+from ledger.domain.facts import Contract, Dataset, Facts, Organisation
+from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+from policy.decisions.documents_in_force import policy_in_force, read_recommendation
+from policy.documents.document_text import read_text
+
+if TYPE_CHECKING:
+    from api.http.pagination import Cursors
+    from api.http.snapshots import Moments
+    from ledger.store.snapshot import Past, Snapshot
+
+_LISTED = (401, 403, 422)
+_MISSING = (401, 403, 404, 422)
+
+
+def registry_router(moments: Moments, cursors: Cursors) -> APIRouter:
+    """GET routes over the registry."""
+    router = APIRouter(tags=["registry"])
+    _add_organisations(router, moments, cursors)
+    _add_policies(router, moments, cursors)
+    _add_datasets(router, moments, cursors)
+    _add_contracts(router, moments, cursors)
+    _add_documents(router, moments)
+    return router
+
+
+def _add_organisations(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
+    @router.get(
+        "/v1/organisations",
+        operation_id="list_organisations",
+        responses=shows(page(registry_views.ORGANISATION), *_LISTED),
+    )
+    def list_organisations(_caller: Calling, asked: Paging) -> Response:
+        with moments.read() as facts:
+            fetch = fetch_from(facts.organisations)
+            return json_response(cursors.page("organisations", asked, fetch, registry_views.organisation))
+
+    @router.get(
+        "/v1/organisations/{did}",
+        operation_id="read_organisation",
+        responses=shows_version(registry_views.ORGANISATION, *_MISSING),
+    )
+    def read_organisation(request: Request, did: Did, _caller: Calling, as_of: AsOf = None) -> Response:
+        with moments.read(as_of) as facts:
+            return versioned(request, registry_views.organisation(organisation_of(facts, did)))
+
+    @router.get(
+        "/v1/organisations/{did}/keys",
+        operation_id="list_signing_keys",
+        responses=shows_version(registry_views.KEYS, *_MISSING),
+    )
+    def list_signing_keys(request: Request, did: Did, _caller: Calling) -> Response:
+        with moments.read() as facts:
+            index = organisation_of(facts, did).index
+            items: list[c.Json] = [registry_views.signing_key(Entry.parse(facts.entry(index)), index)]
+            return versioned(request, {"items": items, "next_cursor": None})
+
+
+def organisation_of(facts: Facts, did: str) -> Organisation:
+    """An organisation by its DID. Raises: Malformed, Problem."""
+    found = facts.organisations.get(c.did(did, "did"))
+    if found is None:
+        raise missing(f"organisation {did}")
+    return found
+
+
+def _add_policies(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
+    @router.get(
+        "/v1/policies", operation_id="list_policies", responses=shows(page(registry_views.POLICY_VERSION), *_LISTED)
+    )
+    def list_policies(_caller: Calling, asked: Paging) -> Response:
+        with moments.read() as facts:
+            fetch = fetch_from(facts.policies)
+            show = lambda versions: registry_views.policy_version(versions[-1])  # noqa: E731
+            return json_response(cursors.page("policies", asked, fetch, show))
+
+    @router.get(
+        "/v1/policies/{domain}",
+        operation_id="read_policy",
+        responses=shows_version(registry_views.POLICY, *_MISSING),
+    )
+    def read_policy(request: Request, domain: Name, _caller: Calling, as_of: AsOf = None) -> Response:
+        with moments.read(as_of) as facts:
+            return versioned(request, policy_of(facts, domain))
+
+    @router.get(
+        "/v1/policies/{domain}/in-force",
+        operation_id="read_policy_in_force",
+        responses=shows_version(registry_views.POLICY_VERSION, *_MISSING),
+    )
+    def read_policy_in_force(request: Request, domain: Name, _caller: Calling, as_of: AsOf = None) -> Response:
+        with moments.read(as_of) as facts:
+            found = policy_in_force(facts, c.name(domain, "domain"), moments.time(facts))
+            if found is None:
+                raise missing(f"policy in force in the domain {domain}")
+            return versioned(request, registry_views.policy_version(found))
+
+
+def policy_of(facts: Facts, domain: str) -> c.Object:
+    """A domain's policy with all its versions. Raises: Malformed, Problem."""
+    versions = facts.policies.get(c.name(domain, "domain"))
+    if not versions:
+        raise missing(f"policy of the domain {domain}")
+    return {"domain": domain, "versions": [registry_views.policy_version(one) for one in versions]}
+
+
+def _add_datasets(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
+    @router.get("/v1/datasets", operation_id="list_datasets", responses=shows(page(registry_views.DATASET), *_LISTED))
+    def list_datasets(caller: Calling, asked: Paging) -> Response:
+        with moments.read() as facts:
+
+            def show(found: Dataset) -> c.Json:
+                return registry_views.dataset(found) if caller.sees_provider(found.provider, facts) else None
+
+            return json_response(cursors.page("datasets", asked, fetch_from(facts.datasets), show))
+
+    @router.get(
+        "/v1/datasets/{provider}/{dataset}",
+        operation_id="read_dataset",
+        responses=shows_version(registry_views.DATASET, *_MISSING),
+    )
+    def read_dataset(request: Request, provider: Did, dataset: Name, caller: Calling) -> Response:
+        with moments.read() as facts:
+            return versioned(request, registry_views.dataset(_dataset(facts, provider, dataset, caller)))
+
+    @router.get(
+        "/v1/recommendations/{provider}/{dataset}",
+        operation_id="read_recommendation",
+        responses=shows_version(registry_views.RECOMMENDATION, *_MISSING),
+    )
+    def read_recommended(request: Request, provider: Did, dataset: Name, caller: Calling) -> Response:
+        with moments.read() as facts:
+            document = _dataset(facts, provider, dataset, caller).recommendation
+            if document is None:
+                raise missing(f"recommendation for {provider}/{dataset}")
+            found = read_recommendation(facts.documents[document])
+            return versioned(request, registry_views.recommendation(found, document))
+
+
+def _dataset(facts: Facts, provider: str, dataset: str, caller: Caller) -> Dataset:
+    found = facts.datasets.get((c.did(provider, "provider"), c.name(dataset, "dataset")))
+    if found is None or not caller.sees_provider(found.provider, facts):
+        raise missing(f"dataset {provider}/{dataset}")
+    return found
+
+
+def _add_contracts(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
+    @router.get("/v1/contracts", operation_id="list_contracts", responses=shows(page(account_views.CONTRACT), *_LISTED))
+    def list_contracts(caller: Calling, asked: Paging) -> Response:
+        with moments.read() as facts:
+
+            def show(found: Contract) -> c.Json:
+                return account_views.contract(found) if caller.sees_contract(found, facts) else None
+
+            return json_response(cursors.page("contracts", asked, fetch_from(facts.contracts), show))
+
+    @router.get(
+        "/v1/contracts/{sha256}",
+        operation_id="read_contract",
+        responses=shows_version(account_views.CONTRACT, *_MISSING),
+    )
+    def read_contract(request: Request, sha256: Digest, caller: Calling, as_of: AsOf = None) -> Response:
+        with moments.read(as_of) as facts:
+            found = facts.contracts.get(c.sha256(sha256, "sha256"))
+            return versioned(
+                request, account_views.contract(seen(found, caller.sees_contract, facts, f"contract {sha256}"))
+            )
+
+    @router.get(
+        "/v1/contract-heads/{id}",
+        operation_id="read_contract_head",
+        responses=shows_version(registry_views.HEAD, *_MISSING),
+    )
+    def read_contract_head(request: Request, id: Name, caller: Calling) -> Response:  # noqa: A002 - the wire's name
+        with moments.read() as facts:
+            found = facts.contracts.get(facts.contract_heads.get(c.name(id, "id"), ""))
+            return versioned(request, head_of(seen(found, caller.sees_contract, facts, f"contract {id}")))
+
+
+def head_of(found: Contract) -> c.Object:
+    """Which version of a contract is the newest; it changes with a new version and with nothing else."""
+    return {"document": found.document, "id": found.id, "version": found.version}
+
+
+def _add_documents(router: APIRouter, moments: Moments) -> None:
+    @router.get(
+        "/v1/documents/{sha256}",
+        operation_id="read_document",
+        response_class=Response,
+        responses=shows(BINARY, *_MISSING, media_type=BYTES_TYPE, description="Its bytes"),
+    )
+    def read_document(
+        sha256: Digest,
+        caller: Calling,
+        entry: Annotated[str | None, Query(max_length=128, description="the id of an entry that names it")] = None,
+    ) -> Response:
+        with moments.read() as facts:
+            data = facts.documents.get(c.sha256(sha256, "sha256"))
+            if data is None or not _sees_document(caller, sha256, data, facts, entry):
+                raise missing(f"document {sha256}")
+        headers = {"cache-control": "private, immutable, max-age=31536000", "content-disposition": "attachment"}
+        return Response(data, media_type="application/octet-stream", headers=headers)
+
+
+def _sees_document(caller: Caller, sha256: str, data: bytes, facts: Snapshot | Past, entry: str | None) -> bool:
+    if caller.sees_all:
+        return True
+    if entry is not None:
+        return _mentions(entry_of(facts, entry, caller)[1].request, sha256)
+    contract = facts.contracts.get(sha256)
+    return caller.sees_contract(contract, facts) if contract is not None else _is_open_to(caller, data)
+
+
+def _is_open_to(caller: Caller, data: bytes) -> bool:
+    """By what the document says: its parties may read a contract before it is entered, everybody what governs all."""
+    try:
+        known = read_text(data, DOCUMENT_BYTES_MAX).value
+    except Malformed:
+        return False
+    if not isinstance(known, dict) or caller.charge:
+        return False
+    if known.get("kind") == "contract":
+        parties = known.get("tdps")
+        return caller.organisation in [known.get("tdc"), *(parties if isinstance(parties, list) else [])]
+    return known.get("kind") in {"policy", "dataset", "recommendation"}
+
+
+def _mentions(value: c.Json, sha256: str) -> bool:
+    if isinstance(value, dict):
+        return any(_mentions(one, sha256) for one in value.values())
+    if isinstance(value, list):
+        return any(_mentions(one, sha256) for one in value)
+    return value == sha256

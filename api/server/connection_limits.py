@@ -1,0 +1,261 @@
+"""One connection: how long a request's head may be, how long head and body may take, and how many are open at once.
+
+uvicorn bounds none of these, and answers what it cannot read in plain text. Here whatever is refused before there is a
+request leaves as a problem, too, as long as nothing of another answer is on its way: then the connection just ends.
+
+A head is the request line with its header fields; the trailers and the chunk extensions of a body count as one.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from api.http.body import BODY_S
+from api.http.problems import Fault, Problem
+
+if TYPE_CHECKING:
+    import asyncio
+
+_PIECE: Final = 16_384
+"""Bytes that the parser is given at once: what it gathers of one line is looked at after each."""
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one process lets its connections do.
+
+    Attributes:
+        url_bytes: of a request's target.
+        head_bytes: of a head.
+        head_s: from the connection, or from a request's first byte, to the end of its head.
+        body_s: from there to the end of the body; a route that reads one gives up before.
+        send_s: how long an answer waits for a caller that does not read it.
+        linger_s: how long a refused caller is heard out, so that it can read why.
+        open: connections that are served.
+        refused: further ones that are told that there is no room; what comes after them is dropped.
+    """
+
+    url_bytes: int = 8_192
+    head_bytes: int = 32_768
+    head_s: float = 10.0
+    body_s: float = BODY_S + 5.0
+    send_s: float = 60.0
+    linger_s: float = 2.0
+    open: int = 512
+    refused: int = 64
+
+
+class _Part(Enum):
+    """What is to come next on a connection."""
+
+    REQUEST = auto()
+    HEAD = auto()
+    BODY = auto()
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's own, within :class:`Limits`."""
+
+    limits: ClassVar[Limits] = Limits()
+
+    def __init__(self, *args: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's own
+        """Nothing is heard yet."""
+        super().__init__(*args, **named)
+        self._part = _Part.REQUEST
+        self._watched: _Part | None = _Part.REQUEST
+        self._timer: asyncio.TimerHandle | None = None
+        self._unsent: asyncio.TimerHandle | None = None
+        self._told: Problem | None = None
+        self._deaf = False
+        self._head_bytes = self._unread_bytes = 0
+        self._heard = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+        """Take it, or say that there is no room."""
+        super().connection_made(transport)
+        others = len(self.connections) - 1
+        if others >= self.limits.open + self.limits.refused:
+            self._deaf = True
+            transport.abort()
+        elif others >= self.limits.open:
+            self._refuse(Problem(Fault.BUSY, "as many connections are open as the service has room for"))
+        else:
+            self._set_timer(self.limits.head_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        self._deaf = True
+        self._unset_timer()
+        super().connection_lost(exc)
+        self._unset_unsent()
+
+    def data_received(self, data: bytes) -> None:
+        """Read what came, within bounds."""
+        view = memoryview(data)
+        for start in range(0, len(data), _PIECE):
+            if self._deaf:
+                return
+            self._read(view[start : start + _PIECE])
+        if not self._deaf:
+            self._watch()
+
+    def _read(self, piece: memoryview) -> None:
+        self._heard = False
+        try:
+            self.parser.feed_data(piece)
+        except httptools.HttpParserUpgrade:
+            # Nothing else is spoken here: the request is answered as it is, and what follows is none.
+            self._deaf = True
+            self._unset_timer()
+            self.cycle.keep_alive = False
+            return
+        except httptools.HttpParserError:
+            self._refuse(self._told or Problem(Fault.BAD_REQUEST, "this is no HTTP request"))
+            return
+        # What the parser tells nothing of, it may be gathering: one line, or none at all.
+        self._unread_bytes = 0 if self._heard else self._unread_bytes + len(piece)
+        if self._head_bytes + self._unread_bytes > self.limits.head_bytes:
+            self._refuse(self._head_too_large())
+
+    def _watch(self) -> None:
+        """Let a deadline run for the part that is to come."""
+        if self._part is not _Part.REQUEST:
+            self._unset_keepalive_if_required()
+        if self._part is not self._watched:
+            self._watched = self._part
+            self._unset_timer()
+            if self._part is not _Part.REQUEST:
+                self._set_timer(self.limits.head_s if self._part is _Part.HEAD else self.limits.body_s)
+
+    def _set_timer(self, seconds: float) -> None:
+        self._timer = self.loop.call_later(seconds, self._overdue, seconds)
+
+    def _unset_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _overdue(self, seconds: float) -> None:
+        if self._part is _Part.BODY and self.flow.read_paused:
+            # It is the service that does not read.
+            self._set_timer(seconds)
+            return
+        if self._part is _Part.REQUEST:
+            self._close()
+            return
+        what = "body" if self._part is _Part.BODY else "head"
+        self._refuse(Problem(Fault.TIMED_OUT, f"the {what} took more than the {seconds:g} seconds allowed"))
+
+    def _head_too_large(self) -> Problem:
+        return Problem(Fault.HEAD_TOO_LARGE, f"the headers have more than the {self.limits.head_bytes} bytes allowed")
+
+    def _refuse(self, problem: Problem) -> None:
+        """Read no more; say why, if the answer cannot be taken for another's; and close."""
+        self._deaf = True
+        self._unset_timer()
+        self._unset_keepalive_if_required()
+        _LOG.info("refused", extra={"status": problem.status})
+        if not self._may_answer():
+            self._close()
+            return
+        response = problem.response({"connection": "close"})
+        lines = (b"%s: %s\r\n" % header for header in (*self.server_state.default_headers, *response.raw_headers))
+        self.transport.write(b"".join([STATUS_LINE[problem.status], *lines, b"\r\n", bytes(response.body)]))
+        self.transport.write_eof()
+        self._timer = self.loop.call_later(self.limits.linger_s, self.transport.abort)
+
+    def _close(self) -> None:
+        """Close once all is sent, or when it is not read."""
+        self.transport.close()
+        self._unset_timer()
+        self._timer = self.loop.call_later(self.limits.send_s, self.transport.abort)
+
+    def _may_answer(self) -> bool:
+        """Whether nothing was sent of an answer that is not whole; that to the very request that is refused is over."""
+        if self.transport.is_closing():
+            return False
+        if self.cycle is None or (self.cycle.response_complete and self._part is not _Part.BODY):
+            return True
+        if self._part is not _Part.BODY or self.cycle.response_started or self.pipeline:
+            return False
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
+        return True
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close what is idle."""
+        self._close()
+
+    def on_response_complete(self) -> None:
+        """The end of an answer, and of the connection if it was to be its last."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._close()
+
+    def pause_writing(self) -> None:
+        """The caller does not read as fast as it is written to."""
+        super().pause_writing()
+        if self._unsent is None:
+            self._unsent = self.loop.call_later(self.limits.send_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The caller has read."""
+        super().resume_writing()
+        self._unset_unsent()
+
+    def _unset_unsent(self) -> None:
+        if self._unsent is not None:
+            self._unsent.cancel()
+            self._unsent = None
+
+    # What the parser tells.
+
+    def on_message_begin(self) -> None:
+        """A request's first byte."""
+        self._part, self._watched = _Part.HEAD, None
+        self._head_bytes = self._unread_bytes = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Some of its target."""
+        super().on_url(url)
+        if len(self.url) > self.limits.url_bytes:
+            self._told = Problem(Fault.URL_TOO_LONG, f"the URL has more than the {self.limits.url_bytes} bytes allowed")
+            raise self._told
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header field; what comes after the body is none of the request's, whose routes never see it."""
+        self._count(len(name) + len(value) + len(b": \r\n"))
+        if self._part is _Part.HEAD:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The end of the head."""
+        super().on_headers_complete()
+        self._part, self._watched = _Part.BODY, None
+
+    def on_body(self, body: bytes) -> None:
+        """Some of the body."""
+        self._heard = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The end of the request."""
+        self._part = _Part.REQUEST
+        self._heard = True
+        super().on_message_complete()
+
+    def _count(self, size: int) -> None:
+        self._heard = True
+        self._head_bytes += size
+        if self._head_bytes > self.limits.head_bytes:
+            self._told = self._head_too_large()
+            raise self._told

@@ -1,0 +1,88 @@
+"""The service on a port: in a thread for the demonstration and the tests, or until interrupted."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+
+from api.server.connection_limits import Connection
+from ledger.wire.malformed import Malformed
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+LOOPBACK: Final = "127.0.0.1"
+STOP_S: Final = 3
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def base_url(listener: socket.socket) -> str:
+    """Where a listening socket is reached from this machine."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def check_loopback(host: str) -> str:
+    """The host, if it is an address that only this machine can reach. Raises: Malformed."""
+    if host != "localhost" and is_loopback(host):
+        return host
+    raise Malformed("host", f"must be a loopback address as {LOOPBACK}, unless the service is in production")
+
+
+def listen(host: str, port: int, *, anywhere: bool = False) -> socket.socket:
+    """A listening socket, on loopback or ``anywhere``; port 0 takes a free one. Raises: Malformed, OSError."""
+    family = socket.AF_INET6 if ":" in (host if anywhere else check_loopback(host)) else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=128)
+
+
+@contextmanager
+def serving(
+    app: FastAPI, listener: socket.socket | None = None, connection: type[Connection] = Connection
+) -> Iterator[str]:
+    """Serve ``app`` from a thread while the block runs, on a free port unless one is given; gives the base URL."""
+    listener = listener or listen(LOOPBACK, 0)
+    server = uvicorn.Server(_config(app, connection))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="epsilon-service", daemon=True)
+    # The socket listens already, so a client that is faster than the server waits in its queue.
+    thread.start()
+    try:
+        yield base_url(listener)
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def serve(app: FastAPI, listener: socket.socket) -> None:
+    """Serve ``app`` until the process is interrupted."""
+    uvicorn.Server(_config(app)).run(sockets=[listener])
+
+
+def _config(app: FastAPI, connection: type[Connection] = Connection) -> uvicorn.Config:
+    # Without a log configuration of its own the server logs through the process's, faults included.
+    return uvicorn.Config(
+        app,
+        access_log=False,
+        http=connection,
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        loop="uvloop",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=STOP_S,
+        ws="none",
+    )

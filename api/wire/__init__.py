@@ -1,0 +1,1 @@
+"""What the API sends and documents: views of the book as JSON, responses and OpenAPI schemas."""

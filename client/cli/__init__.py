@@ -1,0 +1,1 @@
+"""Commands that ask a service: ``epsilon charge``, ``contract``, ``dataset`` and the others."""

@@ -1,0 +1,1 @@
+"""HTTP on the client's side: base URLs, endpoints, retries, problems and access tokens."""

@@ -1,0 +1,109 @@
+"""Access tokens for the client: by client credentials from an issuer, or a clean room's own.
+
+OAuth 2.0 client credentials (RFC 6749, section 4.4) with ``private_key_jwt`` (RFC 7523, section 2.2): the client proves
+itself with its signing key, so there is no shared secret. A token lives minutes, is kept in memory, and is asked for
+anew shortly before it ends.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import httpx
+
+from client.http.problems import Refused, Unreachable
+from client.keys.signer import Signer
+from ledger.domain.outcomes import Code
+from ledger.wire import canonical_json as c
+
+LIFE_S: Final = 300
+EARLY_S: Final = 30
+ANSWER_BYTES_MAX: Final = 65_536
+ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
+
+class Credentials(Protocol):
+    """Whoever can show a token."""
+
+    def token(self) -> str:
+        """A token that is still valid. Raises: Refused, Unreachable, Malformed."""
+        ...
+
+
+class ClientCredentials:
+    """An organisation's own: a token from its issuer."""
+
+    def __init__(
+        self, issuer: str, client: str, signer: Signer, audience: str, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Ask ``issuer`` (a URL) for tokens for ``audience`` as ``client``, a DID; ``clock`` gives Unix seconds."""
+        self._clock = clock
+        self._issuer, self._client, self._signer, self._audience = issuer.rstrip("/"), client, signer, audience
+        self._turn = threading.Lock()
+        self._token, self._until = "", 0.0
+
+    def token(self) -> str:
+        """The token of before, or a new one. Raises: Refused, Unreachable, Malformed."""
+        with self._turn:
+            if self._clock() >= self._until:
+                self._token, life = self._ask()
+                self._until = self._clock() + life - EARLY_S
+            return self._token
+
+    def _ask(self) -> tuple[str, int]:
+        url = f"{self._issuer}/token"
+        now = int(self._clock())
+        claims: c.Object = {
+            "aud": url,
+            "exp": now + LIFE_S,
+            "iat": now,
+            "iss": self._client,
+            "jti": secrets.token_urlsafe(16),
+            "sub": self._client,
+        }
+        asked = {
+            "client_assertion": self._signer.jwt("JWT", claims),
+            "client_assertion_type": ASSERTION,
+            "client_id": self._client,
+            "grant_type": "client_credentials",
+            "resource": self._audience,
+        }
+        try:
+            response = httpx.post(url, data=asked, timeout=10.0, trust_env=False)
+        except httpx.RequestError as fault:
+            message = f"no answer from the issuer {self._issuer} ({type(fault).__name__})"
+            raise Unreachable(message, sent=False) from fault
+        known = c.parse(response.content, ANSWER_BYTES_MAX, "token answer")
+        if not isinstance(known, dict) or not response.is_success:
+            said = known.get("error_description") if isinstance(known, dict) else None
+            detail = f"the issuer gave {self._client} no token: {str(said or response.status_code)[:200]}"
+            raise Refused(401, {"code": Code.NOT_AUTHORISED.word, "detail": detail, "field": "issuer"})
+        return c.string(known.get("access_token"), "access_token", 8_192), c.integer(
+            known.get("expires_in"), "expires_in", 1, 86_400
+        )
+
+
+class CleanRoomCredentials:
+    """A clean room's own: signed with the key that its charge names, believed as soon as the charge is on record."""
+
+    def __init__(self, signer: Signer, audience: str, clock: Callable[[], float] = time.time) -> None:
+        """Sign with ``signer`` for ``audience``; ``clock`` gives Unix seconds."""
+        self._signer, self._audience, self._clock = signer, audience, clock
+
+    def token(self) -> str:
+        """A fresh token of five minutes."""
+        now, key_id = int(self._clock()), self._signer.key_id
+        claims: c.Object = {
+            "aud": self._audience,
+            "client_id": key_id,
+            "exp": now + LIFE_S,
+            "iat": now,
+            "iss": key_id,
+            "jti": secrets.token_urlsafe(16),
+            "sub": key_id,
+        }
+        return self._signer.jwt("at+jwt", claims)

@@ -1,0 +1,47 @@
+"""A service's base URL, in the one spelling that signatures bind; and which addresses are this machine's own."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Final
+
+import httpx
+
+from ledger.wire.malformed import Malformed
+
+BASE_LENGTH_MAX: Final = 300
+
+
+def base_of(url: str, field: str = "service") -> str:
+    """The base URL without a slash at its end and without a port that is its scheme's own; names in lower case.
+
+    Raises:
+        Malformed: naming ``field``, if it is no http or https URL, or says more than where the service is.
+    """
+    try:
+        known = httpx.URL(url)
+        # What cannot be encoded cannot be looked up; asked here, where it can be told.
+        sound = known.scheme in {"http", "https"} and known.host.encode("idna") != b"" and len(url) <= BASE_LENGTH_MAX
+    except (httpx.InvalidURL, UnicodeError):
+        sound = False
+    if not sound:
+        raise Malformed(field, f"must be an http or https URL, not {url[:200]!r}")
+    if known.query or known.fragment or known.userinfo:
+        raise Malformed(field, "must have no query, no fragment and no user")
+    return str(known).rstrip("/")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def sealed(url: str, field: str) -> str:
+    """The URL, if nobody between here and there reads along. Raises: Malformed, naming ``field``."""
+    known = httpx.URL(base_of(url.partition("?")[0], field))
+    if known.scheme != "https" and not is_loopback(known.host):
+        raise Malformed(field, "must be an https URL, or http on this machine")
+    return url

@@ -1,0 +1,84 @@
+"""What a caller gets instead of an answer: a problem the service told, or no service at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ledger.domain.outcomes import Code
+from ledger.wire.canonical_json import Json, Object
+
+_EXIT_BUG: Final = 1
+_EXIT_USAGE: Final = 2
+_EXIT_RETRY: Final = 75
+_SERVER_ERROR: Final = 500
+_EXIT_BY_STATUS: Final = {401: 6, 403: 6, 404: 4, 409: 5, 412: 5, 429: _EXIT_RETRY, 503: _EXIT_RETRY}
+"""For codes that only HTTP knows: who is calling, what is where, and when to ask again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason of a refusal: a stable code and a sentence."""
+
+    code: str
+    detail: str
+
+
+class Refused(Exception):  # noqa: N818 - the glossary's word
+    """The service answered with a problem (RFC 9457).
+
+    Attributes:
+        status: the HTTP status.
+        code: the stable code, one of :mod:`ledger.domain.outcomes` or of the API's own few.
+        title: what the code means, the same at every occurrence.
+        detail: what is wrong this time.
+        reasons: every check that failed, in order.
+        field: where in the input, as a dotted path; empty where no field is to blame.
+        id: the command's id, empty where none was read.
+        index: the index of the entry that records the refusal; None where it is not recorded.
+    """
+
+    def __init__(self, status: int, problem: Object) -> None:
+        """Read a problem body; what it lacks stays empty, so that a foreign body still tells its status."""
+        self.status = status
+        self.code = _text(problem.get("code")) or f"http_{status}"
+        self.title = _text(problem.get("title"))
+        self.detail = _text(problem.get("detail"))
+        self.field = _text(problem.get("field"))
+        self.id = _text(problem.get("id"))
+        index = problem.get("index")
+        self.index = index if isinstance(index, int) else None
+        self.reasons = _reasons(problem.get("reasons"))
+        super().__init__(f"{self.code}: {self.detail or self.title or f'HTTP status {status}'}")
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a command line that ends with it."""
+        try:
+            return Code.of(self.code).exit_code
+        except KeyError:
+            return _EXIT_BY_STATUS.get(self.status, _EXIT_BUG if self.status >= _SERVER_ERROR else _EXIT_USAGE)
+
+
+class Unreachable(Exception):  # noqa: N818 - reads as what it says
+    """No answer came, also after sending the same bytes again; whether they were recorded is unknown.
+
+    Attributes:
+        sent: whether the bytes may have arrived; False where no connection was ever made, so that nothing is recorded.
+    """
+
+    exit_code: Final = _EXIT_RETRY
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        """Say who did not answer."""
+        super().__init__(message)
+        self.sent = sent
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _reasons(value: Json) -> tuple[Reason, ...]:
+    items = value if isinstance(value, list) else []
+    return tuple(Reason(_text(item.get("code")), _text(item.get("detail"))) for item in items if isinstance(item, dict))

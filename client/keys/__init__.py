@@ -1,0 +1,1 @@
+"""Private keys and encryption: signers, data keys, HPKE envelopes and sealed models."""

@@ -1,0 +1,75 @@
+"""The envelope of a key release: each partition's data key, sealed to one clean room with HPKE (RFC 9180).
+
+    {"info":{"charge":"run-1","contract":"9f86...","entry":17,"evidence":"60e2...","key_release":"release-1",
+     "not_after":1795240800000,"v":1},"sealed":{"did:web:hospital.example/digits/2026-q1":"mXfT..."},
+     "suite":"X25519-HKDF-SHA256-AES-256-GCM","v":1}
+
+HPKE's ``info`` is the RFC 8785 form of ``info`` with the partition's reference beside it, so a sealed key
+opens for the charge, contract, entry, evidence and expiry it was released for, and for no other.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+
+SUITE: Final = "X25519-HKDF-SHA256-AES-256-GCM"
+DATA_KEY_BYTES: Final = 32
+ENVELOPE_VERSION: Final = 1
+_INFO: Final = ("charge", "contract", "entry", "evidence", "key_release", "not_after", "v")
+
+
+def seal(data_key: bytes, sealing: str, info: c.Object, partition: str) -> str:
+    """One partition's data key, sealed to the X25519 key ``sealing`` (base64url). Raises: Malformed."""
+    public = X25519PublicKey.from_public_bytes(c.unbase64url(sealing, "sealing"))
+    return c.base64url(_suite().encrypt(data_key, public, info=_bytes(info, partition)))
+
+
+def unseal(envelope: object, private: X25519PrivateKey, expected: c.Object) -> dict[str, bytes]:
+    """The data keys by partition.
+
+    Args:
+        envelope: as the service answered a key release.
+        private: the clean room's sealing key.
+        expected: what the clean room itself knows of ``info`` (charge, contract, evidence, ...).
+
+    Raises:
+        Malformed: if the envelope is not one, says other than expected, or was sealed to another key or info.
+    """
+    known = c.fields(envelope, "envelope", ("info", "sealed", "suite", "v"))
+    c.integer(known["v"], "envelope.v", 1, 1)
+    c.one_of(known["suite"], "envelope.suite", (SUITE,))
+    info = c.fields(known["info"], "envelope.info", _INFO)
+    for name, value in expected.items():
+        if name not in info or info[name] != value:
+            raise Malformed(f"envelope.info.{name}", "is not what this clean room asked for")
+    if not isinstance(known["sealed"], dict):
+        raise Malformed("envelope.sealed", "must be an object")
+    return {ref: open_key(text, private, info, ref) for ref, text in known["sealed"].items()}
+
+
+def open_key(text: object, private: X25519PrivateKey, info: c.Object, ref: str) -> bytes:
+    """One key that :func:`seal` sealed. Raises: Malformed, if it was sealed to another key, info or reference."""
+    field = f"envelope.sealed.{ref}"
+    raw = c.unbase64url(text, field)
+    try:
+        data_key = bytes(_suite().decrypt(raw, private, info=_bytes(info, ref)))
+    except (InvalidTag, ValueError):
+        raise Malformed(field, "does not open with this key for this release") from None
+    if len(data_key) != DATA_KEY_BYTES:
+        raise Malformed(field, f"does not hold {DATA_KEY_BYTES} bytes")
+    return data_key
+
+
+def _suite() -> Suite:
+    return Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+
+
+def _bytes(info: c.Object, partition: str) -> bytes:
+    return c.dump({**info, "partition": partition})

@@ -1,0 +1,1 @@
+"""Logging in by OpenID Connect: discovery, the authorization code flow and ID tokens."""

@@ -1,0 +1,116 @@
+"""Where the browser comes back to: an address on this machine that listens for one answer (RFC 8252, section 7.3)."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+from client.http.problems import Unreachable
+
+PATH: Final = "/callback"
+FIELDS_MAX: Final = 32
+REQUEST_S: Final = 10
+_LOOPBACK: Final = "127.0.0.1"
+_PAGE: Final = "<!doctype html><meta charset=utf-8><title>Epsilon Ledger</title><p>{}</p>"
+_HEADERS: Final = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'",
+    "content-type": "text/html; charset=utf-8",
+    "referrer-policy": "no-referrer",
+}
+Answer = dict[str, str]
+
+
+class Redirect(ThreadingHTTPServer):
+    """Takes the first answer that comes to its address; what comes to another, or later, is turned away."""
+
+    daemon_threads = True
+    block_on_close = False
+    # Nobody else may listen where the code is about to come.
+    allow_reuse_address = False
+
+    def __init__(self, port: int = 0) -> None:
+        """Listen on 127.0.0.1; port 0 takes a free one. Raises: OSError."""
+        super().__init__((_LOOPBACK, port), _Handler)
+        self._answers: queue.Queue[Answer] = queue.Queue()
+        self._first = threading.Lock()
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of a browser that hung up."""
+
+    @property
+    def url(self) -> str:
+        """The redirect URI."""
+        return f"http://{_LOOPBACK}:{self.server_port}{PATH}"
+
+    def claim(self) -> bool:
+        """Whether nobody has answered yet: true once."""
+        return self._first.acquire(blocking=False)
+
+    def answer(self, answer: Answer) -> None:
+        """Hand the first answer over."""
+        self._answers.put(answer)
+
+    def wait(self, timeout_s: float) -> Answer:
+        """The first answer. Raises: Unreachable, if none came within ``timeout_s`` seconds."""
+        try:
+            return self._answers.get(timeout=timeout_s)
+        except queue.Empty:
+            raise Unreachable(f"nobody came back from the browser within {timeout_s:g} s") from None
+
+
+@contextmanager
+def listening(port: int = 0) -> Iterator[Redirect]:
+    """A :class:`Redirect` while the block runs. Raises: OSError, if the port is taken."""
+    with Redirect(port) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = REQUEST_S
+    server: Redirect
+
+    def do_GET(self) -> None:
+        """One request of a browser."""
+        asked = urlsplit(self.path)
+        if asked.path != PATH:
+            self._say(HTTPStatus.NOT_FOUND, "There is nothing here.")
+            return
+        try:
+            fields = parse_qs(asked.query, keep_blank_values=True, strict_parsing=True, max_num_fields=FIELDS_MAX)
+        except ValueError:
+            fields = {}
+        # A parameter that is given twice says nothing (RFC 6749, section 3.1).
+        if not fields or any(len(values) != 1 for values in fields.values()):
+            self._say(HTTPStatus.BAD_REQUEST, "This is no answer of an issuer.")
+        elif self.server.claim():
+            # The page first: with the answer the program may end, and the page would not be sent.
+            try:
+                self._say(HTTPStatus.OK, "You may close this page: the terminal says whether you are logged in.")
+            finally:
+                self.server.answer({name: values[0] for name, values in fields.items()})
+        else:
+            self._say(HTTPStatus.GONE, "An answer came before this one: the terminal says what became of it.")
+
+    def _say(self, status: HTTPStatus, sentence: str) -> None:
+        page = _PAGE.format(sentence).encode()
+        self.send_response_only(status)
+        for name, value in {**_HEADERS, "content-length": str(len(page))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(page)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: a request holds the code."""

@@ -1,0 +1,163 @@
+"""A profile: who is calling, which service, and which log key to trust.
+
+An organisation's names its DID and its signing key:
+
+    v = 1
+
+    [client]
+    service = "http://127.0.0.1:8000"
+    key = "bank-a.pem"
+    actor = "did:web:bank-a.example"
+    log = "epsilon.example/ledger+8f2c1a90+AQ..."
+    issuer = "https://login.example"
+
+A person's has no key and no actor, but the id under which the issuer knows this program, and the scopes to ask for if
+they are not ``openid`` alone. Who it is, ``epsilon login`` finds out; it reads, and signs nothing:
+
+    [client]
+    service = "http://127.0.0.1:8000"
+    client_id = "epsilon"
+    scope = "openid ledger.read"
+    log = "epsilon.example/ledger+8f2c1a90+AQ..."
+    issuer = "https://login.example"
+
+Paths are relative to the profile. Tables ``[serve]`` and ``[issuer]`` may stand beside it, for ``epsilon serve`` and
+``epsilon dev-issuer``.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from client.http.access_tokens import ClientCredentials, Credentials
+from client.http.base_url import sealed
+from client.http.problems import Refused
+from client.keys.signer import Signer
+from client.profile.token_store import LoginCredentials, LoginFile, Purpose
+from client.service.service import ATTEMPTS, Service
+from ledger.verifier import LogKey
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+
+PROFILE_BYTES_MAX: Final = 65_536
+SCOPE: Final = "openid"
+NO_KEY: Final = "no_key"
+_SHARED: Final = ("issuer", "log", "service")
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """An organisation, and the file of the key that signs for it."""
+
+    did: str
+    key: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who logs in.
+
+    Attributes:
+        client_id: under which the issuer knows this program, a public client (RFC 8252).
+        scope: what is asked for, words between spaces, ``openid`` among them.
+    """
+
+    client_id: str
+    scope: str = SCOPE
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The table ``[client]`` of the profile at ``path``."""
+
+    path: Path
+    service: str
+    log: LogKey
+    issuer: str
+    who: Party | Person
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a profile. Raises: Malformed, OSError."""
+        table = read_table(path, "client")
+        person = "client_id" in table
+        required = ("client_id", *_SHARED) if person else ("actor", "key", *_SHARED)
+        known = c.fields(table, "client", required, ("scope",) if person else ())
+        return cls(
+            path=path,
+            service=c.string(known["service"], "client.service"),
+            log=LogKey.parse(c.string(known["log"], "client.log")),
+            issuer=c.string(known["issuer"], "client.issuer"),
+            who=_person(known) if person else _party(known, path.parent),
+        )
+
+    @property
+    def actor(self) -> str:
+        """The organisation that calls. Raises: Refused, of a person's profile."""
+        return self._party.did
+
+    @property
+    def key(self) -> Path:
+        """The file of the key that signs. Raises: Refused, of a person's profile."""
+        return self._party.key
+
+    def signer(self) -> Signer:
+        """The key that signs for this profile. Raises: Refused, of a person's; Malformed, OSError."""
+        return Signer.load(self.key)
+
+    def person(self) -> Person:
+        """Who may log in with it. Raises: Malformed, of an organisation's profile."""
+        if isinstance(self.who, Person):
+            return self.who
+        raise Malformed("client.client_id", "is missing: the profile is an organisation's, which needs no login")
+
+    def purpose(self) -> Purpose:
+        """For what a login with it is. Raises: Malformed, of an organisation's profile."""
+        return Purpose(self.issuer, self.person().client_id, self.service, self.log.vkey)
+
+    def open(self, attempts: int = ATTEMPTS) -> Service:
+        """The service, with this profile's organisation or person as the caller. Raises: Malformed, OSError."""
+        return Service(self.service, self._credentials(), attempts=attempts)
+
+    def _credentials(self) -> Credentials:
+        if isinstance(self.who, Person):
+            return LoginCredentials(LoginFile(self.path), self.purpose())
+        return ClientCredentials(self.issuer, self.who.did, self.signer(), self.log.origin)
+
+    @property
+    def _party(self) -> Party:
+        if isinstance(self.who, Party):
+            return self.who
+        detail = f"{self.path} is a person's profile: it has no key, and what has to be signed needs one"
+        raise Refused(403, {"code": NO_KEY, "detail": detail, "field": "client.key"})
+
+
+def _party(known: dict[str, Any], folder: Path) -> Party:
+    return Party(c.did(known["actor"], "client.actor"), folder / c.string(known["key"], "client.key"))
+
+
+def _person(known: dict[str, Any]) -> Person:
+    # Whoever reads a bearer token on its way may read what the person may (RFC 6750, section 5.3).
+    sealed(c.string(known["service"], "client.service"), "client.service")
+    scope = c.string(known.get("scope", SCOPE), "client.scope")
+    if SCOPE not in scope.split(" "):
+        raise Malformed("client.scope", "must be words between spaces, with 'openid' among them")
+    return Person(c.string(known["client_id"], "client.client_id", 200), scope)
+
+
+def read_table(path: Path, table: str) -> dict[str, Any]:
+    """One table of a profile file, whose own shape is checked strictly. Raises: Malformed, OSError."""
+    with path.open("rb") as file:
+        data = file.read(PROFILE_BYTES_MAX + 1)
+    if len(data) > PROFILE_BYTES_MAX:
+        raise Malformed(str(path), f"a profile has at most {PROFILE_BYTES_MAX} bytes")
+    try:
+        known = tomllib.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as fault:
+        raise Malformed(str(path), f"is not TOML: {fault}") from None
+    c.fields(known, "", ("v", table), ("client", "issuer", "serve"))
+    c.integer(known["v"], "v", 1, 1)
+    return c.fields(known[table], table, (), tuple(known[table]) if isinstance(known[table], dict) else ())

@@ -1,0 +1,66 @@
+"""Documents and detached signatures in files, so that parties on different machines can sign the same bytes.
+
+A party signs with ``epsilon contract sign`` and sends the line it gets to whoever enters the document. The line is a
+detached JWS (:mod:`ledger.crypto.detached_jws`) and holds nothing of the document; it verifies over these very bytes
+alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ledger.crypto import detached_jws
+from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+
+if TYPE_CHECKING:
+    from client.keys.signer import Signer
+
+SIGNATURES_MAX: Final = 31
+"""Beside the one of whoever enters the document."""
+
+
+def read_document(path: Path) -> bytes:
+    """The exact bytes that are signed. Raises: Malformed, OSError."""
+    with path.open("rb") as file:
+        data = file.read(DOCUMENT_BYTES_MAX + 1)
+    if not 0 < len(data) <= DOCUMENT_BYTES_MAX:
+        raise Malformed(str(path), f"must have 1 to {DOCUMENT_BYTES_MAX} bytes")
+    return data
+
+
+def digest_of(named: str) -> str:
+    """A document's SHA-256, from itself or from the file that holds the document. Raises: Malformed, OSError."""
+    try:
+        return c.sha256(named, "document")
+    except Malformed:
+        if not Path(named).is_file():
+            raise Malformed("document", f"{named[:200]!r} is neither a file nor a SHA-256 digest") from None
+        return c.digest(read_document(Path(named)))
+
+
+def signed(signer: Signer, data: bytes) -> c.Object:
+    """A detached signature, beside what it is over and whose key made it."""
+    return {"document": c.digest(data), "key_id": signer.key_id, "signature": signer.sign(data)}
+
+
+def read_signatures(paths: Sequence[Path]) -> dict[str, str]:
+    """Detached signatures by the key they name, one a file. Raises: Malformed, OSError."""
+    if len(paths) > SIGNATURES_MAX:
+        raise Malformed("signature", f"must be given at most {SIGNATURES_MAX} times")
+    found: dict[str, str] = {}
+    for path in paths:
+        with path.open("rb") as file:
+            raw = file.read(detached_jws.SIGNATURE_BYTES_MAX + 2)
+        try:
+            text = raw.decode("ascii").strip()
+            key_id = detached_jws.key_id_of(text)
+        except (UnicodeDecodeError, Malformed):
+            raise Malformed(str(path), "holds no detached JWS, as `epsilon contract sign` writes it") from None
+        if key_id in found:
+            raise Malformed(str(path), f"is a second signature with the key {key_id}")
+        found[key_id] = text
+    return found

@@ -1,0 +1,142 @@
+"""What a provider's own key-management system checks before it hands a data key over: two entries and their receipts.
+
+The ledger authorises; the key never comes near it. The charge's entry names the clean room's sealing key, the
+partitions and the deadline; the key-release entry says that policy, contract and attestation were satisfied. Both are
+proven to stand in the log by receipts under its key, so a service that is not the log's cannot invent one.
+
+    grant = check(charge, release, log, provider="did:web:hospital.example", now=...)
+    envelope = grant.seal({"did:web:hospital.example/digits/2026-q1": data_key})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from client.keys.hpke_envelope import DATA_KEY_BYTES, ENVELOPE_VERSION, SUITE, seal
+from ledger.domain.commands import MakeCharge, ReleaseKey, parse_ref, read_body
+from ledger.domain.entries import Entry
+from ledger.domain.outcomes import Code
+from ledger.verifier import LogKey, verify_receipt
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+
+if TYPE_CHECKING:
+    from client.service.service import Service
+
+INDEX_DIGITS_MAX: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """An entry's bytes and the receipt for them."""
+
+    entry: bytes
+    receipt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Leave to hand over the data keys of ``partitions``, to one sealing key, until ``not_after`` (Unix ms)."""
+
+    partitions: tuple[str, ...]
+    sealing: str
+    info: c.Object
+
+    @property
+    def not_after(self) -> int:
+        """The charge's deadline."""
+        return c.integer(self.info["not_after"], "not_after", 0, c.INTEGER_MAX)
+
+    def to_json(self) -> c.Object:
+        """For programs."""
+        return {"info": self.info, "partitions": [*self.partitions], "sealing": self.sealing}
+
+    def seal(self, data_keys: Mapping[str, bytes]) -> c.Object:
+        """The envelope for the clean room: a 32-byte data key for each partition, HPKE. Raises: Malformed."""
+        for ref in data_keys:
+            if ref not in self.partitions:
+                raise Malformed("data_keys", f"names {ref}, which this grant does not cover")
+            if len(data_keys[ref]) != DATA_KEY_BYTES:
+                raise Malformed("data_keys", f"has no {DATA_KEY_BYTES} bytes for {ref}")
+        sealed: c.Object = {ref: seal(data_key, self.sealing, self.info, ref) for ref, data_key in data_keys.items()}
+        return {"info": self.info, "sealed": sealed, "suite": SUITE, "v": ENVELOPE_VERSION}
+
+
+def check(charge: Proven, release: Proven, log: LogKey, provider: str, now: int) -> Grant:
+    """The grant that a key release gives to one provider.
+
+    Args:
+        charge: the charge's entry, permitted.
+        release: the key release's entry, permitted.
+        log: the log's key, as the provider keeps it.
+        provider: whose partitions are asked for.
+        now: Unix milliseconds.
+
+    Raises:
+        Malformed: naming what is not proven, not permitted, of another charge, of another provider, or too late.
+    """
+    charged, at = _entry(charge, "charge", Code.PENDING, log)
+    released, index = _entry(release, "key_release", Code.PERMITTED, log)
+    asked, run = read_body(released.command), read_body(charged.command)
+    if not isinstance(asked, ReleaseKey) or not isinstance(run, MakeCharge):
+        message = "a kind has one body"
+        raise TypeError(message)
+    if asked.charge != charged.id or index <= at:
+        raise Malformed("release", f"is not of the charge {charged.id}")
+    if released.key_id != run.signing.thumbprint:
+        raise Malformed("release", "is signed by another key than the clean room's")
+    partitions = tuple(ref for ref in run.partitions if ref.startswith(f"{provider}/"))
+    if not partitions:
+        raise Malformed("provider", f"none of the charge's partitions is {provider}'s")
+    if now >= run.deadline:
+        raise Malformed("release", "is past the charge's deadline: the key stays")
+    info: c.Object = {
+        "charge": charged.id,
+        "contract": run.contract,
+        "entry": index,
+        "evidence": asked.evidence,
+        "key_release": released.id,
+        "not_after": run.deadline,
+        "v": ENVELOPE_VERSION,
+    }
+    return Grant(partitions, run.sealing.x, info)
+
+
+def fetch(service: Service, release: str) -> tuple[Proven, Proven]:
+    """The charge and the key release, as the service tells them. Raises: Refused, Unreachable, Malformed."""
+    released = _fetch(service, release)
+    asked = read_body(Entry.parse(released.entry).command)
+    if not isinstance(asked, ReleaseKey):
+        raise Malformed("release", f"{release} is no key release")
+    return _fetch(service, asked.charge), released
+
+
+def _fetch(service: Service, name: str) -> Proven:
+    receipt = service.receipt(name)
+    index = receipt.split("\n", 2)[1].removeprefix("index ") if receipt.count("\n") > 1 else ""
+    if not index.isascii() or not index.isdecimal() or len(index) > INDEX_DIGITS_MAX:
+        raise Malformed("receipt", "has no index on its second line")
+    return Proven(service.entry(int(index)), receipt)
+
+
+def read_data_keys(given: Iterable[str]) -> dict[str, bytes]:
+    """Data keys from ``partition=file``, each of exactly 32 bytes. Raises: Malformed, OSError."""
+    found: dict[str, bytes] = {}
+    for one in given:
+        ref, _, path = one.rpartition("=")
+        if not path or parse_ref(ref, "data_key") in found:
+            raise Malformed("data_key", "must be PARTITION=FILE, each partition once")
+        with Path(path).open("rb") as file:
+            found[ref] = file.read(DATA_KEY_BYTES + 1)
+    return found
+
+
+def _entry(proven: Proven, kind: str, wanted: Code, log: LogKey) -> tuple[Entry, int]:
+    index, _ = verify_receipt(proven.receipt, proven.entry, log)
+    entry = Entry.parse(proven.entry)
+    if entry.kind != kind or entry.code is not wanted:
+        raise Malformed(kind, f"is an entry of kind {entry.kind}, {entry.code.word}")
+    return entry, index

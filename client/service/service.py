@@ -1,0 +1,287 @@
+"""The service, seen from a party or a clean room: signed commands out, answers in, all over HTTP."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+from urllib.parse import quote as percent_encode
+
+import httpx
+
+from client.http.access_tokens import Credentials
+from client.http.base_url import base_of, is_loopback
+from client.http.endpoints import DOCUMENTS, JSON_TYPE, MODEL_KEYS, PATHS, QUOTES, SIGNATURE_HEADER
+from client.http.retries import Patience
+from client.http.transport import Sender, object_of
+from client.keys.signer import Signer
+from ledger.crypto.detached_jws import Call
+from ledger.crypto.public_keys import PublicKey
+from ledger.domain.commands import Command
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+
+ATTEMPTS: Final = 4
+PAGE: Final = 200
+PAGES_MAX: Final = 1_000
+TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
+_TAG_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the service did: ``body`` is the entry's body, ``receipt`` proves the entry at ``index`` offline.
+
+    Attributes:
+        repeated: the service had this very command already; everything else is the same answer again.
+        envelope: of a key release, the data keys sealed to the clean room; None from an authorise-only store.
+    """
+
+    outcome: str
+    id: str
+    index: int | None
+    body: c.Object
+    receipt: str | None
+    repeated: bool = False
+    envelope: c.Object | None = None
+
+
+class Stored(NamedTuple):
+    """A document beside the log, and the signature over it, each by its digest.
+
+    Attributes:
+        replaces: the tag of the version of a policy or a contract that the document would replace.
+    """
+
+    document: str
+    signature: str
+    replaces: str | None
+
+
+class Service:
+    """One service. Sending is safe to repeat: the id makes a command the same command again."""
+
+    def __init__(
+        self,
+        base_url: str,
+        credentials: Credentials | None = None,
+        *,
+        attempts: int = ATTEMPTS,
+        backoff_s: float = 0.2,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Talk to ``base_url``; send at most ``attempts`` times, waiting ``backoff_s``, then twice that.
+
+        Without credentials only what is public is answered. ``clock`` gives Unix seconds; signatures name ``base_url``
+        and the time, so both have to be the service's own, give or take five minutes.
+        """
+        url = httpx.URL(base_of(base_url))
+        # A proxy named in the environment has no business between this process and its own machine.
+        self._http = httpx.Client(base_url=url, timeout=TIMEOUT, trust_env=not is_loopback(url.host))
+        self._sender = Sender(self._http, credentials, Patience(attempts, backoff_s), clock)
+        self._base_url = str(url)
+        self._clock = clock
+
+    @property
+    def recorded(self) -> tuple[int, ...]:
+        """The entries that this service answered commands with, refusals among them, in order, whoever called."""
+        return tuple(self._sender.recorded)
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """What it tells the time by, Unix seconds."""
+        return self._clock
+
+    def as_caller(self, credentials: Credentials, patience: Patience | None = None) -> Service:
+        """The same service, and the same connections, for somebody else; with another patience, if given."""
+        other = copy(self)
+        sender = self._sender
+        other._sender = replace(sender, credentials=credentials, patience=patience or sender.patience)  # noqa: SLF001 - its own class
+        return other
+
+    def __enter__(self) -> Self:
+        """Close with the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def submit(  # noqa: PLR0913 - the members of a command, and what it replaces
+        self,
+        signer: Signer,
+        actor: str,
+        kind: str,
+        body: c.Object,
+        id: str | None = None,  # noqa: A002 - the wire's name
+        *,
+        replaces: str | None = None,
+        dry_run: bool = False,
+    ) -> Answer:
+        """Sign a command and send it. Raises: Refused, Unreachable.
+
+        Args:
+            signer: whose key signs.
+            actor: the organisation that asks.
+            kind: one of :data:`client.http.endpoints.PATHS`.
+            body: the command's body.
+            id: the client-made id; a fresh one where none is given. Give it again to repeat the command.
+            replaces: of a next version of a policy or a contract, the tag of what it replaces.
+            dry_run: ask what it would get, and record nothing.
+        """
+        command = Command(kind, id or f"{kind}-{secrets.token_hex(8)}", actor, signer.key_id, body)
+        raw, path = command.to_bytes(), f"{PATHS[kind]}?dry_run=true" if dry_run else PATHS[kind]
+        return self._answer(self._command(path, raw, self._sign(signer, "POST", path, raw, command.id), replaces))
+
+    def quote(self, signer: Signer, actor: str, body: c.Object, id: str | None = None) -> Answer:  # noqa: A002 - the wire's name
+        """The decision that a charge would get now; records nothing. Raises: Refused, Unreachable."""
+        command = Command("charge", id or f"quote-{secrets.token_hex(8)}", actor, signer.key_id, body)
+        raw = command.to_bytes()
+        return self._answer(self._command(QUOTES, raw, self._sign(signer, "POST", QUOTES, raw, command.id)))
+
+    def put_document(self, signer: Signer, data: bytes) -> Stored:
+        """Store a document and the signature over it. Raises: Refused, Unreachable."""
+        path = f"{DOCUMENTS}/{c.digest(data)}"
+        signature = self._sign(signer, "PUT", path, data, c.digest(data))
+        headers = {SIGNATURE_HEADER: signature, "content-type": "application/octet-stream"}
+        stored = object_of(self._sender.send("PUT", path, data, headers))
+        replaces = stored.get("replaces")
+        return Stored(
+            document=c.sha256(stored.get("document"), "document"),
+            signature=c.sha256(stored.get("signature"), "signature"),
+            replaces=None if replaces is None else c.string(replaces, "replaces", _TAG_MAX),
+        )
+
+    def policy_impact(self, data: bytes) -> c.Object:
+        """What publishing a policy would change; records nothing. Raises: Refused, Unreachable."""
+        headers = {"content-type": "application/octet-stream"}
+        return object_of(self._sender.send("POST", "/v1/policy-impacts", data, headers))
+
+    def policy(self, domain: str) -> c.Object:
+        """Every version of a domain's policy. Raises: Refused, Unreachable."""
+        return self._get(f"/v1/policies/{_path(domain)}")
+
+    def lineage(self, organisation: str) -> c.Object:
+        """Where an organisation stands, and what is within reach of it. Raises: Refused, Unreachable."""
+        return self._get(f"/v1/lineage/{_path(organisation)}")
+
+    def challenge(self, charge: str) -> str:
+        """A one-time nonce for the key release of a charge. Raises: Refused, Unreachable."""
+        answer = object_of(self._command("/v1/challenges", c.dump({"charge": charge}), None))
+        return c.key_bytes(answer.get("nonce"), "nonce")
+
+    def deposit_key(self) -> str:
+        """The X25519 key that keys of sealed models are deposited under. Raises: Refused, Unreachable."""
+        return PublicKey.parse(self._get("/v1/deposit-key"), "deposit", "X25519").x
+
+    def deposit_model_key(self, signer: Signer, charge: str, model: str, sealed: str) -> None:
+        """Leave a sealed model's key with the key store, by the charge's clean room. Raises: Refused, Unreachable."""
+        raw = c.dump({"charge": charge, "model": model, "sealed": sealed})
+        self._command(MODEL_KEYS, raw, self._sign(signer, "POST", MODEL_KEYS, raw, model))
+
+    def report_progress(self, charge: str, steps: int) -> None:
+        """Tell how many steps of a run are done, as its clean room. Raises: Refused, Unreachable."""
+        self._command(f"/v1/charges/{_path(charge)}/progress", c.dump({"steps": steps}), None)
+
+    def charge(self, charge: str) -> c.Object:
+        """A charge as it stands. Raises: Refused, Unreachable."""
+        return self._get(f"/v1/charges/{_path(charge)}")
+
+    def contract(self, document: str) -> c.Object:
+        """A contract as it stands, by its document's digest. Raises: Refused, Unreachable."""
+        return self._get(f"/v1/contracts/{_path(document)}")
+
+    def partition(self, ref: str) -> c.Object:
+        """A partition as it stands. Raises: Refused, Unreachable."""
+        return self._get(f"/v1/partitions/{_path(ref)}")
+
+    def partitions(self) -> tuple[str, ...]:
+        """The references of all partitions. Raises: Refused, Unreachable."""
+        return tuple(str(one["partition"]) for one in self._list("/v1/partitions", {})[1])
+
+    def charges(self) -> tuple[str, ...]:
+        """The ids of all charges that the caller sees. Raises: Refused, Unreachable."""
+        return tuple(str(one["id"]) for one in self._list("/v1/charges", {})[1])
+
+    def accounts(self, partition: str) -> c.Object:
+        """Every account of a partition. Raises: Refused, Unreachable."""
+        shared, items = self._list("/v1/accounts", {"partition": partition})
+        return {**shared, "accounts": [*items]}
+
+    def entry(self, index: int) -> bytes:
+        """The bytes of an entry, exactly as they are hashed. Raises: Refused, Unreachable."""
+        return self._sender.send("GET", f"/v1/entries/{index}").content
+
+    def receipt(self, id: str) -> str:  # noqa: A002 - the wire's name
+        """The receipt of a command's entry, under the newest checkpoint. Raises: Refused, Unreachable."""
+        return self._sender.send("GET", f"/v1/receipts/{_path(id)}").text
+
+    def checkpoint(self) -> str:
+        """The newest checkpoint, a signed note. Raises: Refused, Unreachable."""
+        return self._sender.send("GET", "/v1/checkpoint").text
+
+    def log(self) -> c.Object:
+        """The log's origin and verifier key, to compare with a profile's. Raises: Refused, Unreachable."""
+        return self._get("/v1/log")
+
+    def _list(self, path: str, query: Mapping[str, str]) -> tuple[c.Object, list[c.Object]]:
+        """What all items share, and the items of every page."""
+        items: list[c.Object] = []
+        asked: Mapping[str, str] = {**query, "limit": str(PAGE)}
+        for _ in range(PAGES_MAX):
+            page = self._get(path, asked)
+            listed, cursor = page.pop("items", None), page.pop("next_cursor", None)
+            items += [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+            if not isinstance(cursor, str):
+                return page, items
+            asked = {**asked, "cursor": cursor}
+        raise Malformed("answer.next_cursor", f"leads beyond {PAGES_MAX} pages")
+
+    def _get(self, path: str, query: Mapping[str, str] | None = None) -> c.Object:
+        return object_of(self._sender.send("GET", path, query=query))
+
+    def _sign(self, signer: Signer, method: str, path: str, payload: bytes, id: str) -> str:  # noqa: A002 - the wire's
+        return signer.sign(payload, Call(method, f"{self._base_url}{path}", int(self._clock()), id))
+
+    def _command(self, path: str, raw: bytes, signature: str | None, replaces: str | None = None) -> httpx.Response:
+        headers = {"content-type": JSON_TYPE}
+        if replaces is not None:
+            headers["if-match"] = replaces
+        if signature is not None:
+            headers[SIGNATURE_HEADER] = signature
+        return self._sender.send("POST", path, raw, headers)
+
+    def _answer(self, response: httpx.Response) -> Answer:
+        known = c.fields(
+            object_of(response),
+            "answer",
+            ("body", "id", "index", "outcome", "receipt", "repeated"),
+            ("envelope",),
+        )
+        index = known["index"]
+        if isinstance(index, int):
+            self._sender.recorded.append(index)
+        return Answer(
+            outcome=c.string(known["outcome"], "answer.outcome"),
+            id=c.name(known["id"], "answer.id"),
+            index=index,
+            body=known["body"],
+            receipt=known["receipt"],
+            repeated=c.boolean(known["repeated"], "answer.repeated"),
+            envelope=known.get("envelope"),
+        )
+
+
+def _path(name: str) -> str:
+    # A DID may hold a percent sign, which the service must get back as one.
+    return percent_encode(name, safe="/:")

@@ -1,0 +1,166 @@
+"""Find the noise for a target (ε, δ), or the steps for a given noise. Every answer was itself evaluated.
+
+An evaluation takes tenths of a second, so few are made: a coarse bound says where to look, and what is told there
+decides. Both sides of an answer were evaluated: it keeps the target, and its neighbour does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from ledger.accounting.epsilon_report import rough_epsilon, told_epsilon
+from ledger.mechanisms.mechanism import NOISE_MAX, NOISE_MIN, STEPS_MAX, Mechanism, PoissonGaussian
+from ledger.wire.malformed import Malformed
+
+NOISE_PLACES: Final = 10_000
+"""Noise is looked for in ten-thousandths."""
+_NOISE_LEAST: Final = int(NOISE_MIN * NOISE_PLACES)
+_NOISE_MOST: Final = int(NOISE_MAX * NOISE_PLACES)
+_GUESS: Final = 1_000
+_LEAP: Final = 1.0
+_PATIENCE: Final = 5
+_TINY: Final = 1e-15
+_FAR: Final = 1e6
+_NEAR: Final = 1e-4
+"""Places closer than this, as logarithms, say nothing of a slope: the grids' noise would decide."""
+
+
+def calibrate_noise(
+    probability: Fraction, steps: int, epsilon: Fraction, delta: Fraction, relation: str = "REPLACE_SPECIAL"
+) -> Fraction:
+    """The least noise multiplier, to four decimals, for which ``steps`` sampled steps keep (ε, δ).
+
+    Raises:
+        Malformed: if no permitted noise multiplier is enough.
+    """
+
+    def of(noise: int) -> Mechanism:
+        return PoissonGaussian(probability, Fraction(noise, NOISE_PLACES), steps)
+
+    found = least_noise(of, epsilon, delta, relation)
+    if found is None:
+        raise Malformed("epsilon", "cannot be kept by any permitted noise multiplier")
+    return found
+
+
+def calibrate_steps(
+    probability: Fraction, noise: Fraction, epsilon: Fraction, delta: Fraction, relation: str = "REPLACE_SPECIAL"
+) -> int:
+    """The most sampled steps at this noise that keep (ε, δ).
+
+    Raises:
+        Malformed: if not even one step does.
+    """
+
+    def of(steps: int) -> Mechanism:
+        return PoissonGaussian(probability, noise, steps)
+
+    found = most_steps(of, epsilon, delta, relation, STEPS_MAX)
+    if found == 0:
+        raise Malformed("epsilon", "cannot be kept by even one step of this noise")
+    return found
+
+
+def least_noise(of: Callable[[int], Mechanism], epsilon: Fraction, delta: Fraction, relation: str) -> Fraction | None:
+    """The least noise for which ``of(noise in ten-thousandths)`` keeps (ε, δ); None if no permitted one does.
+
+    Raises:
+        NotPriced: if there is no proof for such a mechanism under this relation.
+    """
+    excess, near = _excesses(of, epsilon, delta, relation)
+    good, bad = _NOISE_MOST, _NOISE_LEAST - 1
+    found = edge(excess, good, bad, edge(near, good, bad, Edge(NOISE_PLACES, -1.5))).place
+    return None if found == good and excess(good) > 0 else Fraction(found, NOISE_PLACES)
+
+
+def most_steps(of: Callable[[int], Mechanism], epsilon: Fraction, delta: Fraction, relation: str, most: int) -> int:
+    """The most steps, up to ``most``, for which ``of(steps)`` keeps (ε, δ); 0 if not even one does.
+
+    Raises:
+        NotPriced: if there is no proof for such a mechanism under this relation.
+    """
+    excess, near = _excesses(of, epsilon, delta, relation)
+    return edge(excess, 0, most + 1, edge(near, 0, most + 1, Edge(_GUESS, 0.7))).place
+
+
+def _excesses(
+    of: Callable[[int], Mechanism], epsilon: Fraction, delta: Fraction, relation: str
+) -> tuple[Callable[[int], float], Callable[[int], float]]:
+    """By what is told, and by what is known roughly: how far beyond ε, as a logarithm; at most 0 within it."""
+
+    def told(place: int) -> float:
+        try:
+            return beyond(told_epsilon(of(place), delta, relation), epsilon)
+        except Malformed:
+            return _FAR
+
+    def rough(place: int) -> float:
+        return beyond(rough_epsilon(of(place), delta, relation), epsilon)
+
+    return told, rough
+
+
+def beyond(value: Fraction | None, most: Fraction, *, holds: bool | None = None) -> float:
+    """How far a value lies beyond what it may be, as a logarithm: at most 0 within it, for :func:`edge`.
+
+    Args:
+        value: None if it is infinite or unknown.
+        holds: whether it is within, where another test than ``value <= most`` decides.
+    """
+    within = holds if holds is not None else value is not None and value <= most
+    far = math.log(value / most) if value and most else None
+    # The sign is decided exactly.
+    if within:
+        return -_FAR if far is None else min(far, 0.0)
+    return _FAR if far is None else max(far, _TINY)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A place where a test turns, and how steep it is there: the excess gained as the place grows e-fold."""
+
+    place: int
+    slope: float
+
+
+def edge(excess: Callable[[int], float], good: int, bad: int, guess: Edge) -> Edge:
+    """Where a monotone test turns: the last place that holds on the way from ``good`` to ``bad``.
+
+    Secants in the logarithm of the place; where five of them did not halve the range's logarithm, it is halved.
+    ``good`` itself and ``bad`` are taken as known.
+
+    Args:
+        excess: at most 0 where the test holds; how far it is from turning, roughly.
+        guess: where to look first.
+    """
+    seen: dict[int, float] = {}
+    slope, aim, width = guess.slope, math.log(max(1, guess.place)), math.inf
+    while abs(bad - good) > 1:
+        low, high = sorted((good, bad))
+        place = min(high - 1, max(low + 1, high if aim > math.log(high) else int(math.exp(aim))))
+        beyond = seen[place] = excess(place)
+        good, bad = (place, bad) if beyond <= 0 else (good, place)
+        slope = _slope(seen, slope)
+        aim = math.log(place) - min(_LEAP, max(-_LEAP, beyond / slope))
+        far = abs(beyond) >= _FAR
+        if far or len(seen) % _PATIENCE == 0:
+            ends = math.log(max(1, good)), math.log(max(1, bad))
+            now = abs(ends[1] - ends[0])
+            aim = sum(ends) / 2 if far or now > width / 2 else aim
+            width = now
+    return Edge(good, slope)
+
+
+def _slope(seen: Mapping[int, float], before: float) -> float:
+    """Between the last two places; the same as before where they say nothing."""
+    if len(seen) < 2:
+        return before
+    (one, first), (other, last) = (*seen.items(),)[-2:]
+    run, rise = math.log(other) - math.log(one), last - first
+    if abs(run) < _NEAR or max(abs(first), abs(last)) >= _FAR or rise / run * before <= 0:
+        return before
+    return rise / run

@@ -1,0 +1,160 @@
+"""Privacy loss distributions (PLD) of mechanisms, discretised pessimistically by dp_accounting.
+
+Connect-the-dots (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022) never tells less than the exact δ at any ε but
+for rounding in its convolutions, which ``Distribution.noise`` covers. For telling people, for bounds on one fixed run
+and for certificates; composing the exact curves of adaptively chosen runs is no filter.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache, reduce
+from typing import TYPE_CHECKING, Any, Final
+
+from ledger.accounting.pld import Distribution, require_points
+from ledger.accounting.renyi_closed_forms import delta_of_group
+from ledger.accounting.rounding import float_down, float_up
+from ledger.mechanisms.decomposition import runs_of
+from ledger.mechanisms.mechanism import (
+    BlackBox,
+    Composed,
+    FullBatchEpochs,
+    Gaussian,
+    Group,
+    Laplace,
+    Mechanism,
+    PoissonGaussian,
+    Pure,
+    RandomisedResponse,
+    SelfComposed,
+)
+from ledger.mechanisms.price_proofs import REPLACE, NotPriced
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+INTERVALS: Final = (1e-3, 1e-4, 1e-5)
+"""Discretisation intervals in nats, coarse to fine."""
+
+
+def compose(mechanism: Mechanism, relation: str, interval: float) -> Distribution:
+    """The distribution of a whole mechanism.
+
+    Raises:
+        NotPriced: if a part of it has no distribution.
+        Unwieldy: if its grid would have too many points.
+    """
+    parts = [repeated(step, relation, count, interval) for count, step in runs_of(mechanism)]
+    return reduce(Distribution.then, parts)
+
+
+@lru_cache(maxsize=16)
+def repeated(step: Mechanism, relation: str, count: int, interval: float) -> Distribution:
+    """The distribution of ``count`` equal steps. Raises: NotPriced, Unwieldy."""
+    if isinstance(step, Composed | SelfComposed) or (
+        isinstance(step, Group) and isinstance(step.mechanism, Composed | SelfComposed)
+    ):
+        return compose(step, relation, interval).times(count)
+    k, inner = (step.k, step.mechanism) if isinstance(step, Group) else (1, step)
+    noise = _plain_noise(inner)
+    if noise is not None:
+        # So many Gaussian sums are one of less noise, exactly.
+        down = math.nextafter(float_down(noise / k) / math.sqrt(count), 0.0)
+        return Distribution.of(_gaussian(down, relation, interval))
+    answers = k if isinstance(inner, RandomisedResponse) else 1
+    return _single(inner, k, relation, interval).times(count * answers)
+
+
+@lru_cache(maxsize=6)
+def _single(inner: Mechanism, k: int, relation: str, interval: float) -> Distribution:
+    """One step: the same for every number of steps, and most of the work for any. Three grids of two plans are kept."""
+    return Distribution.of(_one(inner, k, relation, interval))
+
+
+def _plain_noise(inner: Mechanism) -> Fraction | None:
+    """The noise of a Gaussian sum over all records, None for any other mechanism."""
+    if isinstance(inner, Gaussian | FullBatchEpochs):
+        return inner.noise_multiplier
+    return inner.noise_multiplier if isinstance(inner, PoissonGaussian) and inner.probability == 1 else None
+
+
+def _one(inner: Mechanism, k: int, relation: str, interval: float) -> PrivacyLossDistribution:
+    """A single step, seen by a group of k (of randomised response: one of its answers)."""
+    from dp_accounting.pld import privacy_loss_distribution as library
+
+    grid: dict[str, Any] = {"value_discretization_interval": interval}
+    replaced = relation == REPLACE
+    match inner:
+        case PoissonGaussian() if not replaced:
+            return _sampled(inner, k, grid)
+        case Laplace() if not replaced:
+            require_points(float(2 * k / inner.noise_multiplier) / interval)
+            return library.from_laplace_mechanism(float_down(inner.noise_multiplier / k), **grid)
+        case RandomisedResponse():
+            noise = float_down(inner.noise)
+            return library.from_randomized_response(
+                noise, inner.buckets, neighboring_relation=_relation(relation), **grid
+            )
+        case Pure() | BlackBox():
+            return _parameters(k * inner.epsilon, _delta_of_group(inner, k), grid)
+        case _:
+            raise NotPriced(f"{inner.kind} under {relation} has no privacy loss distribution")
+
+
+def _gaussian(noise: float, relation: str, interval: float) -> PrivacyLossDistribution:
+    from dp_accounting.pld import privacy_loss_distribution as library
+
+    require_points(_reach(2 / noise) / interval)
+    return library.from_gaussian_mechanism(
+        noise, value_discretization_interval=interval, neighboring_relation=_relation(relation)
+    )
+
+
+def _reach(distance: float) -> float:
+    """Twice the loss of a Gaussian sum at ten deviations, where the library cuts its tails."""
+    return distance * distance + 20 * distance
+
+
+def _sampled(step: PoissonGaussian, k: int, grid: dict[str, Any]) -> PrivacyLossDistribution:
+    """Alone; or k records of a group, of which Binomial(k, q) are drawn (Ganesh 2024, arXiv 2401.10294)."""
+    from dp_accounting.pld import privacy_loss_distribution as library
+    from scipy.stats import binom
+
+    noise, probability = float_down(step.noise_multiplier), float_up(step.probability)
+    require_points(_reach(k / noise) / grid["value_discretization_interval"])
+    if k == 1:
+        return library.from_gaussian_mechanism(noise, sampling_prob=probability, **grid)
+    # That none is drawn is the rest of it; as a difference it would come out below 0.
+    drawn = [float((1 - step.probability) ** k), *(float(one) for one in binom.pmf(range(1, k + 1), k, probability))]
+    known = [(float(j), weight) for j, weight in enumerate(drawn) if weight > 0]
+    sensitivities, weights = (list(column) for column in zip(*known, strict=True))
+    return library.from_mixture_gaussian_mechanism(noise, sensitivities, weights, **grid)
+
+
+def _parameters(epsilon: Fraction, delta: float, grid: dict[str, Any]) -> PrivacyLossDistribution:
+    require_points(float(2 * epsilon) / grid["value_discretization_interval"])
+    from dp_accounting.pld import common
+    from dp_accounting.pld import privacy_loss_distribution as library
+
+    return library.from_privacy_parameters(common.DifferentialPrivacyParameters(float_up(epsilon), delta), **grid)
+
+
+def _delta_of_group(inner: Pure | BlackBox, k: int) -> float:
+    return 0.0 if isinstance(inner, Pure) else float_up(delta_of_group(inner.epsilon, inner.delta, k))
+
+
+def _relation(relation: str) -> Any:  # noqa: ANN401 - the library's enum
+    from dp_accounting import NeighboringRelation
+
+    return NeighboringRelation[relation]
+
+
+def intervals(mechanism: Mechanism) -> tuple[float, ...]:
+    """The grids worth their time: a mixture of Gaussians takes ten times as long on the next finer one."""
+    return INTERVALS[:1] if any(is_mixture(step) for _, step in runs_of(mechanism)) else INTERVALS
+
+
+def is_mixture(step: Mechanism) -> bool:
+    """Whether its law is a mixture of several Gaussians, which takes long to discretise."""
+    return isinstance(step, Group) and isinstance(step.mechanism, PoissonGaussian) and step.mechanism.probability != 1

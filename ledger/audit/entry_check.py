@@ -1,0 +1,223 @@
+"""Check one entry anew: what was decided must be what the same facts and the recorded verdict lead to.
+
+Everything the book itself decided is decided again; what the policy decided is, too, where its gate is given, and
+is taken as recorded where not. Numbers that came out of floats are not searched for again, since another machine's
+arithmetic ends a search elsewhere: the recorded prices and capacities are each checked by their own evidence
+(:mod:`ledger.audit.recorded_prices`), and whoever wrote them left room for that check. What follows is decided by them:
+who, where, which limits, which alerts, and whether there was room (:func:`check_fits`). The ε of a run, which only
+policies ask for, may differ by ``TOLD_SLACK``, so that a verdict that was close does not turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, Final
+
+from ledger.audit.recorded_prices import Recorded, keeps, read_cap
+from ledger.crypto.organisation_keys import SignerKey
+from ledger.domain.commands import EnterDocument, MakeCharge, OpenPartition, parse_ref
+from ledger.domain.entries import Entry
+from ledger.domain.facts import GLOBAL, Facts, State, holder_of
+from ledger.domain.gate import Caps, Gate, Header, Request, Verdict
+from ledger.domain.outcomes import Code
+from ledger.filters import Rule, read_rule
+from ledger.transitions.account_loss import standing
+from ledger.transitions.charges import Laid, lay
+from ledger.transitions.decide import decide, signing_key
+from ledger.transitions.guards import Asked, Decided, Refusal
+from ledger.transitions.pricing import SEARCHED
+from ledger.transitions.registration import opening, signers
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import parse_number
+from ledger.wire.malformed import Malformed
+
+Witness = Callable[[str, bytes, SignerKey], None]
+"""A detached JWS, the bytes it is over, and the key that it must verify with."""
+TOLD_SLACK: Final = Fraction(1, 10**9)
+"""How far the ε of a run may differ, relatively and absolutely: it is told in billionths, rounded up."""
+NEARLY_FULL: Final = Fraction(999, 1_000)
+"""Used to so much at least, an account may have been refused what fits here: for lack of room, and so overstated."""
+ZERO: Final = Fraction(0)
+
+
+def check_before(  # noqa: PLR0913, PLR0917 - what stands, what is claimed and where, and who decides and verifies
+    facts: Facts, entry: Entry, index: int, log_x: str, witness: Witness, gate: Gate | None = None
+) -> None:
+    """Check an entry against the facts before it.
+
+    Args:
+        log_x: the log's public key, which alone signs a lapse.
+        witness: is given every signature over an entry's command, to verify now or later.
+        gate: decides again what the policy decided; without one, its verdicts are taken as recorded.
+
+    Raises:
+        Malformed, Refusal, KeyError: whatever is the matter.
+    """
+    command = entry.command
+    asked = Asked(command, entry.asked, command.to_bytes(), entry.signature)
+    key = signing_key(facts, asked, log_x)
+    witness(entry.signature, asked.raw, key)
+    asked = replace(asked, verified_by=key.x)
+    refused = entry.code.refused
+    if isinstance(asked.body, EnterDocument) and refused:
+        signers(facts, asked.body)
+    if gate is None and refused:
+        return
+    deciding = _recorded_gate(entry) if gate is None else _lenient(gate, denied=entry.code is Code.POLICY_DENIED)
+    try:
+        if refused:
+            _check_refused(facts, asked, entry, decide(facts, asked, entry.time, index, deciding, log_x), deciding)
+        elif isinstance(asked.body, MakeCharge):
+            _check_pending(facts, asked, entry, deciding)
+        elif isinstance(asked.body, OpenPartition):
+            _check_opened(facts, asked, entry, deciding)
+        else:
+            decided = decide(facts, asked, entry.time, index, deciding, log_x)
+            _check_code(decided, entry)
+            _compare(decided.derived, entry)
+    except Refusal as refusal:
+        _check_code(refusal.decided, entry)
+
+
+def _check_code(decided: Decided, entry: Entry) -> None:
+    if decided.code is not entry.code:
+        raise Malformed("body.outcome", f"is {entry.code.word}, but {decided.code.word} follows: {decided.detail}")
+
+
+def _check_refused(facts: Facts, asked: Asked, entry: Entry, decided: Decided, gate: Gate) -> None:
+    """A refusal is decided by numbers found here; for lack of room it may stand where there hardly is any."""
+    if (entry.code, decided.code) == (Code.BUDGET_EXHAUSTED, Code.PENDING):
+        rooms = lay(facts, asked, entry.time, gate, SEARCHED).rooms(facts)
+        if max(room.rule.share(room.after, room.limit.cap) for room in rooms) >= NEARLY_FULL:
+            return
+    _check_code(decided, entry)
+
+
+def _check_pending(facts: Facts, asked: Asked, entry: Entry, gate: Gate) -> None:
+    """Decided by the recorded numbers; whether there was room, :func:`check_fits` looks at."""
+    _check_code(Decided(Code.PENDING), entry)
+    numbers = Recorded(entry)
+    laid = lay(facts, asked, entry.time, gate, numbers)
+    _compare(laid.derived(), entry)
+    if entry.body.get("alerts", []) != laid.alerts(facts, numbers):
+        _check_alerts(facts, laid, entry)
+
+
+def _check_alerts(facts: Facts, laid: Laid, entry: Entry) -> None:
+    """Told are those crossed under some capacity that a search may find, and all that are crossed under each.
+
+    Only accounts that are watched and not capped have a capacity that is not recorded.
+    """
+    found = (laid.alerts(facts, Recorded(entry, elsewhere)) for elsewhere in (-1, 0, 1))
+    crossed = [set(map(c.spelled, alerts)) for alerts in found]
+    recorded: Any = entry.body.get("alerts", [])
+    told = list(map(c.spelled, recorded))
+    if len(set(told)) != len(told) or not set.intersection(*crossed) <= set(told) <= set.union(*crossed):
+        raise Malformed("body.alerts", "is not what follows from the entries before")
+
+
+def _lenient(gate: Gate, *, denied: bool) -> Gate:
+    """The gate, told the ε of a run a little to the recorded verdict's side: it came out of floats."""
+    sign = 1 if denied else -1
+
+    def ask(request: Request, facts: Facts) -> Verdict:
+        exact = gate(request, facts)
+        if exact.permit is not denied:
+            return exact
+        told = tuple((ref, max(one + sign * (one * TOLD_SLACK + TOLD_SLACK), ZERO)) for ref, one in request.epsilon)
+        return gate(replace(request, epsilon=told), facts)
+
+    return ask
+
+
+def _recorded_gate(entry: Entry) -> Gate:
+    def gate(request: Request, facts: Facts) -> Verdict:
+        del request
+        header = entry.body.get("header")
+        return Verdict(permit=True, checks=(), header=_header(header) if header else None, caps=_caps(entry, facts))
+
+    return gate
+
+
+def _header(recorded: Any) -> Header:  # noqa: ANN401 - JSON as recorded
+    return Header(**{**recorded, "providers": tuple(recorded["providers"])})
+
+
+def _caps(entry: Entry, facts: Facts) -> tuple[tuple[str, Caps], ...]:
+    body = entry.asked
+    if isinstance(body, OpenPartition):
+        named: Any = entry.body["caps"]
+        epsilons = [parse_number(cap["epsilon"], "body.caps.epsilon") for cap in named]
+        return ((body.ref, Caps(epsilons[0], epsilons[-1])),)
+    caps: dict[str, dict[str, Fraction]] = {}
+    alerts = _alerts(entry)
+    limits: Any = entry.body.get("limits", [])
+    # The caps of coalitions are the book's own, and are decided again.
+    asked = {GLOBAL, holder_of(facts.organisations[entry.actor].node)} if limits else set()
+    for limit in (one for one in limits if one["holder"] in asked):
+        epsilon = parse_number(limit["cap"]["epsilon"], "body.limits.cap.epsilon")
+        kind = GLOBAL if limit["holder"] == GLOBAL else "lineage"
+        if "share" in limit:
+            kind, epsilon = "share", parse_number(limit["share"], "body.limits.share")
+        caps.setdefault(limit["partition"], {})[kind] = epsilon
+    return tuple(
+        (ref, Caps(found.get(GLOBAL), found["lineage"], found.get("share"), alerts.get(ref, ())))
+        for ref, found in caps.items()
+    )
+
+
+def _alerts(entry: Entry) -> dict[str, tuple[Fraction, ...]]:
+    """Per partition the shares that were told: each must have been crossed, by whom it was told of and no other."""
+    told: Any = entry.body.get("alerts", [])
+    shares: dict[str, set[Fraction]] = {}
+    for one in told:
+        shares.setdefault(one["partition"], set()).add(parse_number(one["share"], "body.alerts.share"))
+    return {ref: tuple(sorted(found)) for ref, found in shares.items()}
+
+
+def _compare(derived: c.Object, entry: Entry) -> None:
+    for name, value in derived.items():
+        if entry.body.get(name) != value:
+            raise Malformed(f"body.{name}", "is not what follows from the entries before")
+
+
+def _check_opened(facts: Facts, asked: Asked, entry: Entry, gate: Gate) -> None:
+    """Terms of the budget that was asked for, and no cap that allows more than its ε does."""
+    body, _, _ = opening(facts, asked, entry.time, gate)
+    _check_code(Decided(Code.PERMITTED), entry)
+    spelled = c.dump(entry.body["terms"]).decode()
+    rule = read_rule(spelled)
+    terms = rule.to_json()
+    wanted = {"delta": body.delta, "kind": body.rule if rule.delta else "pure", "epsilon": body.epsilon}
+    for name, value in wanted.items():
+        if terms.get(name, value) != value:
+            raise Malformed(f"body.terms.{name}", "is not what the partition asked for")
+    caps: Any = entry.body["caps"]
+    if not caps or caps[0]["epsilon"] != body.epsilon:
+        raise Malformed("body.caps", "does not begin with the budget")
+    if not all(keeps(spelled, cap) for cap in caps):
+        raise Malformed("body.caps", "allows more than the budget does")
+
+
+def check_fits(state: State, entry: Entry) -> None:
+    """An applied charge leaves every account it was limited by within the recorded capacity. Raises: Malformed."""
+    if entry.code is not Code.PENDING:
+        return
+    body = entry.asked
+    assert isinstance(body, MakeCharge)
+    author = state.charges[entry.id].author
+    limits: Any = entry.body["limits"]
+    asked = {(limit["partition"], limit["holder"]) for limit in limits}
+    for ref in body.partitions:
+        if (parse_ref(ref, "body.partitions"), holder_of(author)) not in asked:
+            raise Malformed("body.limits", f"do not bind the author's lineage on {ref}")
+    for limit in limits:
+        partition = state.partitions[limit["partition"]]
+        if read_cap(limit["cap"]).epsilon > partition.epsilon:
+            raise Malformed("body.limits.cap.epsilon", f"is above the budget of {partition.ref}")
+        rule: Rule = read_rule(partition.terms)
+        account = state.accounts[limit["partition"], limit["holder"]]
+        if not rule.admits(standing(state, account), read_cap(limit["cap"])):
+            raise Malformed("body.outcome", f"is pending, but {limit['holder']} of {limit['partition']} had no room")

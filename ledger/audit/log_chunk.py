@@ -1,0 +1,95 @@
+"""A chunk of the log read by itself: all that can be said of stored entries without knowing what stands.
+
+Of a long book other processes do this ahead of the one that applies (:mod:`ledger.audit.worker_pool`), so what comes in
+and what goes out is plain values.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ledger.audit import entry_templates
+from ledger.crypto.detached_jws import verify
+from ledger.crypto.organisation_keys import key_of
+from ledger.domain.entries import Entry
+from ledger.transitions.apply_charges import Said
+from ledger.transitions.guards import Refusal
+from ledger.verifier import leaf_hash
+from ledger.wire.malformed import Malformed
+
+FAULTS = (Malformed, Refusal, LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)
+"""What reading or applying an entry that is wrong may raise."""
+Stored = tuple[int, str, str, int, bytes]
+"""An entry's position, the id, kind and time it is filed under, and its bytes."""
+Signed = tuple[int, str, bytes, str]
+"""The entry's index, the detached JWS, the bytes it is over, and the key as the registry keeps it."""
+Wrong = tuple[int, str]
+"""The index of an entry, and what is wrong with it."""
+
+
+class Chunk(NamedTuple):
+    """Some entries, read up to the first that is wrong.
+
+    Attributes:
+        start: the index of the first.
+        leaves: their leaf hashes.
+        said: what applying each takes, or the whole of it.
+        times: of the first and the last; None if there is none.
+    """
+
+    start: int
+    leaves: list[bytes]
+    said: list[Said | Entry | None]
+    times: tuple[int, int] | None
+    wrong: Wrong | None
+
+
+def read_chunk(start: int, stored: list[Stored], *, whole: bool) -> Chunk:
+    """Read what is stored from the index ``start`` on: ``whole`` entries, or what applying them takes.
+
+    Every entry must stand at its place, have canonical bytes and bounded fields, be filed under its own id, kind and
+    time, and be no older than the one before it.
+    """
+    leaves: list[bytes] = []
+    read: list[Said | Entry | None] = []
+    first = last = None
+    take = _entire if whole else entry_templates.read
+    for index, (position, name, kind, time, data) in enumerate(stored, start):
+        try:
+            if index != position:
+                raise Malformed("", "is missing")
+            taken = take(data)
+            if taken[:3] != (name, kind, time):
+                raise Malformed("", "is filed under an id, kind or time that is not its own")
+            if last is not None and time < last:
+                raise Malformed("time", "lies before the time of the entry before it")
+        except FAULTS as fault:
+            return Chunk(start, leaves, read, _times(first, last), (index, told(fault)))
+        first, last = time if first is None else first, time
+        read.append(taken.said)
+        leaves.append(leaf_hash(data))
+    return Chunk(start, leaves, read, _times(first, last), None)
+
+
+def _entire(data: bytes) -> entry_templates.Read:
+    entry = Entry.parse(data)
+    return entry_templates.Read(entry.id, entry.kind, entry.time, entry)
+
+
+def _times(first: int | None, last: int | None) -> tuple[int, int] | None:
+    return None if first is None or last is None else (first, last)
+
+
+def told(fault: Exception) -> str:
+    """A fault in words."""
+    return f"names {fault}, which does not exist" if isinstance(fault, KeyError) else str(fault)
+
+
+def first_wrong(share: list[Signed]) -> Wrong | None:
+    """The first of some entries whose signature does not verify, and why."""
+    for index, signature, raw, key in share:
+        try:
+            verify(signature, raw, key_of(key))
+        except Malformed as fault:
+            return index, str(fault)
+    return None

@@ -1,0 +1,82 @@
+"""What a book says stands, row by row, against what its entries make stand; and every account as a sum of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ledger.domain.facts import GLOBAL, Span, holder_of
+from ledger.domain.memory_state import MemoryState
+from ledger.lineage.exposure import known
+from ledger.log.verification_findings import Broken
+from ledger.mechanisms.loss import Loss
+from ledger.store.snapshot import Snapshot
+
+PROJECTIONS: Final = (
+    "organisations",
+    "keys",
+    "policies",
+    "datasets",
+    "partitions",
+    "contracts",
+    "contract_heads",
+    "charges",
+    "accounts",
+    "forgiven",
+    "nodes",
+)
+
+
+def check_rows(book: Snapshot, state: MemoryState) -> None:
+    """Every stored row is what the entries make it, and none is missing. Raises: Broken."""
+    for name in PROJECTIONS:
+        rebuilt: dict[Any, Any] = getattr(state, name)
+        rows = getattr(book, name)
+        count, last = 0, None
+        try:
+            for place, value in rows.stored():
+                # Rows come by their keys: one that stands twice would stand in for one that is gone.
+                if place == last:
+                    raise Broken(None, f"{name}: the row of {place} stands twice")
+                count, last = count + 1, place
+                if rebuilt.get(place) != value:
+                    row = rows.row_that_differs(place, value, rebuilt.get(place))
+                    raise Broken(None, f"{name}: the row of {row} is not what the entries make it")
+        except _FAULTS:
+            _find_unreadable(name, rows)
+            raise
+        if count != len(rebuilt):
+            place = min(rebuilt.keys() - {place for place, _ in rows.stored()})
+            row = rows.row_that_differs(place, None, rebuilt[place])
+            raise Broken(None, f"{name}: the row of {row} is missing: it is not what the entries make it")
+
+
+def _find_unreadable(name: str, rows: Any) -> None:  # noqa: ANN401 - of any table
+    for place in rows:
+        try:
+            rows[place]
+        except _FAULTS as fault:
+            raise Broken(None, f"{name}: the row of {place} cannot be read: {fault}") from None
+
+
+_FAULTS = (LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)
+
+
+def check_sums(state: MemoryState, size: int) -> None:
+    """Every account is the sum over the distinct runs its holder can know, from the charges alone. Raises: Broken."""
+    for holder, spans in _holders(state, size):
+        sums = {ref: (posted, pending) for ref, posted, pending in state.exposures(spans)}
+        kept = {one.partition: (one.posted, one.pending) for one in state.accounts_of(holder)}
+        for ref in sorted(sums.keys() | kept.keys()):
+            if sums.get(ref) != kept.get(ref) and not _both_empty(sums.get(ref), kept.get(ref)):
+                raise Broken(None, f"accounts: {holder} of {ref} is not the sum over its runs")
+
+
+def _holders(state: MemoryState, size: int) -> Iterator[tuple[str, list[Span]]]:
+    yield GLOBAL, [Span(node, 0, size) for node in state.nodes]
+    for node in state.nodes:
+        yield holder_of(node), known(state.nodes, node, size)
+
+
+def _both_empty(*sums: tuple[Loss, Loss] | None) -> bool:
+    return all(one is None or (one[0].empty and one[1].empty) for one in sums)

@@ -1,0 +1,107 @@
+"""The numbers of a charge as its entry records them: each checked by itself, none searched for again.
+
+A price must cover its run and a capacity keep its (ε, δ), by the evidence of the partition's rule
+(:class:`ledger.filters.Rule`). Where that holds they are as good as any that would be found here, and everything else
+is decided by them.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final
+
+from ledger.domain.commands import MakeCharge
+from ledger.domain.entries import Entry
+from ledger.domain.facts import GLOBAL, Partition
+from ledger.filters import Cap, read_rule
+from ledger.mechanisms.loss import Segment
+from ledger.transitions.apply_charges import read_prices
+from ledger.transitions.pricing import Bound, covered
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import format_number, parse_number
+from ledger.wire.malformed import Malformed
+
+CAPACITY_MAX: Final = (1 << 53) - 1
+FOUND_PART: Final = Fraction(1, 1_000)
+"""By how much of it another machine may find a capacity greater or less: searches end within a twenty-thousandth."""
+
+
+class Recorded:
+    """The numbers of one permitted charge; see :class:`ledger.transitions.pricing.Numbers`."""
+
+    def __init__(self, entry: Entry, elsewhere: int = 0) -> None:
+        """Those of this entry; with capacities that it does not record as found here, or the most above or below it."""
+        limits: Any = entry.body["limits"]
+        self._prices: Any = entry.body["prices"]
+        self._caps = {(one["partition"], one["holder"], one.get("share")): one["cap"] for one in limits}
+        self._elsewhere = elsewhere
+
+    def price(self, partition: Partition, body: MakeCharge) -> tuple[Segment, ...]:
+        """As recorded, if that is enough. Raises: Malformed, Refusal."""
+        if partition.ref not in self._prices:
+            raise Malformed("body.prices", "names other partitions than the charge")
+        segments = read_prices(self._prices[partition.ref])
+        if not covered(partition, body, segments):
+            raise Malformed("body.prices", f"of {partition.ref} is below what the plan costs")
+        return segments
+
+    def cap(self, bound: Bound) -> Cap:
+        """As recorded, if that is not too much. Raises: Malformed."""
+        share = None if bound.share is None else format_number(bound.share)
+        found = self._caps.get((bound.partition.ref, bound.holder, share))
+        if found is None:
+            raise Malformed("body.limits", "name other accounts than the charge touches")
+        if parse_number(found["epsilon"], "body.limits.cap.epsilon") != bound.epsilon:
+            raise Malformed("body.limits.cap.epsilon", "is not what follows from the entries before")
+        cap = _kept(bound.partition.terms, c.spelled(found), share)
+        if cap is None:
+            raise Malformed("body.limits.cap", "allows more than the budget does")
+        return cap
+
+    def watched(self, bound: Bound) -> Cap:
+        """As recorded where the account is capped too; found here where it is only watched."""
+        if (bound.partition.ref, bound.holder, None) in self._caps or bound.holder != GLOBAL:
+            return self.cap(bound)
+        rule = read_rule(bound.partition.terms)
+        found = rule.cap(bound.epsilon)
+        return _moved(found, self._elsewhere) if rule.searched else found
+
+
+def _moved(cap: Cap, sign: int) -> Cap:
+    """As far up or down as a search may end elsewhere, by a unit at least."""
+    moved = (None if one is None else one + sign * math.ceil(one * FOUND_PART) for one in cap.capacity)
+    return Cap(cap.epsilon, tuple(moved))
+
+
+def keeps(terms: str, recorded: Any) -> bool:  # noqa: ANN401 - JSON as recorded
+    """Whether a recorded cap allows no more than its (ε, δ) under a rule. Raises: Malformed."""
+    return _kept(terms, c.spelled(recorded), None) is not None
+
+
+@lru_cache(maxsize=4_096)
+def _kept(terms: str, spelled: bytes, share: str | None) -> Cap | None:
+    """The recorded cap, if it, or the cap of which it is that share, allows no more than its (ε, δ)."""
+    cap, rule = _cap(spelled), read_rule(terms)
+    if len(cap.capacity) != len(rule.coordinates):
+        return None
+    if share is None:
+        return cap if rule.keeps(cap) else None
+    part = parse_number(share, "body.limits.share")
+    return cap if part > 0 and rule.keeps(cap.behind(part)) else None
+
+
+def read_cap(recorded: Any) -> Cap:  # noqa: ANN401 - JSON as recorded
+    """A cap as it is recorded. Raises: Malformed."""
+    return _cap(c.spelled(recorded))
+
+
+@lru_cache(maxsize=4_096)
+def _cap(spelled: bytes) -> Cap:
+    recorded: Any = c.parse(spelled, len(spelled))
+    capacity = tuple(
+        None if bound is None else c.integer(bound, "body.limits.cap.capacity", 0, CAPACITY_MAX)
+        for bound in recorded["capacity"]
+    )
+    return Cap(parse_number(recorded["epsilon"], "body.limits.cap.epsilon"), capacity)

@@ -1,0 +1,287 @@
+"""Replay: rebuild everything from the entries, and compare with what the book says stands.
+
+Every entry's bytes, place and time are checked and what it says is made true; then each tree node, checkpoint,
+document, account and registry row of the book must be what the entries make it, and each account the sum over its
+distinct runs. To verify is to replay and, entry by entry, to check the signature and to decide the command anew
+(:mod:`ledger.audit.entry_check`). The log is read in chunks and no more of it is held than one chunk; what stands at
+the end is held whole.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from sqlalchemy import select
+from sqlalchemy.exc import DatabaseError
+
+from ledger.audit.entry_check import check_before, check_fits
+from ledger.audit.invalid_text import find_undecodable
+from ledger.audit.log_chunk import FAULTS, Chunk, Stored, read_chunk, told
+from ledger.audit.projection_check import PROJECTIONS, check_rows, check_sums
+from ledger.audit.signature_batch import SignaturePool
+from ledger.audit.tree_rebuild import Growth
+from ledger.audit.trusted_checkpoints import check_kept
+from ledger.audit.verification_report import Finding
+from ledger.audit.worker_pool import Hands, Task, hands_for
+from ledger.book.preconditions import check_schema
+from ledger.domain.entries import Entry
+from ledger.domain.gate import Gate
+from ledger.domain.memory_state import MemoryState
+from ledger.log.verification_findings import Broken, Fork, Shorter
+from ledger.store.cosignatures import check_cosignatures
+from ledger.store.engine import engine_of
+from ledger.store.seal import check_seal
+from ledger.store.snapshot import Log, Snapshot
+from ledger.store.tables import DocumentRow, EntryRow, table_of
+from ledger.transitions.apply import apply, make
+from ledger.transitions.apply_charges import Sums
+from ledger.verifier import Checkpoint, LogKey, verify_receipt
+from ledger.wire import canonical_json as c
+
+CHUNK: Final = 1_024
+CHUNK_BYTES: Final = 1 << 21
+"""Entries that are read together, and bytes of them (and one fetch more); eight chunks for each process are held."""
+_FETCHED: Final = 64
+DOCUMENTS_BYTES_MAX: Final = 32 << 20
+"""Documents that are held at once."""
+Step = Callable[[int, int], None]
+
+
+def verify_book(  # noqa: PLR0913 - what to check, against what, and who decides
+    url: str,
+    key: LogKey,
+    step: Step,
+    *,
+    gate: Gate | None = None,
+    kept: Sequence[Checkpoint] = (),
+    signatures: bool = True,
+    decisions: bool = True,
+    processes: int | None = None,
+) -> Finding:
+    """Verify a whole book on one snapshot of it.
+
+    Args:
+        url: the book's database.
+        key: the log's public key, as someone kept it outside the book.
+        step: told now and then how many entries are done, and of how many.
+        gate: decides again what the policy decided; without one its verdicts are taken as recorded.
+        kept: checkpoints of this log that were kept outside the book, their signatures checked.
+        signatures: whether the signature over every entry's command is verified. Those over documents and
+            checkpoints always are.
+        decisions: whether every command is decided again and the signature over it looked at. Without, the book is
+            replayed and no more: it is shown to be what its entries make it, not that they could stand.
+        processes: that work ahead of this one; as many as are of use, if None. They are started anew, and import the
+            main module: a script that verifies a long book does so under ``if __name__ == "__main__":``.
+
+    Raises:
+        BookUnusable: if its schema is not this program's: what a newer one wrote is nothing to call damaged.
+        Broken: naming the first entry that is wrong, or what else is.
+        Fork: if the log's key has signed another history than the book's.
+        Shorter: if the book ends before a checkpoint that was kept.
+    """
+    engine = engine_of(url, writes=False)
+    try:
+        with engine.begin() as connection:
+            check_schema(connection)
+            return verify(
+                Snapshot(connection),
+                key,
+                step,
+                gate=gate,
+                kept=kept,
+                signatures=signatures,
+                decisions=decisions,
+                processes=processes,
+            )
+    finally:
+        engine.dispose()
+
+
+def verify(  # noqa: PLR0913 - see above
+    book: Snapshot,
+    key: LogKey,
+    step: Step,
+    *,
+    gate: Gate | None = None,
+    kept: Sequence[Checkpoint] = (),
+    signatures: bool = True,
+    decisions: bool = True,
+    processes: int | None = None,
+) -> Finding:
+    """Verify a whole book on a snapshot. See :func:`verify_book`."""
+    try:
+        check_kept(book, kept, key)
+        with Hands(hands_for(book.size)) if processes is None else Hands(processes, wait=True) as hands:
+            pool = SignaturePool(hands, asked=signatures)
+            check = _Check(key, gate, pool) if decisions else None
+            return _Replay(book, key, check, hands).run(step, len(kept), pool)
+    except DatabaseError:
+        find_undecodable(book.connection)
+        raise
+
+
+class _Check:
+    """Whether an entry could stand on the facts before it."""
+
+    def __init__(self, key: LogKey, gate: Gate | None, pool: SignaturePool) -> None:
+        self.gate, self._pool = gate, pool
+        self._log_x = c.base64url(key.public)
+
+    def before(self, state: MemoryState, entry: Entry, index: int) -> None:
+        check_before(state, entry, index, self._log_x, partial(self._pool.gather, index), self.gate)
+
+
+class _Replay:
+    """One book, from its first entry on."""
+
+    def __init__(self, book: Snapshot, key: LogKey, check: _Check | None, hands: Hands) -> None:
+        self._book, self._key, self._check, self._hands = book, key, check, hands
+        self._documents = Documents(book)
+        self._state = MemoryState(documents=self._documents)  # type: ignore[arg-type] # replay only reads them
+        self._growth = Growth(book, key)
+        self._last = 0
+
+    def run(self, step: Step, kept: int, pool: SignaturePool) -> Finding:
+        book, state = self._book, self._state
+        documents = self._documents.check()
+        try:
+            for chunk in self._read():
+                self._apply(chunk)
+                self._growth.grow(chunk.leaves)
+                # What stands has no cycles; to look for some in all of it again and again took a sixth of the time.
+                gc.freeze()
+                step(self._growth.size, book.size)
+        finally:
+            gc.unfreeze()
+            # A signature that does not verify stands before whatever else is wrong later.
+            pool.finish()
+        newest = self._growth.finish()
+        if newest is not None:
+            verify_receipt(book.receipt(book.size - 1), book.entry(book.size - 1), self._key)
+        try:
+            check_rows(book, state)
+            check_sums(state, book.size)
+            check_cosignatures(Log(book.connection))
+            moved = check_seal(book.connection, book.size)
+        except FAULTS as fault:
+            raise Broken(None, f"a row cannot be read: {told(fault)}") from None
+        return Finding(
+            entries=book.size,
+            charges=len(state.charges),
+            accounts=len(state.accounts),
+            documents=documents,
+            signatures=pool.count,
+            kept=kept,
+            decided=self._check is not None,
+            judged=self._check is not None and self._check.gate is not None,
+            root=book.root.hex(),
+            log=self._key.origin,
+            moved=moved,
+        )
+
+    def _read(self) -> Iterator[Chunk]:
+        """The log, chunk by chunk, a few of them read ahead."""
+        ahead: deque[Task[Chunk]] = deque()
+        read, start = partial(read_chunk, whole=self._check is not None), 0
+        for stored in _stored(self._book):
+            ahead.append(self._hands.give(read, start, stored))
+            start += len(stored)
+            if len(ahead) > self._hands.ahead:
+                yield _first(ahead)
+        while ahead:
+            yield _first(ahead)
+
+    def _apply(self, chunk: Chunk) -> None:
+        if chunk.times is not None and chunk.times[0] < self._last:
+            raise Broken(chunk.start, "time: lies before the time of the entry before it")
+        index, state, check, sums = chunk.start, self._state, self._check, Sums(self._state)
+        try:
+            for index, one in enumerate(chunk.said, chunk.start):
+                if check is None:
+                    make(state, one, index, sums)
+                else:
+                    self._decide(check, one, index)
+            sums.put()
+        except FAULTS as fault:
+            raise Broken(index, told(fault)) from None
+        if chunk.wrong is not None:
+            raise Broken(*chunk.wrong)
+        if chunk.times is not None:
+            self._last = chunk.times[1]
+
+    def _decide(self, check: _Check, entry: object, index: int) -> None:
+        assert isinstance(entry, Entry)
+        check.before(self._state, entry, index)
+        apply(self._state, entry, index)
+        check_fits(self._state, entry)
+
+
+def _first(ahead: deque[Task[Chunk]]) -> Chunk:
+    """The first one's answer; while somebody is at it, the last that nobody has begun is read here."""
+    while not ahead[0].done and any(one.take() for one in reversed(ahead)):
+        pass
+    return ahead.popleft()()
+
+
+def _stored(book: Snapshot) -> Iterator[list[Stored]]:
+    """The log as it is stored, in chunks of so many entries or bytes."""
+    table = table_of(EntryRow)
+    chosen = select(table.c.position, table.c.id, table.c.kind, table.c.time, table.c.data).order_by(table.c.position)
+    chunk, size = list[Stored](), 0
+    with book.connection.execute(chosen, execution_options={"yield_per": _FETCHED}) as found:
+        for rows in found.partitions():
+            fetched: list[Any] = [tuple(one) for one in rows]
+            chunk += fetched
+            size += sum(len(one[4]) for one in fetched)
+            if len(chunk) >= CHUNK or size >= CHUNK_BYTES:
+                yield chunk
+                chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+class Documents(Mapping[str, bytes]):
+    """The book's documents, each hashed once and read when asked for; only the newest read are held."""
+
+    def __init__(self, book: Snapshot) -> None:
+        """Nothing read yet."""
+        self._connection = book.connection
+        self._table = table_of(DocumentRow)
+        self._held: dict[str, bytes] = {}
+        self._bytes = 0
+
+    def check(self) -> int:
+        """Hash every one; how many there are. Raises: Broken, for one whose bytes have another digest."""
+        count = 0
+        chosen = select(self._table.c.digest, self._table.c.data)
+        with self._connection.execute(chosen, execution_options={"yield_per": 64}) as found:
+            for name, data in found:
+                if c.digest(bytes(data)) != name:
+                    raise Broken(None, f"document {name}: its bytes have another digest")
+                count += 1
+        return count
+
+    def __getitem__(self, name: str) -> bytes:
+        if name not in self._held:
+            found = self._connection.execute(select(self._table.c.data).where(self._table.c.digest == name)).scalar()
+            if found is None:
+                raise KeyError(name)
+            if self._bytes + len(found) > DOCUMENTS_BYTES_MAX:
+                self._held.clear()
+                self._bytes = 0
+            self._held[name] = bytes(found)
+            self._bytes += len(found)
+        return self._held[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (str(name) for name in self._connection.execute(select(self._table.c.digest)).scalars())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+__all__ = ["PROJECTIONS", "Broken", "Fork", "Shorter", "verify", "verify_book"]

@@ -1,0 +1,104 @@
+"""The tree grown anew, chunk by chunk, against the stored nodes and every checkpoint; kept of it is its edge alone."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import bindparam, func, select
+
+from ledger.log import merkle
+from ledger.log.verification_findings import Broken
+from ledger.store.snapshot import Snapshot
+from ledger.store.tables import CheckpointRow, TreeNodeRow, table_of
+from ledger.verifier import Checkpoint, LogKey
+from ledger.wire.malformed import Malformed
+
+_node = table_of(TreeNodeRow)
+_checkpoint = table_of(CheckpointRow)
+_WITHIN: Final = (
+    _node.c.level == bindparam("level"),
+    _node.c.position.between(bindparam("first"), bindparam("last")),
+)
+# Made once: making a statement costs more than SQLite takes to answer it.
+_HASHES: Final = select(_node.c.hash).where(*_WITHIN).order_by(_node.c.position)
+_PLACED: Final = select(_node.c.position, _node.c.hash).where(*_WITHIN)
+
+
+class Growth:
+    """The tree of the entries so far: the newest complete node of each level."""
+
+    def __init__(self, book: Snapshot, key: LogKey) -> None:
+        """Of nothing."""
+        self._book, self._key = book, key
+        self._edge: dict[int, bytes] = {}
+        self._nodes = 0
+        self.size = 0
+        self.newest: Checkpoint | None = None
+
+    def grow(self, leaves: list[bytes]) -> None:
+        """Append leaf hashes. Raises: Broken, for the first node or checkpoint that is not theirs."""
+        made = merkle.extend(self.size, leaves, self._edge)
+
+        def read(level: int, position: int) -> bytes:
+            # A root at one of these sizes has no node that is older than the edge.
+            first, values = made[level] if level < len(made) else (position + 1, [])
+            return values[position - first] if position >= first else self._edge[level]
+
+        notes = self._notes(self.size, self.size + len(leaves))
+        roots = {size: merkle.root(size, read) for size in notes}
+        for level, (first, values) in enumerate(made):
+            self._check(level, first, values)
+            self._nodes += len(values)
+            self._edge[level] = values[-1]
+        self.size += len(leaves)
+        for size, note in notes.items():
+            self.newest = self._checked(size, note, roots[size])
+
+    def finish(self) -> Checkpoint | None:
+        """The newest checkpoint, which covers all; None of a book without an entry, which has none.
+
+        Raises:
+            Broken: for what is stored beyond the entries too.
+        """
+        stored = self._book.connection.execute(select(func.count()).select_from(_node)).scalar_one()
+        if stored != self._nodes:
+            self._find_beyond()
+        beyond = self._notes(self.size, None)
+        for size in beyond:
+            raise Broken(None, f"checkpoint at {size} claims {size} entries; the book has {self.size}")
+        if self.size and (self.newest is None or self.newest.size != self.size):
+            raise Broken(None, "the newest entries stand under no checkpoint")
+        return self.newest
+
+    def _check(self, level: int, first: int, values: list[bytes]) -> None:
+        within = {"level": level, "first": first, "last": first + len(values) - 1}
+        if self._book.connection.execute(_HASHES, within).scalars().all() == values:
+            return
+        stored = {int(place): bytes(value) for place, value in self._book.connection.execute(_PLACED, within)}
+        for place, value in enumerate(values, first):
+            if stored.get(place) != value:
+                raise Broken(place << level, f"tree node {level}/{place} is not that of the entries")
+
+    def _find_beyond(self) -> None:
+        chosen = select(_node.c.level, _node.c.position).order_by(_node.c.level, _node.c.position)
+        for level, place in self._book.connection.execute(chosen, execution_options={"yield_per": 1_000}):
+            if (place + 1) << level > self.size or place < 0 or level < 0:
+                raise Broken(None, f"tree node {level}/{place} is not that of the entries")
+
+    def _notes(self, after: int, until: int | None) -> dict[int, str]:
+        chosen = select(_checkpoint.c.tree_size, _checkpoint.c.note).where(_checkpoint.c.tree_size > after)
+        if until is not None:
+            chosen = chosen.where(_checkpoint.c.tree_size <= until)
+        found = self._book.connection.execute(chosen.order_by(_checkpoint.c.tree_size))
+        return {int(size): str(note) for size, note in found}
+
+    def _checked(self, size: int, note: str, root: bytes) -> Checkpoint:
+        try:
+            found = Checkpoint.open(note, self._key)
+        except Malformed as fault:
+            raise Broken(None, f"checkpoint at {size}: {fault}") from None
+        if found.size != size:
+            raise Broken(None, f"checkpoint at {size} claims {found.size} entries; the book has {self._book.size}")
+        if found.root != root:
+            raise Broken(None, f"checkpoint at {size} has a root that is not that of the entries")
+        return found

@@ -1,0 +1,52 @@
+"""A book against checkpoints of it that someone kept: the same history, a shorter one, or a fork."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ledger.log.merkle import Read, consistency_proof, root
+from ledger.log.verification_findings import Fork, Shorter
+from ledger.store.merkle_tables import Tree
+from ledger.store.snapshot import Snapshot
+from ledger.verifier import Checkpoint, LogKey, check_extends
+from ledger.wire.malformed import Malformed
+
+
+def check_kept(book: Snapshot, kept: Sequence[Checkpoint], key: LogKey) -> None:
+    """The book's newest head extends every head that was kept, by a consistency proof (RFC 9162, section 2.1.4).
+
+    The proof comes from the stored tree, which replay holds against the entries. A book whose newest checkpoint is
+    none of its own tree is damaged and no fork; replay names the place, so nothing is said of it here.
+
+    Raises:
+        Shorter: if the book ends before a head that was kept.
+        Fork: if the book's head, signed by the same key, does not extend one.
+    """
+    heads = sorted(kept, key=lambda one: one.size)
+    if heads and heads[-1].size > book.size:
+        raise Shorter(heads[-1], book.size)
+    read = Tree(book.connection).read
+    newest = _newest(book, key, read)
+    agreed = 0
+    for one in heads if newest else ():
+        assert newest is not None
+        if not _extends(newest, one, read):
+            raise Fork(one, newest, agreed)
+        agreed = one.size
+
+
+def _newest(book: Snapshot, key: LogKey, read: Read) -> Checkpoint | None:
+    try:
+        newest = Checkpoint.open(book.checkpoint, key)
+        return newest if newest.size <= book.size and newest.root == root(newest.size, read) else None
+    except (Malformed, KeyError):
+        return None
+
+
+def _extends(newest: Checkpoint, old: Checkpoint, read: Read) -> bool:
+    try:
+        proof = consistency_proof(old.size, newest.size, read) if old.size else []
+        check_extends(old, newest, proof)
+    except (KeyError, ValueError):
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""The book: prepare commands, commit them in batches (group commit) and keep the newest checkpoint."""

@@ -1,0 +1,215 @@
+"""The book: one writer that takes commands in batches, decides, appends and commits; and readers beside it.
+
+Many threads submit; one writes. A batch is whatever was waiting: one transaction, one checkpoint, one durable
+commit (group commit), and nobody is answered before the commit has returned. Reading, verifying and pricing a
+command is done in the thread that submits it; the writer finds the price ready.
+
+A commit that fails is an *unknown* outcome: the writer stops, every caller is told so, and the book answers
+again only when it was opened anew; then the same command, sent again with its id, gets the answer it has.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Self, overload
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy import Engine
+
+from ledger.book.batch import Recorder
+from ledger.book.checkpoint_file import Kept
+from ledger.book.document_quota import Shelf
+from ledger.book.group_commit import CLOSED, Writer
+from ledger.book.preconditions import check_usable, drop_lock, take_lock
+from ledger.book.prepare import Preparer
+from ledger.book.submission import BookBusy, BookStopped, BookUnusable, Outcome, Submission
+from ledger.domain.gate import DOCUMENT_BYTES_MAX, Gate
+from ledger.store.engine import engine_of
+from ledger.store.snapshot import Past, Snapshot
+from ledger.store.table_mapping import append_once
+from ledger.store.tables import DocumentRow
+from ledger.transitions.guards import Asked
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+
+__all__ = ["Book", "BookBusy", "BookStopped", "BookUnusable", "Outcome", "Submission"]
+
+AGAIN_MAX: Final = 4
+"""How often a command that is refused before its price is asked for is made ready again, as others are recorded."""
+
+
+class Book:
+    """An open book. Open it with :meth:`open`: one process an SQLite book, any number a PostgreSQL one."""
+
+    def __init__(self, engines: tuple[Engine, Engine], recorder: Recorder, kept: Kept | None, lock: int | None) -> None:
+        """Use :meth:`open`."""
+        self._writes, self._reads = engines
+        self._recorder = recorder
+        self._lock = lock
+        self._storing = threading.Lock()
+        self._shelf = Shelf()
+        self._closed = False
+        self._preparer = Preparer(self._reads, recorder)
+        self._writer = Writer(self._writes, self._reads, recorder, kept)
+
+    @classmethod
+    def open(  # noqa: PLR0913 - where it is, who decides and signs, and what is asked of it
+        cls,
+        url: str,
+        *,
+        gate: Gate,
+        log_key: Ed25519PrivateKey,
+        origin: str,
+        clock: Callable[[], int],
+        kept: Path | None = None,
+        volatile: bool = False,
+    ) -> Self:
+        """Open a book whose schema is in place.
+
+        Args:
+            url: of the database, as ``sqlite:///book.sqlite`` or ``postgresql://writer@host/book``.
+            gate: decides inside the transaction.
+            log_key: signs checkpoints.
+            origin: the log's name, as checkpoints state it.
+            clock: Unix milliseconds; an entry's time never goes back even if the clock does.
+            kept: a file outside the book that holds its newest checkpoint; made if it is not there.
+            volatile: accept a PostgreSQL server that may lose what it committed, as one for tests.
+
+        Raises:
+            BookUnusable: if there is no book, its schema is not this program's, a trigger is missing, the role
+                could change what is recorded, it belongs to another log key, it is older than the checkpoint that
+                was kept or has another history, or another process writes the file.
+        """
+        lock = take_lock(url)
+        engines = engine_of(url, writes=True), engine_of(url, writes=False)
+        try:
+            recorder = Recorder(gate, log_key, origin, clock)
+            keeping = None if kept is None else Kept(kept, recorder.log)
+            check_usable(engines[1], recorder, keeping, volatile=volatile)
+            return cls(engines, recorder, keeping, lock)
+        except BaseException:
+            for engine in engines:
+                engine.dispose()
+            drop_lock(lock)
+            raise
+
+    def submit(self, submissions: Sequence[Submission]) -> list[Outcome]:
+        """Decide commands in order, each with its own outcome; returns when all that is recorded is durable.
+
+        Raises:
+            BookBusy: if too many runs are being priced; what was not answered yet may be sent again.
+            BookStopped: if the outcome is unknown. Send the same commands again once the book is open.
+        """
+        outcomes: list[Outcome] = []
+        again = 0
+        while len(outcomes) < len(submissions):
+            ready = self._preparer.prepare(submissions[len(outcomes) :])
+            if again > AGAIN_MAX and isinstance(ready[0], Asked):
+                ready[0] = replace(ready[0], unpriced_at=None)
+            found = self._send(ready)
+            again = 0 if found else again + 1
+            outcomes += found
+        return outcomes
+
+    def _send(self, ready: list[Asked | Outcome]) -> list[Outcome]:
+        if self._writer.stopped is not None:
+            raise BookStopped(self._writer.stopped)
+        asked = [one for one in ready if isinstance(one, Asked)]
+        answers = iter(self._writer.send(asked).result() if asked else ())
+        outcomes = []
+        for one in ready:
+            outcome = next(answers, None) if isinstance(one, Asked) else one
+            if outcome is None:
+                break
+            if isinstance(one, Asked) and outcome.index is not None:
+                self._shelf.used(one.command.body)
+            outcomes.append(outcome)
+        return outcomes
+
+    def quote(self, submission: Submission) -> Outcome:
+        """The decision a command would get now, its signature checked as ever; records nothing that it asks for.
+
+        Raises:
+            BookBusy: if too many runs are being priced.
+            BookStopped: if charges past their deadline cannot be settled first.
+        """
+        (asked,) = self._preparer.prepare([submission])
+        if isinstance(asked, Outcome):
+            return asked
+        while True:
+            with self.read() as facts:
+                if not facts.due(self._recorder.now(facts), 1):
+                    decided = self._recorder.decide(facts, asked)
+                    break
+            # A command would find them lapsed, so they lapse now.
+            self._writer.send(()).result()
+        name = asked.command.id
+        return Outcome(decided.code, name, None, decided.derived, None, decided.field, decided.detail, repeated=False)
+
+    def put_document(self, data: bytes) -> str:
+        """Keep bytes beside the log under their SHA-256; the same bytes again change nothing.
+
+        Raises:
+            BookBusy: if too many were stored lately that no entry refers to.
+            Malformed: if there are too many bytes.
+        """
+        if len(data) > DOCUMENT_BYTES_MAX:
+            raise Malformed("document", f"has more than the {DOCUMENT_BYTES_MAX} bytes allowed")
+        name = c.digest(data)
+        with self._storing:
+            with self.read() as facts:
+                if name in facts.documents:
+                    return name
+            self._shelf.take(name, len(data), self._recorder.clock())
+            with self._writes.begin() as connection:
+                append_once(connection, DocumentRow, {"digest": name, "data": data})
+        return name
+
+    @overload
+    def read(self) -> AbstractContextManager[Snapshot]: ...
+
+    @overload
+    def read(self, *, as_of: int) -> AbstractContextManager[Past]: ...
+
+    def read(self, *, as_of: int | None = None) -> AbstractContextManager[Snapshot | Past]:
+        """Everything that stands at one index; readers never block the writer.
+
+        Args:
+            as_of: a size of the log: what stood after its first ``as_of`` entries, made by applying them, so that it
+                takes time and memory in proportion to them. Now, if not given.
+
+        Raises:
+            BookStopped: if the book is closed.
+            KeyError: if the log has not grown to ``as_of`` entries.
+        """
+        if self._closed:
+            raise BookStopped(CLOSED)
+        return self._now() if as_of is None else self._past(as_of)
+
+    @contextmanager
+    def _now(self) -> Iterator[Snapshot]:
+        with self._reads.begin() as connection:
+            yield Snapshot(connection)
+
+    @contextmanager
+    def _past(self, size: int) -> Iterator[Past]:
+        with self._reads.begin() as connection:
+            yield Past(connection, size, self._recorder.sign)
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the book takes no commands any more; None while it does."""
+        return self._writer.stopped
+
+    def close(self) -> None:
+        """Finish what is waiting, and let go of the book."""
+        self._writer.close()
+        self._closed = True
+        self._writes.dispose()
+        self._reads.dispose()
+        drop_lock(self._lock)
+        self._lock = None

@@ -1,0 +1,193 @@
+"""The one thread of a process that writes: whatever waits is one batch, one transaction, one durable commit.
+
+It also wakes when something is due by itself: a pending charge's deadline, so that no headroom waits for the next
+command; and the newest checkpoint, to be kept outside the book.
+
+A commit that fails has an unknown outcome: the writer stops for good, every caller is told so, and nothing that was
+charged comes back.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Final
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from ledger.book.batch import Answer, Batch, Recorder
+from ledger.book.checkpoint_file import Kept
+from ledger.book.preconditions import check_unchanged
+from ledger.book.submission import BookStopped, Outcome
+from ledger.store.engine import lock_log
+from ledger.store.snapshot import Snapshot
+from ledger.transitions.guards import Asked
+
+BATCH_MAX: Final = 512
+"""Commands of one batch, unless one call has more."""
+REST_S: Final = 60.0
+"""How long the writer sleeps at most: another process may have made a charge that it knows nothing of."""
+CLOSED: Final = "the book is closed"
+_TICK_S: Final = 0.01
+
+_Call = tuple[Sequence[Asked], "Future[list[Outcome]]"]
+
+
+class Writer:
+    """Takes calls from many threads, each a few commands in order, and answers when they are durable."""
+
+    def __init__(self, writes: Engine, reads: Engine, recorder: Recorder, kept: Kept | None) -> None:
+        """Begin at once. ``kept`` is where the newest checkpoint goes."""
+        self._writes, self._reads = writes, reads
+        self._recorder = recorder
+        self._kept = kept
+        self._waiting: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._ending = False
+        self.stopped: str | None = None
+        self._thread = threading.Thread(target=self._run, name="book-writer", daemon=True)
+        self._thread.start()
+
+    def send(self, asked: Sequence[Asked]) -> Future[list[Outcome]]:
+        """Queue commands to be decided in order, in one commit; without any, only what is due is recorded.
+
+        The future has fewer outcomes than commands, if the next one must be made ready again; it raises BookStopped,
+        if the outcome is unknown.
+        """
+        future: Future[list[Outcome]] = Future()
+        self._waiting.put((asked, future))
+        if self.stopped is not None or not self._thread.is_alive():
+            # The writer may have drained its queue and ended just before this was put there.
+            self._refuse_waiting()
+        return future
+
+    def close(self) -> None:
+        """Finish what is waiting, and end."""
+        self._waiting.put(None)
+        self._thread.join()
+        self.stopped = CLOSED
+        self._refuse_waiting()
+
+    def _run(self) -> None:
+        while not self._ending:
+            calls: list[_Call] | None = None
+            try:
+                calls = self._take()
+                if calls is None:
+                    self._idle()
+                elif calls:
+                    self._serve(calls)
+            except BaseException as fault:  # noqa: BLE001 - whatever it was, the outcome is unknown
+                self._stop(fault, calls or [])
+                return
+        if self._kept is not None:
+            with suppress(OSError):
+                self._kept.write()
+
+    def _take(self) -> list[_Call] | None:
+        """The calls of one batch; None if there are none and it is time to see what is due."""
+        try:
+            call = self._waiting.get_nowait()
+        except queue.Empty:
+            try:
+                call = self._waiting.get(timeout=self._rest_s())
+            except queue.Empty:
+                return None
+        calls, size = [], 0
+        while call is not None:
+            calls.append(call)
+            size += len(call[0])
+            if size >= BATCH_MAX:
+                return calls
+            try:
+                call = self._waiting.get_nowait()
+            except queue.Empty:
+                return calls
+        self._ending = True
+        return calls
+
+    def _rest_s(self) -> float:
+        """How long until something is due."""
+        rest = REST_S if self._kept is None else min(REST_S, self._kept.due_s())
+        # Nothing hangs on it if the database cannot be asked just now, or has no connection left.
+        with suppress(SQLAlchemyError), self._reads.begin() as connection:
+            deadline = Snapshot(connection).next_deadline()
+            if deadline is not None:
+                rest = min(rest, (deadline + 1 - self._recorder.clock()) / 1000)
+        return max(rest, _TICK_S)
+
+    def _idle(self) -> None:
+        due: list[str] = []
+        with suppress(SQLAlchemyError), self._reads.begin() as connection:
+            snapshot = Snapshot(connection)
+            due = snapshot.due(self._recorder.now(snapshot), 1)
+        if due:
+            self._commit([])
+        if self._kept is not None and not self._kept.due_s():
+            self._kept.write()
+
+    def _serve(self, calls: list[_Call]) -> None:
+        answers = self._commit([asked for asked, _ in calls])
+        for (_, future), outcomes in zip(calls, answers, strict=True):
+            future.set_result(outcomes)
+        calls.clear()
+        if self._kept is not None and not self._kept.due_s():
+            self._kept.write()
+
+    def _commit(self, calls: list[Sequence[Asked]]) -> list[list[Outcome]]:
+        with self._writes.begin() as connection:
+            lock_log(connection)
+            check_unchanged(connection)
+            written = Batch(connection, self._recorder)
+            written.expect([asked for call in calls for asked in call])
+            answered = [list(_decided(written, call)) for call in calls]
+            written.finish()
+            outcomes = [[_outcome(written, asked, one) for asked, one in call] for call in answered]
+        if self._kept is not None and written.note is not None:
+            self._kept.note = written.note
+        return outcomes
+
+    def _stop(self, fault: BaseException, calls: list[_Call]) -> None:
+        # What the driver says, without the statement and its values.
+        told = str(getattr(fault, "orig", None) or fault).strip().partition("\n")[0][:300]
+        self.stopped = (
+            f"the book stopped after {type(fault).__name__}: {told}. Whether the last commands were "
+            "recorded is unknown: open the book again and send them again with the same ids"
+        )
+        for _, future in calls:
+            future.set_exception(BookStopped(self.stopped))
+        self._refuse_waiting()
+
+    def _refuse_waiting(self) -> None:
+        while True:
+            try:
+                waiting = self._waiting.get_nowait()
+            except queue.Empty:
+                return
+            if waiting is not None:
+                waiting[1].set_exception(BookStopped(self.stopped or CLOSED))
+
+
+def _decided(written: Batch, call: Sequence[Asked]) -> Iterator[tuple[Asked, Answer]]:
+    """Answers in order, as far as the price of each command is known to be ready."""
+    for asked in call:
+        if asked.unpriced_at is not None and written.size > asked.unpriced_at:
+            return
+        yield asked, written.record(asked)
+
+
+def _outcome(written: Batch, asked: Asked, answer: Answer) -> Outcome:
+    proof = None if answer.index is None else written.receipt(answer.index)
+    return Outcome(
+        answer.code,
+        asked.command.id,
+        answer.index,
+        answer.body,
+        proof,
+        answer.field,
+        answer.detail,
+        repeated=answer.repeated,
+    )

@@ -1,0 +1,126 @@
+"""What must be true before a book is opened, and the lock of the one process that writes an SQLite book."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, Engine, make_url, text
+from sqlalchemy.exc import DatabaseError, OperationalError
+
+from ledger.book.submission import BookUnusable
+from ledger.store.append_only_triggers import lacking
+from ledger.store.database_grants import wrong_rights
+from ledger.store.engine import is_postgres, name_of, url_of, volatile_setting
+from ledger.store.seal import seal_of
+from ledger.store.snapshot import Snapshot
+from ledger.store.tables import SCHEMA_REVISION
+from ledger.wire.malformed import Malformed
+
+if TYPE_CHECKING:
+    from ledger.book.batch import Recorder
+    from ledger.book.checkpoint_file import Kept
+
+
+def check_usable(engine: Engine, recorder: Recorder, kept: Kept | None, *, volatile: bool) -> None:
+    """See that a book is whole, guarded, durable and this log's.
+
+    Args:
+        kept: the checkpoint that the book must have grown from.
+        volatile: a server whose commits do not wait for the disk is accepted.
+
+    Raises:
+        BookUnusable: unless the book has this program's schema, its triggers, rights that cannot change what is
+            recorded, a server that keeps what it commits, this log's checkpoint, and all that was kept.
+    """
+    try:
+        with engine.begin() as connection:
+            check_schema(connection)
+            _check_guarded(connection)
+            seal = seal_of(connection)
+            if seal is not None:
+                raise BookUnusable(f"the book was moved to {seal.successor}, and goes on there")
+            setting = None if volatile else volatile_setting(connection)
+            if setting is not None:
+                raise BookUnusable(f"the server has {setting} off, and may lose what it committed: turn it on")
+            snapshot = Snapshot(connection)
+            try:
+                if snapshot.size:
+                    recorder.check(snapshot)
+                if kept is not None:
+                    kept.check(snapshot)
+            except (Malformed, KeyError) as fault:
+                raise BookUnusable(f"the book is not this log's, or was changed: {fault}") from None
+    except OperationalError as fault:
+        if engine.dialect.name == "sqlite":
+            raise _no_book(fault) from None
+        raise BookUnusable(f"the database cannot be reached: {str(fault.orig).strip()}") from None
+    except DatabaseError as fault:
+        raise _no_book(fault) from None
+
+
+def _no_book(fault: DatabaseError) -> BookUnusable:
+    told = str(fault.orig).partition("\n")[0]
+    return BookUnusable(f"there is no book here ({told}): run 'epsilon db upgrade' to make one")
+
+
+def check_schema(connection: Connection) -> None:
+    """The book's schema is this program's, now. Raises: BookUnusable, DatabaseError."""
+    revision = str(connection.execute(_REVISION).scalar())[:40]
+    if revision == SCHEMA_REVISION:
+        return
+    # Revisions are numbers of four digits; what is none was made by a program that this one does not know.
+    if revision.isdecimal() and revision < SCHEMA_REVISION:
+        raise BookUnusable(f"the book's schema is {revision}, not {SCHEMA_REVISION}: run 'epsilon db upgrade'")
+    raise BookUnusable(f"the book's schema {revision} is newer than this program, which knows {SCHEMA_REVISION}")
+
+
+_REVISION = text("SELECT version_num FROM alembic_version")
+
+
+def _check_guarded(connection: Connection) -> None:
+    missing = lacking(connection)
+    if missing is not None:
+        raise BookUnusable(f"the book lacks its trigger {missing}: what it holds may have been changed")
+    wrong = wrong_rights(connection)
+    if wrong is not None:
+        raise BookUnusable(f"{wrong}: open the book as a role that is a member of epsilon_writer and nothing more")
+
+
+def check_unchanged(connection: Connection) -> None:
+    """What another process may have done to a book that several hold open. Raises: BookUnusable."""
+    if is_postgres(connection):
+        check_schema(connection)
+
+
+def take_lock(url: str) -> int | None:
+    """One process writes an SQLite book; the kernel lets go of the lock when the process ends, however it ends.
+
+    On PostgreSQL several processes hold a book open, and take turns by :func:`ledger.store.engine.lock_log`.
+
+    Raises:
+        BookUnusable: if there is no book, its folder may not be written, or another process has it.
+    """
+    made = make_url(url_of(url))
+    path = made.database
+    if made.drivername != "sqlite" or not path or path == ":memory:":
+        return None
+    if not os.path.exists(path):  # noqa: PTH110 - the URL's own spelling
+        raise BookUnusable(f"there is no book at {path}: run 'epsilon db upgrade' to make one")
+    try:
+        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as fault:
+        raise BookUnusable(f"the book at {name_of(url)} cannot be locked for writing: {fault.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise BookUnusable(f"another process has the book at {name_of(url)} open for writing") from None
+    return lock
+
+
+def drop_lock(lock: int | None) -> None:
+    """Let go of the lock."""
+    if lock is not None:
+        os.close(lock)

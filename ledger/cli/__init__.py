@@ -1,0 +1,1 @@
+"""The ledger's commands on a book: ``epsilon verify``, ``log``, ``publish`` and ``witness``."""

@@ -1,0 +1,73 @@
+"""Files that a command is given: the log's key, and checkpoints that were kept. None is read beyond a limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ledger.verifier import Checkpoint, LogKey
+
+FILE_BYTES_MAX: Final = 65_536
+
+
+def find_key(log: Path | None, *places: Path | None) -> LogKey | None:
+    """The log's key: of the file that is named, else of a log.vkey beside one of these places.
+
+    Raises:
+        Malformed: if it cannot be read, or holds no key. FileNotFoundError: if the file that is named is not there.
+    """
+    from ledger.verifier import LogKey
+
+    beside = [place.parent / "log.vkey" for place in places if place is not None]
+    for one in [log] if log is not None else [file for file in beside if file.is_file()]:
+        return LogKey.parse(read_text(one, "log").strip())
+    return None
+
+
+def need_key(log: Path | None, *places: Path | None) -> LogKey:
+    """The log's key, without which nothing is proven. Raises: Malformed, FileNotFoundError."""
+    from ledger.wire.malformed import Malformed
+
+    key = find_key(log, *places)
+    if key is None:
+        raise Malformed("log", "there is no log.vkey beside the book: name the log's verifier key with --log")
+    return key
+
+
+def read_kept(kept: Path, key: LogKey) -> Checkpoint:
+    """A checkpoint that someone kept, its signature checked. Raises: Malformed, FileNotFoundError."""
+    from ledger.verifier import Checkpoint
+
+    return Checkpoint.open(read_text(kept, "kept"), key)
+
+
+def read_text(path: Path, field: str, bytes_max: int = FILE_BYTES_MAX) -> str:
+    """A text file whole. Raises: Malformed, FileNotFoundError."""
+    from ledger.wire.malformed import Malformed
+
+    try:
+        return read_bytes(path, field, bytes_max).decode()
+    except UnicodeDecodeError:
+        raise Malformed(field, f"{path} is not UTF-8") from None
+
+
+def read_bytes(path: Path, field: str, bytes_max: int = FILE_BYTES_MAX) -> bytes:
+    """A file whole.
+
+    Raises:
+        Malformed: if it is longer than it may be, or cannot be read: a folder, or another's.
+        FileNotFoundError: if there is none; its message is a sentence too.
+    """
+    from ledger.wire.malformed import Malformed
+
+    try:
+        with path.open("rb") as file:
+            data = file.read(bytes_max + 1)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{field}: there is no file {path}") from None
+    except OSError as fault:
+        raise Malformed(field, f"{path} cannot be read: {fault.strerror}") from None
+    if len(data) > bytes_max:
+        raise Malformed(field, f"{path} has more than {bytes_max} bytes")
+    return data

@@ -1,0 +1,150 @@
+"""The ledger's commands on a book: ``epsilon verify``, ``epsilon log``, and what takes its proofs outside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ledger.cli import proofs, state
+from ledger.cli.exit_codes import NOT_FOUND, failure, faults_told
+from ledger.cli.state import AsOf
+
+if TYPE_CHECKING:
+    from ledger.domain.entries import Entry
+
+app = typer.Typer(pretty_exceptions_show_locals=False)
+
+_EXAMPLES: Final = """
+Examples:
+
+  epsilon verify demo/book.sqlite
+
+  epsilon verify demo/book.sqlite --log demo/log.vkey --kept checkpoint-of-may --json
+"""
+VERIFICATION_FAILED: Final = 7
+_BOOK: Final = "The book: an SQLite file, or a database's URL."
+
+
+@app.callback()
+def _group() -> None:
+    """The ledger's commands."""
+
+
+@app.command(epilog=_EXAMPLES)
+def verify(  # noqa: PLR0913 - one argument an option
+    book: Annotated[str, typer.Argument(metavar="BOOK", help=_BOOK)],
+    log: Annotated[
+        Path | None,
+        typer.Option(help="The log's verifier key, as you kept it; log.vkey beside the book if not given."),
+    ] = None,
+    kept: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A checkpoint of this log that you kept: the book, replayed from its first entry all the same, must "
+            "extend it. May be given repeatedly."
+        ),
+    ] = None,
+    *,
+    signatures: Annotated[
+        bool, typer.Option("--signatures/--no-signatures", help="Whether to verify the signature over every entry.")
+    ] = True,
+    decisions: Annotated[
+        bool,
+        typer.Option(
+            "--decisions/--no-decisions",
+            help="Whether to decide every command again. Without, the book is only shown to be what its entries make "
+            "it, no signature over an entry verified.",
+        ),
+    ] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the finding as JSON.")] = False,
+) -> None:
+    """Replay a book from its first entry, re-derive every account, and check every proof and signature."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from ledger.audit.replay import Broken, verify_book
+    from ledger.cli.gate_entry_point import installed_gate
+    from ledger.cli.input_files import need_key, read_kept
+
+    with faults_told(book) as url:
+        key = need_key(log, None if "://" in book else Path(book))
+        heads = [read_kept(path, key) for path in kept or ()]
+        console = Console(stderr=True)
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+            task = progress.add_task("replaying", total=None)
+
+            def step(done: int, total: int) -> None:
+                progress.update(task, completed=done, total=total)
+
+            try:
+                finding = verify_book(
+                    url, key, step, gate=installed_gate(), kept=heads, signatures=signatures, decisions=decisions
+                )
+            except Broken as fault:
+                if not as_json:
+                    raise failure(str(fault), VERIFICATION_FAILED) from None
+                typer.echo(json.dumps(fault.to_json()))
+                raise typer.Exit(VERIFICATION_FAILED) from None
+        typer.echo(json.dumps(finding.to_json()) if as_json else finding.in_words())
+
+
+@app.command(
+    epilog="""
+Examples:
+
+  epsilon log demo/book.sqlite
+
+  epsilon log demo/book.sqlite --refused --as-of 12 --json
+"""
+)
+def log(
+    book: Annotated[str, typer.Argument(metavar="BOOK", help=_BOOK)],
+    as_of: AsOf = None,
+    *,
+    refused: Annotated[bool, typer.Option("--refused", help="Only refusals, with every reason.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print whole entries, one JSON object a line.")] = False,
+) -> None:
+    """List the entries of a book: when, who, what, and what was decided."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from ledger.cli.log_listing import entries_of, reasons, time_in_words
+
+    table = Table()
+    for name in ("entry", "time (UTC)", "what", "id", "asked by", "outcome", *(["reasons"] if refused else [])):
+        table.add_column(name, overflow="fold")
+    with faults_told(book) as url:
+        for index, entry in _first(entries_of(url), as_of):
+            if refused and not entry.code.refused:
+                continue
+            if as_json:
+                typer.echo(entry.to_bytes().decode())
+                continue
+            why = [Text("\n".join(reasons(entry)))] if refused else []
+            told = (str(index), time_in_words(entry.time), entry.kind, entry.id, entry.actor, entry.code.word)
+            table.add_row(*(Text(one) for one in told), *why)
+        if not as_json:
+            console = Console()
+            with console.capture() as told_of:
+                console.print(table)
+            typer.echo(told_of.get(), nl=False)
+
+
+def _first(entries: Iterator[tuple[int, Entry]], size: int | None) -> Iterator[tuple[int, Entry]]:
+    """So many of the entries, or all."""
+    grown = 0
+    for grown, one in enumerate(entries, 1):
+        if size is not None and grown > size:
+            return
+        yield one
+    if size is not None and grown < size:
+        raise failure(f"the log has {grown} entries, and has not grown to {size}", NOT_FOUND)
+
+
+app.registered_commands.extend(state.app.registered_commands)
+app.registered_commands.extend(proofs.app.registered_commands)

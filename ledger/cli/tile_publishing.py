@@ -1,0 +1,116 @@
+"""Publishing a book as a folder of static files (C2SP tlog-tiles) that any web server can serve.
+
+The checkpoint is replaced last, when all that it names is on the disk: whoever reads it finds the rest. An
+interrupted publication is begun again where the folder's own checkpoint says that it stands.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ledger.log.tiles import Tile, tiles_of
+from ledger.store.cosignatures import cosigned_checkpoint
+from ledger.store.snapshot import Log
+from ledger.verifier import NOTE_BYTES_MAX, TILE_WIDTH, Checkpoint, LogKey, to_text
+from ledger.wire.malformed import Malformed
+
+_FRESH: Final = ".fresh"
+"""What a file is called until it is whole."""
+Step = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What a folder holds now: so many entries, of which so many files were written this time."""
+
+    entries: int
+    files: int
+
+
+def publish(book: Log, folder: Path, key: LogKey, step: Step) -> Publication:
+    """Write what the folder lacks of the book.
+
+    Args:
+        book: what stands at one moment.
+        folder: where the log is published; made if it is not there.
+        key: the log's public key, by which the folder's own checkpoint is known to be of this log.
+        step: told how many files are done, and of how many.
+
+    Raises:
+        Malformed: if the folder holds another log, or more of this one than the book has, or another history, or
+            is being published already.
+        OSError: if something cannot be written; then the folder still publishes what it published before.
+    """
+    Checkpoint.open(book.checkpoint, key)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(folder):
+        return _publish(book, folder, key, step)
+
+
+def _publish(book: Log, folder: Path, key: LogKey, step: Step) -> Publication:
+    before = _published(book, folder, key)
+    due = [tile for tile in tiles_of(book.size) if not _is_there(folder, tile, before)]
+    for done, tile in enumerate(due, 1):
+        _write(folder / tile.path, book.tile(tile))
+        step(done, len(due))
+    # One call for all of them: the checkpoint must not outlive a power loss that its tiles do not.
+    os.sync()
+    _write(folder / "checkpoint", cosigned_checkpoint(book.connection, book.size).encode())
+    _remove_superseded(folder, before, book.size)
+    return Publication(book.size, len(due))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One publication at a time: a slower one would put an older checkpoint over a newer. Ends with the process."""
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Malformed("folder", "is being written by another publication") from None
+        yield
+    finally:
+        os.close(lock)
+
+
+def _published(book: Log, folder: Path, key: LogKey) -> int:
+    """How many entries the folder publishes, if they are the first ones of this very book."""
+    try:
+        with (folder / "checkpoint").open("rb") as file:
+            note = to_text(file.read(NOTE_BYTES_MAX + 1), "checkpoint")
+    except FileNotFoundError:
+        return 0
+    there = Checkpoint.open(note, key)
+    if there.size > book.size:
+        raise Malformed("folder", f"publishes {there.size} entries and the book has {book.size}: the book is older")
+    if there.root != book.root_at(there.size):
+        raise Malformed("folder", f"publishes another history: its first {there.size} entries are not the book's")
+    return there.size
+
+
+def _is_there(folder: Path, tile: Tile, before: int) -> bool:
+    """Written whole by an earlier publication; what one left that did not come to its end is written again."""
+    finished = (tile.index + 1) * TILE_WIDTH ** ((tile.level or 0) + 1) <= before
+    return finished and tile.width == TILE_WIDTH and (folder / tile.path).is_file()
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(path.name + _FRESH)
+    fresh.write_bytes(data)
+    fresh.replace(path)
+
+
+def _remove_superseded(folder: Path, before: int, size: int) -> None:
+    """Partial tiles of earlier checkpoints whose full tile is published now."""
+    for tile in tiles_of(before):
+        if tile.width < TILE_WIDTH and (tile.index + 1) * TILE_WIDTH ** ((tile.level or 0) + 1) <= size:
+            shutil.rmtree((folder / tile.path).parent, ignore_errors=True)

@@ -1,0 +1,153 @@
+"""Showing the newest checkpoint to witnesses over HTTP, and keeping what they sign (C2SP tlog-witness)."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from ipaddress import ip_address
+from typing import Final
+
+import httpx
+from sqlalchemy import Engine
+from sqlalchemy.exc import IntegrityError
+
+from ledger.log.witness_protocol import ANSWER_BYTES_MAX, SIZE_TYPE, add_checkpoint, read_cosignature, read_size
+from ledger.store.cosignatures import keep_cosignature, line_of, newest_size
+from ledger.store.snapshot import Log
+from ledger.verifier import WitnessKey
+from ledger.wire.malformed import Malformed
+
+TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
+ATTEMPTS: Final = 3
+"""A witness that was asked by somebody else meanwhile knows another size each time."""
+
+ANSWER_S: Final = 60.0
+"""An answer that trickles in has ended by then."""
+_SAID: Final[dict[int, str]] = {
+    HTTPStatus.BAD_REQUEST: "finds the request malformed",
+    HTTPStatus.FORBIDDEN: "knows this log by another key",
+    HTTPStatus.NOT_FOUND: "does not know this log",
+}
+
+
+class Refusal(Exception):  # noqa: N818 - what is the case
+    """A witness answered, and did not cosign.
+
+    Attributes:
+        alarming: it has seen another history, or a longer one, than this book has.
+    """
+
+    def __init__(self, what: str, *, alarming: bool = False) -> None:
+        """Say what it answered."""
+        super().__init__(what)
+        self.alarming = alarming
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A witness: the key that it is known by, pinned, and the URL that checkpoints are submitted below."""
+
+    key: WitnessKey
+    url: httpx.URL
+
+    @classmethod
+    def parse(cls, text: str) -> Witness:
+        """Read ``VKEY=URL``. Raises: Malformed."""
+        # Base64 may end in '=' itself; a URL begins where a scheme does.
+        vkey, mark, rest = text.partition("=http")
+        try:
+            url = httpx.URL(f"http{rest}".rstrip("/"))
+            known = bool(mark) and url.scheme in {"http", "https"} and url.host.encode("idna") != b""
+        except (httpx.InvalidURL, UnicodeError):
+            known = False
+        if not known or url.query or url.fragment:
+            raise Malformed("witness", f"must be VKEY=URL with an http or https URL, not {text[:200]!r}")
+        return cls(WitnessKey.parse(vkey), url)
+
+
+@dataclass(frozen=True, slots=True)
+class Cosigned:
+    """What a witness did: its line over the checkpoint of this size, made now or before."""
+
+    size: int
+    line: str
+    repeated: bool
+
+
+def witness_newest(engine: Engine, witness: Witness) -> Cosigned:
+    """Have the newest checkpoint of a book cosigned, and keep the cosignature beside the log.
+
+    Args:
+        engine: one that writes; nothing is held open while the witness is waited for.
+        witness: whom to ask.
+
+    Raises:
+        Refusal: if the witness does not cosign, with what it said.
+        Malformed: if what it answered is no cosignature of its key.
+        httpx.RequestError: if it cannot be reached in time.
+        KeyError: if the book is empty.
+    """
+    with engine.begin() as connection:
+        book = Log(connection)
+        size, note, old = book.size, book.checkpoint, newest_size(connection, witness.key)
+        kept = line_of(connection, size, witness.key.vkey)
+    if kept is not None:
+        return Cosigned(size, kept, repeated=True)
+    line = _ask(engine, witness, old, size, note)
+    with suppress(IntegrityError), engine.begin() as connection:
+        # Another process may have kept one for the same size a moment before: that one stays.
+        keep_cosignature(connection, size, witness.key, line)
+    return Cosigned(size, line, repeated=False)
+
+
+def _ask(engine: Engine, witness: Witness, old: int, size: int, note: str) -> str:
+    # A proxy named in the environment has no business between this process and its own machine.
+    with httpx.Client(timeout=TIMEOUT, trust_env=not _is_loopback(witness.url.host)) as http:
+        for _ in range(ATTEMPTS):
+            status, kind, body = _post(http, witness, add_checkpoint(old, _proof(engine, old, size), note))
+            if status == HTTPStatus.OK:
+                return read_cosignature(body, note, witness.key)
+            if status != HTTPStatus.CONFLICT or kind != SIZE_TYPE:
+                raise _refusal(witness, status, old)
+            known = read_size(body)
+            if known > size:
+                what = f"{witness.key.name} has cosigned {known} entries of this log, and the book has {size}"
+                raise Refusal(f"{what}: the book is an older copy, or the log has forked", alarming=True)
+            old = known
+    raise Refusal(f"{witness.key.name} knew another size each of {ATTEMPTS} times: others are asking it too")
+
+
+def _proof(engine: Engine, old: int, size: int) -> list[bytes]:
+    if not old:
+        return []
+    with engine.begin() as connection:
+        return Log(connection, size).consistency(old)
+
+
+def _post(http: httpx.Client, witness: Witness, body: bytes) -> tuple[int, str, bytes]:
+    """The answer's status, its media type, and as much of it as may be read."""
+    url = f"{witness.url}/add-checkpoint"
+    answer, ends = b"", time.monotonic() + ANSWER_S
+    with http.stream("POST", url, content=body, headers={"content-type": "text/plain; charset=utf-8"}) as response:
+        for piece in response.iter_bytes():
+            answer += piece
+            if len(answer) > ANSWER_BYTES_MAX or time.monotonic() > ends:
+                raise Malformed("cosignature", f"took more than {ANSWER_BYTES_MAX} bytes or {ANSWER_S:.0f} seconds")
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return response.status_code, kind, answer
+
+
+def _refusal(witness: Witness, status: int, old: int) -> Refusal:
+    name = witness.key.name
+    if status == HTTPStatus.UNPROCESSABLE_ENTITY:
+        return Refusal(f"{name} refuses: the {old} entries it has cosigned are not this book's first", alarming=True)
+    return Refusal(f"{name} {_SAID.get(status, 'does not cosign')} (HTTP {status})")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,1 @@
+"""Signatures: public keys as JWKs, signing keys of organisations and detached JWS."""

@@ -1,0 +1,160 @@
+"""Signatures over exact bytes: detached JWS (RFC 7515, appendix F; RFC 7797, ``b64`` false).
+
+    eyJhbGciOiJFZDI1NTE5IiwiYjY0IjpmYWxzZSwiY3JpdCI6WyJiNjQiXSwia2lkIjoi...In0..yN2x...
+
+The protected header is ``{"alg":"Ed25519","b64":false,"crit":["b64"],"kid":<thumbprint>}`` and nothing else; or, of a
+signature made for one request, that and the whole of the request's name:
+
+    "htm":"POST","htu":"https://ledger.example/v1/charges","iat":1795233600,"jti":"run-1"
+
+``htm``, ``htu`` and ``iat`` are DPoP's (RFC 9449, section 4.2): method, URL without query, Unix seconds. ``jti`` is
+the command's id, or the digest of a document. They stand outside ``crit``, so that whoever verifies plain detached JWS
+verifies these too. The algorithm is the key's own (RFC 9864; ES256 and RS256 for organisations that have such keys),
+so that no header picks one, and a key is only ever looked up by its thumbprint, never fetched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from ledger.crypto.organisation_keys import SignerKey
+from ledger.crypto.public_keys import PublicKey
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+
+SIGNATURE_BYTES_MAX: Final = 2_000
+"""Room for RSA of 4,096 bits, 683 characters, and the longest URL and id."""
+URL_LENGTH_MAX: Final = 500
+ALGORITHMS: Final = ("Ed25519", "ES256", "RS256")
+_METHODS: Final = ("POST", "PUT")
+_PLAIN: Final = ("alg", "b64", "crit", "kid")
+_CALL: Final = ("htm", "htu", "iat", "jti")
+_TIME_S_MAX: Final = 253_402_300_799
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The one request that a signature was made for.
+
+    Attributes:
+        method: of HTTP, in capitals.
+        url: scheme, authority and path; no query, no fragment.
+        time_s: when it was signed, in Unix seconds.
+        id: the command's id, or the SHA-256 of a document.
+    """
+
+    method: str
+    url: str
+    time_s: int
+    id: str
+
+    @classmethod
+    def parse(cls, header: c.Object, where: str) -> Call | None:
+        """What a header says of it: nothing or everything. Raises: Malformed."""
+        if not set(_CALL) & set(header):
+            return None
+        c.fields(header, where, (*_PLAIN, *_CALL))
+        return cls(
+            c.one_of(header["htm"], f"{where}.htm", _METHODS),
+            c.string(header["htu"], f"{where}.htu", URL_LENGTH_MAX),
+            c.integer(header["iat"], f"{where}.iat", 0, _TIME_S_MAX),
+            c.name(header["jti"], f"{where}.jti"),
+        )
+
+    def to_json(self) -> c.Object:
+        """The header's members."""
+        return {"htm": self.method, "htu": self.url, "iat": self.time_s, "jti": self.id}
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    algorithm: str
+    key_id: str
+    call: Call | None
+
+
+def public_key(private: Ed25519PrivateKey) -> PublicKey:
+    """The public half as a JWK."""
+    return PublicKey("Ed25519", c.base64url(private.public_key().public_bytes_raw()))
+
+
+def sign(private: Ed25519PrivateKey, payload: bytes, call: Call | None = None) -> str:
+    """A detached JWS over ``payload``, for one request if ``call`` is given; ``kid`` is the key's thumbprint."""
+    key_id = public_key(private).thumbprint
+    protected = _bound(key_id, call) if call else _protected(key_id)
+    return f"{protected}..{c.base64url(private.sign(_signing_input(protected, payload)))}"
+
+
+def key_id_of(signature: str) -> str:
+    """The thumbprint that a detached JWS names. Raises: Malformed, for any header but those above."""
+    return _header(signature).key_id
+
+
+def call_of(signature: str) -> Call | None:
+    """The request that a detached JWS says it is for, believed once it verifies. Raises: Malformed."""
+    return _header(signature).call
+
+
+def _header(signature: str) -> _Header:
+    where = "signature.header"
+    parts = signature.split(".") if len(signature) <= SIGNATURE_BYTES_MAX else []
+    if len(parts) != 3 or parts[1]:
+        raise Malformed("signature", "must be a detached JWS: header, two dots, signature")
+    known = c.parse(c.unbase64url(parts[0], where), SIGNATURE_BYTES_MAX, where)
+    header = c.fields(known, where, _PLAIN, _CALL)
+    if header["alg"] not in ALGORITHMS or header["b64"] is not False or header["crit"] != ["b64"]:
+        raise Malformed(where, 'must be {"alg":"Ed25519","b64":false,"crit":["b64"],"kid":...}')
+    key_id = c.name_of_key(header["kid"], f"{where}.kid")
+    return _Header(str(header["alg"]), key_id, Call.parse(header, where))
+
+
+def verify(signature: str, payload: bytes, key: SignerKey) -> Call | None:
+    """Check a detached JWS over exactly these bytes; the request it is for, if for any. Raises: Malformed."""
+    protected, call = _protected(key.thumbprint), None
+    # An Ed25519 key has one plain header; what bears another is read for what it is, or for what is wrong with it.
+    if (
+        not isinstance(key, PublicKey)
+        or not signature.startswith(f"{protected}..")
+        or len(signature) > SIGNATURE_BYTES_MAX
+    ):
+        header = _header(signature)
+        if header.key_id != key.thumbprint:
+            raise Malformed("signature", "was made with another key")
+        own = "Ed25519" if isinstance(key, PublicKey) else key.algorithm
+        if header.algorithm != own:
+            raise Malformed("signature.header.alg", f"must be {own}, the algorithm of this key")
+        protected, call = signature.split(".", maxsplit=1)[0], header.call
+    value = signature[len(protected) + 2 :]
+    if not _verifies(key, c.unbase64url(value, "signature"), _signing_input(protected, payload)):
+        raise Malformed("signature", "does not verify over these bytes")
+    return call
+
+
+def _verifies(key: SignerKey, signature: bytes, message: bytes) -> bool:
+    if not isinstance(key, PublicKey):
+        return key.verifies(signature, message)
+    try:
+        Ed25519PublicKey.from_public_bytes(c.unbase64url(key.x, "key.x")).verify(signature, message)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _bound(key_id: str, call: Call) -> str:
+    header: c.Object = {"alg": "Ed25519", "b64": False, "crit": ["b64"], "kid": key_id, **call.to_json()}
+    return c.base64url(c.dump(header))
+
+
+def _protected(key_id: str) -> str:
+    """The protected header for a key, in RFC 8785 form; a key id holds nothing that JSON would escape."""
+    header = f'{{"alg":"Ed25519","b64":false,"crit":["b64"],"kid":"{key_id}"}}'
+    return c.base64url(header.encode("ascii"))
+
+
+def _signing_input(protected: str, payload: bytes) -> bytes:
+    # RFC 7797, section 3. Written out, because the JWS library takes payloads that are text for attached ones.
+    return protected.encode("ascii") + b"." + payload

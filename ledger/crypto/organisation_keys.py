@@ -1,0 +1,146 @@
+"""Signing keys of organisations: Ed25519 (ours), and the RSA and P-256 keys that many already have, as JWKs.
+
+    {"crv":"Ed25519","kty":"OKP","x":"..."}          signs with Ed25519 (RFC 8037, RFC 9864)
+    {"crv":"P-256","kty":"EC","x":"...","y":"..."}   signs with ES256 (RFC 7518, section 3.4)
+    {"e":"AQAB","kty":"RSA","n":"..."}               signs with RS256 (RFC 7518, section 3.3)
+
+A key has one algorithm and no other: what the header of a signature says has to be the key's own. Clean rooms and
+the log itself sign with Ed25519 alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+
+from ledger.crypto.public_keys import PublicKey
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+
+RSA_BITS: Final = (2048, 4096)
+_JWK_BYTES_MAX: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class P256Key:
+    """A point of NIST P-256, its coordinates in base64url."""
+
+    point_x: str
+    point_y: str
+    algorithm = "ES256"
+
+    @classmethod
+    def parse(cls, value: object, where: str) -> P256Key:
+        """Read a public JWK. Raises: Malformed; for a point that is not on the curve too."""
+        known = c.fields(value, where, ("crv", "kty", "x", "y"))
+        if known["crv"] != "P-256":
+            raise Malformed(f"{where}.crv", "must be 'P-256'")
+        key = cls(c.key_bytes(known["x"], f"{where}.x"), c.key_bytes(known["y"], f"{where}.y"))
+        try:
+            key._public()
+        except ValueError:
+            raise Malformed(where, "is not a point of P-256") from None
+        return key
+
+    def _public(self) -> ec.EllipticCurvePublicKey:
+        x, y = (int.from_bytes(c.unbase64url(one, "key"), "big") for one in (self.point_x, self.point_y))
+        return ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key()
+
+    def verifies(self, signature: bytes, message: bytes) -> bool:
+        """Whether a signature, r and s of 32 bytes each, is this key's."""
+        if len(signature) != 64:
+            return False
+        pair = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big")
+        try:
+            self._public().verify(encode_dss_signature(*pair), message, ec.ECDSA(hashes.SHA256()))
+        except InvalidSignature:
+            return False
+        return True
+
+    def to_json(self) -> c.Object:
+        """The JWK."""
+        return {"crv": "P-256", "kty": "EC", "x": self.point_x, "y": self.point_y}
+
+    @property
+    def x(self) -> str:
+        """The whole key as text, as the registry keeps it."""
+        return c.dump(self.to_json()).decode()
+
+    @property
+    def thumbprint(self) -> str:
+        """RFC 7638."""
+        return c.thumbprint(self.to_json())
+
+
+@dataclass(frozen=True, slots=True)
+class RsaKey:
+    """An RSA key of 2048 to 4096 bits with the exponent 65537."""
+
+    modulus: str
+    algorithm = "RS256"
+
+    @classmethod
+    def parse(cls, value: object, where: str) -> RsaKey:
+        """Read a public JWK. Raises: Malformed."""
+        known = c.fields(value, where, ("e", "kty", "n"))
+        if known["e"] != "AQAB":
+            raise Malformed(f"{where}.e", "must be 'AQAB', which is 65537")
+        raw = c.unbase64url(known["n"], f"{where}.n")
+        number = int.from_bytes(raw, "big")
+        if not raw or raw[0] == 0 or number % 2 == 0:
+            raise Malformed(f"{where}.n", "must be an odd number without leading zeros")
+        if not RSA_BITS[0] <= number.bit_length() <= RSA_BITS[1]:
+            raise Malformed(f"{where}.n", f"must have {RSA_BITS[0]} to {RSA_BITS[1]} bits, not {number.bit_length()}")
+        return cls(c.base64url(raw))
+
+    def verifies(self, signature: bytes, message: bytes) -> bool:
+        """Whether a signature (PKCS #1 v1.5, SHA-256) is this key's."""
+        number = int.from_bytes(c.unbase64url(self.modulus, "key.n"), "big")
+        try:
+            rsa.RSAPublicNumbers(65537, number).public_key().verify(
+                signature, message, padding.PKCS1v15(), hashes.SHA256()
+            )
+        except InvalidSignature:
+            return False
+        return True
+
+    def to_json(self) -> c.Object:
+        """The JWK."""
+        return {"e": "AQAB", "kty": "RSA", "n": self.modulus}
+
+    @property
+    def x(self) -> str:
+        """The whole key as text, as the registry keeps it."""
+        return c.dump(self.to_json()).decode()
+
+    @property
+    def thumbprint(self) -> str:
+        """RFC 7638."""
+        return c.thumbprint(self.to_json())
+
+
+SignerKey = PublicKey | P256Key | RsaKey
+
+
+def parse_organisation_key(value: object, where: str) -> SignerKey:
+    """Read the public JWK of an organisation. Raises: Malformed; for a JWK with a private part too."""
+    kind = value.get("kty") if isinstance(value, dict) else None
+    if kind == "EC":
+        return P256Key.parse(value, where)
+    if kind == "RSA":
+        return RsaKey.parse(value, where)
+    return PublicKey.parse(value, where, "Ed25519")
+
+
+@lru_cache(maxsize=4_096)
+def key_of(text: str) -> SignerKey:
+    """A key as the registry keeps it: the ``x`` of an Ed25519 key, the whole JWK of another. Raises: Malformed."""
+    if text.startswith("{"):
+        return parse_organisation_key(c.parse(text.encode(), _JWK_BYTES_MAX, "key"), "key")
+    return PublicKey("Ed25519", text)

@@ -1,0 +1,76 @@
+"""Public keys: Ed25519 for signing, X25519 for sealing, as JWKs (RFC 8037)."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+
+_PRIME = 2**255 - 19
+
+
+def _points(*coordinates: int) -> frozenset[str]:
+    signed = (coordinate | sign << 255 for coordinate in coordinates for sign in (0, 1))
+    return frozenset(c.base64url(one.to_bytes(32, "little")) for one in signed)
+
+
+# Every encoding, with either sign bit, of a point whose order divides 8: with one as a key, a signature verifies for
+# anybody and a shared secret is known to everybody (RFC 7748, section 6.1; RFC 8032, section 5.1.7).
+_SMALL_ORDER: Final = {
+    "Ed25519": _points(
+        0,
+        1,
+        _PRIME - 1,
+        _PRIME,
+        _PRIME + 1,
+        0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826,
+        0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7,
+    ),
+    "X25519": _points(
+        0,
+        1,
+        _PRIME - 1,
+        _PRIME,
+        _PRIME + 1,
+        0x00B8495F16056286FDB1329CEB8D09DA6AC49FF1FAE35616AEB8413B7C7AEBE0,
+        0x57119FD0DD4E22D8868E1C58C45C44045BEF839C55B1D0B1248C50A3BC959C5F,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """A public key as a JWK of type OKP (RFC 8037), without its private part: curve and base64url ``x``."""
+
+    curve: str
+    x: str
+
+    @classmethod
+    def parse(cls, value: object, where: str, curve: str) -> PublicKey:
+        """Read a public JWK of one curve. Raises: Malformed; for a JWK with a private part too."""
+        known = c.fields(value, where, ("crv", "kty", "x"))
+        if known["kty"] != "OKP" or known["crv"] != curve:
+            raise Malformed(where, f"must be an OKP key on {curve}")
+        x = c.key_bytes(known["x"], f"{where}.x")
+        if is_small_order(curve, x):
+            raise Malformed(f"{where}.x", "is a point of small order: anyone could use it")
+        return cls(curve, x)
+
+    def to_json(self) -> c.Object:
+        """The JWK."""
+        return {"crv": self.curve, "kty": "OKP", "x": self.x}
+
+    @property
+    def thumbprint(self) -> str:
+        """RFC 7638 thumbprint (SHA-256, base64url): the id of the key."""
+        # RFC 7638, section 3.2: the required members, sorted; neither value holds what JSON would escape.
+        form = f'{{"crv":"{self.curve}","kty":"OKP","x":"{self.x}"}}'
+        return c.base64url(hashlib.sha256(form.encode("ascii")).digest())
+
+
+def is_small_order(curve: str, x: str) -> bool:
+    """Whether a key names a point that anyone could use."""
+    return x in _SMALL_ORDER[curve]

@@ -1,0 +1,1 @@
+"""The values of the domain: commands, entries, facts, outcomes, the gate and the lineage graph."""

@@ -1,0 +1,330 @@
+"""What stands, at an index: organisations, keys, documents, datasets, partitions, contracts, charges, accounts.
+
+Every value is a projection of entries and can be rebuilt from them; none is ever the truth itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, NamedTuple, Protocol
+
+from ledger.crypto.organisation_keys import SignerKey, key_of
+from ledger.domain.lineage_graph import Node
+from ledger.domain.outcomes import ChargeState
+from ledger.mechanisms.loss import Loss, Segment
+
+GLOBAL: Final = "global"
+
+
+def holder_of(node: int) -> str:
+    """The holder's name of a lineage: its node's index in the log."""
+    return f"lineage:{node}"
+
+
+@dataclass(frozen=True, slots=True)
+class Organisation:
+    """A legal body; ``node`` is where it stands in the lineage now.
+
+    Attributes:
+        moves: each node it has stood at, with the time (ms) since when; the last is ``node``.
+    """
+
+    did: str
+    name: str
+    roles: tuple[str, ...]
+    node: int
+    index: int
+    moves: tuple[tuple[int, int], ...]
+
+    def stood(self, time: int) -> int:
+        """Where it stood at a time, or first of all if it was not registered yet."""
+        return next((node for since, node in reversed(self.moves) if since <= time), self.moves[0][1])
+
+
+# Values of which there are as many as runs are named tuples: made, compared and hashed without a step of Python.
+class SigningKey(NamedTuple):
+    """A public key and whose it is; a clean room's key is bound to its one charge.
+
+    Attributes:
+        x: of an Ed25519 key; of another, the whole JWK.
+    """
+
+    key_id: str
+    owner: str
+    x: str
+    charge: str | None
+    index: int  # type: ignore[assignment]  # tuples have a method of that name, which nobody asks for
+
+    @property
+    def public(self) -> SignerKey:
+        """The key itself."""
+        return key_of(self.x)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyVersion:
+    """One version of a domain's policy, in force from ``effective`` (ms) until a later version is."""
+
+    domain: str
+    version: int
+    document: str
+    issuer: str
+    effective: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """What a TDP offers; known by provider and dataset id together."""
+
+    provider: str
+    dataset: str
+    domain: str
+    document: str
+    index: int
+    recommendation: str | None = None
+    """The digest of the newest recommendation of a budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A slice of a dataset with its budget; ``terms`` is its rule, fixed for life, as canonical JSON."""
+
+    ref: str
+    provider: str
+    dataset: str
+    epsilon: Fraction
+    delta: Fraction
+    relation: str
+    unit: str
+    unit_records_max: int
+    records: int
+    data_key: str
+    terms: str
+    opened: int
+    retired: bool
+    index: int
+    commitments: tuple[str, ...] = ()
+
+
+class Contract(NamedTuple):
+    """A contract all its parties signed, known by its document's digest."""
+
+    document: str
+    id: str
+    version: int
+    consumer: str
+    consumer_node: int
+    providers: tuple[str, ...]
+    starts: int
+    ends: int
+    runs: int
+    index: int  # type: ignore[assignment]  # see SigningKey
+    revoked: bool = False
+
+    def counting(self, runs: int) -> Contract:
+        """The same with so many more runs, or fewer."""
+        # By place, here and below, for replay: ``_replace`` takes three times as long.
+        return Contract(*self[:8], self.runs + runs, *self[9:])
+
+
+class Charge(NamedTuple):
+    """One run's charge. ``steps`` is what was asked, ``steps_posted`` what it was settled for.
+
+    Attributes:
+        author: the node at which the run was asked for.
+        recipients: to whom the model goes, fixed before anything ran.
+        base: the charges of the models that the run starts from.
+        pipeline: the digest of what the clean room is to run; None where the charge does not say.
+        notices: each model that was announced to the providers, and when (ms).
+    """
+
+    id: str
+    contract: str
+    actor: str
+    author: int
+    partitions: tuple[str, ...]
+    plan: str
+    steps: int
+    steps_posted: int | None
+    state: ChargeState
+    key_id: str
+    sealing: str
+    key_release: str | None
+    deadline: int
+    prices: tuple[tuple[str, tuple[Segment, ...]], ...]
+    recipients: tuple[str, ...]
+    base: tuple[str, ...]
+    index: int  # type: ignore[assignment]  # see SigningKey
+    notices: tuple[tuple[str, int], ...] = ()
+    pipeline: str | None = None
+
+    def settled(self, state: ChargeState, steps_posted: int | None) -> Charge:
+        """The same, posted for so many steps or voided."""
+        values: list[Any] = [*self]
+        values[7:9] = steps_posted, state
+        return Charge(*values)
+
+
+class Account(NamedTuple):
+    """The loss of one partition for one holder: settled for what ran, and reserved for what may yet run."""
+
+    partition: str
+    holder: str
+    posted: Loss
+    pending: Loss
+
+    @property
+    def loss(self) -> Loss:
+        """What counts: pending counts in full."""
+        return self.posted + self.pending
+
+
+class Span(NamedTuple):
+    """The charges authored at one node whose index is at least ``first`` and less than ``before``."""
+
+    author: int
+    first: int
+    before: int
+
+
+class Facts(Protocol):
+    """Everything that stands, to read. What a gate may see."""
+
+    @property
+    def organisations(self) -> Mapping[str, Organisation]:
+        """By DID."""
+        ...
+
+    @property
+    def keys(self) -> Mapping[str, SigningKey]:
+        """By key id."""
+        ...
+
+    @property
+    def documents(self) -> Mapping[str, bytes]:
+        """By SHA-256."""
+        ...
+
+    @property
+    def policies(self) -> Mapping[str, tuple[PolicyVersion, ...]]:
+        """By domain, in order of version."""
+        ...
+
+    @property
+    def datasets(self) -> Mapping[tuple[str, str], Dataset]:
+        """By provider and dataset id."""
+        ...
+
+    @property
+    def partitions(self) -> Mapping[str, Partition]:
+        """By reference."""
+        ...
+
+    @property
+    def contracts(self) -> Mapping[str, Contract]:
+        """By the document's digest."""
+        ...
+
+    @property
+    def contract_heads(self) -> Mapping[str, str]:
+        """By contract id: the digest of its newest version."""
+        ...
+
+    @property
+    def charges(self) -> Mapping[str, Charge]:
+        """By id."""
+        ...
+
+    @property
+    def accounts(self) -> Mapping[tuple[str, str], Account]:
+        """By partition and holder; an account nobody has charged is absent."""
+        ...
+
+    @property
+    def forgiven(self) -> Mapping[tuple[str, str], Loss]:
+        """By partition and holder: what was settled when the last decree on the account was entered."""
+        ...
+
+    @property
+    def nodes(self) -> Mapping[int, Node]:
+        """By index in the log."""
+        ...
+
+    @property
+    def publication(self) -> int | None:
+        """The newest node of what was made public; it reaches the others. None if there is none."""
+        ...
+
+    def accounts_of(self, holder: str) -> list[Account]:
+        """Every account of one holder, by partition."""
+        ...
+
+    def runs(self, spans: Iterable[Span]) -> int:
+        """How many charges there are in these spans, which have none in common."""
+        ...
+
+    def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
+        """Per partition: posted and pending loss, summed over the charges in these spans."""
+        ...
+
+
+class State(Facts, Protocol):
+    """The same, to change: only :func:`ledger.transitions.apply.apply` does."""
+
+    @property
+    def organisations(self) -> MutableMapping[str, Organisation]:
+        """By DID."""
+        ...
+
+    @property
+    def keys(self) -> MutableMapping[str, SigningKey]:
+        """By key id."""
+        ...
+
+    @property
+    def policies(self) -> MutableMapping[str, tuple[PolicyVersion, ...]]:
+        """By domain, in order of version."""
+        ...
+
+    @property
+    def datasets(self) -> MutableMapping[tuple[str, str], Dataset]:
+        """By provider and dataset id."""
+        ...
+
+    @property
+    def partitions(self) -> MutableMapping[str, Partition]:
+        """By reference."""
+        ...
+
+    @property
+    def contracts(self) -> MutableMapping[str, Contract]:
+        """By the document's digest."""
+        ...
+
+    @property
+    def contract_heads(self) -> MutableMapping[str, str]:
+        """By contract id: the digest of its newest version."""
+        ...
+
+    @property
+    def charges(self) -> MutableMapping[str, Charge]:
+        """By id."""
+        ...
+
+    @property
+    def accounts(self) -> MutableMapping[tuple[str, str], Account]:
+        """By partition and holder."""
+        ...
+
+    @property
+    def forgiven(self) -> MutableMapping[tuple[str, str], Loss]:
+        """By partition and holder."""
+        ...
+
+    @property
+    def nodes(self) -> MutableMapping[int, Node]:
+        """By index in the log."""
+        ...

@@ -1,0 +1,112 @@
+"""The gate: the decision the book asks for inside its transaction. ``policy`` implements it.
+
+The book hands over the request and the facts as they stand; the gate hands back a verdict, every check it
+made and the limits that bind. An error inside a gate denies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from ledger.domain.commands import Body, Command
+from ledger.domain.facts import Facts
+from ledger.wire.canonical_json import Object
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check of a decision: a stable code, whether it passed, and the numbers or names compared."""
+
+    code: str
+    passed: bool
+    text: str
+    source: str = ""
+
+    def to_json(self) -> Object:
+        """As it is recorded; ``source`` names the document and version that says so."""
+        return {"code": self.code, "passed": self.passed, "source": self.source, "text": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the book keeps of a document: only ``policy`` reads inside it."""
+
+    kind: str
+    id: str
+    version: int
+    domain: str = ""
+    consumer: str = ""
+    providers: tuple[str, ...] = ()
+    starts: int = 0
+    ends: int = 0
+
+    def to_json(self) -> Object:
+        """As it is recorded."""
+        return {
+            "consumer": self.consumer,
+            "domain": self.domain,
+            "ends": self.ends,
+            "id": self.id,
+            "kind": self.kind,
+            "providers": list(self.providers),
+            "starts": self.starts,
+            "version": self.version,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """Bounds in ε at a partition's δ, None where only watched: on everyone together, and on each lineage.
+
+    Attributes:
+        share: the most of the partition's capacity that one lineage may use.
+        alerts: shares of a capacity whose crossing the charge's entry tells.
+        lineage_source: the document and version that says so, for people; ``share_source`` likewise.
+    """
+
+    everyone: Fraction | None
+    lineage: Fraction
+    share: Fraction | None = None
+    alerts: tuple[Fraction, ...] = ()
+    lineage_source: str = field(default="", compare=False)
+    share_source: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked, by whom and when.
+
+    Attributes:
+        signers: the DIDs whose signatures over the entered document verify; empty for other kinds.
+        epsilon: for a charge, per partition, the ε of the whole run at the partition's δ (PLD, rounded up).
+    """
+
+    command: Command
+    body: Body
+    now: int
+    signers: tuple[str, ...] = ()
+    epsilon: tuple[tuple[str, Fraction], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Permit or deny, with every check in order.
+
+    Attributes:
+        header: of the document entered, if the request enters one.
+        caps: per partition, for a request that opens or charges it.
+    """
+
+    permit: bool
+    checks: tuple[Check, ...]
+    header: Header | None = None
+    caps: tuple[tuple[str, Caps], ...] = ()
+
+
+DOCUMENT_BYTES_MAX: Final = 1 << 18
+"""The longest document that is stored, and so the longest that is read."""
+
+Gate = Callable[[Request, Facts], Verdict]

@@ -1,0 +1,117 @@
+"""What stands, held in memory: the state that replay rebuilds."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, MutableMapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from ledger.domain.facts import (
+    Account,
+    Charge,
+    Contract,
+    Dataset,
+    Organisation,
+    Partition,
+    PolicyVersion,
+    SigningKey,
+    Span,
+)
+from ledger.domain.lineage_graph import END, Node, NodeKind
+from ledger.domain.outcomes import ChargeState
+from ledger.mechanisms.loss import Loss, Segment, loss_of
+
+
+@dataclass
+class MemoryState:
+    """Plain dictionaries. See :class:`ledger.domain.facts.State`."""
+
+    documents: MutableMapping[str, bytes] = field(default_factory=dict)
+    organisations: dict[str, Organisation] = field(default_factory=dict)
+    keys: dict[str, SigningKey] = field(default_factory=dict)
+    policies: dict[str, tuple[PolicyVersion, ...]] = field(default_factory=dict)
+    datasets: dict[tuple[str, str], Dataset] = field(default_factory=dict)
+    partitions: dict[str, Partition] = field(default_factory=dict)
+    contracts: dict[str, Contract] = field(default_factory=dict)
+    contract_heads: dict[str, str] = field(default_factory=dict)
+    charges: dict[str, Charge] = field(default_factory=dict)
+    accounts: dict[tuple[str, str], Account] = field(default_factory=dict)
+    forgiven: dict[tuple[str, str], Loss] = field(default_factory=dict)
+    nodes: dict[int, Node] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin without indexes; they grow with what is asked of them."""
+        self._authored = Authored()
+        self._published = 0, -1
+
+    @property
+    def publication(self) -> int | None:
+        """The newest node of what was made public."""
+        seen, newest = self._published
+        for node in islice(self.nodes.values(), seen, None):
+            newest = node.index if node.kind is NodeKind.PUBLIC else newest
+        self._published = len(self.nodes), newest
+        return None if newest < 0 else newest
+
+    def accounts_of(self, holder: str) -> list[Account]:
+        """Every account of one holder, by partition."""
+        return [one for ref in sorted(self.partitions) if (one := self.accounts.get((ref, holder)))]
+
+    def runs(self, spans: Iterable[Span]) -> int:
+        """How many charges there are in these spans."""
+        self._authored.take(self.charges)
+        return sum(len(self._authored.names(one)) for one in spans)
+
+    def latest(self, author: int, most: int) -> list[Charge]:
+        """The newest charges authored at a node, newest first."""
+        self._authored.take(self.charges)
+        return [self.charges[name] for name in reversed(self._authored.names(Span(author, 0, END))[-most:])]
+
+    def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
+        """Per partition: posted and pending loss of the charges in these spans."""
+        self._authored.take(self.charges)
+        return sum_exposures(self.charges[name] for one in spans for name in self._authored.names(one))
+
+
+class Authored:
+    """The ids of charges by author, in order of entry; charges are only ever added, in that order."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._seen = 0
+        self._indexes: dict[int, list[int]] = {}
+        self._names: dict[int, list[str]] = {}
+
+    def take(self, charges: dict[str, Charge]) -> None:
+        """Note what was added since."""
+        for one in islice(charges.values(), self._seen, None):
+            self._indexes.setdefault(one.author, []).append(one.index)
+            self._names.setdefault(one.author, []).append(one.id)
+        self._seen = len(charges)
+
+    def names(self, span: Span) -> list[str]:
+        """The ids in one span."""
+        indexes = self._indexes.get(span.author, [])
+        first, before = bisect_left(indexes, span.first), bisect_left(indexes, span.before)
+        return self._names.get(span.author, [])[first:before]
+
+
+def sum_exposures(charges: Iterable[Charge]) -> Iterator[tuple[str, Loss, Loss]]:
+    """Per partition, what these charges have posted and have pending."""
+    # Runs alike are counted, and their loss taken once: most runs of a contract cost the same.
+    counts: Counter[tuple[tuple[tuple[str, tuple[Segment, ...]], ...], bool, int | None]] = Counter(
+        (one.prices, True, one.steps) if one.state is ChargeState.PENDING else (one.prices, False, one.steps_posted)
+        for one in charges
+    )
+    sums: dict[str, tuple[Loss, Loss]] = {}
+    for (prices, waits, steps), count in counts.items():
+        for ref, segments in prices:
+            zero = Loss.zero(len(segments[0].price))
+            posted, pending = sums.get(ref, (zero, zero))
+            if steps is not None:
+                loss = loss_of(segments, steps).times(count)
+                posted, pending = (posted, pending + loss) if waits else (posted + loss, pending)
+            sums[ref] = (posted, pending)
+    return ((ref, posted, pending) for ref, (posted, pending) in sorted(sums.items()))

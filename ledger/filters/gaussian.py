@@ -1,0 +1,196 @@
+"""The rule ``gaussian``: runs certified as one Gaussian each, and a small part of δ for what is not.
+
+A run has a certificate (μ, τ) if its hockey-stick curves keep H_e <= τ + H_e(G_μ) at every e >= 0 for both orders of
+the pair. Admit while Σμ² <= μ_G² and Στ <= s, where H_ε(G_(μ_G)) <= δ - s.
+
+Why that is sound under adaptive requests: let Φ(m, l) = H_(ε-l)(G_√m), the worst that can still come when m is left
+and l was lost. A run with certificate (μ, τ) has E[H_(ε-l-L)(G_√(m-μ²))] <= H_(ε-l)(G_√m) + τ, since a Gaussian of μ²
+and one of m - μ² are together one of m, and e < 0 follows from e >= 0 by duality. So Φ grows by at most τ a run, and
+by at most s in all. Several runs at once change nothing: a certified run is a post-processing of one draw from a
+dominating pair, taken when it begins. Gaussian mechanisms alone: Smith, Thakurta 2022; Koskela, Tobaben, Honkela 2023.
+
+A certificate is of a whole run: one that has begun is charged whole. Gaussian noise without sampling, pure and
+black-box losses add up step by step and are refunded so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from ledger.accounting import (
+    certificate,
+    certified,
+    exact_square,
+    exact_square_covers,
+    gaussian_capacity,
+    gaussian_epsilon,
+    gaussian_keeps,
+    slack,
+)
+from ledger.filters.capacity import Additive, Cap, NoRoom
+from ledger.filters.odometer_checkpoints import checkpoint
+from ledger.mechanisms.decomposition import Run, runs_of
+from ledger.mechanisms.loss import Loss, Segment
+from ledger.mechanisms.mechanism import Mechanism
+from ledger.mechanisms.price_proofs import require_priced
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import DELTA_ONE, NAT, ceil_slack, format_number, parse_positive
+from ledger.wire.malformed import Malformed
+
+KIND: Final = "gaussian"
+DELTA_LEAST: Final = Fraction(1, 10**9)
+MENU_MAX: Final = 16
+_PARTS: Final = (2, 4, 8, 16, 64, 256)
+"""A run takes such a part of the slack: whichever lets most runs like it fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianRule(Additive):
+    """The terms of one partition.
+
+    Attributes:
+        delta: of the partition's budget; ``epsilon`` likewise.
+        slack: δ units that the runs' τ and black boxes share; the Gaussian has the rest.
+        menu: the values of τ that a certificate may have, in δ units, fixed at opening.
+    """
+
+    delta: Fraction
+    epsilon: Fraction
+    slack: int
+    menu: tuple[int, ...]
+
+    @classmethod
+    def choose(cls, delta: Fraction, epsilon: Fraction, kept: int) -> GaussianRule:
+        """Half of δ is slack unless another part is declared.
+
+        Raises:
+            Malformed: if δ is below 1e-9, or the slack takes all of it.
+        """
+        if not DELTA_LEAST <= delta < 1:
+            raise Malformed("delta", "must be at least 1e-9 and less than 1 for the rule gaussian")
+        if not Fraction(kept, DELTA_ONE) < delta:
+            raise Malformed("slack", "must be less than δ")
+        slack_units = kept or int(delta * DELTA_ONE) // 2
+        return cls(delta, epsilon, slack_units, tuple(sorted({slack_units // part for part in _PARTS} - {0})))
+
+    @classmethod
+    def parse(cls, value: object) -> GaussianRule:
+        """Read recorded terms; the exact inverse of :meth:`to_json`. Raises: Malformed."""
+        known = c.fields(value, "terms", ("delta", "epsilon", "kind", "menu", "slack", "v"))
+        c.one_of(known["kind"], "terms.kind", (KIND,))
+        c.integer(known["v"], "terms.v", 1, 1)
+        delta, epsilon = (parse_positive(known[name], f"terms.{name}") for name in ("delta", "epsilon"))
+        slack_units = c.integer(known["slack"], "terms.slack", 1, DELTA_ONE)
+        if Fraction(slack_units, DELTA_ONE) >= delta:
+            raise Malformed("terms.slack", "must be less than δ")
+        menu = known["menu"]
+        if not isinstance(menu, list) or not 1 <= len(menu) <= MENU_MAX or menu != sorted(set(menu), key=menu.index):
+            raise Malformed("terms.menu", f"must be a list of 1 to {MENU_MAX} different values")
+        taus = tuple(c.integer(tau, f"terms.menu[{place}]", 1, slack_units) for place, tau in enumerate(menu))
+        return cls(delta, epsilon, slack_units, taus)
+
+    def to_json(self) -> c.Object:
+        """The terms, as the entry that opens the partition records them."""
+        return {
+            "delta": format_number(self.delta),
+            "epsilon": format_number(self.epsilon),
+            "kind": KIND,
+            "menu": list(self.menu),
+            "slack": self.slack,
+            "v": 1,
+        }
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """μ² in units of 2^-40, and the δ slack in δ units."""
+        return ("mu squared", "delta slack")
+
+    @property
+    def searched(self) -> bool:
+        """By a curve in floats."""
+        return True
+
+    @property
+    def certain(self) -> Fraction:
+        """The part of δ that the Gaussian has."""
+        return self.delta - Fraction(self.slack, DELTA_ONE)
+
+    def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
+        """Each piece at its own certificate. Slow when new, kept afterwards. Raises: NotPriced."""
+        require_priced(mechanism, relation, KIND)
+        return tuple(_segment(self, run, relation) for run in runs_of(mechanism))
+
+    def covers(self, segments: tuple[Segment, ...], mechanism: Mechanism, relation: str) -> bool:
+        """Whether each piece's (μ², τ) is a certificate of it: any, with a τ of the menu, not only the one chosen here.
+
+        Raises:
+            NotPriced: for one without a proven price.
+            ValueError: for prices at other coordinates.
+        """
+        require_priced(mechanism, relation, KIND)
+        runs = runs_of(mechanism)
+        pairs = zip(segments, runs, strict=False)
+        return len(segments) == len(runs) and all(_covered(self, one, run, relation) for one, run in pairs)
+
+    def cap(self, epsilon: Fraction) -> Cap:
+        """The greatest μ² that keeps (ε, δ less slack), and the slack. Raises: NoRoom."""
+        square = gaussian_capacity(epsilon, self.certain)
+        if square == 0:
+            raise NoRoom(epsilon, gaussian_epsilon(1, self.certain) or epsilon)
+        return Cap(epsilon, (square, self.slack))
+
+    def keeps(self, cap: Cap) -> bool:
+        """Whether a Gaussian of this μ² keeps (ε, δ less slack), and the slack is no more. Raises: ValueError."""
+        square, left = cap.capacity
+        return (not square or gaussian_keeps(cap.epsilon, self.certain, square)) and (left or 0) <= self.slack
+
+    def odometer(self, loss: Loss) -> Fraction:
+        """The ε of the least checkpoint of μ², at its share of δ less slack; the slack's part of δ is Στ.
+
+        Raises:
+            ArithmeticError: if a charge is infinite, the slack is overdrawn, or no ε is proven.
+        """
+        if loss.empty:
+            return Fraction(0)
+        if any(loss.infinite) or loss.finite[1] > self.slack:
+            raise ArithmeticError("the account holds an infinite charge, or more than its slack")
+        if loss.finite[0] == 0:
+            return Fraction(0)
+        reached = checkpoint(loss.finite[0], gaussian_capacity(self.epsilon, self.certain))
+        told = gaussian_epsilon(reached.at, self.certain * reached.weight)
+        if told is None:
+            raise ArithmeticError("no finite ε is proven at this δ")
+        return told
+
+
+@lru_cache(maxsize=4_096)
+def _segment(rule: GaussianRule, run: Run, relation: str) -> Segment:
+    count, step = run
+    square = exact_square(step, relation)
+    if square is not None:
+        return Segment(count, (square, ceil_slack(slack(step))))
+    room = gaussian_capacity(rule.epsilon, rule.certain)
+    found = [
+        (min(Fraction(room, known), Fraction(rule.slack, tau)), known, tau)
+        for tau in rule.menu
+        if (known := certificate(step, relation, count, Fraction(tau, DELTA_ONE)))
+    ]
+    _, best, tau = max(found, default=(Fraction(0), None, 0))
+    return Segment(count, (best, tau), unit=count)
+
+
+def _covered(rule: GaussianRule, one: Segment, run: Run, relation: str) -> bool:
+    count, step = run
+    square, tau = one.price
+    # What is infinite is never admitted, and no less than anything.
+    exact = exact_square_covers(step, relation, NAT * NAT if square is None else square)
+    if exact is not None:
+        return exact and (one.steps, one.unit) == (count, 1) and (tau is None or tau >= ceil_slack(slack(step)))
+    if (one.steps, one.unit) != (count, count):
+        return False
+    if square is None or tau is None:
+        return True
+    return tau in rule.menu and certified(step, relation, count, Fraction(tau, DELTA_ONE), square)

@@ -1,0 +1,164 @@
+"""The rule ``reference``: count steps that one named step dominates.
+
+The partition names a Poisson-sampled Gaussian step (q₀, σ₀). Its capacity under (ε, δ) is the greatest number N of
+such steps whose privacy loss distribution keeps (ε, δ) in both directions; each step that runs counts as one.
+
+Why counting is sound although each request may depend on every answer: a step with q <= q₀ and σ >= σ₀ is a
+post-processing of the reference's pair of output laws, the same for both neighbours (add Gaussian noise up to σ, then
+replace the output by fresh noise with probability 1 - q/q₀). Draw N samples of the reference once; every executed
+step, whichever run it belongs to, takes the next sample through its own post-processing, and a step that did not run
+has taken none. So any interaction of at most N steps, with its stops and refunds, is one randomised map of N draws,
+and no better than they are. Compared are exact rationals: curves that cross, whole runs converted to counts, or two
+references with a region of counts would each break it (the tests show how).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from ledger.accounting import count_capacity, count_epsilon, count_keeps
+from ledger.filters.capacity import Additive, Cap, NoRoom
+from ledger.filters.odometer_checkpoints import checkpoint
+from ledger.mechanisms.decomposition import runs_of
+from ledger.mechanisms.loss import Loss, Segment, cover
+from ledger.mechanisms.mechanism import Gaussian, Mechanism, PoissonGaussian
+from ledger.mechanisms.price_proofs import REPLACE, NotPriced, require_priced
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import format_number, parse_number, parse_positive
+from ledger.wire.malformed import Malformed
+
+KIND: Final = "reference"
+DELTA_LEAST: Final = Fraction(1, 10**9)
+"""Below it the noise of the distribution's computation would decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference(Additive):
+    """The terms of one partition.
+
+    Attributes:
+        delta: of the partition's budget; ``epsilon`` likewise, which the odometer's checkpoints divide.
+        step: the reference step.
+    """
+
+    delta: Fraction
+    epsilon: Fraction
+    step: PoissonGaussian
+
+    @classmethod
+    def choose(cls, delta: Fraction, epsilon: Fraction, load: Mechanism | None, relation: str) -> Reference:
+        """The declared load's step is the reference.
+
+        Raises:
+            Malformed: if the load is not one kind of sampled Gaussian step, the relation replaces records, or δ is
+                below 1e-9.
+        """
+        if not DELTA_LEAST <= delta < 1:
+            raise Malformed("delta", "must be at least 1e-9 and less than 1 for the rule reference")
+        if relation == REPLACE:
+            raise Malformed("relation", f"{relation} has no proven dominating pair for the rule reference")
+        runs = runs_of(load) if load else ()
+        step = _as_sampled(runs[0][1]) if len(runs) == 1 else None
+        if step is None:
+            raise Malformed("load", "must be one plan of Poisson-sampled Gaussian steps: its step is the reference")
+        return cls(delta, epsilon, step)
+
+    @classmethod
+    def parse(cls, value: object) -> Reference:
+        """Read recorded terms; the exact inverse of :meth:`to_json`. Raises: Malformed."""
+        known = c.fields(value, "terms", ("delta", "epsilon", "kind", "noise_multiplier", "probability", "v"))
+        c.one_of(known["kind"], "terms.kind", (KIND,))
+        c.integer(known["v"], "terms.v", 1, 1)
+        probability = parse_positive(known["probability"], "terms.probability")
+        noise = parse_number(known["noise_multiplier"], "terms.noise_multiplier")
+        try:
+            step = PoissonGaussian(probability, noise, 1)
+        except Malformed as fault:
+            raise fault.under("terms") from None
+        delta, epsilon = (parse_positive(known[name], f"terms.{name}") for name in ("delta", "epsilon"))
+        return cls(delta, epsilon, step)
+
+    def to_json(self) -> c.Object:
+        """The terms, as the entry that opens the partition records them."""
+        return {
+            "delta": format_number(self.delta),
+            "epsilon": format_number(self.epsilon),
+            "kind": KIND,
+            "noise_multiplier": format_number(self.step.noise_multiplier),
+            "probability": format_number(self.step.probability),
+            "v": 1,
+        }
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """One, in steps."""
+        return ("reference steps",)
+
+    @property
+    def searched(self) -> bool:
+        """On a grid of losses."""
+        return True
+
+    def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
+        """One for each step that the reference dominates. Raises: NotPriced, for any other."""
+        require_priced(mechanism, relation, KIND)
+        for _, step in runs_of(mechanism):
+            found = _as_sampled(step)
+            if found is None or not self.dominates(found):
+                raise NotPriced(f"a step of {step.kind} is not dominated by the partition's reference step")
+        return tuple(Segment(count, (1,)) for count, _ in runs_of(mechanism))
+
+    def covers(self, segments: tuple[Segment, ...], mechanism: Mechanism, relation: str) -> bool:
+        """A step counts as one at least, if the reference dominates it. Raises: NotPriced, ValueError."""
+        return cover(segments, self.segments(mechanism, relation))
+
+    def dominates(self, step: PoissonGaussian) -> bool:
+        """Whether a step is at most the reference: sampled as rarely, with as much noise."""
+        rarer = step.probability <= self.step.probability
+        return rarer and step.noise_multiplier >= self.step.noise_multiplier
+
+    def cap(self, epsilon: Fraction) -> Cap:
+        """The number of steps that keep (ε, δ). Slow when new, kept afterwards.
+
+        Raises:
+            NoRoom: if not even one does, with the least ε for which one would.
+        """
+        count = count_capacity(self.step, epsilon, self.delta)
+        if count == 0:
+            least = count_epsilon(self.step, 1, self.delta)
+            if least is None:
+                raise Malformed("load", "not even one of its steps keeps any ε at this δ")
+            raise NoRoom(epsilon, least)
+        return Cap(epsilon, (count,))
+
+    def keeps(self, cap: Cap) -> bool:
+        """Whether so many steps keep (ε, δ), evaluated at that very number. Raises: ValueError."""
+        (count,) = cap.capacity
+        return not count or count_keeps(self.step, cap.epsilon, self.delta, count)
+
+    def odometer(self, loss: Loss) -> Fraction:
+        """The ε of the least checkpoint at or above the count, at its share of δ.
+
+        See :mod:`ledger.filters.odometer_checkpoints`.
+
+        Raises:
+            ArithmeticError: if a charge is infinite, or no ε is proven.
+        """
+        count = loss.at(0)
+        if count is None:
+            raise ArithmeticError("the account holds an infinite charge")
+        if count == 0:
+            return Fraction(0)
+        reached = checkpoint(count, count_capacity(self.step, self.epsilon, self.delta))
+        told = count_epsilon(self.step, reached.at, self.delta * reached.weight)
+        if told is None:
+            raise ArithmeticError("no finite ε is proven at this δ")
+        return told
+
+
+def _as_sampled(step: Mechanism) -> PoissonGaussian | None:
+    if isinstance(step, Gaussian):
+        return PoissonGaussian(Fraction(1), step.noise_multiplier, 1)
+    return step if isinstance(step, PoissonGaussian) else None

@@ -1,0 +1,307 @@
+"""The rule ``renyi``: some order out of a few still has room.
+
+Orders α share δ: each has a weight, fixed when the partition opens, the weights sum to at most 1, and a loss is
+admitted under a cap ε while at some order it stays within
+
+    B(α; ε, w·δ) = ε - log(1 - 1/α) + log(w·δ·α)/(α - 1)
+
+(Canonne, Kamath, Steinke 2020, Proposition 12, for one order). Why "some order" is sound although the next
+request may depend on every answer: let E_α be the event that α is the first order whose *executed* loss is
+within B at the end. Executed loss only grows, so on E_α the run equals the run truncated before α overflows,
+which keeps (ε, w_α·δ) by the fixed-order filter (Feldman, Zrnic 2021, Theorem 4.5); summing over α costs
+δ·Σw ≤ δ. With the whole of δ at every order the sum would not hold.
+
+Weights belong to the partition and not to the cap, so a capacity never shrinks as ε grows. A lineage whose runs
+were admitted under several caps (contracts differ, policies change) was then admitted under the largest of them
+throughout, and keeps that one; with weights chosen anew for each cap it would keep it at up to twice δ only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from operator import mul
+from typing import Final
+
+from ledger.accounting import ACCEPTED, ISSUED, conversion, price, slack
+from ledger.filters.capacity import Cap, NoRoom, used
+from ledger.mechanisms.decomposition import runs_of
+from ledger.mechanisms.loss import Loss, Segment, cover
+from ledger.mechanisms.mechanism import Mechanism
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import DELTA_ONE, NAT, ceil_slack, format_number, parse_positive
+from ledger.wire.malformed import Malformed
+
+ORDER_MAX: Final = 256
+LOAD_ORDER_MAX: Final = 64
+ORDERS_MAX: Final = 16
+WEIGHT_ONE: Final = 1_000
+_UNDECLARED: Final = ((600, 200, 200), (800, 200), (500, 500), (1_000,))
+"""Robust against loads nobody declared; fewer orders where a tight cap needs more of δ at one."""
+_DECLARED: Final = ((900, 50, 50), (950, 50), (500, 500), (1_000,))
+
+
+@dataclass(frozen=True, slots=True)
+class Renyi:
+    """The terms of one partition.
+
+    Attributes:
+        delta: of the partition's budget.
+        orders: the integer orders, ascending; every account of the partition keeps its loss at all of them.
+        weights: per order, its share of δ in thousandths.
+        slack: δ units kept aside for charges that are (ε, δ) black boxes; the orders share the rest.
+    """
+
+    delta: Fraction
+    orders: tuple[int, ...]
+    weights: tuple[int, ...]
+    slack: int = 0
+
+    def __hash__(self) -> int:
+        """Without δ, whose hash is slow: rules with the same orders are few."""
+        return hash((self.orders, self.weights, self.slack))
+
+    @classmethod
+    def choose(
+        cls,
+        delta: Fraction,
+        caps: tuple[Fraction, ...],
+        load: Mechanism | None,
+        relation: str = "REPLACE_SPECIAL",
+        kept: int = 0,
+    ) -> Renyi:
+        """Orders with a good one for every cap, for the declared load and for Gaussian-like runs.
+
+        Args:
+            kept: δ units of slack, which the orders do not get.
+
+        Raises:
+            Malformed: if δ is outside (0, 1), or the slack takes all of it.
+            NotPriced: if the load has no proven price.
+            NoRoom: if a cap stays closed.
+        """
+        if not 0 < delta < 1:
+            raise Malformed("delta", "must lie between 0 and 1")
+        if not Fraction(kept, DELTA_ONE) < delta:
+            raise Malformed("slack", "must be less than δ")
+        price = (_load_prices(load, relation) if load else {}) or {order: order for order in range(2, ORDER_MAX + 1)}
+        closed: NoRoom | None = None
+        for split in _DECLARED if load else _UNDECLARED:
+            rule = cls._weighted(delta, caps, price, split, kept)
+            try:
+                for epsilon in caps:
+                    rule.cap(epsilon)
+            except NoRoom as fault:
+                closed = fault
+                continue
+            return rule
+        raise closed or AssertionError("there is a split of δ to try")
+
+    @classmethod
+    def _weighted(
+        cls, delta: Fraction, caps: tuple[Fraction, ...], price: dict[int, int], split: tuple[int, ...], kept: int
+    ) -> Renyi:
+        """The best order of each cap first, then orders below the budget's, for loads that nobody declared."""
+        shared = delta - Fraction(kept, DELTA_ONE)
+        best = [_best_order(epsilon, shared, price) for epsilon in caps]
+        below = [max(2, best[0] * tenths // 10) for tenths in (8, 6)]
+        chosen = list(dict.fromkeys((*best, *below)))[: len(split)]
+        # What orders that coincide leave over goes to the first.
+        shares = (WEIGHT_ONE - sum(split[1 : len(chosen)]), *split[1 : len(chosen)])
+        pairs = sorted(zip(chosen, shares, strict=True))
+        return cls(delta, tuple(order for order, _ in pairs), tuple(share for _, share in pairs), kept)
+
+    @classmethod
+    def parse(cls, value: object) -> Renyi:
+        """Read recorded terms; the exact inverse of :meth:`to_json`. Raises: Malformed."""
+        known = c.fields(value, "terms", ("delta", "kind", "orders", "slack", "v", "weights"))
+        c.one_of(known["kind"], "terms.kind", ("renyi",))
+        c.integer(known["v"], "terms.v", 1, 1)
+        orders = _integers(known["orders"], "terms.orders", 2, ORDER_MAX)
+        weights = _integers(known["weights"], "terms.weights", 1, WEIGHT_ONE)
+        if not orders or tuple(sorted(set(orders))) != orders:
+            raise Malformed("terms.orders", "must ascend")
+        if len(weights) != len(orders) or sum(weights) > WEIGHT_ONE:
+            raise Malformed("terms.weights", f"must have one share per order, {WEIGHT_ONE} together at most")
+        delta, slack = (
+            parse_positive(known["delta"], "terms.delta"),
+            c.integer(known["slack"], "terms.slack", 0, DELTA_ONE),
+        )
+        if Fraction(slack, DELTA_ONE) >= delta:
+            raise Malformed("terms.slack", "must be less than δ")
+        return cls(delta, orders, weights, slack)
+
+    def to_json(self) -> c.Object:
+        """The terms, as the entry that opens the partition records them."""
+        return {
+            "delta": format_number(self.delta),
+            "kind": "renyi",
+            "orders": list(self.orders),
+            "slack": self.slack,
+            "v": 1,
+            "weights": list(self.weights),
+        }
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """One per order, in loss units, and the δ slack, in δ units."""
+        return (*(f"order {order}" for order in self.orders), "delta slack")
+
+    @property
+    def shared(self) -> Fraction:
+        """The part of δ that the orders share."""
+        return self.delta - Fraction(self.slack, DELTA_ONE)
+
+    @property
+    def searched(self) -> bool:
+        """No: capacities have 60 digits on every machine, and are rounded down."""
+        return False
+
+    def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
+        """What each piece costs a step, at each order and in the slack. Raises: NotPriced."""
+        return self._segments(mechanism, relation, ISSUED)
+
+    def covers(self, segments: tuple[Segment, ...], mechanism: Mechanism, relation: str) -> bool:
+        """Against the prices with half of the margin, which still covers the library's error: see ``ACCEPTED``.
+
+        Raises:
+            NotPriced: for one without a proven price.
+            ValueError: for prices at other coordinates.
+        """
+        return cover(segments, self._segments(mechanism, relation, ACCEPTED))
+
+    def _segments(self, mechanism: Mechanism, relation: str, halves: int) -> tuple[Segment, ...]:
+        return tuple(
+            Segment(count, (*price(step, relation, self.orders, halves), ceil_slack(slack(step))))
+            for count, step in runs_of(mechanism)
+        )
+
+    def cap(self, epsilon: Fraction) -> Cap:
+        """Capacities under a cap: a function of the terms and ε alone, and never less for a larger ε.
+
+        Raises:
+            NoRoom: if no order is open, with the least ε that would open one.
+        """
+        return _cap(self, epsilon.numerator, epsilon.denominator)
+
+    def keeps(self, cap: Cap) -> bool:
+        """Whether no capacity is above what the terms and ε give, and none is at a closed order. Raises: ValueError."""
+        try:
+            return cap.within(self.cap(cap.epsilon))
+        except NoRoom:
+            return False
+
+    def admits(self, loss: Loss, cap: Cap) -> bool:
+        """Whether the slack holds and, at some open order, no charge is infinite and the sum is within capacity."""
+        return self._slack_holds(loss, cap) and any(at <= bound for at, bound in self._open(loss, cap))
+
+    def share(self, loss: Loss, cap: Cap) -> Fraction:
+        """The least share used over the open orders (1 if each holds an infinite charge), or the slack's if more."""
+        orders = min((Fraction(at, bound) for at, bound in self._open(loss, cap)), default=Fraction(1))
+        return max(orders, used(loss.at(len(self.orders)), cap.capacity[-1]))
+
+    def decisive(self, loss: Loss, cap: Cap) -> int | None:
+        """The slack where it does not hold, else the open order with the least share used; None if none is finite."""
+        if not self._slack_holds(loss, cap):
+            return None if loss.infinite[-1] else len(self.orders)
+        shares = {
+            place: Fraction(loss.finite[place], bound)
+            for place, bound in enumerate(cap.capacity[:-1])
+            if bound is not None and not loss.infinite[place]
+        }
+        return min(shares, key=lambda place: shares[place], default=None)
+
+    def runs(self, loss: Loss, cap: Cap, run: Loss) -> int:
+        """The most runs that fit at one order, and in the slack."""
+        fit = [
+            (bound - at) // cost
+            for place, bound in enumerate(cap.capacity[:-1])
+            if bound is not None and (at := loss.at(place)) is not None and (cost := run.at(place)) and at <= bound
+        ]
+        most = max(fit, default=0)
+        if run.finite[-1]:
+            most = min(most, ((cap.capacity[-1] or 0) - loss.finite[-1]) // run.finite[-1])
+        return max(0, most)
+
+    def _open(self, loss: Loss, cap: Cap) -> Iterator[tuple[int, int]]:
+        for place, bound in enumerate(cap.capacity[:-1]):
+            at = loss.at(place)
+            if bound is not None and at is not None:
+                yield at, bound
+
+    def _slack_holds(self, loss: Loss, cap: Cap) -> bool:
+        at, bound = loss.at(len(self.orders)), cap.capacity[-1]
+        return at is not None and bound is not None and at <= bound
+
+    def bounds(self, epsilon: Fraction) -> tuple[Fraction, ...]:
+        """B(α; ε, w·δ) per order, rounded down; not positive where the order is closed."""
+        return tuple(
+            _bound(order, epsilon, self.shared * Fraction(weight, WEIGHT_ONE))
+            for order, weight in zip(self.orders, self.weights, strict=True)
+        )
+
+    def odometer(self, loss: Loss) -> Fraction:
+        """The least over orders of r + log(1 - 1/α) - log(w·δ·α)/(α - 1), rounded up to 2^-40; 0 when nothing ran.
+
+        Valid at every stopping time for the fixed weights: with L the total loss and r the losses,
+        Σ w·exp((α - 1)(L - r)) is a supermartingale, and each state gives (1 - e^(ε - L))_+ ≤ δ times it.
+
+        Raises:
+            ArithmeticError: if every order holds an infinite charge, or the slack is overdrawn; no finite ε is then
+                proven.
+        """
+        if loss.empty:
+            return Fraction(0)
+        if loss.infinite[-1] or loss.finite[-1] > self.slack:
+            raise ArithmeticError("the account holds more than its slack")
+        told = [
+            Fraction(at, NAT) - bound
+            for place, bound in enumerate(self.bounds(Fraction(0)))
+            if (at := loss.at(place)) is not None
+        ]
+        if not told:
+            raise ArithmeticError("every order holds an infinite charge")
+        least = max(Fraction(0), min(told)) + Fraction(1, NAT)
+        return Fraction(-(-least.numerator * NAT // least.denominator), NAT)
+
+
+def _integers(value: object, field: str, least: int, most: int) -> tuple[int, ...]:
+    if not isinstance(value, list) or len(value) > ORDERS_MAX:
+        raise Malformed(field, f"must be a list of at most {ORDERS_MAX} integers")
+    return tuple(c.integer(item, f"{field}[{place}]", least, most) for place, item in enumerate(value))
+
+
+def _bound(order: int, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """B(α; ε, δ) rounded down: never above the exact value, and less than three units of 2^-40 below it."""
+    return Fraction((epsilon.numerator * NAT) // epsilon.denominator, NAT) + conversion(order, delta)
+
+
+def _best_order(epsilon: Fraction, delta: Fraction, price: dict[int, int]) -> int:
+    """The order at which most runs of this price would fit were it alone; the least closed one if none is open."""
+    bounds = {order: _bound(order, epsilon, delta) for order in range(2, ORDER_MAX + 1)}
+    fit = {order: bounds[order] / max(1, unit) for order, unit in price.items() if bounds[order] > 0}
+    found = fit or bounds
+    return max(found, key=lambda order: (found[order], -order))
+
+
+def _load_prices(load: Mechanism, relation: str) -> dict[int, int]:
+    """What the whole load costs at each order at which it is finite."""
+    orders = tuple(range(2, LOAD_ORDER_MAX + 1))
+    pieces = [(count, price(step, relation, orders)) for count, step in runs_of(load)]
+    columns = zip(orders, zip(*(units for _, units in pieces), strict=True), strict=True)
+    known = {order: tuple(unit for unit in column if unit is not None) for order, column in columns}
+    whole = {order: column for order, column in known.items() if len(column) == len(pieces)}
+    counts = [count for count, _ in pieces]
+    return {order: sum(map(mul, counts, column)) for order, column in whole.items()}
+
+
+@lru_cache(maxsize=4_096)
+def _cap(rule: Renyi, numerator: int, denominator: int) -> Cap:
+    # Two integers, because a fraction is hashed by a modular power.
+    epsilon = Fraction(numerator, denominator)
+    bounds = rule.bounds(epsilon)
+    if max(bounds) <= 0:
+        raise NoRoom(epsilon, max(epsilon - max(bounds), Fraction(0)) + Fraction(1, 1000))
+    return Cap(epsilon, (*(int(bound * NAT) if bound > 0 else None for bound in bounds), rule.slack))

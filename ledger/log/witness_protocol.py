@@ -1,0 +1,60 @@
+r"""Asking a witness: the bytes of C2SP tlog-witness ``add-checkpoint``, and what comes back.
+
+    old 20852014
+    PlRNCrwHpqhGrupue0L7gxbjbMiKA9temvuZZDDpkaw=
+
+    epsilon.example/ledger
+    ...
+
+A witness keeps the newest checkpoint of each log it knows, and cosigns the next one only if a proof leads from
+the one to the other: so it refuses a log whose history was rewritten.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from ledger.verifier import Note, WitnessKey, signature_lines, to_base64, to_text
+from ledger.wire.malformed import Malformed
+
+SIZE_TYPE: Final = "text/x.tlog.size"
+ANSWER_BYTES_MAX: Final = 262_144
+_SIZE_LINE: Final = re.compile(rb"(0|[1-9][0-9]{0,15})\n\Z")
+
+
+def add_checkpoint(old: int, proof: Sequence[bytes], note: str) -> bytes:
+    """The body of a request: the size that the witness knows, the consistency proof from there, the checkpoint."""
+    return "\n".join([f"old {old}", *(to_base64(one) for one in proof), "", note]).encode()
+
+
+def read_size(body: bytes) -> int:
+    """The size that a witness names when it knows another one than it was told (409). Raises: Malformed."""
+    found = _SIZE_LINE.match(body)
+    if found is None:
+        raise Malformed("size", "must be one line with an integer")
+    return int(found[1])
+
+
+def read_cosignature(body: bytes, note: str, key: WitnessKey) -> str:
+    """The witness's own line among those it answered; lines of keys that are not known are passed over.
+
+    Raises:
+        Malformed: if the answer is not of signature lines, has none of the witness's, or one that does not verify.
+    """
+    text = to_text(body[: ANSWER_BYTES_MAX + 1], "cosignature")
+    if len(body) > ANSWER_BYTES_MAX or not text.endswith("\n"):
+        raise Malformed("cosignature", "must be signature lines, each with its newline")
+    try:
+        found = Note(Note.parse(note).text, signature_lines(text)).signature_of(key)
+    except Malformed as fault:
+        raise Malformed("cosignature", fault.rule) from None
+    if found is None:
+        raise Malformed("cosignature", f"is not of {key.name}")
+    return f"— {key.name} {to_base64(key.id + found)}\n"
+
+
+def cosigned(note: str, lines: Iterable[str]) -> str:
+    """The checkpoint with signature lines of witnesses under its own."""
+    return note + "".join(lines)

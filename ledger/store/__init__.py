@@ -1,0 +1,1 @@
+"""The book in SQL: tables, triggers, grants, rows, the stored tree and snapshots for readers."""

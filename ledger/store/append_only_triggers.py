@@ -1,0 +1,156 @@
+"""Append-only, enforced by the database: what was written cannot be updated, deleted, truncated or replaced.
+
+SQLite deletes without firing DELETE triggers under ``INSERT OR REPLACE`` unless recursive triggers are on, so a
+trigger before each insert refuses a row whose key, or whose other unique column, is there already. PostgreSQL knows
+no such replacement, but TRUNCATE, and sessions in which ordinary triggers are silent: its triggers fire ALWAYS. On
+both, entries must follow one another without a gap, which also stops a writer that lost its lock and does not know;
+and none follows once the book is sealed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Connection, text
+
+from ledger.store.engine import is_postgres
+from ledger.store.tables import APPEND_ONLY
+
+GUARD: Final = "epsilon_guard"
+"""The schema of the triggers' functions on PostgreSQL, and the role that owns it where there is one to make it."""
+
+_KEYS: Final = {
+    "entry": "position = NEW.position OR id = NEW.id",
+    "tree_node": "level = NEW.level AND position = NEW.position",
+    "document": "digest = NEW.digest",
+    "checkpoint": "tree_size = NEW.tree_size",
+    "cosignature": "tree_size = NEW.tree_size AND vkey = NEW.vkey",
+    "seal": "position = NEW.position",
+}
+
+
+def sqlite_triggers() -> dict[str, str]:
+    """Each trigger's name and statement."""
+    made = {}
+    for table in APPEND_ONLY:
+        for verb in ("UPDATE", "DELETE"):
+            name = f"{table}_no_{verb.lower()}"
+            made[name] = (
+                f"CREATE TRIGGER {name} BEFORE {verb} ON {table} "
+                f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
+            )
+        made[f"{table}_no_replace"] = (
+            f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} "  # noqa: S608 - constants above
+            f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {_KEYS[table]}) "
+            f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
+        )
+    made["entry_no_gap"] = (
+        "CREATE TRIGGER entry_no_gap BEFORE INSERT ON entry "
+        "WHEN NEW.position IS NOT (SELECT coalesce(max(position), -1) + 1 FROM entry) "
+        "BEGIN SELECT RAISE(ABORT, 'entries follow one another without a gap'); END"
+    )
+    made["entry_not_sealed"] = (
+        "CREATE TRIGGER entry_not_sealed BEFORE INSERT ON entry WHEN EXISTS (SELECT 1 FROM seal) "
+        "BEGIN SELECT RAISE(ABORT, 'the book was moved, and takes no more entries'); END"
+    )
+    return made
+
+
+# Positions are unique and not negative, so an entry whose predecessor is there is the next one.
+_BODIES: Final = {
+    "refuse_change": """
+BEGIN
+  RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = 'integrity_constraint_violation';
+END
+""",
+    "refuse_gap": """
+BEGIN
+  IF NEW.position <> 0 AND NOT EXISTS (SELECT FROM public.entry WHERE position = NEW.position - 1) THEN
+    RAISE EXCEPTION 'entries follow one another without a gap' USING ERRCODE = 'integrity_constraint_violation';
+  END IF;
+  RETURN NEW;
+END
+""",
+    "refuse_sealed": """
+BEGIN
+  IF EXISTS (SELECT FROM public.seal) THEN
+    RAISE EXCEPTION 'the book was moved, and takes no more entries' USING ERRCODE = 'integrity_constraint_violation';
+  END IF;
+  RETURN NULL;
+END
+""",
+}
+# pg_trigger.tgtype: row 1, before 2, insert 4, delete 8, update 16, truncate 32.
+_CHANGED: Final = ("BEFORE UPDATE OR DELETE", "FOR EACH ROW", 1 | 2 | 8 | 16, "refuse_change")
+_TRUNCATED: Final = ("BEFORE TRUNCATE", "FOR EACH STATEMENT", 2 | 32, "refuse_change")
+_INSERTED: Final = ("BEFORE INSERT", "FOR EACH ROW", 1 | 2 | 4, "refuse_gap")
+_SEALED: Final = ("BEFORE INSERT", "FOR EACH STATEMENT", 2 | 4, "refuse_sealed")
+
+
+def _postgres_triggers() -> dict[str, tuple[str, tuple[str, str, int, str]]]:
+    """Each trigger's name, its table, and when it fires."""
+    made = {}
+    for table in APPEND_ONLY:
+        made[f"{table}_no_change"] = table, _CHANGED
+        made[f"{table}_no_truncate"] = table, _TRUNCATED
+    made["entry_no_gap"] = "entry", _INSERTED
+    made["entry_not_sealed"] = "entry", _SEALED
+    return made
+
+
+def postgres_functions() -> dict[str, str]:
+    """Each function's name and statement."""
+    return {
+        name: f"CREATE FUNCTION {GUARD}.{name}() RETURNS trigger LANGUAGE plpgsql AS $${body}$$"
+        for name, body in _BODIES.items()
+    }
+
+
+def postgres_triggers() -> dict[str, tuple[str, str]]:
+    """Each trigger's name and its two statements: it is made, and made to fire always."""
+    return {
+        name: (
+            f"CREATE TRIGGER {name} {moment} ON {table} {each} EXECUTE FUNCTION {GUARD}.{function}()",
+            f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}",
+        )
+        for name, (table, (moment, each, _, function)) in _postgres_triggers().items()
+    }
+
+
+def table_of_trigger(name: str) -> str:
+    """The table that a trigger of PostgreSQL stands on. Raises: KeyError."""
+    return _postgres_triggers()[name][0]
+
+
+def lacking(connection: Connection) -> str | None:
+    """The name of the first trigger that is missing, silent, or not as this program makes it; None if all stand."""
+    return next(iter(all_lacking(connection)), None)
+
+
+def all_lacking(connection: Connection) -> list[str]:
+    """The names of all such triggers, in order."""
+    return _lacking_in_postgres(connection) if is_postgres(connection) else _lacking_in_sqlite(connection)
+
+
+def _lacking_in_sqlite(connection: Connection) -> list[str]:
+    found = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+    have = {str(name): str(statement) for name, statement in found}
+    return [name for name, statement in sqlite_triggers().items() if have.get(name) != statement]
+
+
+_TRIGGERS: Final = text(
+    "SELECT t.tgname, r.relname, t.tgtype, p.proname, p.prosrc FROM pg_catalog.pg_trigger t "
+    "JOIN pg_catalog.pg_class r ON r.oid = t.tgrelid JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid "
+    "JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace "
+    "WHERE NOT t.tgisinternal AND r.relnamespace = 'public'::regnamespace AND n.nspname = :guard "
+    "AND t.tgenabled = 'A' AND t.tgqual IS NULL AND t.tgattr = ''"
+)
+
+
+def _lacking_in_postgres(connection: Connection) -> list[str]:
+    have = {str(name): tuple(rest) for name, *rest in connection.execute(_TRIGGERS, {"guard": GUARD})}
+    return [
+        name
+        for name, (table, (_, _, kind, function)) in _postgres_triggers().items()
+        if have.get(name) != (table, kind, function, _BODIES[function])
+    ]

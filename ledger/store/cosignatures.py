@@ -1,0 +1,91 @@
+"""What witnesses signed, kept beside the log: append-only, each line checked before it is written."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from sqlalchemy import Connection, func, select
+
+from ledger.log.checkpoint import receipt
+from ledger.log.verification_findings import Broken
+from ledger.log.witness_protocol import cosigned, read_cosignature
+from ledger.store.snapshot import Log
+from ledger.store.table_mapping import append_rows
+from ledger.store.tables import CheckpointRow, CosignatureRow, table_of
+from ledger.verifier import WitnessKey
+from ledger.wire.malformed import Malformed
+
+_kept = table_of(CosignatureRow)
+_checkpoint = table_of(CheckpointRow)
+
+
+def keep_cosignature(connection: Connection, size: int, key: WitnessKey, line: str) -> None:
+    """Keep a witness's line over the checkpoint of one size; the first one stays. Raises: Malformed, KeyError."""
+    read_cosignature(line.encode(), checkpoint_at(connection, size), key)
+    if line_of(connection, size, key.vkey) is None:
+        append_rows(connection, CosignatureRow, [{"tree_size": size, "vkey": key.vkey, "line": line}])
+
+
+def newest_size(connection: Connection, key: WitnessKey) -> int:
+    """The size of the newest checkpoint that a witness cosigned; 0 if it has cosigned none."""
+    found = connection.execute(select(func.max(_kept.c.tree_size)).where(_kept.c.vkey == key.vkey)).scalar()
+    return int(found or 0)
+
+
+def line_of(connection: Connection, size: int, vkey: str) -> str | None:
+    """A witness's line at one size."""
+    found = connection.execute(select(_kept.c.line).where(_kept.c.tree_size == size, _kept.c.vkey == vkey)).scalar()
+    return None if found is None else str(found)
+
+
+def checkpoint_at(connection: Connection, size: int) -> str:
+    """The signed checkpoint of one size, without cosignatures. Raises: KeyError."""
+    found = connection.execute(select(_checkpoint.c.note).where(_checkpoint.c.tree_size == size)).scalar()
+    if found is None:
+        raise KeyError(size)
+    return str(found)
+
+
+def cosigned_checkpoint(connection: Connection, size: int) -> str:
+    """The signed checkpoint of one size, with every cosignature that it has. Raises: KeyError."""
+    lines = connection.execute(select(_kept.c.line).where(_kept.c.tree_size == size).order_by(_kept.c.vkey)).scalars()
+    return cosigned(checkpoint_at(connection, size), map(str, lines))
+
+
+def best_size(connection: Connection, index: int, newest: int) -> int:
+    """The newest size with most cosignatures that takes in an entry; the newest of all if none was cosigned."""
+    count = func.count()
+    chosen = select(_kept.c.tree_size).where(_kept.c.tree_size > index, _kept.c.tree_size <= newest)
+    ordered = chosen.group_by(_kept.c.tree_size).order_by(count.desc(), _kept.c.tree_size.desc()).limit(1)
+    found = connection.execute(ordered).scalar()
+    return newest if found is None else int(found)
+
+
+def cosigned_receipt(book: Log, index: int) -> str:
+    """An entry's receipt under the checkpoint that most witnesses cosigned. Raises: KeyError."""
+    if not 0 <= index < book.size:
+        raise KeyError(index)
+    size = best_size(book.connection, index, book.size)
+    return receipt(index, Log(book.connection, size).tree.proof(index), cosigned_checkpoint(book.connection, size))
+
+
+def check_cosignatures(book: Log) -> int:
+    """Check every line that is kept against its own key and checkpoint; how many there are. Raises: Broken."""
+    lines: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    for size, vkey, line in book.connection.execute(select(_kept.c.tree_size, _kept.c.vkey, _kept.c.line)):
+        lines[int(size)].append((str(vkey), str(line)))
+    for size, kept in sorted(lines.items()):
+        for vkey, line in kept:
+            try:
+                same = read_cosignature(line.encode(), checkpoint_at(book.connection, size), WitnessKey.parse(vkey))
+            except KeyError:
+                raise Broken(None, f"{_named(size, vkey)} is over no checkpoint") from None
+            except Malformed as fault:
+                raise Broken(None, f"{_named(size, vkey)}: {fault}") from None
+            if same != line:
+                raise Broken(None, f"{_named(size, vkey)} is not one line as witnesses write it")
+    return sum(map(len, lines.values()))
+
+
+def _named(size: int, vkey: str) -> str:
+    return f"cosignature at {size} of {vkey}"

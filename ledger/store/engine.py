@@ -1,0 +1,150 @@
+"""Where a book lies, and connections to it with the settings that durability rests on.
+
+SQLite runs in WAL mode with full synchronisation, and every writing transaction begins at once
+(``BEGIN IMMEDIATE``): the driver's own deferred transactions let two writers both read the same headroom.
+
+PostgreSQL runs at READ COMMITTED behind one advisory lock: whoever writes entries holds it from before the first
+read to the commit, so each batch reads what the last one committed, whichever process that was. SERIALIZABLE is
+never relied on. Readers take one REPEATABLE READ snapshot. A process that stalls in the midst of a batch loses its
+session, and with it the lock, before the others give up waiting; when it wakes it finds its transaction gone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError
+
+from ledger.wire.malformed import Malformed
+
+WRITE_LOCK: Final = 0x65_70_73_69_6C_6F_6E
+"""The advisory lock of a PostgreSQL book, ``epsilon`` in ASCII; such locks are each database's own."""
+STALL_S: Final = 30
+"""How long a writing session may sit idle inside a transaction before PostgreSQL ends it."""
+LOCK_S: Final = 60
+WRITE_S: Final = 120
+READ_S: Final = 600
+CONNECT_S: Final = 10
+
+_POSTGRES: Final = "postgresql+psycopg"
+_SQLITE: Final = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "recursive_triggers=ON")
+_LINK: Final = {
+    "connect_timeout": CONNECT_S,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+_WRITING: Final = {
+    "idle_in_transaction_session_timeout": f"{STALL_S}s",
+    "lock_timeout": f"{LOCK_S}s",
+    "statement_timeout": f"{WRITE_S}s",
+}
+_READING: Final = {
+    "default_transaction_read_only": "on",
+    "idle_in_transaction_session_timeout": f"{READ_S}s",
+    "lock_timeout": f"{LOCK_S}s",
+    "statement_timeout": f"{READ_S}s",
+}
+# Names resolve to the book's own tables and never to a temporary table of the same name.
+_EVERY: Final = {"search_path": "public, pg_temp", "timezone": "UTC", "client_encoding": "UTF8"}
+
+
+def url_of(book: str | Path) -> str:
+    """The URL of a book named by a person: a PostgreSQL URL, an SQLAlchemy URL, or the path of an SQLite file.
+
+    Raises:
+        Malformed: if it looks like a URL and is none, or is one of another database.
+    """
+    if isinstance(book, Path) or "://" not in book:
+        # Built and not pasted: '?', '#' and '%' are characters of a path.
+        return URL.create("sqlite", database=str(book)).render_as_string(hide_password=False)
+    try:
+        url = make_url(book)
+    except (ArgumentError, ValueError):
+        raise Malformed("book", "is not a URL of a database") from None
+    name = url.get_backend_name()
+    if name not in {"postgres", "postgresql", "sqlite"}:
+        raise Malformed("book", f"must be an SQLite file or a PostgreSQL database, not {name}")
+    driver = "sqlite" if name == "sqlite" else _POSTGRES
+    return url.set(drivername=driver).render_as_string(hide_password=False)
+
+
+def name_of(url: str) -> str:
+    """How people are told of a book: its path, or its URL without the password."""
+    made = make_url(url)
+    return str(made.database) if made.get_backend_name() == "sqlite" else made.render_as_string(hide_password=True)
+
+
+def engine_of(url: str, *, writes: bool) -> Engine:
+    """An engine with the settings that durability rests on."""
+    made = make_url(url_of(url))
+    return _sqlite_engine(made, writes=writes) if made.drivername == "sqlite" else _postgres_engine(made, writes=writes)
+
+
+def _sqlite_engine(url: URL, *, writes: bool) -> Engine:
+    engine = create_engine(url)
+    pragmas = _SQLITE if writes else (*_SQLITE, "query_only=ON")
+
+    @event.listens_for(engine, "connect")
+    def _connect(connection: Any, record: object) -> None:  # noqa: ANN401 - the driver's own type
+        del record
+        connection.isolation_level = None
+        for pragma in pragmas:
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _postgres_engine(url: URL, *, writes: bool) -> Engine:
+    engine = create_engine(
+        url,
+        connect_args={name: value for name, value in _LINK.items() if name not in url.query},
+        isolation_level="READ COMMITTED" if writes else "REPEATABLE READ",
+        # A connection that died while nobody used it is made anew; nothing was sent on it.
+        pool_pre_ping=True,
+    )
+    settings = _EVERY | (_WRITING if writes else _READING)
+
+    @event.listens_for(engine, "connect")
+    def _connect(connection: Any, record: object) -> None:  # noqa: ANN401 - the driver's own type
+        del record
+        connection.autocommit = True
+        for name, value in settings.items():
+            connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+        connection.autocommit = False
+
+    return engine
+
+
+def is_postgres(connection: Connection) -> bool:
+    """Whether the book lies in PostgreSQL."""
+    return connection.dialect.name == "postgresql"
+
+
+def lock_log(connection: Connection) -> None:
+    """Wait until no other process appends entries; the transaction's end lets go.
+
+    SQLite has one writing process, which holds a lock on a file beside the book, and begins at once.
+    """
+    if is_postgres(connection):
+        connection.execute(_LOCK, {"key": WRITE_LOCK})
+
+
+_LOCK: Final = text("SELECT pg_advisory_xact_lock(:key)")
+
+
+def volatile_setting(connection: Connection) -> str | None:
+    """The first setting of a server under which a commit that returned may yet be lost; None if there is none."""
+    if not is_postgres(connection):
+        return None
+    for name in ("fsync", "full_page_writes", "synchronous_commit"):
+        if connection.exec_driver_sql(f"SHOW {name}").scalar_one() == "off":
+            return name
+    return None

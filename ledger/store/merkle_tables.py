@@ -1,0 +1,154 @@
+"""The Merkle tree of a book in its database: nodes are read by key, and appended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Final
+
+from sqlalchemy import Connection, TextClause, bindparam, func, select, text
+
+from ledger.log import merkle
+from ledger.store.table_mapping import append_rows
+from ledger.store.tables import CheckpointRow, EntryRow, TreeNodeRow, table_of
+from ledger.verifier import leaf_hash
+
+_PAGE: Final = 1_000
+_node = table_of(TreeNodeRow)
+_entry = table_of(EntryRow)
+_checkpoint = table_of(CheckpointRow)
+
+# Made once: making a statement costs more than SQLite takes to answer it.
+_NODE: Final = select(_node.c.hash).where(
+    _node.c.level == bindparam("level"), _node.c.position == bindparam("position")
+)
+_LAST: Final = select(func.max(_entry.c.position))
+_NEWEST: Final = select(_checkpoint.c.note).order_by(_checkpoint.c.tree_size.desc()).limit(1)
+_ENTRY: Final = select(_entry.c.data).where(_entry.c.position == bindparam("position"))
+_NAMED: Final = select(_entry.c.position).where(_entry.c.id == bindparam("id"))
+_AMONG: Final = select(_entry.c.id, _entry.c.position).where(_entry.c.id.in_(bindparam("ids", expanding=True)))
+_NAMED_MAX: Final = 1_000
+"""Ids named in one statement; databases bound how many a statement may have."""
+
+
+@cache
+def _nodes(how_many: int) -> TextClause:
+    """So many nodes by key; a list of pairs with IN would make SQLite read the whole table."""
+    one = "SELECT level, position, hash FROM tree_node WHERE level = :l{0} AND position = :p{0}"
+    return text(" UNION ALL ".join(one.format(at) for at in range(how_many)))
+
+
+class Tree:
+    """The tree as one transaction sees it."""
+
+    def __init__(self, connection: Connection, size: int | None = None) -> None:
+        """Its size is one more than the last position, since entries leave no gap; or ``size``, for an earlier one."""
+        self._connection = connection
+        self._nodes: dict[tuple[int, int], bytes] = {}
+        self._new: list[tuple[int, int, bytes]] = []
+        self.size = log_size(connection) if size is None else size
+
+    def append(self, entry: bytes) -> None:
+        """Add a leaf."""
+        for level, position, value in merkle.append(self.size, leaf_hash(entry), self.read):
+            self._nodes[level, position] = value
+            self._new.append((level, position, value))
+        self.size += 1
+
+    def read(self, level: int, position: int) -> bytes:
+        """The hash of a complete subtree. Raises: KeyError, if the book lacks it."""
+        known = self._nodes.get((level, position))
+        if known is None:
+            found = self._connection.execute(_NODE, {"level": level, "position": position}).scalar()
+            if found is None:
+                raise KeyError((level, position))
+            known = self._nodes[level, position] = bytes(found)
+        return known
+
+    def root(self) -> bytes:
+        """The root at the present size."""
+        return merkle.root(self.size, self.read)
+
+    def root_at(self, size: int) -> bytes:
+        """The root at an earlier size. Raises: KeyError, if the tree has not grown so far."""
+        if not 0 <= size <= self.size:
+            raise KeyError(size)
+        return merkle.root(size, self.read)
+
+    def consistency(self, old: int) -> list[bytes]:
+        """The proof that this tree extends an earlier one. Raises: ValueError, unless 0 < old <= size."""
+        return merkle.consistency_proof(old, self.size, self.read)
+
+    def proof(self, index: int) -> list[bytes]:
+        """The inclusion proof of an entry at the present size; its nodes are read in one statement."""
+        wanted: dict[tuple[int, int], bytes] = {}
+        merkle.inclusion_proof(index, self.size, lambda level, place: wanted.setdefault((level, place), b""))
+        if missing := [place for place in wanted if place not in self._nodes]:
+            named = {f"l{at}": level for at, (level, _) in enumerate(missing)}
+            named |= {f"p{at}": place for at, (_, place) in enumerate(missing)}
+            for level, place, value in self._connection.execute(_nodes(len(missing)), named):
+                self._nodes[int(level), int(place)] = bytes(value)
+        return merkle.inclusion_proof(index, self.size, self.read)
+
+    def flush(self) -> None:
+        """Write the new nodes."""
+        rows = [{"level": level, "position": place, "hash": value} for level, place, value in self._new]
+        append_rows(self._connection, TreeNodeRow, rows)
+        self._new.clear()
+
+
+def log_size(connection: Connection) -> int:
+    """How many entries there are, in one step of the index."""
+    last = connection.execute(_LAST).scalar()
+    return 0 if last is None else int(last) + 1
+
+
+def hashes_between(connection: Connection, level: int, start: int, stop: int) -> list[bytes]:
+    """The hashes of the complete subtrees of a level, from one position up to another; fewer, if there are fewer."""
+    chosen = select(_node.c.hash).where(_node.c.level == level, _node.c.position >= start, _node.c.position < stop)
+    return [bytes(value) for value in connection.execute(chosen.order_by(_node.c.position)).scalars()]
+
+
+def entries_between(connection: Connection, start: int, stop: int) -> list[bytes]:
+    """The exact bytes of the entries from one index up to another; fewer, if there are fewer."""
+    chosen = select(_entry.c.data).where(_entry.c.position >= start, _entry.c.position < stop)
+    return [bytes(data) for data in connection.execute(chosen.order_by(_entry.c.position)).scalars()]
+
+
+def latest_checkpoint(connection: Connection) -> str | None:
+    """The newest signed checkpoint, None for an empty book."""
+    found = connection.execute(_NEWEST).scalar()
+    return None if found is None else str(found)
+
+
+def entry_bytes(connection: Connection, index: int) -> bytes:
+    """The exact bytes of an entry. Raises: KeyError."""
+    found = connection.execute(_ENTRY, {"position": index}).scalar()
+    if found is None:
+        raise KeyError(index)
+    return bytes(found)
+
+
+def entries_in_order(connection: Connection, before: int) -> Iterator[bytes]:
+    """The exact bytes of the first entries, read a thousand at a time. Raises: KeyError, where one is missing."""
+    for start in range(0, before, _PAGE):
+        stop = min(start + _PAGE, before)
+        found = entries_between(connection, start, stop)
+        if len(found) != stop - start:
+            raise KeyError(start)
+        yield from found
+
+
+def entry_index(connection: Connection, command_id: str) -> int | None:
+    """Where the entry of a command stands, None if there is none."""
+    found = connection.execute(_NAMED, {"id": command_id}).scalar()
+    return None if found is None else int(found)
+
+
+def entry_indexes(connection: Connection, command_ids: Sequence[str]) -> dict[str, int]:
+    """Where the entries of those commands stand that have one."""
+    found: dict[str, int] = {}
+    for start in range(0, len(command_ids), _NAMED_MAX):
+        some = connection.execute(_AMONG, {"ids": command_ids[start : start + _NAMED_MAX]})
+        found.update((str(name), int(position)) for name, position in some)
+    return found

@@ -1,0 +1,49 @@
+"""The seal of a book that was moved: it can be read and verified for ever, and takes no more entries.
+
+The row is written once, by ``epsilon db move``; a trigger refuses every entry after it, whichever program writes.
+Without it two books under one log key would go on from the same entry, and each would spend what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select
+
+from ledger.log.verification_findings import Broken
+from ledger.store.table_mapping import append_rows
+from ledger.store.tables import SealRow, table_of
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Where the book goes on, and with how many entries it was handed over."""
+
+    successor: str
+    tree_size: int
+
+
+def seal_of(connection: Connection) -> Seal | None:
+    """The seal of a book, None while it takes entries."""
+    table = table_of(SealRow)
+    found = connection.execute(select(table.c.successor, table.c.tree_size)).one_or_none()
+    return None if found is None else Seal(str(found[0]), int(found[1]))
+
+
+def check_seal(connection: Connection, size: int) -> str | None:
+    """Where a book of so many entries says that it goes on; None while it takes entries.
+
+    The seal is no entry and nobody signs it: all that can be held against the log is the size it was put at.
+
+    Raises:
+        Broken: if that is not the book's, since no entry follows a seal.
+    """
+    seal = seal_of(connection)
+    if seal is not None and seal.tree_size != size:
+        raise Broken(None, f"the seal is over {seal.tree_size} entries; the book has {size}")
+    return None if seal is None else seal.successor
+
+
+def put_seal(connection: Connection, seal: Seal) -> None:
+    """Seal a book, for ever. Raises: sqlalchemy.exc.IntegrityError, if it is sealed already."""
+    append_rows(connection, SealRow, [{"position": 0, "successor": seal.successor, "tree_size": seal.tree_size}])

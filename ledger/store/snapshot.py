@@ -1,0 +1,131 @@
+"""Reading a book: everything that stands at one index, and the proofs for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from sqlalchemy import Connection
+
+from ledger.domain.entries import Entry
+from ledger.domain.memory_state import MemoryState
+from ledger.log.checkpoint import receipt
+from ledger.log.tiles import Tile, tile_bytes
+from ledger.store.database_state import DatabaseState
+from ledger.store.merkle_tables import (
+    Tree,
+    entries_between,
+    entries_in_order,
+    entry_bytes,
+    entry_index,
+    hashes_between,
+    latest_checkpoint,
+)
+from ledger.transitions.apply import apply
+
+Sign = Callable[[Tree], str]
+
+
+class Log:
+    """The entries and proofs of a log at one size, as one transaction sees them."""
+
+    def __init__(self, connection: Connection, size: int | None = None) -> None:
+        """Read through ``connection``; the whole log, or its first ``size`` entries."""
+        self.connection = connection
+        self.tree = Tree(connection, size)
+
+    @property
+    def size(self) -> int:
+        """How many entries there are."""
+        return self.tree.size
+
+    @property
+    def root(self) -> bytes:
+        """The root hash of the tree."""
+        return self.tree.root()
+
+    def root_at(self, size: int) -> bytes:
+        """The root hash of the first ``size`` entries. Raises: KeyError, if there are not so many."""
+        return self.tree.root_at(size)
+
+    @property
+    def time(self) -> int:
+        """The last entry's time (ms), 0 for an empty book."""
+        return Entry.parse(self.entry(self.size - 1)).time if self.size else 0
+
+    def entry(self, index: int) -> bytes:
+        """The exact bytes of an entry. Raises: KeyError."""
+        if index >= self.size:
+            raise KeyError(index)
+        return entry_bytes(self.connection, index)
+
+    def entries(self, start: int, stop: int) -> list[bytes]:
+        """The exact bytes of the entries from one index up to another; fewer, if there are fewer."""
+        return entries_between(self.connection, start, min(stop, self.size))
+
+    def entry_index(self, command_id: str) -> int | None:
+        """Where the entry of a command stands, None if there is none."""
+        found = entry_index(self.connection, command_id)
+        return None if found is None or found >= self.size else found
+
+    @property
+    def checkpoint(self) -> str:
+        """The signed checkpoint of the log at this size. Raises: KeyError, for an empty book."""
+        note = latest_checkpoint(self.connection)
+        if note is None:
+            raise KeyError("checkpoint")
+        return note
+
+    def tile(self, tile: Tile) -> bytes:
+        """What C2SP tlog-tiles serves at the tile's path. Raises: KeyError, if the log has not so many entries."""
+        hashes, entries = partial(hashes_between, self.connection), partial(entries_between, self.connection)
+        return tile_bytes(tile, self.size, hashes, entries)
+
+    def receipt(self, index: int) -> str:
+        """The entry's inclusion proof under the checkpoint. Raises: KeyError."""
+        if not 0 <= index < self.size:
+            raise KeyError(index)
+        return receipt(index, self.tree.proof(index), self.checkpoint)
+
+    def consistency(self, old: int) -> list[bytes]:
+        """That the first ``old`` entries are the first of these (RFC 9162, 2.1.4). Raises: KeyError."""
+        if not 0 < old <= self.size:
+            raise KeyError(old)
+        return self.tree.consistency(old)
+
+
+class Snapshot(Log, DatabaseState):
+    """Facts and entries as of the transaction that this snapshot was taken in."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Read through ``connection``."""
+        Log.__init__(self, connection)
+        DatabaseState.__init__(self, connection)
+
+
+class Past(Log, MemoryState):
+    """Facts and entries as they were when the log had ``size`` entries.
+
+    The facts are made by applying those entries one after another, in time and memory in proportion to them; proofs
+    cost no more than they do now. Its checkpoint is signed when asked for: the very bytes that were signed then, if
+    a commit ended there (Ed25519 signs the same text the same way).
+    """
+
+    def __init__(self, connection: Connection, size: int, sign: Sign) -> None:
+        """Apply the first ``size`` entries. Raises: KeyError, if there are not so many."""
+        if not 0 <= size <= Tree(connection).size:
+            raise KeyError(size)
+        Log.__init__(self, connection, size)
+        MemoryState.__init__(self)
+        self._sign = sign
+        # Known by their digest, so that it does not matter which were stored later.
+        self.documents = DatabaseState(connection).documents
+        for index, data in enumerate(entries_in_order(connection, size)):
+            apply(self, Entry.parse(data), index)
+
+    @property
+    def checkpoint(self) -> str:
+        """The signed checkpoint of the log at this size. Raises: KeyError, for an empty log."""
+        if not self.size:
+            raise KeyError("checkpoint")
+        return self._sign(self.tree)

@@ -1,0 +1,46 @@
+"""Alerts: which shares of a capacity a charge crosses, on the global account and on its own lineage's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ledger.domain.facts import GLOBAL, Facts, Partition, holder_of
+from ledger.domain.gate import Caps
+from ledger.filters import read_rule
+from ledger.mechanisms.loss import Loss, Segment, loss_of
+from ledger.transitions.account_loss import standing
+from ledger.transitions.pricing import Bound, Numbers
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import format_number
+
+
+def crossed(  # noqa: PLR0913, PLR0917 - a charge, and what it is laid on
+    facts: Facts,
+    partitions: Sequence[Partition],
+    caps: Mapping[str, Caps],
+    prices: Mapping[str, tuple[Segment, ...]],
+    steps: int,
+    author: int,
+    numbers: Numbers,
+) -> list[c.Json]:
+    """Each share below which an account stands before the charge, and at which or above it stands afterwards.
+
+    The global account is told against the partition's own budget, capped or only watched.
+    """
+    found: list[c.Json] = []
+    for partition in partitions:
+        bound = caps[partition.ref]
+        rule = read_rule(partition.terms)
+        for holder, epsilon in ((GLOBAL, partition.epsilon), (holder_of(author), bound.lineage)):
+            if not bound.alerts:
+                break
+            cap, account = (
+                numbers.watched(Bound(partition, holder, epsilon)),
+                facts.accounts.get((partition.ref, holder)),
+            )
+            before = standing(facts, account) if account else Loss.zero(len(rule.coordinates))
+            after = before + loss_of(prices[partition.ref], steps)
+            low, high = rule.share(before, cap), rule.share(after, cap)
+            passed = [share for share in bound.alerts if low < share <= high]
+            found += [{"holder": holder, "partition": partition.ref, "share": format_number(one)} for one in passed]
+    return found

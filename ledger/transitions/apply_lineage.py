@@ -1,0 +1,95 @@
+"""Apply lineage entries to what stands: the graph, where organisations stand, and the accounts that gain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from ledger.domain.entries import Entry
+from ledger.domain.facts import State
+from ledger.domain.lineage_commands import Collude, Declare, Merge, Publish, Split, Transfer
+from ledger.domain.lineage_graph import Arrow
+from ledger.lineage import graph_edits
+from ledger.lineage.graph_edits import Drawing
+from ledger.wire.exact_numbers import parse_number
+
+
+def redraw(state: State, drawn: Drawing, time: int) -> None:
+    """Make a drawing true, at a time."""
+    # Sums are put together from the accounts and the graph before the change.
+    accounts = drawn.accounts()
+    for index, node in drawn.drawn.items():
+        state.nodes[index] = node
+    for did in drawn.moves:
+        found = state.organisations[did]
+        state.organisations[did] = replace(found, node=drawn.index, moves=(*found.moves, (time, drawn.index)))
+    for account in accounts:
+        state.accounts[account.partition, account.holder] = account
+
+
+def _merger(state: State, entry: Entry, index: int) -> Drawing:
+    body = entry.asked
+    assert isinstance(body, Merge)
+    return graph_edits.joined(Drawing(state, index, entry.time), body.organisation, _nodes(entry))
+
+
+def _collusion(state: State, entry: Entry, index: int) -> Drawing:
+    body = entry.asked
+    assert isinstance(body, Collude)
+    return graph_edits.colluded(Drawing(state, index, entry.time), body.organisations, body.effective)
+
+
+def _split(state: State, entry: Entry, index: int) -> Drawing:
+    body = entry.asked
+    assert isinstance(body, Split)
+    parent, own = _nodes(entry)
+    return graph_edits.split(Drawing(state, index, entry.time), body.organisation, body.child, (parent, own))
+
+
+def _transfer(state: State, entry: Entry, index: int) -> Drawing:
+    body, recorded = entry.asked, _recorded(entry)
+    assert isinstance(body, Transfer)
+    arrow = Arrow(recorded["node"], recorded["before"])
+    recipient = state.organisations[body.recipient].node
+    return graph_edits.handed(Drawing(state, index, entry.time), recorded["giver"], arrow, recipient)
+
+
+def _publication(state: State, entry: Entry, index: int) -> Drawing:
+    recorded = _recorded(entry)
+    assert isinstance(entry.asked, Publish)
+    return graph_edits.published(Drawing(state, index, entry.time), recorded["giver"], recorded["node"])
+
+
+def _coalition(state: State, entry: Entry, index: int) -> Drawing:
+    body = entry.asked
+    assert isinstance(body, Declare)
+    epsilon = parse_number(body.epsilon, "epsilon")
+    return graph_edits.declared(Drawing(state, index, entry.time), entry.actor, body.members, epsilon)
+
+
+def _nodes(entry: Entry) -> tuple[int, ...]:
+    return tuple(_recorded(entry)["parents"])
+
+
+def _recorded(entry: Entry) -> dict[str, Any]:
+    return entry.body
+
+
+def _applied(draw: Callable[[State, Entry, int], Drawing]) -> Callable[[State, Entry, int], None]:
+    def change(state: State, entry: Entry, index: int) -> None:
+        redraw(state, draw(state, entry, index), entry.time)
+
+    return change
+
+
+LINEAGE_CHANGES: Final[dict[str, Callable[[State, Entry, int], None]]] = {
+    "merger": _applied(_merger),
+    "acquisition": _applied(_merger),
+    "collusion": _applied(_collusion),
+    "split": _applied(_split),
+    "transfer": _applied(_transfer),
+    "publication": _applied(_publication),
+    "coalition": _applied(_coalition),
+}
+"""By kind of entry."""

@@ -1,0 +1,1 @@
+"""Bytes and text at the trust boundary: canonical JSON (RFC 8785) and exact numbers."""

@@ -1,0 +1,103 @@
+"""What the commands of ``epsilon db`` share: arguments, progress, and how a fault ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ledger.cli.exit_codes import CONFLICT, MALFORMED, NOT_FOUND, failure, reader_may_leave, sentence
+
+if TYPE_CHECKING:
+    from migrations.connect.exclusive_access import Limits
+
+VERIFICATION_FAILED: Final = 7
+
+Book = Annotated[
+    str, typer.Argument(metavar="BOOK", help="The book: an SQLite file, or the postgresql:// URL of a database.")
+]
+Log = Annotated[
+    Path | None,
+    typer.Option(
+        "--log", metavar="FILE", help="The log's verifier key, as you kept it; log.vkey beside the book if not given."
+    ),
+]
+Kept = Annotated[
+    Path | None, typer.Option("--kept", metavar="FILE", help="The newest signed checkpoint that you kept.")
+]
+LockTimeout = Annotated[
+    float,
+    typer.Option(
+        "--lock-timeout", metavar="S", min=0, max=86_400, help="Seconds to wait for whoever has the book open."
+    ),
+]
+StatementTimeout = Annotated[
+    float,
+    typer.Option(
+        "--statement-timeout",
+        metavar="S",
+        min=0,
+        max=86_400,
+        help="Seconds that one statement may take; 0 for any. On SQLite what is done with its rows counts too, so "
+        "whatever reads a whole book sets no bound by itself.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+LOCK_S: Final = 10.0
+GLANCE_S, MIGRATION_S, WHOLE_S = 60.0, 3_600.0, 0.0
+"""Seconds for one statement of what reads a few rows, of what migrates and hashes the log, of what reads all."""
+CODES: Final = (
+    "Exit codes: 0 done; 2 bad input; 4 there is no such book or file; 5 what is there does not allow it, "
+    "and nothing was changed; 7 something does not verify."
+)
+
+
+def epilog(*examples: str) -> str:
+    """What stands below a command's help."""
+    return "\n\n".join(("Examples:", *(f"  epsilon db {one}" for one in examples), CODES))
+
+
+def limits(lock: float, statement: float) -> Limits:
+    """The two timeouts as one value."""
+    from migrations.connect.exclusive_access import Limits
+
+    return Limits(lock_s=lock, statement_s=statement)
+
+
+@contextmanager
+def faults_told(*, as_json: bool = False) -> Iterator[None]:
+    """Say a fault in one plain sentence, and end with its exit code."""
+    from ledger.audit.replay import Broken
+    from ledger.wire.malformed import Malformed
+    from migrations.connect.errors import NotDone
+
+    try:
+        with reader_may_leave():
+            yield
+    except NotDone as fault:
+        raise failure(str(fault), fault.exit_code) from None
+    except Malformed as fault:
+        raise failure(str(fault), MALFORMED) from None
+    except Broken as fault:
+        if not as_json:
+            raise failure(str(fault), VERIFICATION_FAILED) from None
+        typer.echo(json.dumps(fault.to_json()))
+        raise typer.Exit(VERIFICATION_FAILED) from None
+    except OSError as fault:
+        raise failure(sentence(fault), NOT_FOUND if isinstance(fault, FileNotFoundError) else CONFLICT) from None
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error while somebody watches; gives what is to be told of each step."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,180 @@
+"""What is told of a book without judging its entries, and the whole check that judges everything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, create_engine
+
+from ledger.audit.replay import Broken, verify
+from ledger.audit.verification_report import Finding
+from ledger.domain.gate import Gate
+from ledger.store.seal import Seal, seal_of
+from ledger.store.snapshot import Snapshot
+from ledger.store.tables import SCHEMA_REVISION, metadata
+from ledger.verifier import Checkpoint, LogKey
+from migrations.connect.book_location import Place
+from migrations.connect.errors import Absent, SchemaUnknown
+from migrations.connect.exclusive_access import Limits, connected, is_held
+from migrations.schema.additions import tables_at, triggers_at
+from migrations.schema.grants import wrong_grants
+from migrations.schema.revisions import bring_to, holds_book, missing_triggers, revision_of
+from migrations.transfer.log_check import Head, Step, check_kept, head_of
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a book says of itself."""
+
+    said: str
+    engine: str
+    revision: str
+    head: Head
+    triggers: int
+    missing: tuple[str, ...]
+    rights: tuple[str, ...]
+    held: bool
+    seal: Seal | None
+
+    def to_json(self) -> dict[str, object]:
+        """For programs."""
+        return {
+            "book": self.said,
+            "checkpoint": self.head.note,
+            "engine": self.engine,
+            "entries": self.head.size,
+            "held": self.held,
+            "moved_to": None if self.seal is None else self.seal.successor,
+            "origin": self.head.origin,
+            "rights_wrong": list(self.rights),
+            "root": self.head.root.hex(),
+            "schema": self.revision,
+            "schema_newest": SCHEMA_REVISION,
+            "triggers": self.triggers,
+            "triggers_missing": list(self.missing),
+        }
+
+    def in_words(self) -> str:
+        """For people."""
+        newest = "the newest" if self.revision == SCHEMA_REVISION else f"and {SCHEMA_REVISION} is the newest"
+        lost = f", {', '.join(self.missing)} missing or changed" if self.missing else ", all as they must be"
+        lines = {
+            "book": f"{self.said} ({self.engine})",
+            "schema": f"{self.revision}, {newest}",
+            "log": f"{self.head.size} entries" + (f" of {self.head.origin}" if self.head.origin else ""),
+            "root": self.head.root.hex(),
+            "triggers": f"{self.triggers}{lost}",
+            **({"rights": "; ".join(self.rights) or "as granted"} if self.engine.startswith("P") else {}),
+            "writer": "a process has it open" if self.held else "nobody has it open",
+            **({} if self.seal is None else {"moved": f"to {self.seal.successor}; it takes no more entries"}),
+        }
+        return "\n".join(f"{name:<10}{text}" for name, text in lines.items())
+
+
+def status_of(place: Place, limits: Limits) -> Status:
+    """What a book says of itself, unchecked.
+
+    Raises:
+        Absent: if there is no book.
+        NotDone: if it cannot be read, or is no book.
+        Broken: if its tree lacks a node.
+    """
+    revision = revision_at(place, limits)
+    if revision is None:
+        raise Absent(f"there is no book at {place.said}: run 'epsilon db upgrade' to make one")
+    with connected(place, writes=False, limits=limits) as connection:
+        try:
+            head = head_of(connection)
+        except KeyError as fault:
+            raise Broken(None, f"the tree lacks the node {fault}") from None
+        dialect = connection.dialect
+        version = ".".join(str(part) for part in dialect.server_version_info or ())
+        return Status(
+            said=place.said,
+            engine=f"{'SQLite' if dialect.name == 'sqlite' else 'PostgreSQL'} {version}",
+            revision=revision,
+            head=head,
+            triggers=len(triggers_at(revision, dialect.name)),
+            missing=tuple(missing_triggers(connection, revision)),
+            rights=tuple(wrong_grants(connection, revision)),
+            held=is_held(place, connection),
+            seal=seal_of(connection) if any(one.name == "seal" for one in tables_at(revision)) else None,
+        )
+
+
+def revision_at(place: Place, limits: Limits | None = None) -> str | None:
+    """The schema that a place has, None where nothing is. Raises: SchemaUnknown, NotDone."""
+    if not holds_book(place, limits):
+        return None
+    with connected(place, writes=False, limits=limits) as connection:
+        return revision_of(connection, place.said)
+
+
+def check_book(  # noqa: PLR0913 - what to check, against what, who decides, and how long it may take
+    place: Place, key: LogKey, kept: Checkpoint | None, step: Step, *, gate: Gate | None, limits: Limits
+) -> Finding:
+    """Check everything: the engine's own integrity, schema, triggers; then every entry, by replay.
+
+    Args:
+        place: the book.
+        key: the log's public key, as someone kept it outside the book.
+        kept: a checkpoint of this log that was kept outside it, its signature checked.
+        step: told how many entries are replayed, and of how many.
+        gate: decides again what the policy decided; without one its verdicts are taken as recorded.
+        limits: how long to wait.
+
+    Raises:
+        Absent, SchemaUnknown: if there is no book, or not at the newest schema.
+        Broken: naming the first thing that is wrong.
+    """
+    if status_of(place, limits).revision != SCHEMA_REVISION:
+        raise SchemaUnknown(f"{place.said} is not at schema {SCHEMA_REVISION}: run 'epsilon db upgrade'")
+    with connected(place, writes=False, limits=limits) as connection:
+        _check_engine(connection)
+        _check_schema(connection)
+        if kept is not None:
+            check_kept(connection, kept, place.said)
+        return verify(Snapshot(connection), key, step, gate=gate)
+
+
+def _check_engine(connection: Connection) -> None:
+    if connection.dialect.name == "sqlite":
+        told = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(1)")]
+        if told != ["ok"]:
+            raise Broken(None, f"SQLite finds the file damaged: {' '.join(told[0].split())}")
+
+
+def _check_schema(connection: Connection) -> None:
+    missing = missing_triggers(connection, SCHEMA_REVISION)
+    if missing:
+        raise Broken(None, f"the book lacks the trigger {missing[0]}")
+    wrong = wrong_grants(connection, SCHEMA_REVISION)
+    if wrong:
+        raise Broken(None, f"rights are not those of the schema: {wrong[0]}")
+    changes = compare_metadata(MigrationContext.configure(connection), metadata)
+    if changes:
+        raise Broken(None, f"the schema is not that of revision {SCHEMA_REVISION}: {str(changes[0])[:200]}")
+    if connection.dialect.name == "sqlite":
+        has, should = _objects(connection), _fresh_objects()
+        for name in sorted(has.keys() | should.keys()):
+            if has.get(name) != should.get(name):
+                raise Broken(None, f"the schema is not that of revision {SCHEMA_REVISION}: {name}")
+
+
+def _objects(connection: Connection) -> dict[str, str]:
+    found = connection.exec_driver_sql("SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
+    # Printed SQL is indented in another way than what is run.
+    return {f"{kind} {name}": " ".join(str(text).split()) for kind, name, text in found}
+
+
+def _fresh_objects() -> dict[str, str]:
+    """What SQLite says of a book just made."""
+    engine = create_engine("sqlite://")
+    try:
+        with engine.begin() as connection:
+            bring_to(connection, SCHEMA_REVISION, "a fresh book")
+            return _objects(connection)
+    finally:
+        engine.dispose()

@@ -1,0 +1,72 @@
+"""Where a book is: the BOOK argument, a path of an SQLite file or the URL of a PostgreSQL database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from ledger.wire.malformed import Malformed
+
+PLACE_CHARACTERS_MAX: Final = 4_096
+_SECRETS: Final = ("password", "passfile", "sslpassword")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A database that is a book, or may become one."""
+
+    url: URL
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a BOOK argument.
+
+        Raises:
+            Malformed: if it is neither a path nor a URL of SQLite or PostgreSQL, or holds a password, which every
+                process of the machine could read: libpq takes it from PGPASSWORD or PGPASSFILE.
+        """
+        if not text or len(text) > PLACE_CHARACTERS_MAX or not text.isprintable():
+            raise Malformed("book", "must be the path of an SQLite file or a postgresql:// URL")
+        if "://" not in text:
+            return cls(URL.create("sqlite", database=text))
+        try:
+            url = make_url(text)
+        except (ArgumentError, ValueError):
+            raise Malformed("book", "is not a URL that can be read") from None
+        place = cls.of(url)
+        if place.url.password is not None or any(name in place.url.query for name in _SECRETS):
+            raise Malformed("book", "must not hold a password: set PGPASSWORD, or name a file with PGPASSFILE")
+        return place
+
+    @classmethod
+    def of(cls, url: URL | str) -> Self:
+        """The place that a program names by its URL. Raises: Malformed."""
+        known = make_url(url)
+        if known.get_backend_name() == "sqlite":
+            if not known.database or known.database == ":memory:":
+                raise Malformed("book", "must be a file: a book in memory would be lost")
+            return cls(known)
+        if known.get_backend_name() == "postgresql":
+            return cls(known.set(drivername="postgresql+psycopg"))
+        raise Malformed("book", f"must be in SQLite or PostgreSQL, not in {known.get_backend_name()[:40]}")
+
+    @property
+    def path(self) -> Path | None:
+        """The file of an SQLite book."""
+        return Path(str(self.url.database)) if self.url.get_backend_name() == "sqlite" else None
+
+    @property
+    def said(self) -> str:
+        """As people are told, without a password."""
+        if self.path is not None:
+            return str(self.url.database)
+        return self.url.set(drivername="postgresql").render_as_string(hide_password=True)
+
+    @property
+    def absolute(self) -> str:
+        """The same from every folder, for what is kept."""
+        return self.said if self.path is None else str(self.path.absolute())

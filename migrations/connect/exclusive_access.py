@@ -1,0 +1,164 @@
+"""Connections to a book that is no service's: who else may have it open meanwhile, and how long anything may take."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, event, inspect, text
+from sqlalchemy.exc import DatabaseError
+
+from ledger.store.engine import engine_of, is_postgres, lock_log
+from migrations.connect.book_location import Place
+from migrations.connect.errors import Absent, NotDone
+
+_TURN_S: Final = 0.05
+"""How often a lock that somebody holds is tried again."""
+_LOCK_NOT_AVAILABLE: Final = "55P03"
+_OPCODES: Final = 10_000
+"""After so many instructions SQLite asks whether a statement's time is up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds to wait for a lock, and for one statement to end; 0 waits for neither lock nor end."""
+
+    lock_s: float = 10.0
+    statement_s: float = 0.0
+
+
+@contextmanager
+def alone(place: Place, limits: Limits) -> Iterator[Connection]:
+    """One writing transaction while nobody else writes the book, nor migrates it; committed when the block ends well.
+
+    Raises:
+        NotDone: if somebody writes for longer than ``limits.lock_s``, or the database refuses.
+    """
+    with file_locked(place, limits), connected(place, writes=True, limits=limits) as connection:
+        lock_log(connection)
+        yield connection
+
+
+@contextmanager
+def file_locked(place: Place, limits: Limits) -> Iterator[None]:
+    """Hold the lock of the one process that writes an SQLite book. Raises: NotDone, Absent."""
+    if place.path is None:
+        yield
+        return
+    if not place.path.parent.is_dir():
+        raise Absent(f"there is no folder {place.path.parent}")
+    lock = os.open(f"{place.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        end = time.monotonic() + limits.lock_s
+        while not _locked(lock):
+            if time.monotonic() >= end:
+                raise NotDone(f"another process has the book at {place.said} open for writing: stop it first")
+            time.sleep(_TURN_S)
+        yield
+    finally:
+        os.close(lock)
+
+
+def is_held(place: Place, connection: Connection) -> bool:
+    """Whether somebody else has the book open now."""
+    if place.path is None:
+        return bool(connection.execute(_OTHERS).scalar_one())
+    if not os.path.exists(f"{place.path}.lock"):  # noqa: PTH110 - a name made of a name
+        return False
+    lock = os.open(f"{place.path}.lock", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return not _locked(lock, fcntl.LOCK_SH)
+    finally:
+        os.close(lock)
+
+
+_OTHERS: Final = text(
+    "SELECT count(*) FROM pg_catalog.pg_stat_activity "
+    "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+)
+
+
+def _locked(lock: int, kind: int = fcntl.LOCK_EX) -> bool:
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def tables_in(place: Place, limits: Limits | None = None) -> frozenset[str]:
+    """The tables of a database, none where there is no file; looks, and changes nothing.
+
+    Raises:
+        NotDone: if it is no database, or cannot be reached.
+    """
+    if place.path is not None:
+        return _tables_in_file(place.path, place.said)
+    with connected(place, writes=False, limits=limits) as connection:
+        return frozenset(inspect(connection).get_table_names())
+
+
+def _tables_in_file(path: Path, said: str) -> frozenset[str]:
+    if not path.exists():
+        return frozenset()
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+            found = file.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+            return frozenset(str(name) for (name,) in found)
+    except sqlite3.Error as fault:
+        raise NotDone(f"there is no book at {said}: {fault}") from None
+
+
+@contextmanager
+def connected(place: Place, *, writes: bool, limits: Limits | None = None) -> Iterator[Connection]:
+    """One transaction on a database, committed when the block ends well.
+
+    Raises:
+        NotDone: if the database refuses or is not there; nothing was changed.
+    """
+    engine = engine_of(place.url.render_as_string(hide_password=False), writes=writes)
+    try:
+        with engine.begin() as connection:
+            _limit(connection, limits or Limits())
+            yield connection
+    except DatabaseError as fault:
+        if getattr(fault.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE:
+            raise NotDone(f"another process has the book at {place.said} open for writing: stop it first") from None
+        told = str(fault.orig).strip().partition("\n")[0]
+        raise NotDone(f"{place.said}: {told}") from None
+    finally:
+        engine.dispose()
+
+
+def _limit(connection: Connection, limits: Limits) -> None:
+    """Bound every statement of this connection; SQLite has no such setting, so its progress is watched."""
+    if is_postgres(connection):
+        # Whoever migrates or copies a book thinks longer between two statements than a writer may.
+        bounds = {
+            "idle_in_transaction_session_timeout": 0,
+            "lock_timeout": max(1, int(limits.lock_s * 1000)),
+            # To the server 0 is no bound at all.
+            "statement_timeout": max(1, int(limits.statement_s * 1000)) if limits.statement_s else 0,
+        }
+        for name, value in bounds.items():
+            connection.exec_driver_sql(f"SET LOCAL {name} = {value}")
+        return
+    if not limits.statement_s:
+        return
+    ends = float("inf")
+
+    def began(*args: object) -> None:
+        nonlocal ends
+        del args
+        ends = time.monotonic() + limits.statement_s
+
+    driver: Any = connection.connection.driver_connection
+    event.listen(connection, "before_cursor_execute", began)
+    driver.set_progress_handler(lambda: time.monotonic() > ends, _OPCODES)

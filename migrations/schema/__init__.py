@@ -1,0 +1,1 @@
+"""The schema of a book: its revisions, what each adds, and database grants."""

@@ -1,0 +1,161 @@
+"""Backup, restore and move: a book's bytes carried to another place, and everything else made of them anew.
+
+Receipts and kept checkpoints stay true, since entries and notes are the same bytes under the same log key. What is
+interrupted leaves the source as it was, and at the target a whole book or none.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection, inspect
+from sqlalchemy.engine import URL
+
+from ledger.audit.replay import Broken
+from ledger.log import merkle
+from ledger.store.merkle_tables import Tree, latest_checkpoint
+from ledger.store.seal import Seal, put_seal, seal_of
+from ledger.store.tables import SCHEMA_REVISION
+from ledger.verifier import Checkpoint, LogKey
+from migrations.connect.book_location import Place
+from migrations.connect.errors import Absent, NotDone, SchemaUnknown
+from migrations.connect.exclusive_access import Limits, alone, connected, file_locked, tables_in
+from migrations.schema.revisions import bring_to, holds_book, revision_of
+from migrations.transfer.archive import Archive, write_archive
+from migrations.transfer.atomic_file import arriving
+from migrations.transfer.book_contents import BookContents, fill
+from migrations.transfer.log_check import Head, Step, check_kept, refuse_older
+
+
+def back_up(place: Place, file: Path, key: LogKey | None, limits: Limits, step: Step) -> Head:
+    """Write all of a book, as it is at one moment, to a new file; the book may be written meanwhile.
+
+    Raises:
+        Absent: if there is no book, or no folder for the file.
+        NotDone: if there is a file already.
+        Broken: if the entries are not those of the newest checkpoint.
+    """
+    _present(place, limits)
+    with arriving(file) as part, connected(place, writes=False, limits=limits) as connection:
+        revision_of(connection, place.said)
+        return write_archive(part, BookContents(connection), latest_checkpoint(connection), key, step)
+
+
+def restore(  # noqa: PLR0913 - each is the operator's own answer to a question of its own
+    file: Path, place: Place, key: LogKey, kept: Checkpoint | None, limits: Limits, *, step: Step
+) -> Head:
+    """Make a book of a backup where there is none.
+
+    Args:
+        file: the backup.
+        place: where the book is made.
+        key: the log's key, as someone kept it.
+        kept: the newest checkpoint that someone kept; a backup older than it would give budgets back, and is
+            refused. None accepts that this cannot be known.
+        limits: how long to wait.
+        step: told how many entries are done.
+
+    Raises:
+        Malformed: if the file is no backup. OSError: if it cannot be read.
+        NotDone: if there is something at ``place``, or another process holds it.
+        Broken: if the backup does not verify, is older than ``kept``, or a fork of it.
+    """
+    with Archive.open(file) as archive:
+        if kept is not None:
+            refuse_older(archive.tree_size, kept, str(file))
+        with _new_book(place, limits) as made:
+            head = fill(made, archive, key, step)
+            if (head.size, head.root) != (archive.tree_size, archive.root):
+                raise Broken(None, f"{file} does not hold the entries that its manifest tells of")
+            if kept is not None:
+                check_kept(made, kept, str(file))
+    return head
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What a move did; ``repeated`` if it had been done before."""
+
+    size: int
+    root: bytes
+    repeated: bool
+
+
+def move(source: Place, target: Place, key: LogKey, limits: Limits, step: Step) -> Moved:
+    """Make the same book elsewhere, on either engine, and seal the old one for ever.
+
+    The source is sealed when the target is verified and only its commit is left. A move that ends between the two
+    is taken up by the same move again; until then neither book takes an entry.
+
+    Raises:
+        Absent: if there is no book at ``source``.
+        NotDone: if there is something at ``target``, if the source was moved elsewhere before, or if another
+            process writes either.
+        Broken: if the source does not verify.
+    """
+    if source.absolute == target.absolute:
+        raise NotDone(f"{source.said} is where the book is already")
+    _present(source, limits)
+    before = _moved_before(source, target, limits)
+    if before is not None:
+        return before
+    # The target's transaction is the outer one, so that it commits last.
+    with _new_book(target, limits) as made, alone(source, limits) as old:
+        seal = _seal_before(old, source, target)
+        head = fill(made, BookContents(old), key, step)
+        if seal is None:
+            put_seal(old, Seal(target.absolute, head.size))
+    return Moved(head.size, head.root, repeated=False)
+
+
+def _present(place: Place, limits: Limits) -> None:
+    if not holds_book(place, limits):
+        raise Absent(f"there is no book at {place.said}")
+
+
+@contextmanager
+def _new_book(place: Place, limits: Limits) -> Iterator[Connection]:
+    """A book without an entry, on a connection of its own; there for all when the block ends well, else never."""
+    if place.path is None:
+        with alone(place, limits) as connection:
+            if inspect(connection).get_table_names():
+                raise NotDone(f"there are tables at {place.said} already, and nothing is written over")
+            bring_to(connection, SCHEMA_REVISION, place.said)
+            yield connection
+        return
+    with file_locked(place, limits), arriving(place.path) as part:
+        with connected(Place(URL.create("sqlite", database=str(part))), writes=True, limits=limits) as connection:
+            bring_to(connection, SCHEMA_REVISION, place.said)
+            yield connection
+        # The last connection folds the log into the file as it goes; should another one have looked in, this does.
+        with closing(sqlite3.connect(part)) as file:
+            file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _seal_before(connection: Connection, source: Place, target: Place) -> Seal | None:
+    """The seal of an earlier move to this target. Raises: NotDone, if the book was moved elsewhere."""
+    revision = revision_of(connection, source.said)
+    if revision != SCHEMA_REVISION:
+        raise SchemaUnknown(f"{source.said} is at schema {revision}: run 'epsilon db upgrade' first")
+    seal = seal_of(connection)
+    if seal is not None and seal.successor != target.absolute:
+        raise NotDone(f"{source.said} was moved to {seal.successor} before: one book goes on in one place")
+    return seal
+
+
+def _moved_before(source: Place, target: Place, limits: Limits) -> Moved | None:
+    """What an earlier move to this target did, None if it was not done. Raises: NotDone, Absent."""
+    with connected(source, writes=False, limits=limits) as old:
+        seal = _seal_before(old, source, target)
+        if seal is None or not tables_in(target, limits):
+            return None
+        with connected(target, writes=False, limits=limits) as new:
+            revision_of(new, target.said)
+            root, there = Tree(old).root(), Tree(new)
+            if there.size < seal.tree_size or merkle.root(seal.tree_size, there.read) != root:
+                raise NotDone(f"there is something else at {target.said}, and nothing is written over")
+    return Moved(seal.tree_size, root, repeated=True)

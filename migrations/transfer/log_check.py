@@ -1,0 +1,133 @@
+"""The log of a book checked quickly: every entry hashed, every node compared, the newest checkpoint's root.
+
+No command is decided anew, no account derived: that is ``epsilon db check``. This is what must hold after a
+migration, and before a backup is trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, Integer, Select, cast, select
+
+from ledger.audit.replay import Broken
+from ledger.log import merkle
+from ledger.store.merkle_tables import Tree, latest_checkpoint
+from ledger.store.tables import EntryRow, TreeNodeRow, table_of
+from ledger.verifier import Checkpoint, LogKey
+from ledger.wire.malformed import Malformed
+from migrations.transfer.frontier import Frontier
+
+_AT_ONCE: Final = 1_000
+"""Rows are fetched so many at a time."""
+Step = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """How far a log goes: its size, its root, and the newest checkpoint's note, None if it is empty."""
+
+    size: int
+    root: bytes
+    note: str | None
+
+    @property
+    def origin(self) -> str | None:
+        """The log's name, as its newest checkpoint states it."""
+        return None if self.note is None else self.note.partition("\n")[0]
+
+
+def head_of(connection: Connection) -> Head:
+    """What the book says of itself, unchecked. Raises: KeyError, if a node is missing."""
+    tree = Tree(connection)
+    return Head(tree.size, tree.root(), latest_checkpoint(connection))
+
+
+def verify_log(connection: Connection, key: LogKey | None, step: Step) -> Head:
+    """Hash every entry and compare every node.
+
+    Args:
+        connection: reads the book on one snapshot.
+        key: the log's key; without it the newest checkpoint's root is compared and its signature is not.
+        step: told how many entries are done, and of how many.
+
+    Raises:
+        Broken: naming the first entry that is wrong, or what else is.
+    """
+    size = Tree(connection).size
+    frontier, table = Frontier(), table_of(EntryRow)
+    chosen = select(table.c.position, table.c.data).order_by(table.c.position)
+    with closing(_nodes(connection)) as nodes, closing(streamed(connection, chosen)) as entries:
+        for index, (position, data) in enumerate(entries):
+            if index != position:
+                raise Broken(index, "is missing")
+            for made in frontier.append(bytes(data)):
+                if next(nodes, None) != made:
+                    raise Broken(index, f"tree node {made[0]}/{made[1]} is not that of the entries")
+            step(index + 1, size)
+        if next(nodes, None) is not None:
+            raise Broken(None, "the tree has a node of no entry")
+    head = Head(frontier.size, frontier.root(), latest_checkpoint(connection))
+    check_note(head, key)
+    return head
+
+
+def check_note(head: Head, key: LogKey | None) -> None:
+    """The newest checkpoint is of these entries, and signed if the key is known. Raises: Broken."""
+    if head.note is None:
+        if head.size:
+            raise Broken(None, "the newest entries stand under no checkpoint")
+        return
+    text = Checkpoint(str(head.origin), head.size, head.root).text
+    if not head.note.startswith(f"{text}\n"):
+        raise Broken(None, f"the newest checkpoint is not that of these {head.size} entries")
+    if key is not None:
+        try:
+            Checkpoint.open(head.note, key)
+        except Malformed as fault:
+            raise Broken(None, str(fault)) from None
+
+
+def check_kept(connection: Connection, kept: Checkpoint, said: str) -> None:
+    """That a log holds all that a checkpoint kept outside it promises.
+
+    Raises:
+        Broken: if it is older than the checkpoint, or another log under the same key.
+    """
+    tree = Tree(connection)
+    refuse_older(tree.size, kept, said)
+    if merkle.root(kept.size, tree.read) != kept.root:
+        raise Broken(None, f"{said} is a fork: its first {kept.size} entries are not those of the kept checkpoint")
+
+
+def refuse_older(size: int, kept: Checkpoint, said: str) -> None:
+    """Raises: Broken, if a log of this size lacks entries that a kept checkpoint has."""
+    if size < kept.size:
+        raise Broken(
+            None,
+            f"{said} has {size} entries and the kept checkpoint {kept.size}: budgets spent since would come back. "
+            "Bring one that is not older",
+        )
+
+
+def streamed(connection: Connection, chosen: Select[Any]) -> Generator[tuple[Any, ...]]:
+    """The rows of a query, some at a time; close it where it may not be read to its end."""
+    found = connection.execute(chosen, execution_options={"yield_per": _AT_ONCE})
+    try:
+        for row in found:
+            yield tuple(row)
+    finally:
+        found.close()
+
+
+def _nodes(connection: Connection) -> Generator[tuple[int, int, bytes]]:
+    """Every stored node, in the order in which appending completes them."""
+    table = table_of(TreeNodeRow)
+    completed = (table.c.position + 1).bitwise_lshift(cast(table.c.level, Integer))
+    chosen = select(table.c.level, table.c.position, table.c.hash).order_by(completed, table.c.level)
+    with closing(streamed(connection, chosen)) as rows:
+        for level, position, value in rows:
+            yield int(level), int(position), bytes(value)

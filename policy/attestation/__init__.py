@@ -1,0 +1,1 @@
+"""Attestation: evidence tokens of clean rooms, and the checks of one under a policy."""

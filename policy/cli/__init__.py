@@ -1,0 +1,1 @@
+"""Policy's commands: ``epsilon document``, ``plan``, ``policy impact`` and ``depa``."""

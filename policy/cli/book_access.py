@@ -1,0 +1,67 @@
+"""A book that a command of this room reads, now or as it was; faults told in one sentence each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from ledger.store.snapshot import Past, Snapshot
+
+MALFORMED: Final = 2
+NOT_FOUND: Final = 4
+
+
+@contextmanager
+def opened(book: str) -> Iterator[Snapshot]:
+    """A book to read; faults are told in one sentence each."""
+    from ledger.store.snapshot import Snapshot
+
+    with _connected(book) as connection:
+        yield Snapshot(connection)
+
+
+@contextmanager
+def past(book: str, as_of: int | None) -> Iterator[Snapshot | Past]:
+    """The same, as it was after so many entries; as it is now if that is None."""
+    from ledger.store.snapshot import Past, Snapshot
+
+    with _connected(book) as connection:
+        now = Snapshot(connection)
+        if as_of is not None and as_of > now.size:
+            raise failure(f"the log has not grown to {as_of} entries", NOT_FOUND)
+        yield now if as_of is None else Past(connection, as_of, lambda tree: tree.root().hex())
+
+
+@contextmanager
+def _connected(book: str) -> Iterator[Connection]:
+    from sqlalchemy.exc import DatabaseError
+
+    from ledger.store.engine import engine_of, url_of
+    from ledger.wire.malformed import Malformed
+
+    if "://" not in book and not Path(book).is_file():
+        raise failure(f"there is no book at {book}", NOT_FOUND)
+    try:
+        engine = engine_of(url_of(book), writes=False)
+        try:
+            with engine.begin() as connection:
+                yield connection
+        finally:
+            engine.dispose()
+    except DatabaseError as fault:
+        raise failure(f"{book} is not a book: {fault.orig}", MALFORMED) from None
+    except (Malformed, OSError) as fault:
+        raise failure(str(fault), MALFORMED) from None
+
+
+def failure(sentence: str, code: int) -> typer.Exit:
+    """To raise, once the sentence is told."""
+    typer.echo(sentence, err=True)
+    return typer.Exit(code)

@@ -1,0 +1,171 @@
+"""DEPA's command: ``epsilon depa check``."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from policy.depa.import_check import Checked
+    from policy.depa.import_terms import Terms
+
+app = typer.Typer(pretty_exceptions_show_locals=False)
+depa = typer.Typer(no_args_is_help=True, help="DEPA's own contracts and pipelines.")
+app.add_typer(depa, name="depa")
+
+_EXAMPLES: Final = """
+Examples:
+
+  epsilon depa check contract.json pipeline_config.json --records 1483
+
+  epsilon depa check contract.cose pipeline_config.json --did tdp.json --did tdc.json --rows-per-principal 1 --json
+
+Exits with 0 if the two can be imported; 3 if anything refuses them; 6 if a signature does; 2 if a file or an option
+cannot be read.
+"""
+_LEVEL_MAX: Final = 2
+_RECORDS_MAX: Final = 10**12
+
+
+@depa.callback()
+def _group() -> None:
+    """Read what DEPA Training writes."""
+
+
+@depa.command(epilog=_EXAMPLES)
+def check(  # noqa: PLR0913 - what neither file says
+    contract: Annotated[Path, typer.Argument(metavar="CONTRACT", help="A contract: JSON, or its COSE_Sign envelope.")],
+    pipeline: Annotated[Path, typer.Argument(metavar="PIPELINE", help="A pipeline configuration in JSON.")],
+    *,
+    records: Annotated[
+        int | None,
+        typer.Option(min=1, max=_RECORDS_MAX, help="Records trained on, after joins and splits; neither file says it."),
+    ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option("--rows-per-principal", min=1, max=64, help="Most rows of one data principal, as TDPs declare."),
+    ] = None,
+    level: Annotated[int, typer.Option(min=0, max=_LEVEL_MAX, help="The datasets' sensitivity Level.")] = 1,
+    runs: Annotated[int, typer.Option(min=1, max=1_000_000, help="Runs that the contract is to allow.")] = 1,
+    version: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Version of the contract; an amendment is the next.")
+    ] = 1,
+    budget: Annotated[
+        str, typer.Option(help="ε of a partition to count runs against; the contract's own if not given.")
+    ] = "",
+    at: Annotated[
+        str, typer.Option(help="The time to check dates at, as 2026-01-01T00:00:00Z; now if not given.")
+    ] = "",
+    did: Annotated[
+        list[Path] | None, typer.Option(help="A party's DID document, as you keep it; once for each party.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON for programs instead of tables.")] = False,
+) -> None:
+    """Import a contract and a pipeline, or print every reason why not; with --records, the run's real noise and ε."""
+    from ledger.domain.outcomes import Code
+    from ledger.wire.malformed import Malformed
+    from policy.checks.field_readers import parse_epsilon, parse_time
+    from policy.depa.import_check import check as run_check
+    from policy.depa.import_terms import Terms
+
+    try:
+        terms = Terms(
+            now=parse_time(at, "--at") if at else time.time_ns() // 1_000_000,
+            level=level,
+            records=records,
+            rows=rows,
+            runs=runs,
+            version=version,
+            budget=parse_epsilon(budget, "--budget") if budget else None,
+        )
+        documents = [_read(path) for path in did or ()]
+        found = run_check(_read(contract), _read(pipeline), terms, documents)
+    except Malformed as fault:
+        typer.echo(str(fault), err=True)
+        raise typer.Exit(Code.MALFORMED.exit_code) from None
+    except OSError as fault:
+        typer.echo(f"{fault.filename}: {fault.strerror}", err=True)
+        raise typer.Exit(Code.MALFORMED.exit_code) from None
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+    else:
+        _print(found, terms)
+    raise typer.Exit(found.code.exit_code)
+
+
+def _read(path: Path) -> bytes:
+    """A file's bytes, one more than any reader takes at most."""
+    from policy.depa.contract.cose_sign import ENVELOPE_BYTES_MAX
+
+    with path.open("rb") as file:
+        return file.read(ENVELOPE_BYTES_MAX + 1)
+
+
+def _print(found: Checked, terms: Terms) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("reason", "where, what and why", show_lines=True)
+    table.columns[0].no_wrap = True
+    table.columns[1].overflow = "fold"
+    for one in found.reasons:
+        effect = ("refused", "red") if one.refused else ("warned", "yellow")
+        where = "\n".join(line for line in (one.field, one.value, one.text) if line)
+        table.add_row(Text.assemble(one.code, "\n", effect, f" ({one.phase})"), Text(where))
+    console = Console()
+    if found.reasons:
+        console.print(table)
+    for line in _in_words(found, terms):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _in_words(found: Checked, terms: Terms) -> list[str]:
+    told = [f"contract SHA-256 {found.payload}", f"pipeline SHA-256 {found.pipeline}"]
+    if found.envelope is not None:
+        told.append(f"signatures by {', '.join(one.signer for one in found.envelope.signatures)}")
+    told += _price_in_words(found, terms)
+    refused = sum(reason.refused for reason in found.reasons)
+    if found.code.refused:
+        return [
+            *told,
+            f"Refused: {refused} reason{'s' if refused > 1 else ''}, {len(found.reasons) - refused} warned of.",
+        ]
+    return [*told, "Imported: --json prints our contract, which every party has to sign, and what a charge says."]
+
+
+def _price_in_words(found: Checked, terms: Terms) -> list[str]:
+    from ledger.mechanisms.plan import Plan
+    from ledger.wire.exact_numbers import ceil_decimal, format_number
+
+    if found.priced is None:
+        unknown = any(reason.code == "noise_unknown" for reason in found.reasons)
+        return (
+            ["The noise cannot be known: neither file says how many records there are (--records)."] if unknown else []
+        )
+    priced, run = found.priced, found.priced.told
+    told = [
+        f"noise multiplier {format_number(plan.noise_multiplier)}, sampling probability"
+        f" {format_number(plan.sampling_probability)}, {plan.steps} steps, clipping norm"
+        f" {format_number(plan.clipping_norm)}"
+        for plan in priced.plans
+        if isinstance(plan, Plan)
+    ]
+    group = "" if priced.rows == 1 else f" for groups of {priced.rows} rows"
+    group = " for one row, not for a data principal" if priced.rows is None else group
+    of = f" of {terms.records} records" if terms.records else ""
+    told.append(
+        f"one run{of}: ε {ceil_decimal(run.epsilon, 6)} at δ {format_number(run.delta)}{group}"
+        f" ({run.accountant}, {run.relation}, {run.version})"
+    )
+    if priced.budget is not None:
+        for rule, count in priced.runs:
+            held = (
+                f"{count} such run{'' if count == 1 else 's'}" if isinstance(count, int) else f"none counted: {count}"
+            )
+            told.append(f"a partition of ε {format_number(priced.budget)} under the rule {rule} holds {held}")
+    return told

@@ -1,0 +1,80 @@
+"""Commands for people who write documents: ``epsilon document check`` and ``epsilon document schema``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+app = typer.Typer(pretty_exceptions_show_locals=False)
+document = typer.Typer(no_args_is_help=True, help="Policies, recommendations, datasets and contracts, before signing.")
+app.add_typer(document, name="document")
+
+MALFORMED: Final = 2
+NOT_FOUND: Final = 4
+
+
+@document.callback()
+def _document() -> None:
+    """Read documents; nothing is sent anywhere."""
+
+
+@document.command(
+    epilog="""
+Examples:
+
+  epsilon document check policy.yaml
+
+  epsilon document check contract.json --json
+"""
+)
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="One document, JSON or YAML.")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON for programs instead of a sentence.")] = False,
+) -> None:
+    """Hold a document against its form and against itself; a fault tells its field, line and column."""
+    from ledger.domain.gate import DOCUMENT_BYTES_MAX
+    from ledger.wire.canonical_json import digest
+    from ledger.wire.malformed import Malformed
+    from policy.documents.document_text import canonical_form
+    from policy.documents.json_schemas import read_any
+
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(DOCUMENT_BYTES_MAX + 1)
+        kind, source = read_any(data)
+    except OSError as fault:
+        typer.echo(f"{file}: {fault.strerror}", err=True)
+        raise typer.Exit(NOT_FOUND) from None
+    except Malformed as fault:
+        typer.echo(
+            json.dumps({"field": fault.field, "ok": False, "rule": fault.rule}) if as_json else f"{file}: {fault}"
+        )
+        raise typer.Exit(MALFORMED) from None
+    same = digest(canonical_form(data, DOCUMENT_BYTES_MAX))
+    told = {"canonical": same, "document": digest(data), "kind": kind, "ok": True, "source": source}
+    typer.echo(json.dumps(told) if as_json else f"{file}: {source}, document {told['document']}")
+
+
+@document.command(
+    epilog="""
+Examples:
+
+  epsilon document schema policy
+
+  epsilon document schema contract > contract.schema.json
+"""
+)
+def schema(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="policy, recommendation, dataset or contract.")],
+) -> None:
+    """Write the JSON Schema of a kind of document."""
+    from policy.documents.json_schemas import SHAPES, schema_of
+
+    if kind not in SHAPES:
+        typer.echo(f"{kind}: must be one of {', '.join(SHAPES)}", err=True)
+        raise typer.Exit(MALFORMED)
+    typer.echo(json.dumps(schema_of(kind), indent=2, sort_keys=True))

@@ -1,0 +1,300 @@
+"""Commands for people who must decide: ``epsilon policy impact`` and ``epsilon plan``. They only read a book."""
+
+from __future__ import annotations
+
+import json
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from policy.cli.book_access import NOT_FOUND, failure, opened, past
+
+if TYPE_CHECKING:
+    from ledger.store.snapshot import Past, Snapshot
+    from policy.planning.what_if import Question
+
+app = typer.Typer(pretty_exceptions_show_locals=False)
+policy = typer.Typer(no_args_is_help=True)
+plan = typer.Typer(no_args_is_help=True, help="What fits a budget, and what mergers and coalitions would make of it.")
+app.add_typer(policy, name="policy")
+app.add_typer(plan, name="plan")
+
+REFUSED: Final = 3
+_DAY_MS: Final = 86_400_000
+_PENDING_MAX: Final = 100_000
+_EVER: Final = 2**62
+
+_Book = Annotated[str, typer.Argument(metavar="BOOK", help="The book: an SQLite file, or a PostgreSQL URL.")]
+_AsOf = Annotated[
+    int | None, typer.Option(min=0, help="Decide on what stood after so many entries; on what stands now if not given.")
+]
+_Policy = Annotated[
+    Path | None, typer.Option("--policy", help="Decide as if this policy had been its domain's only one all along.")
+]
+_AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs instead of sentences.")]
+_At = Annotated[str, typer.Option(help="The time to decide at, as 2026-01-01T00:00:00Z; now if not given.")]
+
+
+@policy.callback()
+def _policy() -> None:
+    """Read a book and a policy."""
+
+
+@plan.callback()
+def _plan() -> None:
+    """Read a book and plan."""
+
+
+@policy.command(
+    epilog="""
+Examples:
+
+  epsilon policy impact demo/book.sqlite next-policy.json
+
+  epsilon policy impact demo/book.sqlite next-policy.yaml --json
+"""
+)
+def impact(
+    book: _Book,
+    document: Annotated[Path, typer.Argument(metavar="POLICY", help="The next version: JSON or YAML.")],
+    at: _At = "",
+    *,
+    as_json: _AsJson = False,
+) -> None:
+    """Say which datasets, contracts, partitions and accounts a policy would change or freeze. Nothing is recorded."""
+    from ledger.cli.input_files import read_bytes
+    from ledger.domain.gate import DOCUMENT_BYTES_MAX
+    from policy.planning.policy_impact import impact as impact_of
+    from policy.planning.text_report import impact_lines
+
+    with opened(book) as facts:
+        proposed = read_bytes(document, "policy", DOCUMENT_BYTES_MAX)
+        found = impact_of(facts, proposed, _moment(at), facts.due(_EVER, _PENDING_MAX))
+    _tell(found.to_json(), impact_lines(found), as_json=as_json)
+
+
+@policy.command(
+    epilog="""
+Examples:
+
+  epsilon policy breaches demo/book.sqlite
+
+  epsilon policy breaches demo/book.sqlite --json
+
+Exits with 3 if any account is over its cap.
+"""
+)
+def breaches(book: _Book, at: _At = "", *, as_json: _AsJson = False) -> None:
+    """Say which accounts are over the cap that binds them, and by how much: they take nothing until that is mended."""
+    from policy.planning.cap_breaches import breaches as found_in
+    from policy.planning.text_report import breach_lines
+
+    with opened(book) as facts:
+        found = list(found_in(facts, _moment(at)))
+    _tell({"breaches": [one.to_json() for one in found]}, breach_lines(found), as_json=as_json)
+    if found:
+        raise typer.Exit(REFUSED)
+
+
+@plan.command(
+    epilog="""
+Examples:
+
+  epsilon plan run demo/book.sqlite charge.json --actor did:web:bank-a.example
+
+  epsilon plan run demo/book.sqlite charge.json --actor did:web:bank-a.example --epochs 20 --json
+
+Exits with 0 if the run would be charged, and with 3 if it would be refused.
+"""
+)
+def run(  # noqa: PLR0913, PLR0917 - each an option
+    book: _Book,
+    charge: Annotated[
+        Path,
+        typer.Argument(metavar="CHARGE", help="JSON with contract, partitions and plan, as `epsilon quote` takes it."),
+    ],
+    actor: Annotated[str, typer.Option(help="The organisation that would ask.")],
+    epochs: Annotated[str, typer.Option(help="Plan for so many epochs, instead of the plan's steps.")] = "",
+    days: Annotated[int, typer.Option(min=1, max=36_500, help="The days up to now that make the present rate.")] = 30,
+    at: _At = "",
+    as_of: _AsOf = None,
+    document: _Policy = None,
+    *,
+    as_json: _AsJson = False,
+) -> None:
+    """Say what a run would get, how much of it fits, what would pass instead, and how long the budget lasts."""
+    from policy.planning.plan_report import report
+    from policy.planning.text_report import run_lines
+
+    now = _moment(at)
+    with past(book, as_of) as facts:
+        question = _under(_question(facts, charge, actor, epochs, now), document)
+        since = now - days * _DAY_MS
+        told = report(question, _first(facts, since), since)
+        permit = question.decision.permit
+    _tell(told, run_lines(told), as_json=as_json)
+    if not permit:
+        raise typer.Exit(REFUSED)
+
+
+@plan.command(
+    epilog="""
+Examples:
+
+  epsilon plan again demo/book.sqlite run-1
+
+  epsilon plan again demo/book.sqlite run-1 --policy next-policy.json --json
+
+Exits with 0 if the run would be charged, and with 3 if it would be refused.
+"""
+)
+def again(
+    book: _Book,
+    name: Annotated[str, typer.Argument(metavar="ID", help="A charge on record, admitted or refused.")],
+    as_of: _AsOf = None,
+    document: _Policy = None,
+    *,
+    as_json: _AsJson = False,
+) -> None:
+    """Decide a recorded charge again, at its own time: on the facts it met, and under the policy it met or another."""
+    from ledger.domain.commands import read_body
+    from ledger.domain.entries import Entry
+    from ledger.transitions.guards import Asked
+    from policy.planning.text_report import decision_lines
+    from policy.planning.what_if import Question, Run
+
+    with opened(book) as now:
+        index = now.entry_index(name)
+        entry = None if index is None else Entry.parse(now.entry(index))
+    if entry is None or entry.kind != "charge":
+        raise failure(f"there is no charge {name}", NOT_FOUND)
+    command = entry.command
+    asked = Asked(command, read_body(command), command.to_bytes(), entry.signature)
+    with past(book, index if as_of is None else as_of) as facts:
+        decision = _under(Question(facts, Run.of(asked), entry.time), document).decision
+    told = {"decision": decision.to_json(), "recorded": entry.code.word}
+    _tell(told, decision_lines(told), as_json=as_json)
+    if not decision.permit:
+        raise typer.Exit(REFUSED)
+
+
+@plan.command(
+    epilog="""
+Examples:
+
+  epsilon plan merger demo/book.sqlite did:web:bank-a.example did:web:bank-b.example
+
+  epsilon plan merger demo/book.sqlite did:web:bank-a.example did:web:bank-b.example --json
+"""
+)
+def merger(
+    book: _Book,
+    organisations: Annotated[list[str], typer.Argument(metavar="DID...", help="Two or more organisations.")],
+    at: _At = "",
+    *,
+    as_json: _AsJson = False,
+) -> None:
+    """Say what merging would make of every account, which it would freeze, and by how much."""
+    from policy.planning.merger_impact import joined
+    from policy.planning.text_report import merger_lines
+
+    with opened(book) as facts:
+        for did in organisations:
+            if did not in facts.organisations:
+                raise failure(f"{did} is not registered", NOT_FOUND)
+        found = joined(facts, organisations, _moment(at))
+    _tell({"accounts": [one.to_json() for one in found]}, merger_lines(found), as_json=as_json)
+
+
+@plan.command(
+    epilog="""
+Examples:
+
+  epsilon plan coalitions demo/book.sqlite
+
+  epsilon plan coalitions demo/book.sqlite --partition did:web:hospital.example/scans/2026-q4 --epsilon 5
+"""
+)
+def coalitions(
+    book: _Book,
+    partition: Annotated[list[str] | None, typer.Option(help="A partition; all open ones if none is given.")] = None,
+    epsilon: Annotated[str, typer.Option(help="The cap, at each partition's δ; each lineage's if not given.")] = "",
+    at: _At = "",
+    *,
+    as_json: _AsJson = False,
+) -> None:
+    """List the smallest coalitions of consumers that together would exceed a cap, and how far was searched."""
+    from ledger.wire.exact_numbers import parse_positive
+    from policy.planning.coalition_search import coalitions as coalitions_of
+    from policy.planning.text_report import coalition_lines
+
+    with opened(book) as facts:
+        for ref in partition or ():
+            if ref not in facts.partitions:
+                raise failure(f"there is no partition {ref}", NOT_FOUND)
+        cap = parse_positive(epsilon, "--epsilon") if epsilon else None
+        found = coalitions_of(facts, _moment(at), partition, cap)
+    _tell({"partitions": [one.to_json() for one in found]}, coalition_lines(found), as_json=as_json)
+
+
+def _under(question: Question, document: Path | None) -> Question:
+    """Raises: Malformed, OSError."""
+    from ledger.cli.input_files import read_bytes
+    from ledger.domain.gate import DOCUMENT_BYTES_MAX
+    from policy.planning.hypothetical_facts import governed
+
+    if document is None:
+        return question
+    return question.on(governed(question.facts, read_bytes(document, "policy", DOCUMENT_BYTES_MAX))[1])
+
+
+def _question(facts: Snapshot | Past, charge: Path, actor: str, epochs: str, now: int) -> Question:
+    """Raises: Malformed."""
+    from dataclasses import replace
+
+    from ledger.cli.input_files import read_bytes
+    from ledger.mechanisms.plan import Plan
+    from ledger.wire import canonical_json as c
+    from ledger.wire.exact_numbers import parse_positive
+    from ledger.wire.malformed import Malformed
+    from policy.planning.plan_search import for_epochs
+    from policy.planning.what_if import Question, Run
+
+    asked = Run.parse(c.parse(read_bytes(charge, "charge"), 65_535, "charge"), c.did(actor, "--actor"))
+    for ref in asked.partitions:
+        if ref not in facts.partitions:
+            raise failure(f"there is no partition {ref}", NOT_FOUND)
+    if asked.contract not in facts.contracts:
+        raise failure(f"there is no contract {asked.contract}", NOT_FOUND)
+    if asked.actor not in facts.organisations:
+        raise failure(f"{asked.actor} is not registered", NOT_FOUND)
+    if epochs:
+        if not isinstance(asked.plan, Plan):
+            raise Malformed("--epochs", "is for a plan of kind 'dp_sgd'")
+        asked = replace(asked, plan=for_epochs(asked.plan, parse_positive(epochs, "--epochs")))
+    return Question(facts, asked, now)
+
+
+def _first(facts: Snapshot | Past, since: int) -> int:
+    """The index of the first entry at or after a time; entries are in order of time."""
+    from ledger.domain.entries import Entry
+
+    return bisect_left(range(facts.size), since, key=lambda index: Entry.parse(facts.entry(index)).time)
+
+
+def _moment(at: str) -> int:
+    from policy.checks.field_readers import parse_time
+
+    return parse_time(at, "--at") if at else time.time_ns() // 1_000_000
+
+
+def _tell(value: Any, lines: Iterator[str], *, as_json: bool) -> None:  # noqa: ANN401 - JSON
+    if as_json:
+        typer.echo(json.dumps(value, ensure_ascii=False))
+        return
+    for line in lines:
+        typer.echo(line)

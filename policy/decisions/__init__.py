@@ -1,0 +1,1 @@
+"""The policy engine's decisions, one module a group of commands, denied by default."""

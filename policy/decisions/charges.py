@@ -1,0 +1,133 @@
+"""What is charged to partitions, and the caps that bind."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from ledger.domain.commands import MakeCharge
+from ledger.domain.facts import Contract, Facts, Organisation, Partition
+from ledger.domain.gate import Request, Verdict
+from ledger.domain.lineage_graph import Node, NodeKind, ancestors, coalitions_of
+from ledger.wire.exact_numbers import format_number
+from policy.checks.field_readers import DAY_MS
+from policy.checks.findings import Findings
+from policy.decisions.documents_in_force import Binding, binding, caps_of, read_contract
+from policy.decisions.request import body_of
+from policy.decisions.run_limits import within_bounds
+from policy.documents import Coalition, ContractDocument, Policy
+
+
+def charge(request: Request, facts: Facts) -> Verdict:
+    """A run charged under a contract in force, to partitions of its datasets, within every cap on one run."""
+    body, findings = body_of(request, MakeCharge), Findings()
+    contract = facts.contracts.get(body.contract)
+    findings.says("contract_unknown", contract is not None, f"contract {body.contract}", "on record")
+    if contract is None:
+        return findings.verdict()
+    document = read_contract(facts.documents[contract.document])
+    contract_in_force(findings, contract, document, facts, request.now)
+    of_consumer(findings, request.command.actor, contract, document, facts)
+    runs, source = contract.runs + 1, document.source
+    findings.count_at_most("runs_exhausted", "runs with this one", runs, document.runs_max, source)
+    bound: dict[str, Binding] = {}
+    for ref in body.partitions:
+        found = facts.partitions.get(ref)
+        findings.says("partition_unknown", found is not None, ref, "on record")
+        if found is not None and (binds := _charged(findings, request, found, document, facts)):
+            bound[ref] = binds
+    policies = tuple(dict.fromkeys(binds.policy for binds in bound.values()))
+    within_bounds(findings, body.plan, document, policies)
+    for policy in policies:
+        if policy.pipeline:
+            named = body.pipeline is not None
+            findings.says("pipeline_not_named", named, "the pipeline's digest", "named", policy.source)
+    caps = ((ref, caps_of(facts.partitions[ref].epsilon, binds, document)) for ref, binds in bound.items())
+    return findings.verdict(caps=caps)
+
+
+def contract_in_force(
+    findings: Findings, contract: Contract, document: ContractDocument, facts: Facts, now: int
+) -> None:
+    """The newest version of its id, from its start until before its end."""
+    newest = facts.contract_heads.get(contract.id) == contract.document
+    told = f"the newest version of {contract.id}"
+    findings.says("contract_superseded", newest, f"version {contract.version}", told, document.source)
+    standing = not contract.revoked
+    findings.that("contract_revoked", standing, f"{'not ' if standing else ''}revoked by a TDP", document.source)
+    findings.not_after("contract_not_begun", ("starts", document.starts), ("now", now), document.source)
+    findings.before("contract_ended", ("now", now), ("ends", document.ends), document.source)
+
+
+def of_consumer(findings: Findings, actor: str, contract: Contract, document: ContractDocument, facts: Facts) -> None:
+    """By the consumer that signed, or whoever goes on with it."""
+    organisation = facts.organisations.get(actor)
+    descends = organisation is not None and _goes_on(organisation, contract, facts)
+    told = f"{contract.consumer}, as it was when it signed, or a descendant of it"
+    findings.says("actor_not_consumer", descends, actor, told, document.source)
+
+
+def _goes_on(organisation: Organisation, contract: Contract, facts: Facts) -> bool:
+    stood = (node for _, node in organisation.moves)
+    if contract.consumer_node not in ancestors(facts.nodes, organisation.node, stood, contract.index):
+        return False
+    # Colluders stand together and are no body together: a contract signed there is its own signer's, for good.
+    together = facts.nodes[contract.consumer_node].kind is NodeKind.COLLUSION
+    return not together or organisation.did == contract.consumer
+
+
+def _charged(
+    findings: Findings, request: Request, found: Partition, document: ContractDocument, facts: Facts
+) -> Binding | None:
+    """What binds one partition, None without a policy in force."""
+    ref, pair = found.ref, (found.provider, found.dataset)
+    told = "of a dataset in the contract"
+    findings.says("dataset_not_in_contract", pair in document.datasets, ref, told, document.source)
+    findings.says("partition_retired", not found.retired, ref, "open")
+    epsilon = dict(request.epsilon).get(ref)
+    findings.says("run_not_told", epsilon is not None, f"the run's epsilon on {ref}", "known")
+    subject = f"epsilon of the run on {ref}"
+    if epsilon is not None:
+        most = document.run_epsilon_max
+        findings.at_most("run_above_contract", subject, epsilon, most, document.source)
+    _delta(findings, "run_delta_above_contract", found, document.run.delta_max, document.source)
+    binds = binding(facts, found, request.now)
+    findings.says("policy_missing", binds is not None, ref, "under a policy in force")
+    if binds is None:
+        return None
+    if epsilon is not None:
+        most = binds.policy.run_epsilon_max
+        findings.at_most("run_above_policy", subject, epsilon, most, binds.policy.source)
+    _delta(findings, "run_delta_above_policy", found, binds.policy.run.delta_max, binds.policy.source)
+    _delta(findings, "lineage_delta_above_policy", found, binds.policy.lineage_delta_max, binds.policy.source)
+    _coalitions(findings, request, binds.policy, facts)
+    if binds.age_days_max is not None:
+        limit = (f"last charge to {ref}", found.opened + binds.age_days_max * DAY_MS)
+        findings.not_after("partition_too_old", ("now", request.now), limit, binds.age_source)
+    return binds
+
+
+def _delta(findings: Findings, code: str, found: Partition, most: Fraction | None, source: str) -> None:
+    """Every ε of a partition is told at its own δ; a smaller δ than that nobody can be promised there."""
+    if most is not None:
+        findings.at_most(code, f"delta of {found.ref}", found.delta, most, source)
+
+
+def _coalitions(findings: Findings, request: Request, policy: Policy, facts: Facts) -> None:
+    """A coalition that a policy names binds its members once it is declared; until then they charge nothing."""
+    author = facts.organisations.get(request.command.actor)
+    if author is None:
+        return
+    declared = [facts.nodes[one] for one in coalitions_of(facts.nodes, author.node)]
+    for named in policy.coalitions:
+        stand = {facts.organisations[did].node for did in named.members if did in facts.organisations}
+        if author.node not in stand:
+            continue
+        bound = any(covers(named, one) for one in declared)
+        told = f"declared with a cap of at most {format_number(named.epsilon_max)}"
+        findings.says("coalition_not_declared", bound, f"coalition {named.name}", told, policy.source)
+
+
+def covers(named: Coalition, declared: Node) -> bool:
+    """Whether a declared coalition is what a policy names: the same members or more, the same ε or less."""
+    known = declared.epsilon is not None and declared.epsilon <= named.epsilon_max
+    return known and set(named.members) <= set(declared.members)

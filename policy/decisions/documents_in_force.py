@@ -1,0 +1,112 @@
+"""Which version of which document binds, at a time and for a partition opened earlier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from ledger.domain.facts import Dataset, Facts, Partition, PolicyVersion
+from ledger.domain.gate import Caps
+from policy.documents import LEVEL_SEALED, ContractDocument, DatasetDescription, Policy, Recommendation
+
+# The gate runs inside the book's writer, where each document is read again for every command.
+_KEPT: Final = 256
+read_policy = lru_cache(maxsize=_KEPT)(Policy.parse)
+read_dataset = lru_cache(maxsize=_KEPT)(DatasetDescription.parse)
+read_recommendation = lru_cache(maxsize=_KEPT)(Recommendation.parse)
+read_contract = lru_cache(maxsize=_KEPT)(ContractDocument.parse)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What binds a partition now.
+
+    Attributes:
+        policy: the version in force now; all of its numbers bind but those below.
+        level: the highest Level in force at any time since the partition opened, and who says so.
+        caps_everyone: whether the global account is capped, or only watched: a cap that stood once stands for good.
+        lineage_epsilon_max: the least cap on a lineage in force at any time since, and who says so.
+        age_days_max: the smaller of the ages stated now and by the version that sets the Level, if any is.
+    """
+
+    policy: Policy
+    level: int
+    level_source: str
+    caps_everyone: bool
+    lineage_epsilon_max: Fraction
+    lineage_source: str
+    age_days_max: int | None
+    age_source: str
+
+
+def caps_of(epsilon: Fraction, binds: Binding, contract: ContractDocument) -> Caps:
+    """The caps on a charge under a contract, to a partition with a budget of ``epsilon``."""
+    policy, lineage = binds.policy, (binds.lineage_epsilon_max, binds.lineage_source)
+    least, source = _least(lineage, (contract.lineage_epsilon_max, contract.source))
+    share, share_source = _least((policy.share_max, policy.source), (contract.share_max, contract.source))
+    if least is None or least > epsilon:
+        least, source = epsilon, ""
+    everyone = epsilon if binds.caps_everyone else None
+    return Caps(everyone, least, share, policy.alerts, source, share_source)
+
+
+def _least(*stated: tuple[Fraction | None, str]) -> tuple[Fraction | None, str]:
+    """The least of what documents state, and the document that does."""
+    known = [(number, source) for number, source in stated if number is not None]
+    return min(known, key=lambda one: one[0], default=(None, ""))
+
+
+def caps_everyone(policy: Policy, level: int) -> bool:
+    """Whether the global account of a partition at this Level is capped under a policy."""
+    return policy.sealed_everyone if level == LEVEL_SEALED else level > 0
+
+
+def policy_in_force(facts: Facts, domain: str, now: int, before: int | None = None) -> PolicyVersion | None:
+    """The greatest version effective at ``now``, among those entered before an index if one is given."""
+    versions = facts.policies.get(domain, ())
+    known = (one for one in versions if one.effective <= now and (before is None or one.index < before))
+    return max(known, key=lambda one: one.version, default=None)
+
+
+def dataset_of(facts: Facts, partition: Partition) -> Dataset:
+    """The dataset a partition is a slice of. Raises: KeyError, if the facts hold none."""
+    return facts.datasets[partition.provider, partition.dataset]
+
+
+def binding(facts: Facts, partition: Partition, now: int) -> Binding | None:
+    """What binds a partition now, None without a policy in force.
+
+    A Level raised binds open partitions; a Level lowered binds those opened later, so an open one keeps the
+    highest Level it ever had. So it is with caps: a wider one, or none, is for partitions to come, and what is frozen
+    stays so until new records or a decree.
+    """
+    domain = dataset_of(facts, partition).domain
+    current = policy_in_force(facts, domain, now)
+    if current is None:
+        return None
+    policy = read_policy(facts.documents[current.document])
+    of_dataset = partition.provider, partition.dataset
+    since = [read_policy(facts.documents[one.document]) for one in _since(facts, domain, partition, now)]
+    highest = max(since, key=lambda one: (one.level_of(*of_dataset), one.version))
+    capped = any(caps_everyone(one, one.level_of(*of_dataset)) for one in since)
+    tightest = min(since, key=lambda one: (one.lineage_epsilon_max, -one.version))
+    stated = [(one.partition_age_days_max, one.source) for one in (policy, highest)]
+    ages = [(age, source) for age, source in stated if age is not None]
+    age, source = min(ages, key=lambda one: one[0]) if ages else (None, "")
+    lineage = tightest.lineage_epsilon_max, tightest.source
+    return Binding(policy, highest.level_of(*of_dataset), highest.source, capped, *lineage, age, source)
+
+
+def _since(facts: Facts, domain: str, partition: Partition, now: int) -> list[PolicyVersion]:
+    """Versions in force at some time from the partition's opening until now."""
+    # Only what was entered before the partition: a version entered later and dated back never lowers it.
+    opening = policy_in_force(facts, domain, partition.opened, before=partition.index)
+    first = opening.version if opening else 0
+    effective = [one for one in facts.policies[domain] if first <= one.version and one.effective <= now]
+    return [
+        one
+        for place, one in enumerate(effective)
+        if one.version == first or all(later.effective > one.effective for later in effective[place + 1 :])
+    ]

@@ -1,0 +1,69 @@
+"""New records in a new partition: what a partition commits to, held against all its provider has opened before."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ledger.domain.commands import OpenPartition
+from ledger.domain.facts import Facts
+from ledger.wire.malformed import Malformed
+from policy.checks.findings import Findings
+from policy.documents import DatasetDescription, Policy
+from policy.documents.record_commitments import Stored, overlap, read_commitments, repeated
+
+
+def fresh_records(
+    findings: Findings, body: OpenPartition, policy: Policy, dataset: DatasetDescription, facts: Facts
+) -> None:
+    """The commitments a policy asks for; and none of them made before, whoever asks for what.
+
+    Retired partitions count, and those of other datasets of the provider: old records under a new name are old.
+    """
+    if policy.commitments:
+        given = bool(body.commitments)
+        findings.says("commitments_missing", given, f"commitments to the records of {body.ref}", "given", policy.source)
+        stated = dataset.membership is not None
+        told = "stated: which partition a privacy unit belongs to"
+        findings.says("membership_missing", stated, f"the membership of {dataset.id}", told, dataset.source)
+    own = _read(findings, body, facts)
+    if not own:
+        return
+    total = sum(read_commitments(one).count for one in own) * body.unit_records_max
+    told = f"records: {total} committed to {'>=' if total >= body.records else '<'} {body.records}"
+    findings.that("commitments_too_few", total >= body.records, told)
+    _held_against(findings, body, own, facts)
+
+
+def _read(findings: Findings, body: OpenPartition, facts: Facts) -> tuple[Stored, ...]:
+    found = tuple(_stored(digest, facts) for digest in body.commitments)
+    for one in found:
+        try:
+            read_commitments(one)
+        except KeyError:
+            findings.failed("commitments_malformed", f"commitments {one.digest} are not stored")
+            return ()
+        except Malformed as fault:
+            findings.failed("commitments_malformed", str(fault))
+            return ()
+    if found:
+        findings.passed("commitments_malformed", f"{len(found)} document(s) of commitments can be read")
+    return found
+
+
+def _held_against(findings: Findings, body: OpenPartition, own: tuple[Stored, ...], facts: Facts) -> None:
+    keys = {read_commitments(one).key for one in own}
+    twice = repeated(own)
+    findings.that("records_overlap", not twice, f"{twice} records are committed to twice in {body.ref}")
+    for earlier in facts.partitions.values():
+        if earlier.provider != body.provider or not earlier.commitments:
+            continue
+        theirs = [_stored(digest, facts) for digest in earlier.commitments]
+        same = {read_commitments(one).key for one in theirs} == keys and len(keys) == 1
+        told = f"the key of the commitments is {'' if same else 'not '}that of {earlier.ref}"
+        findings.that("commitments_key_changed", same, told)
+        shared = sum(overlap(own, one) for one in theirs)
+        findings.that("records_overlap", not shared, f"{shared} records of {body.ref} are those of {earlier.ref}")
+
+
+def _stored(digest: str, facts: Facts) -> Stored:
+    return Stored(digest, partial(facts.documents.__getitem__, digest))

@@ -1,0 +1,40 @@
+"""What ends or lifts what was agreed: a contract revoked by a TDP, an account reset by an SRO's decree."""
+
+from __future__ import annotations
+
+from ledger.domain.facts import Facts
+from ledger.domain.gate import Request, Verdict
+from ledger.domain.governance_commands import Decree, Revoke
+from policy.checks.findings import Findings
+from policy.decisions.documents_in_force import dataset_of, policy_in_force, read_contract
+from policy.decisions.request import body_of
+
+
+def revocation(request: Request, facts: Facts) -> Verdict:
+    """The newest version of a contract, by any TDP that is in it."""
+    body, findings = body_of(request, Revoke), Findings()
+    found = facts.contracts.get(body.contract)
+    findings.says("contract_unknown", found is not None, f"contract {body.contract}", "on record")
+    if found is None:
+        return findings.verdict()
+    document, actor = read_contract(facts.documents[found.document]), request.command.actor
+    findings.says("actor_not_provider", actor in document.tdps, actor, "one of its TDPs", document.source)
+    newest = facts.contract_heads.get(found.id) == found.document
+    told = f"the newest version of {found.id}"
+    findings.says("contract_superseded", newest, f"version {found.version}", told, document.source)
+    return findings.verdict()
+
+
+def decree(request: Request, facts: Facts) -> Verdict:
+    """By the SRO whose policy governs the partition, and no other."""
+    body, findings = body_of(request, Decree), Findings()
+    found = facts.partitions.get(body.partition)
+    findings.says("partition_unknown", found is not None, body.partition, "on record")
+    if found is None:
+        return findings.verdict()
+    domain = dataset_of(facts, found).domain
+    version = policy_in_force(facts, domain, request.now)
+    findings.says("policy_missing", version is not None, f"domain {domain}", "under a policy in force")
+    if version is not None:
+        findings.equal("actor_not_issuer", "actor", request.command.actor, version.issuer, f"policy of {domain}")
+    return findings.verdict()

@@ -1,0 +1,125 @@
+"""What becomes of organisations and of what they know: reported by an SRO, who is not asked whether it may be.
+
+What has happened is a fact, and a fact is permitted. Two things are asked for beforehand and can be denied: a merger
+that is only proposed, and a model handed over on its holder's own word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Final
+
+from ledger.domain.facts import Account, Facts
+from ledger.domain.gate import Request, Verdict
+from ledger.domain.lineage_commands import Collude, Declare, Merge, Publish, Split, Transfer
+from ledger.domain.lineage_graph import NodeKind
+from ledger.domain.outcomes import ChargeState
+from ledger.filters import NoRoom, read_rule
+from ledger.lineage.graph_edits import would_be
+from ledger.transitions.account_loss import over
+from ledger.wire.exact_numbers import ceil_decimal
+from policy.checks.findings import Findings
+from policy.decisions.documents_in_force import binding
+from policy.decisions.releases import transfer_allowed
+from policy.decisions.request import body_of
+
+NAMED_MAX: Final = 16
+"""Accounts over their cap that one denial names: an entry has room for 65,535 bytes."""
+
+
+def merger(request: Request, facts: Facts) -> Verdict:
+    """A merger or an acquisition: a fact, or, proposed, denied if it would freeze an account."""
+    body = body_of(request, Merge)
+    findings = _reported(request, facts, "parent_unknown", (body.organisation, *body.parents))
+    if body.proposed and findings.verdict().permit:
+        nodes = sorted({facts.organisations[did].node for did in (body.organisation, *body.parents)})
+        _fits(findings, facts, would_be(facts, nodes), request.now)
+    return findings.verdict()
+
+
+def _fits(findings: Findings, facts: Facts, accounts: Iterable[Account], now: int) -> None:
+    asked = (_told_full(facts, account, now) for account in accounts)
+    full = [one for one in asked if one is not None]
+    for told, holder in full[:NAMED_MAX]:
+        findings.failed("account_would_freeze", told, holder)
+    if len(full) > NAMED_MAX:
+        findings.failed("account_would_freeze", f"and {len(full) - NAMED_MAX} accounts more")
+    if not full:
+        findings.passed("account_would_freeze", "every account of the union stays within its cap")
+
+
+def _told_full(facts: Facts, account: Account, now: int) -> tuple[str, str] | None:
+    """What to say of an account that would be over, and whose it is; None if it would not."""
+    partition = facts.partitions[account.partition]
+    node = facts.nodes.get(int(account.holder.partition(":")[2]))
+    coalition = node if node and node.kind is NodeKind.COALITION else None
+    holder = account.holder if coalition else ""
+    whose = "a coalition" if coalition else "the union"
+    binds = binding(facts, partition, now)
+    if binds is None:
+        return f"{partition.ref} is under no policy in force", holder
+    own = coalition.epsilon if coalition else binds.lineage_epsilon_max
+    try:
+        cap = read_rule(partition.terms).cap(min(own or Fraction(0), partition.epsilon))
+    except NoRoom as closed:
+        return f"the account of {whose} on {partition.ref}: {closed}", holder
+    found = over(facts, (account,), {partition.ref: cap})
+    if not found:
+        return None
+    excess = found[0].excess
+    much = "without a bound" if excess is None else f"by {ceil_decimal(100 * excess, 1)} % of it"
+    return f"the account of {whose} on {partition.ref} would be over its cap {much}", holder
+
+
+def collusion(request: Request, facts: Facts) -> Verdict:
+    """Found later; a fact."""
+    named = body_of(request, Collude).organisations
+    return _reported(request, facts, "organisation_unknown", named).verdict()
+
+
+def split(request: Request, facts: Facts) -> Verdict:
+    """A fact."""
+    body = body_of(request, Split)
+    return _reported(request, facts, "organisation_unknown", (body.organisation, body.child)).verdict()
+
+
+def publication(request: Request, facts: Facts) -> Verdict:
+    """A fact."""
+    body = body_of(request, Publish)
+    findings = _reported(request, facts, "organisation_unknown", (body.giver,) if body.giver else ())
+    findings.says("charge_unknown", body.charge in facts.charges, f"charge {body.charge}", "on record")
+    return findings.verdict()
+
+
+def coalition(request: Request, facts: Facts) -> Verdict:
+    """Declared by an SRO, with a cap of the SRO's."""
+    return _reported(request, facts, "organisation_unknown", body_of(request, Declare).members).verdict()
+
+
+def transfer(request: Request, facts: Facts) -> Verdict:
+    """A fact if an SRO reports it; a TDC may hand over what was posted and may leave its clean room."""
+    body, findings = body_of(request, Transfer), Findings()
+    roles = _roles(request, facts)
+    found = facts.charges.get(body.charge)
+    findings.says("actor_unknown", bool({"SRO", "TDC"} & set(roles)), request.command.actor, "registered as SRO or TDC")
+    findings.says("recipient_unknown", body.recipient in facts.organisations, body.recipient, "registered")
+    findings.says("charge_unknown", found is not None, f"charge {body.charge}", "on record")
+    if found is not None and "SRO" not in roles:
+        findings.equal("charge_not_posted", "state", found.state.value, ChargeState.POSTED.value)
+        transfer_allowed(findings, found, facts, request.now)
+    return findings.verdict()
+
+
+def _roles(request: Request, facts: Facts) -> tuple[str, ...]:
+    actor = facts.organisations.get(request.command.actor)
+    return actor.roles if actor else ()
+
+
+def _reported(request: Request, facts: Facts, code: str, named: Sequence[str]) -> Findings:
+    """By an SRO, of organisations on record."""
+    findings = Findings()
+    findings.says("actor_not_sro", "SRO" in _roles(request, facts), request.command.actor, "registered as SRO")
+    for did in named:
+        findings.says(code, did in facts.organisations, did, "registered")
+    return findings

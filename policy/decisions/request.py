@@ -1,0 +1,47 @@
+"""What every decision takes from a request and from the documents the request names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from ledger.domain.facts import Facts
+from ledger.domain.gate import Request
+from ledger.wire.malformed import Malformed
+from policy.checks.field_readers import Inconsistent
+from policy.checks.findings import Findings
+
+B = TypeVar("B")
+D = TypeVar("D")
+
+
+def body_of(request: Request, kind: type[B]) -> B:
+    """The typed body. Raises: TypeError, if the caller paired a command with another kind's body."""
+    if not isinstance(request.body, kind):
+        message = f"a {request.command.kind} command cannot hold a {type(request.body).__name__}"
+        raise TypeError(message)
+    return request.body
+
+
+def document_of(findings: Findings, facts: Facts, digest: str, read: Callable[[bytes], D]) -> D | None:
+    """A document read in its phases, each with its own code; None if one of them fails."""
+    data = facts.documents.get(digest)
+    findings.says("document_unknown", data is not None, f"document {digest}", "stored")
+    if data is None:
+        return None
+    try:
+        document = read(data)
+    except Inconsistent as fault:
+        findings.failed("document_inconsistent", str(fault))
+        return None
+    except Malformed as fault:
+        findings.failed("document_malformed", str(fault))
+        return None
+    return document
+
+
+def signed_by(findings: Findings, request: Request, parties: tuple[str, ...], source: str) -> None:
+    """One check for each party whose signature over the document is required."""
+    for party in parties:
+        signed = party in request.signers
+        findings.that("signature_missing", signed, f"{party} has {'' if signed else 'not '}signed", source)

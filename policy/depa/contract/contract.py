@@ -1,0 +1,224 @@
+"""A DEPA contract: who shares which datasets under which keys, until when, and with how little privacy loss.
+
+    {"id":"f4f72a88-...","schemaVersion":"0.1","startTime":"2023-03-14T00:00:00.000Z","tdc":"did:web:...",
+     "datasets":[{"id":"19517ba8-...","provider":"did:web:...","key":{"properties":{"kid":"..."}}}],
+     "constraints":[{"privacy":[{"dataset":"19517ba8-...","epsilon_threshold":"1.5","delta":"0.01"}]}],...}
+
+Two spellings of constraints exist: that of the contracts DEPA ships, above, and that of its API specification,
+``constraints.data[]{"id","privacy":{"epsilon","delta"}}``. A dataset is known by (provider, dataset id, key id).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+from policy.depa.contract.decimal_json import strings_in
+from policy.depa.contract.field_reader import Fields, read_did
+from policy.depa.contract.privacy_constraints import Bound, read_bounds
+from policy.depa.contract.reasons import Reasons
+from policy.documents.contract import DATASETS_MAX, PARTIES_MAX
+
+PATH: Final = "contract"
+SCHEMAS: Final = ("0.1",)
+PURPOSES: Final = ("TRAINING", "LLM_FINETUNING")
+_FIELDS: Final = (
+    "ccrp",
+    "constraints",
+    "dataset",
+    "datasets",
+    "expiryTime",
+    "id",
+    "jurisdiction",
+    "purpose",
+    "schemaVersion",
+    "startTime",
+    "tdc",
+    "tdps",
+    "terms",
+    "version",
+)
+_DATASET_FIELDS: Final = ("id", "key", "name", "owner", "provider", "sample", "schema", "url")
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A dataset as the contract names it; None where a reason says why.
+
+    Attributes:
+        owner: the short name that pipelines use for its provider; empty in old contracts.
+        vault: where its key lies; empty if the contract does not say.
+    """
+
+    path: str
+    id: str | None
+    provider: str | None
+    key: str | None
+    name: str
+    owner: str
+    vault: str
+
+    @property
+    def identity(self) -> tuple[str, str, str] | None:
+        """(provider, dataset id, key id); None unless all are known."""
+        if self.provider is None or self.id is None or self.key is None:
+            return None
+        return (self.provider, self.id, self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """A contract as read; None where a reason says why. Times are Unix milliseconds."""
+
+    id: str | None
+    tdc: str | None
+    tdps: tuple[str, ...]
+    starts: int | None
+    ends: int | None
+    purpose: str | None
+    datasets: tuple[Dataset, ...]
+    bounds: tuple[Bound, ...]
+
+    def by_key(self) -> tuple[tuple[Dataset, ...], ...]:
+        """The datasets by data key, in order: what one key opens is released, and so charged, together.
+
+        A key id alone joins them unless both say which vault it lies in and the vaults differ.
+        """
+        groups: list[list[Dataset]] = []
+        for dataset in self.datasets:
+            joined = [group for group in groups if any(_same_key(dataset, one) for one in group)]
+            rest = [group for group in groups if group not in joined]
+            groups = [*rest, [*(one for group in joined for one in group), dataset]]
+        places = {id(dataset): place for place, dataset in enumerate(self.datasets)}
+        ordered = (sorted(group, key=lambda one: places[id(one)]) for group in groups)
+        return tuple(tuple(group) for group in sorted(ordered, key=lambda group: places[id(group[0])]))
+
+    def epsilon_max(self) -> Fraction | None:
+        """The least ε any dataset allows one run: every run opens all of them. None if none says one."""
+        return min((bound.epsilon for bound in self.bounds if bound.epsilon is not None), default=None)
+
+    def delta_max(self) -> Fraction | None:
+        """The least δ, likewise."""
+        return min((bound.delta for bound in self.bounds if bound.delta is not None), default=None)
+
+
+def read_contract(value: Any, reasons: Reasons) -> Contract:  # noqa: ANN401 - JSON
+    """A contract from its JSON; every fault is noted, and none raises."""
+    top = Fields(value, PATH, reasons)
+    top.only(_FIELDS)
+    for path, text in strings_in(top.value, PATH):
+        if "$" in text:
+            reasons.warn("placeholder", path, text)
+    top.one_of("schemaVersion", SCHEMAS)
+    if top.has("version"):
+        top.text("version")
+    contract = Contract(
+        id=top.name("id"),
+        tdc=top.did("tdc"),
+        tdps=_tdps(top),
+        starts=top.time("startTime"),
+        ends=top.time("expiryTime"),
+        purpose=top.one_of("purpose", PURPOSES),
+        datasets=tuple(_datasets(top)),
+        bounds=read_bounds(top),
+    )
+    _check_parties(contract, reasons)
+    _check_identities(contract, reasons)
+    _check_bounds(contract, reasons)
+    return contract
+
+
+def _tdps(top: Fields) -> tuple[str, ...]:
+    named = top.items("tdps", PARTIES_MAX)
+    read = (read_did(one, f"{PATH}.tdps[{place}]", top.reasons) for place, one in enumerate(named))
+    return tuple(dict.fromkeys(did for did in read if did is not None))
+
+
+def _datasets(top: Fields) -> Iterator[Dataset]:
+    """``datasets``, or the specification's single ``dataset``."""
+    if top.has("dataset") and top.has("datasets"):
+        top.reasons.refuse("field_twice", top.at("dataset"), top.value["dataset"], "as datasets and as dataset")
+    if top.has("dataset") and not top.has("datasets"):
+        yield _dataset(Fields(top.value["dataset"], top.at("dataset"), top.reasons))
+        return
+    for place, one in enumerate(top.items("datasets", DATASETS_MAX)):
+        yield _dataset(Fields(one, f"{PATH}.datasets[{place}]", top.reasons))
+
+
+def _dataset(known: Fields) -> Dataset:
+    known.only(_DATASET_FIELDS)
+    kid, vault = _key(known)
+    return Dataset(
+        path=known.path,
+        id=known.name("id"),
+        provider=known.did("provider"),
+        key=kid,
+        name=(known.text("name") or "") if known.has("name") else "",
+        owner=(known.text("owner") or "") if known.has("owner") else "",
+        vault=vault,
+    )
+
+
+def _key(known: Fields) -> tuple[str | None, str]:
+    """The id of the data key, and the vault it lies in."""
+    key = known.inner("key")
+    if not known.has("key"):
+        return None, ""
+    key.only(("properties", "type"))
+    key.one_of("type", ("azure",))
+    properties = key.inner("properties")
+    if not key.has("properties"):
+        return None, ""
+    properties.only(("authority", "endpoint", "kid"))
+    vault = properties.text("endpoint", empty=True) if properties.has("endpoint") else ""
+    return properties.name("kid"), vault or ""
+
+
+def _check_parties(contract: Contract, reasons: Reasons) -> None:
+    if contract.starts is not None and contract.ends is not None and contract.starts >= contract.ends:
+        reasons.refuse("dates_unordered", f"{PATH}.expiryTime")
+    for dataset in contract.datasets:
+        if dataset.provider is not None and dataset.provider not in contract.tdps:
+            reasons.refuse("provider_not_party", f"{dataset.path}.provider", dataset.provider)
+
+
+def _check_identities(contract: Contract, reasons: Reasons) -> None:
+    seen: set[tuple[str | None, str | None]] = set()
+    for dataset in contract.datasets:
+        pair = (dataset.provider, dataset.id)
+        if None not in pair and pair in seen:
+            reasons.refuse("dataset_twice", f"{dataset.path}.id", dataset.id)
+        seen.add(pair)
+    for group in contract.by_key():
+        if len(group) > 1:
+            told = ", ".join(one.name or one.id or one.path for one in group)
+            reasons.warn("keys_together", f"{group[0].path}.key.properties.kid", group[0].key, told)
+
+
+def _check_bounds(contract: Contract, reasons: Reasons) -> None:
+    held = Counter(dataset.id for dataset in contract.datasets if dataset.id)
+    providers = {one: {dataset.provider for dataset in contract.datasets if dataset.id == one} for one in held}
+    named = Counter(bound.dataset for bound in contract.bounds if bound.dataset)
+    seen: set[str] = set()
+    for bound in contract.bounds:
+        if bound.dataset is None:
+            continue
+        if bound.dataset not in held:
+            reasons.refuse("constraint_dataset_unknown", bound.path, bound.dataset)
+        if bound.dataset in seen:
+            reasons.refuse("constraint_twice", bound.path, bound.dataset)
+        seen.add(bound.dataset)
+    for dataset in contract.datasets:
+        if dataset.id is not None and not named[dataset.id]:
+            reasons.refuse("constraint_missing", dataset.path, dataset.id)
+        elif dataset.id is not None and len(providers[dataset.id]) > 1:
+            reasons.refuse("dataset_ambiguous", f"{dataset.path}.id", dataset.id)
+
+
+def _same_key(one: Dataset, other: Dataset) -> bool:
+    if one.key is None or one.key != other.key:
+        return False
+    return not (one.vault and other.vault) or one.vault == other.vault

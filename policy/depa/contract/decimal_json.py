@@ -1,0 +1,97 @@
+"""DEPA's JSON, read without losing a digit: numbers may have fractions here, as ``0.00001``, and stay exact.
+
+What cannot be read at all is :class:`~ledger.wire.malformed.Malformed`; whatever can be read and is wrong is a reason.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any, Final, NoReturn
+
+from ledger.wire.malformed import Malformed
+from policy.depa.contract.reasons import under
+
+BYTES_MAX: Final = 262_144
+DEPTH_MAX: Final = 32
+NUMBER_MAX: Final = 40
+EXPONENT_MAX: Final = 18
+_REAL: Final = re.compile(r"-?([0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?\Z", re.ASCII)
+
+
+def parse(data: bytes, what: str) -> Any:  # noqa: ANN401 - JSON, with a Fraction where a number has one
+    """JSON as objects, lists, strings, integers, fractions, booleans and null.
+
+    Args:
+        data: at most 262,144 bytes, nested at most 32 levels, each name in an object once.
+        what: how a fault names the file: ``contract`` or ``pipeline``.
+
+    Raises:
+        Malformed: naming the rule, after work bounded by the number of bytes.
+    """
+    if len(data) > BYTES_MAX:
+        raise Malformed(what, f"has {len(data)} bytes, more than the {BYTES_MAX} allowed")
+    try:
+        value = json.loads(
+            data.decode("utf-8"),
+            object_pairs_hook=_each_name_once,
+            parse_float=_exact,
+            parse_int=_exact,
+            parse_constant=_no_constant,
+        )
+    except Malformed as fault:
+        raise fault.under(what) from None
+    except UnicodeDecodeError as fault:
+        raise Malformed(what, f"is not UTF-8 at byte {fault.start}") from None
+    except json.JSONDecodeError as fault:
+        raise Malformed(what, f"is not JSON at line {fault.lineno}, column {fault.colno}: {fault.msg}") from None
+    except RecursionError:
+        raise Malformed(what, f"is nested deeper than {DEPTH_MAX} levels") from None
+    _check_depth(value, what, 1)
+    return value
+
+
+def strings_in(value: Any, path: str) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - JSON
+    """Every string value with its path, in order."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from strings_in(inner, under(path, name))
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield from strings_in(inner, f"{path}[{place}]")
+
+
+def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    seen: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in seen:
+            raise Malformed(name[:80].encode("ascii", "backslashreplace").decode(), "is given twice")
+        seen[name] = value
+    return seen
+
+
+def _exact(text: str) -> int | Fraction:
+    """A JSON number exactly; an integer where it is spelled as one."""
+    match = _REAL.match(text) if len(text) <= NUMBER_MAX else None
+    if match is None or abs(int((match[3] or "e0")[1:])) > EXPONENT_MAX:
+        raise Malformed("", f"{text[:NUMBER_MAX]} has too many digits or too great an exponent")
+    return Fraction(text) if match[2] or match[3] else int(text)
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise Malformed("", f"{text} is not a number of JSON")
+
+
+def _check_depth(value: Any, what: str, depth: int) -> None:  # noqa: ANN401 - JSON
+    if isinstance(value, str):
+        if any("\ud800" <= one <= "\udfff" for one in value):
+            raise Malformed(what, "holds a lone surrogate")
+    elif isinstance(value, dict | list):
+        if depth > DEPTH_MAX:
+            raise Malformed(what, f"is nested deeper than {DEPTH_MAX} levels")
+        for inner in (*value, *value.values()) if isinstance(value, dict) else value:
+            _check_depth(inner, what, depth + 1)

@@ -1,0 +1,174 @@
+"""Who signed an envelope: each signature verified with the key of its signer's DID document, as the checker keeps it.
+
+    {"id":"did:web:tdp.example","assertionMethod":[{"id":"did:web:tdp.example#key-1","publicKeyJwk":{"kty":"EC",...}}]}
+
+DEPA's contract service verifies no signature when it registers a contract; here every participant's is. A key is only
+ever looked up in a document given, never fetched. A certificate chain picks no key: the first certificate must hold the
+very key that the DID document has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256, SHA384, SHA512
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.x509 import load_der_x509_certificate
+from joserfc.errors import JoseError
+from joserfc.jwk import JWKRegistry
+
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+from policy.depa.contract.contract import Contract
+from policy.depa.contract.cose_sign import Envelope, Signature
+from policy.depa.contract.decimal_json import parse
+from policy.depa.contract.reasons import Reasons
+
+METHODS_MAX: Final = 64
+DOCUMENTS_MAX: Final = 64
+RSA_BITS: Final = (2_048, 8_192)
+Key = ec.EllipticCurvePublicKey | Ed25519PublicKey | rsa.RSAPublicKey
+_CURVES: Final = {
+    -7: ("secp256r1", SHA256()),
+    -35: ("secp384r1", SHA384()),
+    -36: ("secp521r1", SHA512()),
+}
+_PSS: Final = {-37: SHA256(), -38: SHA384(), -39: SHA512()}
+_EDDSA: Final = (-8, -19)
+"""EdDSA, and Ed25519 by its own name (RFC 9864)."""
+
+
+def read_keys(documents: Iterable[bytes]) -> dict[str, dict[str, Key]]:
+    """The signing keys of DID documents, by DID and by the fragment that names each.
+
+    Raises:
+        Malformed: for a document that is none, a DID told twice, or a key that is none.
+    """
+    known: dict[str, dict[str, Key]] = {}
+    for place, data in enumerate(documents):
+        where = f"did_document[{place}]"
+        if place >= DOCUMENTS_MAX:
+            raise Malformed(where, f"there may be at most {DOCUMENTS_MAX}")
+        value = parse(data, where)
+        did = c.did(value.get("id") if isinstance(value, dict) else None, f"{where}.id")
+        if did in known:
+            raise Malformed(f"{where}.id", f"{did} is told twice")
+        known[did] = _methods(value, did, where)
+    return known
+
+
+def check_signatures(
+    envelope: Envelope, contract: Contract, keys: Mapping[str, Mapping[str, Key]], reasons: Reasons
+) -> None:
+    """That exactly the contract's parties are its participants, and that each of them has signed; else noted."""
+    parties = {*contract.tdps, contract.tdc} - {None}
+    for party in sorted(one for one in parties if one is not None and one not in envelope.participants):
+        reasons.refuse("participants_differ", "envelope.protected.491", party, "a party of the contract is missing")
+    signed: set[str] = set()
+    for signature in envelope.signatures:
+        if signature.signer not in envelope.participants:
+            reasons.refuse("signer_not_participant", signature.path, signature.signer)
+        if signature.signer in signed:
+            reasons.refuse("signer_twice", signature.path, signature.signer)
+        signed.add(signature.signer)
+        _check(envelope, signature, keys.get(signature.signer, {}), reasons)
+    for participant in envelope.participants:
+        if participant not in signed:
+            reasons.refuse("signature_missing", "envelope.signatures", participant)
+
+
+def _check(envelope: Envelope, signature: Signature, keys: Mapping[str, Key], reasons: Reasons) -> None:
+    key = keys.get(signature.key_id.rpartition("#")[2])
+    if key is None:
+        told = f"key id {signature.key_id!r}" if keys else "no DID document of it was given"
+        reasons.refuse("signer_key_unknown", signature.path, signature.signer, told)
+        return
+    if signature.certificates and not _certifies(signature.certificates[0], key):
+        reasons.refuse("certificate_differs", f"{signature.path}.protected.33", signature.signer)
+    if not fits(signature.algorithm, key):
+        reasons.refuse("signature_algorithm", f"{signature.path}.protected.1", signature.algorithm)
+    elif not verifies(key, signature.algorithm, signature.signature, envelope.to_be_signed(signature)):
+        reasons.refuse("signature_invalid", signature.path, signature.signer)
+
+
+def fits(algorithm: int, key: Key) -> bool:
+    """Whether a COSE algorithm is the one for this key: curve and hash, or RSA of 2,048 to 8,192 bits with PSS."""
+    match key:
+        case ec.EllipticCurvePublicKey():
+            return algorithm in _CURVES and _CURVES[algorithm][0] == key.curve.name
+        case rsa.RSAPublicKey():
+            return algorithm in _PSS and RSA_BITS[0] <= key.key_size <= RSA_BITS[1]
+        case _:
+            return algorithm in _EDDSA
+
+
+def verifies(key: Key, algorithm: int, signature: bytes, data: bytes) -> bool:
+    """Whether a signature verifies; ``algorithm`` fits the key (RFC 9053, sections 2.1 and 2.2; RFC 8230)."""
+    try:
+        match key:
+            case ec.EllipticCurvePublicKey():
+                half = -(-key.curve.key_size // 8)
+                if len(signature) != 2 * half:
+                    return False
+                r, s = (int.from_bytes(part, "big") for part in (signature[:half], signature[half:]))
+                key.verify(encode_dss_signature(r, s), data, ec.ECDSA(_CURVES[algorithm][1]))
+            case rsa.RSAPublicKey():
+                of = _PSS[algorithm]
+                key.verify(signature, data, padding.PSS(padding.MGF1(of), of.digest_size), of)
+            case _:
+                key.verify(signature, data)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _methods(value: Any, did: str, where: str) -> dict[str, Key]:  # noqa: ANN401 - JSON
+    listed = [one for name in ("assertionMethod", "verificationMethod") for one in _listed(value.get(name, []), where)]
+    found: dict[str, Key] = {}
+    for one in listed:
+        if isinstance(one, str):
+            continue  # a reference to a method that the document holds elsewhere
+        named = one.get("id") if isinstance(one, dict) else None
+        if not isinstance(named, str) or named.rpartition("#")[0] not in {"", did} or "#" not in named:
+            raise Malformed(where, "holds a method whose id is not the DID, a '#' and a name")
+        fragment, key = named.rpartition("#")[2], _key(one.get("publicKeyJwk"), where)
+        if fragment in found and not _same(found[fragment], key):
+            raise Malformed(where, f"holds two keys named {fragment[:80]!r}")
+        found[fragment] = key
+    return found
+
+
+def _listed(value: object, where: str) -> list[Any]:
+    if not isinstance(value, list) or len(value) > METHODS_MAX:
+        raise Malformed(where, f"must list at most {METHODS_MAX} methods")
+    return value
+
+
+def _key(jwk: object, where: str) -> Key:
+    if not isinstance(jwk, dict) or "d" in jwk or "k" in jwk:
+        raise Malformed(where, "holds a method without a public key as JWK")
+    try:
+        key = JWKRegistry.import_key(jwk).get_op_key("verify")
+    except (JoseError, ValueError, TypeError, KeyError, AttributeError) as fault:
+        raise Malformed(where, f"holds a JWK that is no public key: {type(fault).__name__}") from None
+    if not isinstance(key, ec.EllipticCurvePublicKey | Ed25519PublicKey | rsa.RSAPublicKey):
+        raise Malformed(where, "holds a key of a kind that signs no contract")
+    return key
+
+
+def _certifies(certificate: bytes, key: Key) -> bool:
+    try:
+        held = load_der_x509_certificate(certificate).public_key()
+    except ValueError:
+        return False
+    return isinstance(held, ec.EllipticCurvePublicKey | Ed25519PublicKey | rsa.RSAPublicKey) and _same(held, key)
+
+
+def _same(one: Key, other: Key) -> bool:
+    first, second = (key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) for key in (one, other))
+    return first == second

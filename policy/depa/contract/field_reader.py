@@ -1,0 +1,178 @@
+"""One object of a DEPA file, read field by field: a fault becomes a reason and the value None, and reading goes on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any, Final
+
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+from policy.checks.field_readers import parse_time
+from policy.depa.contract.reasons import Reasons, spelled, under
+
+TEXT_MAX: Final = 20_000
+_NUMBER: Final = re.compile(r"(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?\Z", re.ASCII)
+_MILLISECONDS: Final = re.compile(r"\.000(?=Z\Z)", re.ASCII)
+
+
+class Fields:
+    """An object of a file at a path. Every reader gives None where it noted a fault, or where nothing stands.
+
+    Attributes:
+        value: the object; empty where another type stood.
+        path: where it is, as ``contract.datasets[0]``.
+    """
+
+    def __init__(self, value: object, path: str, reasons: Reasons) -> None:
+        """Note it where this is no object."""
+        self.path = path
+        self.reasons = reasons
+        self.value: dict[str, Any] = {}
+        if isinstance(value, dict):
+            self.value = value
+        else:
+            reasons.refuse("field_type", path, value, "must be an object")
+
+    def only(self, names: Iterable[str]) -> None:
+        """Note every field of another name."""
+        known = set(names)
+        for name, value in self.value.items():
+            if name not in known:
+                self.reasons.refuse("field_unknown", under(self.path, name), value)
+
+    def has(self, name: str) -> bool:
+        """Whether it stands there, be it null."""
+        return name in self.value
+
+    def at(self, name: str) -> str:
+        """The path of a field."""
+        return under(self.path, name)
+
+    def inner(self, name: str) -> Fields:
+        """An object inside; an empty one where it is missing, which is noted."""
+        if self.require(name):
+            return Fields(self.value[name], self.at(name), self.reasons)
+        return Fields({}, self.at(name), self.reasons)
+
+    def require(self, name: str) -> bool:
+        """Note it where a field is missing; whether it is there."""
+        if name not in self.value:
+            self.reasons.refuse("field_missing", self.at(name))
+        return name in self.value
+
+    def items(self, name: str, most: int, least: int = 1) -> list[Any]:
+        """A list of so many items; an empty one where there is none such, which is noted."""
+        if not self.require(name):
+            return []
+        value = self.value[name]
+        if not isinstance(value, list):
+            self.reasons.refuse("field_type", self.at(name), value, "must be a list")
+            return []
+        if not least <= len(value) <= most:
+            self.reasons.refuse("list_length", self.at(name), value, f"{len(value)} items, not {least} to {most}")
+            return []
+        return value
+
+    def text(self, name: str, *, empty: bool = False) -> str | None:
+        """A string of at most 20,000 characters."""
+        if not self.require(name):
+            return None
+        value = self.value[name]
+        if not isinstance(value, str):
+            self.reasons.refuse("field_type", self.at(name), value, "must be a string")
+            return None
+        if len(value) > TEXT_MAX or not (value or empty):
+            self.reasons.refuse("text_length", self.at(name), value, f"must have 1 to {TEXT_MAX} characters")
+            return None
+        return value
+
+    def one_of(self, name: str, choices: tuple[str, ...]) -> str | None:
+        """One of a closed list of strings."""
+        if not self.require(name):
+            return None
+        value = self.value[name]
+        if not isinstance(value, str) or value not in choices:
+            self.reasons.refuse("value_unknown", self.at(name), value, f"one of {', '.join(choices)}")
+            return None
+        return value
+
+    def flag(self, name: str) -> bool | None:
+        """True or false; ``"true"`` and 1 are neither."""
+        value = self.value.get(name)
+        if isinstance(value, bool) or not self.require(name):
+            return value if isinstance(value, bool) else None
+        self.reasons.refuse("field_type", self.at(name), value, "must be true or false")
+        return None
+
+    def name(self, name: str) -> str | None:
+        """An id that an entry can hold."""
+        found: str | None = self._strict(name, c.name, "name_spelling")
+        return found
+
+    def did(self, name: str) -> str | None:
+        """A DID, alone or as ``{"id": DID}``, which the specification has for parties."""
+        if not self.require(name):
+            return None
+        return read_did(self.value[name], self.at(name), self.reasons)
+
+    def time(self, name: str) -> int | None:
+        """Unix milliseconds of a whole second in UTC; ``.000`` may follow the seconds."""
+
+        def read(value: object, field: str) -> int:
+            return parse_time(_MILLISECONDS.sub("", value) if isinstance(value, str) else value, field)
+
+        found: int | None = self._strict(name, read, "time_spelling")
+        return found
+
+    def whole(self, name: str, least: int, most: int) -> int | None:
+        """An integer, as a number or as a string that holds one."""
+        number = self.number(name, Fraction(least), Fraction(most))
+        if number is None or number.denominator == 1:
+            return None if number is None else int(number)
+        self.reasons.refuse("number_out_of_range", self.at(name), self.value[name], "must be whole")
+        return None
+
+    def number(self, name: str, least: Fraction, most: Fraction) -> Fraction | None:
+        """A number, or a string that holds one, from ``least`` to ``most``, exactly."""
+        if not self.require(name):
+            return None
+        value = self.value[name]
+        number = self._number(name, value)
+        if number is not None and not least <= number <= most:
+            told = f"must lie between {spelled(least)} and {spelled(most)}"
+            self.reasons.refuse("number_out_of_range", self.at(name), value, told)
+            return None
+        return number
+
+    def _number(self, name: str, value: object) -> Fraction | None:
+        if isinstance(value, int | Fraction) and not isinstance(value, bool):
+            return Fraction(value)
+        if value is None or value == "null":
+            self.reasons.refuse("number_null", self.at(name), "null" if value == "null" else None, "says null")
+        elif isinstance(value, str) and _NUMBER.match(value):
+            return Fraction(value)
+        else:
+            code = "number_spelling" if isinstance(value, str) else "field_type"
+            self.reasons.refuse(code, self.at(name), value, "must be a number")
+        return None
+
+    def _strict(self, name: str, read: Any, code: str) -> Any:  # noqa: ANN401 - whatever the reader gives
+        if not self.require(name):
+            return None
+        try:
+            return read(self.value[name], name)
+        except Malformed as fault:
+            self.reasons.refuse(code, self.at(name), self.value[name], fault.rule)
+            return None
+
+
+def read_did(value: object, path: str, reasons: Reasons) -> str | None:
+    """A DID, or ``{"id": DID}``; None, and noted, for anything else."""
+    plain = value.get("id") if isinstance(value, dict) and set(value) == {"id"} else value
+    try:
+        return c.did(plain, path)
+    except Malformed:
+        reasons.refuse("did_missing", path, plain)
+        return None

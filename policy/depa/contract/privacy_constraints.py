@@ -1,0 +1,109 @@
+"""Privacy constraints of a DEPA contract, in both spellings, one bound for each dataset named.
+
+"constraints":[{"privacy":[{"dataset":"19517ba8-...","epsilon_threshold":"1.5","delta":"0.01"}]}]
+"constraints":{"data":[{"id":"19517ba8-...","privacy":{"epsilon":"1.5","delta":"0.01"}}]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from ledger.mechanisms.mechanism import NOISE_MAX
+from ledger.wire.exact_numbers import EPSILON_MAX
+from policy.depa.contract.field_reader import Fields
+from policy.documents.contract import DATASETS_MAX
+
+LEAST: Final = Fraction(1, 10**12)
+"""Numbers must be positive, and a positive number below this one would mean nothing."""
+DELTA_MOST: Final = 1 - LEAST
+_CONSTRAINTS_MAX: Final = 64
+_NAMES_MAX: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What one dataset allows one run; None where the contract does not say, or a reason says why.
+
+    Attributes:
+        noise: the least noise multiplier.
+        targets: the variables that may be predicted; empty if any may.
+        join_keys: the variables that may join it; empty if any may.
+    """
+
+    path: str
+    dataset: str | None
+    epsilon: Fraction | None
+    delta: Fraction | None
+    noise: Fraction | None
+    targets: tuple[str, ...] = ()
+    join_keys: tuple[str, ...] = ()
+
+
+def read_bounds(top: Fields) -> tuple[Bound, ...]:
+    """Every bound of a contract, in order. None for a contract without ``constraints``: its datasets lack them."""
+    if not top.has("constraints"):
+        return ()
+    value = top.value["constraints"]
+    path = top.at("constraints")
+    if not isinstance(value, list):
+        return tuple(_of_constraint(Fields(value, path, top.reasons)))
+    found = top.items("constraints", _CONSTRAINTS_MAX, least=0)
+    parts = (Fields(one, f"{path}[{place}]", top.reasons) for place, one in enumerate(found))
+    return tuple(bound for part in parts for bound in _of_constraint(part))
+
+
+def _of_constraint(known: Fields) -> Iterator[Bound]:
+    known.only(("compute", "data", "fetch", "privacy"))
+    if known.has("privacy"):
+        for place, one in enumerate(known.items("privacy", DATASETS_MAX, least=0)):
+            yield _shipped(Fields(one, f"{known.path}.privacy[{place}]", known.reasons))
+    if known.has("data"):
+        for place, one in enumerate(known.items("data", DATASETS_MAX, least=0)):
+            yield _specified(Fields(one, f"{known.path}.data[{place}]", known.reasons))
+
+
+def _shipped(known: Fields) -> Bound:
+    known.only(("dataset", "delta", "epochs_per_report", "epsilon_threshold", "noise_multiplier"))
+    if known.has("epochs_per_report"):
+        known.whole("epochs_per_report", 1, 1_000_000)
+        known.reasons.warn("term_unread", known.at("epochs_per_report"), known.value["epochs_per_report"])
+    return _bound(known, known.name("dataset"), known, "epsilon_threshold")
+
+
+def _specified(known: Fields) -> Bound:
+    known.only(("id", "join", "privacy", "target_variables"))
+    privacy = known.inner("privacy")
+    privacy.only(("delta", "epsilon", "noise_multiplier"))
+    targets, keys = (_names(known, name) for name in ("target_variables", "join"))
+    return _bound(privacy, known.name("id"), known, "epsilon", targets, keys)
+
+
+def _bound(  # noqa: PLR0913, PLR0917 - one place where a bound is made
+    privacy: Fields,
+    dataset: str | None,
+    known: Fields,
+    epsilon: str,
+    targets: tuple[str, ...] = (),
+    keys: tuple[str, ...] = (),
+) -> Bound:
+    noise = privacy.number("noise_multiplier", LEAST, NOISE_MAX) if privacy.has("noise_multiplier") else None
+    return Bound(
+        path=known.path,
+        dataset=dataset,
+        epsilon=privacy.number(epsilon, LEAST, EPSILON_MAX),
+        delta=privacy.number("delta", LEAST, DELTA_MOST),
+        noise=noise,
+        targets=targets,
+        join_keys=keys,
+    )
+
+
+def _names(known: Fields, name: str) -> tuple[str, ...]:
+    listed = known.items(name, _NAMES_MAX, least=0) if known.has(name) else []
+    for place, one in enumerate(listed):
+        if not isinstance(one, str):
+            known.reasons.refuse("field_type", f"{known.at(name)}[{place}]", one, "must be a string")
+    return tuple(one for one in listed if isinstance(one, str))

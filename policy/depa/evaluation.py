@@ -1,0 +1,70 @@
+"""What contract, Level and time allow: each stage under every cap, each exposure by the Level, each date."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from ledger.wire.exact_numbers import format_number
+from policy.checks.field_readers import format_time
+from policy.depa.contract.contract import PATH, Contract
+from policy.depa.contract.reasons import Reasons
+from policy.depa.import_terms import Terms
+from policy.depa.pipeline.pipeline import Pipeline
+from policy.depa.pipeline.training_stage import Training
+
+
+def evaluate(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reasons) -> None:
+    """Hold a pipeline against its contract, the Level and the time; every fault is noted."""
+    _dates(contract, terms.now, reasons)
+    for join in pipeline.joins:
+        if join.rows is None and terms.rows is None:
+            reasons.refuse("join_unbounded", join.path)
+    for stage in pipeline.trainings:
+        _caps(stage, contract, reasons)
+        for exposure in stage.exposures:
+            note = reasons.warn if terms.level == 0 else reasons.refuse
+            more = f"{exposure.text}; " if exposure.text else ""
+            note(exposure.code, exposure.field, exposure.value, f"{more}Level {terms.level}")
+        if stage.trees and stage.private:
+            reasons.warn("training_claim", stage.epsilon_path, stage.epsilon)
+    if pipeline.trainings:
+        told = "it also trains a replica without privacy on the same data, and prints exact losses of both"
+        reasons.warn("reference_trainer", "pipeline.pipeline", None, told)
+    _sum(pipeline, contract, terms, reasons)
+
+
+def group_of(pipeline: Pipeline, terms: Terms) -> int | None:
+    """The rows of one data principal charged for: the greatest bound declared, None if a join has none."""
+    declared = [join.rows or terms.rows for join in pipeline.joins]
+    known = [rows for rows in (*declared, terms.rows or 1) if rows is not None]
+    return None if None in declared else max(known)
+
+
+def compared(value: Fraction, most: Fraction) -> str:
+    """Two numbers, the first above the second."""
+    return f"{format_number(value)} > {format_number(most)}"
+
+
+def _dates(contract: Contract, now: int, reasons: Reasons) -> None:
+    if contract.starts is not None and now < contract.starts:
+        reasons.refuse("contract_not_begun", f"{PATH}.startTime", format_time(contract.starts))
+    if contract.ends is not None and now >= contract.ends:
+        reasons.refuse("contract_ended", f"{PATH}.expiryTime", format_time(contract.ends))
+
+
+def _caps(stage: Training, contract: Contract, reasons: Reasons) -> None:
+    epsilon, delta = contract.epsilon_max(), contract.delta_max()
+    if stage.epsilon is not None and epsilon is not None and stage.epsilon > epsilon:
+        reasons.refuse("run_above_contract", stage.epsilon_path, stage.epsilon, compared(stage.epsilon, epsilon))
+    if stage.delta is not None and delta is not None and stage.delta > delta:
+        reasons.refuse("delta_above_contract", stage.delta_path, stage.delta, compared(stage.delta, delta))
+
+
+def _sum(pipeline: Pipeline, contract: Contract, terms: Terms, reasons: Reasons) -> None:
+    """Several stages are one run. Without the number of records nothing but their sum bounds them together."""
+    asked = [stage.epsilon for stage in pipeline.trainings if stage.private and stage.epsilon is not None]
+    most = contract.epsilon_max()
+    if terms.records is not None or len(asked) < 2 or most is None or sum(asked) <= most:
+        return
+    told = f"{' + '.join(format_number(one) for one in asked)} = {compared(sum(asked, Fraction(0)), most)}"
+    reasons.refuse("run_above_contract", "pipeline.pipeline", None, told)

@@ -1,0 +1,1 @@
+"""A DEPA pipeline: its training stages, joins, preprocessing and privacy parameters."""

@@ -1,0 +1,119 @@
+"""DEPA's joins. One is admitted with a declared bound on the rows of one data principal in its result.
+
+    {"name":"SparkJoin","config":{"datasets":[...],"rows_per_principal_max":1,
+     "joined_dataset":{"joined_dataset":"/tmp/joined.csv","joining_query":"SELECT ...","joining_key":"phone_hashed"}}}
+
+``rows_per_principal_max`` is our word: DEPA's own configurations have none, and a join of many rows to many would let
+one principal into the result any number of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ledger.mechanisms.mechanism import GROUP_MAX
+from policy.depa.contract.contract import Contract, Dataset
+from policy.depa.contract.field_reader import Fields
+from policy.depa.pipeline.join_query import NotPlain, check_query
+from policy.documents.contract import DATASETS_MAX
+
+BOUND: Final = "rows_per_principal_max"
+SPARK: Final = ("SparkJoin", "Join")
+NAMES: Final = (*SPARK, "DirectoryJoin")
+_DATASET: Final = ("file", "id", "mount_path", "name", "provider", "select_variables")
+_JOINED: Final = (
+    "drop_columns",
+    "identifiers",
+    "joined_dataset",
+    "joined_result_columns",
+    "joining_key",
+    "joining_query",
+    "model_output_folder",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """One join as read.
+
+    Attributes:
+        output: the path of its result; None where a reason says why.
+        mounts: where the datasets it names lie.
+        rows: the declared bound on the rows of one data principal in the result; None without one.
+    """
+
+    path: str
+    output: str | None
+    mounts: tuple[str, ...]
+    rows: int | None
+
+
+def read_join(name: str, known: Fields, contract: Contract) -> Join:
+    """A join stage's config; every fault is noted."""
+    known.only(("datasets", "joined_dataset", BOUND))
+    datasets = [
+        Fields(one, f"{known.at('datasets')}[{place}]", known.reasons)
+        for place, one in enumerate(known.items("datasets", DATASETS_MAX))
+    ]
+    read = [_dataset(one, contract) for one in datasets]
+    output = _spark(known, datasets, contract) if name in SPARK else known.text("joined_dataset")
+    rows = known.whole(BOUND, 1, GROUP_MAX) if known.has(BOUND) else None
+    return Join(known.path, output, tuple(mount for mount in read if mount), rows)
+
+
+def find_dataset(contract: Contract, wanted: str) -> tuple[Dataset, ...]:
+    """The contract's datasets of this id."""
+    return tuple(dataset for dataset in contract.datasets if dataset.id == wanted)
+
+
+def _dataset(known: Fields, contract: Contract) -> str | None:
+    known.only(_DATASET)
+    wanted = known.name("id")
+    found = find_dataset(contract, wanted) if wanted is not None else ()
+    if wanted is not None and not found:
+        known.reasons.refuse("dataset_not_in_contract", known.at("id"), wanted)
+    if found and known.has("provider"):
+        provider = known.text("provider")
+        if provider is not None and not any(provider in {one.owner, one.provider} for one in found):
+            said = " or ".join(dict.fromkeys(one.owner or one.provider or "nobody" for one in found))
+            known.reasons.refuse("provider_differs", known.at("provider"), provider, said)
+    return known.text("mount_path") if known.has("mount_path") else None
+
+
+def _spark(known: Fields, datasets: list[Fields], contract: Contract) -> str | None:
+    joined = known.inner("joined_dataset")
+    if not known.has("joined_dataset"):
+        return None
+    joined.only(_JOINED)
+    key, query = joined.text("joining_key"), joined.text("joining_query")
+    if key is not None and query is not None:
+        _check_query(joined, key, query, tuple(_table_names(datasets)))
+    for bound in contract.bounds:
+        used = bound.dataset in {one.value.get("id") for one in datasets if isinstance(one.value.get("id"), str)}
+        if key is not None and used and bound.join_keys and key not in bound.join_keys:
+            joined.reasons.refuse("join_key_not_permitted", joined.at("joining_key"), key, ", ".join(bound.join_keys))
+    output = joined.text("joined_dataset")
+    # Before 2025 the folder of the result stood beside its name.
+    folder = joined.text("model_output_folder") if joined.has("model_output_folder") else None
+    return f"{folder.rstrip('/')}/{output}" if folder and output and not output.startswith("/") else output
+
+
+def _check_query(joined: Fields, key: str, query: str, named: tuple[str, ...]) -> None:
+    try:
+        tables = check_query(query, key)
+    except NotPlain as fault:
+        joined.reasons.refuse("join_query", joined.at("joining_query"), query, str(fault))
+        return
+    for table in tables:
+        if table not in named:
+            told = f"{table!r} is no dataset of this stage"
+            joined.reasons.refuse("join_query", joined.at("joining_query"), query, told)
+
+
+def _table_names(datasets: list[Fields]) -> Iterator[str]:
+    for known in datasets:
+        name = known.text("name")
+        if name is not None:
+            yield name.upper()

@@ -1,0 +1,89 @@
+"""A DEPA pipeline: its stages in order, each gated by name. What is not known here is refused, not skipped.
+
+{"pipeline": [{"name": "SparkJoin", "config": {...}}, {"name": "Train_DL", "config": {...}}]}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from policy.depa.contract.contract import Contract
+from policy.depa.contract.field_reader import Fields
+from policy.depa.contract.reasons import Reasons
+from policy.depa.pipeline import joins, training_stage
+from policy.depa.pipeline.joins import Join, read_join
+from policy.depa.pipeline.training_stage import Training, read_training
+
+PATH: Final = "pipeline"
+STAGES_MAX: Final = 32
+UNSUPPORTED: Final = {
+    "LLM_Finetune": "it takes its privacy from a file of its own, and one of its two runners never applies it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The stages of a pipeline that are known, in order."""
+
+    joins: tuple[Join, ...]
+    trainings: tuple[Training, ...]
+
+
+def read_pipeline(value: Any, contract: Contract, reasons: Reasons) -> Pipeline:  # noqa: ANN401 - JSON
+    """A pipeline from its JSON, held against its contract; every fault is noted, and none raises."""
+    top = Fields(value, PATH, reasons)
+    top.only(("pipeline",))
+    stages = top.items("pipeline", STAGES_MAX)
+    known: list[Join | Training] = []
+    for place, stage in enumerate(stages):
+        found = _stage(Fields(stage, f"{PATH}.pipeline[{place}]", reasons), contract)
+        if found is not None:
+            known.append(found)
+    pipeline = Pipeline(
+        tuple(one for one in known if isinstance(one, Join)), tuple(one for one in known if isinstance(one, Training))
+    )
+    if not pipeline.trainings and len(known) == len(stages):
+        reasons.refuse("training_missing", top.at("pipeline"))
+    _check_inputs(known, contract, reasons)
+    _check_targets(pipeline, contract, reasons)
+    return pipeline
+
+
+def _stage(stage: Fields, contract: Contract) -> Join | Training | None:
+    stage.only(("config", "name"))
+    name = stage.text("name")
+    if name is None:
+        return None
+    if name in UNSUPPORTED:
+        stage.reasons.refuse("stage_unsupported", stage.at("name"), name, UNSUPPORTED[name])
+        return None
+    if name in joins.NAMES:
+        return read_join(name, stage.inner("config"), contract)
+    if name in training_stage.NAMES:
+        return read_training(name, stage.inner("config"))
+    told = f"known are {', '.join((*joins.NAMES, *training_stage.NAMES))}"
+    stage.reasons.refuse("stage_unknown", stage.at("name"), name, told)
+    return None
+
+
+def _check_inputs(known: list[Join | Training], contract: Contract, reasons: Reasons) -> None:
+    """What is trained on is the result of a join before, or lies where a dataset of the contract is mounted."""
+    mounts = [f"/mnt/remote/{dataset.owner}/" for dataset in contract.datasets if dataset.owner]
+    outputs: set[str] = set()
+    for stage in known:
+        if isinstance(stage, Join):
+            mounts += [f"{mount.rstrip('/')}/" for mount in stage.mounts if mount.startswith("/mnt/remote/")]
+            outputs |= {stage.output} if stage.output else set()
+        elif stage.input is not None and stage.input not in outputs:
+            inside = ".." not in stage.input and any(stage.input.startswith(mount) for mount in mounts)
+            if not inside:
+                reasons.refuse("input_unknown", stage.path, stage.input)
+
+
+def _check_targets(pipeline: Pipeline, contract: Contract, reasons: Reasons) -> None:
+    permitted = [bound.targets for bound in contract.bounds if bound.targets]
+    for stage in pipeline.trainings:
+        for targets in permitted:
+            if stage.target is not None and stage.target not in targets:
+                reasons.refuse("target_not_permitted", stage.path, stage.target, ", ".join(targets))

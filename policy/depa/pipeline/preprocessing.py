@@ -1,0 +1,112 @@
+"""What a training stage does with governed data beside training: told by name, so that a Level can refuse it.
+
+A scaler's mean, a stratified split and a value filled in from the row before are functions of the whole data set; a
+confusion matrix on held-out governed records is an exact release. None of them has a price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from policy.depa.contract.field_reader import Fields
+
+METRICS_MAX: Final = 100
+_FITTED_SCALERS: Final = ("minmax", "robust", "standard")
+_SCALERS: Final = (*_FITTED_SCALERS, "normalizer")
+_FILLED: Final = ("backward_fill", "forward_fill")
+_MISSING: Final = (*_FILLED, "drop", "fill")
+_DATASET: Final = (
+    "data_type",
+    "feature_columns",
+    "features_key",
+    "file_pattern",
+    "fill_value",
+    "filtering",
+    "format",
+    "image_config",
+    "missing_strategy",
+    "pairing",
+    "preprocessing",
+    "splits",
+    "structure",
+    "structure_type",
+    "target_variable",
+    "targets_key",
+    "text_config",
+    "transforms",
+    "type",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Something shown of, or fitted on, governed data: the reason's code, where, what stands there, and why."""
+
+    code: str
+    field: str
+    value: object
+    text: str
+
+
+def fitted(known: Fields, *, trees: bool) -> tuple[Exposure, ...]:
+    """What a stage fits on the data it trains on; faults of form are noted."""
+    found = list(_of_dataset(known.inner("dataset_config"))) if known.has("dataset_config") else []
+    return (*found, *_of_trees(known)) if trees else tuple(found)
+
+
+def exact_metrics(known: Fields) -> tuple[Exposure, ...]:
+    """The exact results a stage asks for."""
+    if not known.has("metrics"):
+        return ()
+    named = [_metric(one) for one in known.items("metrics", METRICS_MAX, least=0)]
+    return (Exposure("metrics_exact", known.at("metrics"), ", ".join(named), ""),) if named else ()
+
+
+def _of_dataset(known: Fields) -> Iterator[Exposure]:
+    known.only(_DATASET)
+    yield from _scaler(known)
+    if known.value.get("missing_strategy") is not None:
+        strategy = known.one_of("missing_strategy", _MISSING)
+        if strategy in _FILLED:
+            yield _fit(known, "missing_strategy", "takes a value from another record")
+    if known.has("splits"):
+        splits = known.inner("splits")
+        splits.only(("random_state", "stratify", "test", "train", "val"))
+        if splits.has("stratify") and splits.flag("stratify") is not False:
+            yield _fit(splits, "stratify", "a record's split depends on the labels of others")
+    if known.value.get("transforms") is not None:
+        transforms = known.inner("transforms")
+        transforms.only(("augment", "normalize"))
+        if transforms.has("normalize") and transforms.flag("normalize") is not False:
+            yield _fit(transforms, "normalize", "nothing says that the mean is public")
+
+
+def _scaler(known: Fields) -> Iterator[Exposure]:
+    if known.value.get("preprocessing") is None:
+        return
+    inner = known.inner("preprocessing")
+    inner.only(("scaler",))
+    if inner.value.get("scaler") is None:
+        return
+    if inner.one_of("scaler", _SCALERS) in _FITTED_SCALERS:
+        yield _fit(inner, "scaler", "its location and scale are taken from the records")
+
+
+def _of_trees(known: Fields) -> Iterator[Exposure]:
+    """DEPA's trainer takes the bounds of features from the records, and the weight of classes unless told."""
+    yield Exposure("preprocessing_fitted", known.path, None, "bounds of features are taken from the records")
+    model = known.value.get("model_config")
+    if not (isinstance(model, dict) and model.get("scale_pos_weight") is not None):
+        text = "scale_pos_weight is taken from the labels"
+        yield Exposure("preprocessing_fitted", known.at("model_config"), None, text)
+
+
+def _fit(known: Fields, name: str, text: str) -> Exposure:
+    return Exposure("preprocessing_fitted", known.at(name), known.value[name], text)
+
+
+def _metric(one: Any) -> str:  # noqa: ANN401 - JSON
+    named = one.get("name") if isinstance(one, dict) else one
+    return named if isinstance(named, str) else "unnamed"

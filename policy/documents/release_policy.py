@@ -1,0 +1,180 @@
+"""Azure's secure-key-release grammar: conditions on the claims of an attestation, with typed equality.
+
+    {"version":"1.0.0","anyOf":[{"authority":"https://attester.example","allOf":[
+        {"claim":"x-ms-sevsnpvm-hostdata","equals":"9f86..."},
+        {"claim":"x-ms-isolation-tee.x-ms-sevsnpvm-is-debuggable","equals":false}]}]}
+
+A dot in a claim's name goes one level down. A claim that is missing, or has another type than the value it is
+compared with, meets no condition but ``{"exists": false}``: ``true`` is not ``"true"``, and 1 is not true.
+Source: Azure Key Vault, "Policy grammar for secure key release".
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+
+VERSIONS: Final = ("0.2", "1.0.0")
+CONDITIONS_MAX: Final = 64
+DEPTH_MAX: Final = 8
+CLAIM_MAX: Final = 200
+_EQUALITY: Final[dict[str, Callable[[Any, Any], bool]]] = {"equals": operator.eq, "notEquals": operator.ne}
+_ORDER: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "less": operator.lt,
+    "lessOrEquals": operator.le,
+    "greater": operator.gt,
+    "greaterOrEquals": operator.ge,
+}
+_OPERATORS: Final = (*_EQUALITY, *_ORDER, "exists")
+_MISSING: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One claim held against one value."""
+
+    claim: str
+    operator: str
+    value: str | int | bool
+
+    def met(self, claims: c.Object) -> bool:
+        """Whether the claims meet it."""
+        found = _claim(claims, self.claim)
+        if self.operator == "exists":
+            return (found is not _MISSING) is self.value
+        if type(found) is not type(self.value):
+            return False
+        return (_EQUALITY | _ORDER)[self.operator](found, self.value)
+
+    def unmet(self, claims: c.Object) -> str:
+        """In words, empty if it is met."""
+        return "" if self.met(claims) else f"{self.claim} {self.operator} {_spelled(self.value)}"
+
+    def required(self) -> Iterator[Condition]:
+        """Itself."""
+        yield self
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Conditions of which all, or any, must be met."""
+
+    every: bool
+    parts: tuple[Condition | Group, ...]
+
+    def unmet(self, claims: c.Object) -> str:
+        """The first condition that fails, in words; empty if the group is met."""
+        first = ""
+        for part in self.parts:
+            fault = part.unmet(claims)
+            if bool(fault) is self.every:
+                return fault
+            first = first or fault
+        return first
+
+    def required(self) -> Iterator[Condition]:
+        """The conditions that cannot be passed by: those of an ``allOf``, and of an ``anyOf`` with one part."""
+        if self.every or len(self.parts) == 1:
+            for part in self.parts:
+                yield from part.required()
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePolicy:
+    """One group of conditions for each attestation authority."""
+
+    authorities: tuple[tuple[str, Group], ...]
+
+    @classmethod
+    def parse(cls, value: object, where: str) -> Self:
+        """Read a policy of at most 64 conditions, nested at most eight deep. Raises: Malformed."""
+        known = c.fields(value, where, ("anyOf", "version"))
+        c.one_of(known["version"], f"{where}.version", VERSIONS)
+        listed = known["anyOf"]
+        if not isinstance(listed, list) or not 1 <= len(listed) <= CONDITIONS_MAX:
+            raise Malformed(f"{where}.anyOf", f"must be a list of 1 to {CONDITIONS_MAX} authorities")
+        reader = _Reader()
+        authorities = []
+        for place, one in enumerate(listed):
+            at = f"{where}.anyOf[{place}]"
+            part = c.fields(one, at, ("authority",), ("allOf", "anyOf"))
+            authorities.append((c.string(part["authority"], f"{at}.authority", 500), reader.group(part, at, 1)))
+        return cls(tuple(authorities))
+
+    def groups(self, authority: object) -> tuple[Group, ...]:
+        """The conditions stated for an authority, spelled exactly so; empty for one that is not named."""
+        return tuple(group for name, group in self.authorities if name == authority)
+
+    def unmet(self, authority: object, claims: c.Object) -> str:
+        """Why the claims do not meet it; empty if they meet the conditions of one block of their authority."""
+        faults = [group.unmet(claims) for group in self.groups(authority)]
+        if not faults:
+            return "no block names this authority"
+        return "" if "" in faults else faults[0]
+
+
+class _Reader:
+    """Counts conditions while it reads them, so that a policy has a bounded size however it is nested."""
+
+    def __init__(self) -> None:
+        self._left = CONDITIONS_MAX
+
+    def group(self, known: dict[str, Any], where: str, depth: int) -> Group:
+        words = [word for word in ("allOf", "anyOf") if word in known]
+        if len(words) != 1:
+            raise Malformed(where, "must hold one of allOf and anyOf")
+        (word,) = words
+        listed = known[word]
+        if depth > DEPTH_MAX:
+            raise Malformed(where, f"is nested deeper than {DEPTH_MAX} levels")
+        if not isinstance(listed, list) or not listed:
+            raise Malformed(f"{where}.{word}", "must be a list of at least one condition")
+        parts = tuple(self._part(one, f"{where}.{word}[{place}]", depth) for place, one in enumerate(listed))
+        return Group(word == "allOf", parts)
+
+    def _part(self, value: object, where: str, depth: int) -> Condition | Group:
+        if isinstance(value, dict) and "claim" not in value:
+            return self.group(c.fields(value, where, (), ("allOf", "anyOf")), where, depth + 1)
+        known = c.fields(value, where, ("claim",), _OPERATORS)
+        self._left -= 1
+        if self._left < 0:
+            raise Malformed(where, f"is one condition more than the {CONDITIONS_MAX} allowed")
+        words = [word for word in _OPERATORS if word in known]
+        if len(words) != 1:
+            raise Malformed(where, f"must hold one of {', '.join(_OPERATORS)}")
+        (word,) = words
+        return Condition(c.string(known["claim"], f"{where}.claim", CLAIM_MAX), word, _value(known, word, where))
+
+
+def _value(known: dict[str, Any], word: str, where: str) -> str | int | bool:
+    value, field = known[word], f"{where}.{word}"
+    if word == "exists":
+        return c.boolean(value, field)
+    if word in _ORDER:
+        return c.integer(value, field, 0, c.INTEGER_MAX)
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return c.integer(value, field, -c.INTEGER_MAX, c.INTEGER_MAX)
+    return c.string(value, field)
+
+
+def _claim(claims: c.Object, path: str) -> object:
+    """A claim by its whole name, else one level down for each dot."""
+    found: object = claims
+    if path in claims:
+        return claims[path]
+    for name in path.split("."):
+        if not isinstance(found, dict) or name not in found:
+            return _MISSING
+        found = found[name]
+    return found
+
+
+def _spelled(value: str | int | bool) -> str:  # noqa: FBT001 - a claim may be one
+    return c.dump(value).decode()[:100]

@@ -1,0 +1,86 @@
+"""The smallest changes that would let a refused run pass: fewer steps, more noise, or another partition.
+
+Asked for after the refusal was committed, and outside the writer. Each kind of change is the least of its kind and was
+itself decided on the same facts; which of them to take is for people to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from ledger.domain.gate import Check
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import format_number
+from policy.planning.plan_search import blocked, noise_that_passes, steps_that_pass
+from policy.planning.what_if import Question
+
+CANDIDATES_MAX: Final = 64
+"""Other partitions that are tried; what was not tried is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """One partition taken for another of the same dataset."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What would pass, each by itself.
+
+    Attributes:
+        steps: the most steps that would be charged; None if none would, or the run passes as it is.
+        noise: the least noise multiplier that would, to four decimals; None likewise.
+        swaps: partitions that would do in the place of one asked for.
+        untried: other partitions of the same datasets that were not tried: only so many are.
+        blocked: checks that fail whatever the noise and the steps are.
+    """
+
+    steps: int | None
+    noise: Fraction | None
+    swaps: tuple[Swap, ...]
+    untried: int
+    blocked: tuple[Check, ...]
+
+    def to_json(self) -> c.Object:
+        """As it is shown."""
+        return {
+            "blocked": [check.to_json() for check in self.blocked],
+            "noise_multiplier": None if self.noise is None else format_number(self.noise),
+            "partitions": [{"instead": swap.new, "of": swap.old} for swap in self.swaps],
+            "partitions_untried": self.untried,
+            "steps": self.steps,
+        }
+
+
+def advise(question: Question) -> Advice:
+    """The smallest change of each kind. Slow when new: it works out prices and ε of plans nobody has asked for."""
+    if question.passes:
+        return Advice(None, None, (), 0, ())
+    steps = steps_that_pass(question, question.run.plan.steps)
+    swaps, untried = _swaps(question)
+    return Advice(steps or None, noise_that_passes(question), swaps, untried, blocked(question))
+
+
+def _swaps(question: Question) -> tuple[tuple[Swap, ...], int]:
+    asked, facts = question.run.partitions, question.facts
+    datasets = {(one.provider, one.dataset) for ref in asked if (one := facts.partitions.get(ref))}
+    others = [
+        one
+        for ref in sorted(facts.partitions)
+        if ref not in asked and not (one := facts.partitions[ref]).retired and (one.provider, one.dataset) in datasets
+    ]
+    tried = others[:CANDIDATES_MAX]
+    found = []
+    for place, ref in enumerate(asked):
+        mine = facts.partitions.get(ref)
+        for one in tried if mine else ():
+            same = mine and (mine.provider, mine.dataset) == (one.provider, one.dataset)
+            changed = (*asked[:place], one.ref, *asked[place + 1 :])
+            if same and question.instead(partitions=changed).passes:
+                found.append(Swap(ref, one.ref))
+    return tuple(found), len(others) - len(tried)

@@ -1,0 +1,70 @@
+"""What merging would do: every account of the union, before and after, under its cap. Nothing is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ledger.domain.facts import Facts, holder_of
+from ledger.domain.lineage_graph import NodeKind
+from ledger.lineage.graph_edits import would_be
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import ceil_decimal
+from policy.planning.account_caps import Standing, bounds_of, empty, standing
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """One account that a merger changes.
+
+    Attributes:
+        before: of each organisation that merges, in the order given; of a coalition its own account alone.
+        after: of the union, or of the coalition that follows it.
+        coalition: the node of a declared coalition, None for the union.
+    """
+
+    partition: str
+    before: tuple[Standing, ...]
+    after: Standing
+    coalition: int | None
+
+    @property
+    def excess(self) -> Fraction | None:
+        """The share of capacity beyond 1 where it would be frozen; None if it would not, or no finite share says it."""
+        share = self.after.share
+        return share - 1 if self.after.over and share is not None and share > 1 else None
+
+    def to_json(self) -> c.Object:
+        """As it is shown."""
+        return {
+            "after": self.after.to_json(),
+            "before": [one.to_json() for one in self.before],
+            "coalition": self.coalition,
+            "excess": None if self.excess is None else f"{ceil_decimal(100 * self.excess, 1)} %",
+            "partition": self.partition,
+        }
+
+
+def joined(facts: Facts, organisations: Sequence[str], now: int) -> tuple[Joined, ...]:
+    """What a merger of these organisations, and of all who stand with them, would make of their accounts.
+
+    Partitions in order; of each the union's account, then those of coalitions. A partition without a policy in force
+    has no cap, and its account is only watched.
+
+    Raises:
+        KeyError: if an organisation is not registered.
+    """
+    nodes = tuple(dict.fromkeys(facts.organisations[did].node for did in organisations))
+    found = []
+    for account in would_be(facts, nodes):
+        index = int(account.holder.partition(":")[2])
+        known = facts.nodes.get(index)
+        coalition = index if known is not None and known.kind is NodeKind.COALITION else None
+        partition = facts.partitions[account.partition]
+        bounds = bounds_of(facts, partition, now)
+        holders = [account.holder] if coalition is not None else [holder_of(node) for node in nodes]
+        before = (facts.accounts.get((partition.ref, one)) or empty(partition, one) for one in holders)
+        after = standing(facts, account, bounds)
+        found.append(Joined(partition.ref, tuple(standing(facts, one, bounds) for one in before), after, coalition))
+    return tuple(sorted(found, key=lambda one: (one.partition, one.coalition or -1)))

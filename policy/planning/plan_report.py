@@ -1,0 +1,82 @@
+"""All that is told of a run somebody plans, as one JSON object: for the command line and for services."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from ledger.domain.facts import GLOBAL
+from ledger.mechanisms.plan import Plan
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import ceil_decimal, format_number
+from policy.planning.account_caps import bounds_of, cap_of
+from policy.planning.burn_rate import Projection, projection
+from policy.planning.counterfactuals import advise
+from policy.planning.plan_search import RUNS_MAX, MoreRuns, blocked, noise_that_passes, runs_that_fit, steps_that_pass
+from policy.planning.what_if import Question
+
+
+def report(question: Question, first: int, since: int) -> c.Object:
+    """The decision, what fits, what would change it, and how long the accounts last.
+
+    Args:
+        first: the index of the first entry at or after ``since`` (ms), from when on charges make the rate.
+    """
+    decision = question.decision
+    runs = runs_that_fit(question)
+    return {
+        "advice": None if decision.permit else advise(question).to_json(),
+        "blocked": [check.to_json() for check in blocked(question)],
+        "decision": decision.to_json(),
+        "lasts": [one.to_json() for one in lasts(question, first, since)],
+        "noise_multiplier_least": _number(noise_that_passes(question)),
+        "runs": runs_json(runs),
+        "steps_most": _steps(question),
+    }
+
+
+def runs_json(runs: MoreRuns) -> c.Object:
+    """How many more such runs fit, as it is shown."""
+    accounts: list[c.Json] = [
+        {
+            "holder": one.holder,
+            "partition": one.partition,
+            "runs": one.runs,
+            "used": f"{ceil_decimal(100 * one.share, 1)} %",
+        }
+        for one in runs.accounts
+    ]
+    binding = runs.then.binding
+    return {
+        "accounts": accounts,
+        "binding": binding.to_json() if binding else None,
+        "more": runs.runs,
+        "or_more": runs.runs == RUNS_MAX,
+    }
+
+
+def _steps(question: Question) -> c.Object:
+    steps, plan = steps_that_pass(question), question.run.plan
+    epochs = steps * plan.sampling_probability if isinstance(plan, Plan) else None
+    # An epoch that is not whole is cut off, never rounded up.
+    told = None if epochs is None else format_number(Fraction(int(100 * epochs), 100))
+    return {"epochs": told, "steps": steps}
+
+
+def _number(number: Fraction | None) -> str | None:
+    return None if number is None else format_number(number)
+
+
+def lasts(question: Question, first: int, since: int) -> list[Projection]:
+    """Until when the accounts that the run would be charged to have room, charged on as lately."""
+    facts, found = question.facts, []
+    for ref in question.run.partitions:
+        partition = facts.partitions.get(ref)
+        bounds = bounds_of(facts, partition, question.now) if partition else None
+        author = facts.organisations.get(question.run.actor)
+        if partition is None or bounds is None or author is None:
+            continue
+        for holder in (GLOBAL, question.holder):
+            cap = cap_of(facts, partition, holder, bounds)
+            if cap is not None:
+                found.append(projection(facts, ref, holder, cap, first, since, question.now))
+    return found

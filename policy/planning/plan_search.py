@@ -1,0 +1,259 @@
+"""Planning a run: how many steps fit at this noise, how little noise fits these steps, how many more such runs fit.
+
+Every answer was decided by the gate and the rules themselves, on the same facts: the steps told pass and one more does
+not; the noise told passes and a ten-thousandth less does not. Few decisions are needed: the caps on a run and on each
+account are found first, and what would keep them is looked for there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final
+
+from ledger.accounting import NOISE_PLACES, Edge, beyond, edge, least_noise, most_steps
+from ledger.domain.facts import GLOBAL, Account, Facts, Partition, holder_of
+from ledger.domain.gate import Check
+from ledger.domain.lineage_graph import coalitions_of
+from ledger.mechanisms.decomposition import grouped
+from ledger.mechanisms.loss import Loss
+from ledger.mechanisms.mechanism import NOISE_MAX, NOISE_MIN, STEPS_MAX, Mechanism, SelfComposed
+from ledger.mechanisms.plan import AnyPlan, MechanismPlan, Plan, group_of
+from ledger.transitions.guards import Refusal
+from ledger.transitions.headroom import Room
+from ledger.wire.malformed import Malformed
+from policy.planning.hypothetical_facts import suppose
+from policy.planning.what_if import Decision, Question
+
+RUNS_MAX: Final = 1_000_000
+"""More runs than this are not counted."""
+_NEIGHBOURS: Final = 8
+_NOISE_MOST: Final = int(NOISE_MAX * NOISE_PLACES)
+_NOISE_LEAST: Final = int(NOISE_MIN * NOISE_PLACES)
+
+
+def with_steps(plan: AnyPlan, steps: int) -> AnyPlan:
+    """The same run of so many steps; of a run that is no DP-SGD the first so many. Raises: Malformed."""
+    return replace(plan, steps=steps) if isinstance(plan, Plan) else MechanismPlan(plan.mechanism(steps))
+
+
+def with_noise(plan: AnyPlan, noise: Fraction) -> AnyPlan | None:
+    """The same run with this noise multiplier; None for a mechanism that has no single one. Raises: Malformed."""
+    if isinstance(plan, Plan):
+        return replace(plan, noise_multiplier=noise)
+    changed = _noisier(plan.whole, noise)
+    return MechanismPlan(changed) if changed else None
+
+
+def _noisier(mechanism: Mechanism, noise: Fraction) -> Mechanism | None:
+    if isinstance(mechanism, SelfComposed):
+        inner = _noisier(mechanism.mechanism, noise)
+        return replace(mechanism, mechanism=inner) if inner else None
+    changes: dict[str, Any] = {"noise_multiplier": noise}
+    return replace(mechanism, **changes) if hasattr(mechanism, "noise_multiplier") else None
+
+
+def for_epochs(plan: Plan, epochs: Fraction) -> Plan:
+    """The plan with the fewest steps that make so many epochs: expected passes over the records. Raises: Malformed."""
+    return replace(plan, steps=math.ceil(epochs / plan.sampling_probability))
+
+
+def epochs_of(plan: AnyPlan) -> Fraction | None:
+    """Expected passes over the records; None for a run that is no DP-SGD."""
+    return plan.steps * plan.sampling_probability if isinstance(plan, Plan) else None
+
+
+def blocked(question: Question) -> tuple[Check, ...]:
+    """The checks that fail whatever the noise and the steps are; none if a run small enough might pass."""
+    least = with_steps(question.run.plan, 1)
+    mild = question.instead(with_noise(least, NOISE_MAX) or least)
+    return tuple(check for check in mild.free.checks if not check.passed)
+
+
+def steps_that_pass(question: Question, most: int | None = None) -> int:
+    """The most steps of the run's plan that would be charged, up to ``most``; 0 if not even one would.
+
+    Exact: so many pass and, unless ``most`` was reached, one more does not. Both were decided.
+    """
+    plan = question.run.plan
+    limit = most or (STEPS_MAX if isinstance(plan, Plan) else plan.steps)
+
+    def of(steps: int) -> AnyPlan:
+        return with_steps(plan, steps)
+
+    mild = question.instead(of(1))
+    if _closed(mild):
+        return 0
+    found = edge(_denied(question, of), 0, limit + 1, Edge(plan.steps, 1.0)).place
+    found = edge(_fullness(mild, of), 0, found + 1, Edge(plan.steps, 1.0)).place
+    for one, cap in _run_caps(mild):
+        if found:
+            found = most_steps(_mechanism_of(of, one), cap, one.delta, one.relation, found)
+    return _settled(lambda steps: question.instead(of(steps)).passes, found, 0, limit)
+
+
+def noise_that_passes(question: Question) -> Fraction | None:
+    """The least noise multiplier of the run's plan, to four decimals, that would be charged.
+
+    Exact: it passes and a ten-thousandth less does not. Both were decided. None if no permitted noise passes, or the
+    run has no single noise.
+    """
+    plan = question.run.plan
+    mildest = with_noise(plan, NOISE_MAX)
+    if mildest is None or _closed(mild := question.instead(mildest)):
+        return None
+
+    def of(noise: int) -> AnyPlan:
+        changed = with_noise(plan, Fraction(noise, NOISE_PLACES))
+        assert changed is not None
+        return changed
+
+    start, ends = Edge(NOISE_PLACES, -2.0), (_NOISE_MOST, _NOISE_LEAST - 1)
+    found = max(edge(test, *ends, start).place for test in (_denied(question, of), _fullness(mild, of)))
+    for one, cap in _run_caps(mild):
+        least = least_noise(_mechanism_of(of, one), cap, one.delta, one.relation)
+        if least is None:
+            return None
+        found = max(found, int(least * NOISE_PLACES))
+    found = _settled(lambda noise: question.instead(of(noise)).passes, found, _NOISE_MOST + 1, _NOISE_LEAST)
+    return Fraction(found, NOISE_PLACES) if found <= _NOISE_MOST else None
+
+
+def _closed(mild: Question) -> bool:
+    """Whether even the mildest plan is denied, whatever its ε; or an account is closed to everything."""
+    try:
+        return not mild.free.permit or not mild.limits
+    except (Refusal, KeyError):
+        return True
+
+
+def _denied(question: Question, of: Callable[[int], AnyPlan]) -> Callable[[int], float]:
+    """On which side of the gate's bounds on a plan itself, its ε left aside."""
+    return lambda place: beyond(None, Fraction(1), holds=question.instead(of(place)).free.permit)
+
+
+def _run_caps(question: Question) -> list[tuple[Partition, Fraction]]:
+    """The greatest ε of one run, for each way in which the partitions tell it."""
+    least: dict[tuple[Fraction, str, str, int], tuple[Partition, Fraction]] = {}
+    for one in question.partitions:
+        cap = question.run_cap(one.ref)
+        told = (one.delta, one.relation, one.unit, one.unit_records_max)
+        if told not in least or cap < least[told][1]:
+            least[told] = (one, cap)
+    return list(least.values())
+
+
+def _mechanism_of(of: Callable[[int], AnyPlan], partition: Partition) -> Callable[[int], Mechanism]:
+    def mechanism(place: int) -> Mechanism:
+        plan = of(place)
+        group = group_of(plan, partition.unit, partition.unit_records_max)
+        return grouped(group, plan.mechanism(plan.steps))
+
+    return mechanism
+
+
+def _fullness(question: Question, of: Callable[[int], AnyPlan]) -> Callable[[int], float]:
+    """How far the fullest account would be over, by the rule's own test."""
+
+    def excess(place: int) -> float:
+        try:
+            rooms = question.rooms(of(place))
+        except (Refusal, Malformed):
+            return beyond(None, Fraction(1))
+        return max(
+            beyond(room.rule.share(room.after, room.limit.cap), Fraction(1), holds=room.enough) for room in rooms
+        )
+
+    return excess
+
+
+def _settled(passes: Callable[[int], bool], found: int, none: int, limit: int) -> int:
+    """The place found, put right by decisions: it passes, and the next one on the way to ``limit`` does not.
+
+    ``none`` stands for no place at all. What is told of a run is not quite monotone where a finer grid sets in, and
+    a gate may compare what was not foreseen: then the place is looked for by halving.
+    """
+    onward = 1 if limit > none else -1
+    if found == none:
+        return found if limit == none or not passes(none + onward) else _settled(passes, none + onward, none, limit)
+    if not passes(found):
+        return edge(lambda place: beyond(None, Fraction(1), holds=passes(place)), none, found, Edge(found, 1.0)).place
+    for _ in range(_NEIGHBOURS):
+        if found == limit or not passes(found + onward):
+            break
+        found += onward
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRuns:
+    """How many more such runs one account holds, if nobody else charges, and the share of its capacity used."""
+
+    partition: str
+    holder: str
+    runs: int
+    share: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class MoreRuns:
+    """How many more such runs would be charged one after another, if nobody else charges.
+
+    Attributes:
+        runs: decided as a whole, contract and policy included; ``RUNS_MAX`` stands for that many or more.
+        accounts: each account by itself, by its rule.
+        then: the decision on the run after the last.
+    """
+
+    runs: int
+    accounts: tuple[AccountRuns, ...]
+    then: Decision
+
+
+def runs_that_fit(question: Question) -> MoreRuns:
+    """How many more such runs fit: the last was decided on the facts with all before it, and so was the one after."""
+    low, high = 0, RUNS_MAX + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _after(question, middle - 1).passes else (low, middle)
+    return MoreRuns(low, _account_runs(question), _after(question, low).decision)
+
+
+def _account_runs(question: Question) -> tuple[AccountRuns, ...]:
+    try:
+        rooms = question.rooms(question.run.plan)
+    except (Refusal, Malformed, KeyError):
+        return ()
+    return tuple(_runs_in(room) for room in rooms)
+
+
+def _runs_in(room: Room) -> AccountRuns:
+    limit, rule = room.limit, room.rule
+    fit = rule.runs(room.before, limit.cap, room.run)
+    return AccountRuns(limit.partition, limit.holder, fit, rule.share(room.before, limit.cap))
+
+
+def _after(question: Question, runs: int) -> Question:
+    """The same question after so many of these runs."""
+    if not runs:
+        return question
+    facts, run = question.facts, question.run
+    try:
+        costs = {room.limit.partition: room.run for room in question.rooms(run.plan)}
+        contract = facts.contracts[run.contract]
+        node = question.author.node
+    except (Refusal, Malformed, KeyError):
+        return question
+    holders = (GLOBAL, holder_of(node), *map(holder_of, coalitions_of(facts.nodes, node)))
+    accounts = {(ref, who): _charged(facts, ref, who, cost, runs) for ref, cost in costs.items() for who in holders}
+    contracts = {run.contract: contract._replace(runs=contract.runs + runs)}
+    return question.on(suppose(facts, accounts=accounts, contracts=contracts))
+
+
+def _charged(facts: Facts, ref: str, holder: str, cost: Loss, runs: int) -> Account:
+    zero = Loss.zero(len(cost.finite))
+    account = facts.accounts.get((ref, holder)) or Account(ref, holder, zero, zero)
+    whole = Loss(tuple(runs * one for one in cost.finite), tuple(runs * one for one in cost.infinite))
+    return account._replace(pending=account.pending + whole)

@@ -1,0 +1,204 @@
+"""A run somebody thinks of: what it would get now, with every check and the one that binds.
+
+Asked of the gate and of the rules themselves, on facts that stand or are supposed; no signature is needed, no clean
+room exists, and nothing is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Final
+
+from ledger.crypto.public_keys import PublicKey
+from ledger.domain.commands import RUNS_MAX, Command, MakeCharge, parse_ref
+from ledger.domain.facts import Facts, Organisation, Partition, holder_of
+from ledger.domain.gate import Check, Gate, Request, Verdict
+from ledger.domain.outcomes import Code
+from ledger.mechanisms.plan import AnyPlan, parse_plan
+from ledger.transitions.charges import limits_on
+from ledger.transitions.decide import weigh
+from ledger.transitions.guards import Asked, Decided, Refusal
+from ledger.transitions.headroom import Limit, Room
+from ledger.transitions.pricing import epsilon_of, price
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import EPSILON_MAX
+from ledger.wire.malformed import Malformed
+from policy.decisions.gate import gate as policy_gate
+
+_NOBODY: Final = c.base64url(bytes(32))
+"""The keys of a clean room that does not exist."""
+_TOLD_UNIT: Final = 10**9
+"""An ε is told in billionths."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Who would charge what, under which contract (its document's digest), to which partitions."""
+
+    actor: str
+    contract: str
+    partitions: tuple[str, ...]
+    plan: AnyPlan
+    recipients: tuple[str, ...] = ()
+    base: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, value: object, actor: str) -> Run:
+        """Read a charge's body, of which the clean room and the deadline may be missing. Raises: Malformed."""
+        names = ("contract", "partitions", "plan")
+        known = c.fields(value, "", names, optional=("base", "clean_room", "deadline", "recipients"))
+        partitions = c.strings(known["partitions"], "partitions", 16)
+        try:
+            plan = parse_plan(known["plan"])
+        except Malformed as fault:
+            raise fault.under("plan") from None
+        return cls(
+            actor=actor,
+            contract=c.sha256(known["contract"], "contract"),
+            partitions=tuple(parse_ref(ref, f"partitions[{place}]") for place, ref in enumerate(partitions)),
+            plan=plan,
+            recipients=c.strings(known["recipients"], "recipients", RUNS_MAX) if "recipients" in known else (),
+            base=c.strings(known["base"], "base", RUNS_MAX) if "base" in known else (),
+        )
+
+    @classmethod
+    def of(cls, asked: Asked) -> Run:
+        """The run of a command. Raises: TypeError, if it is no charge."""
+        body = asked.body
+        if not isinstance(body, MakeCharge):
+            message = f"a {asked.command.kind} is no charge"
+            raise TypeError(message)
+        return cls(asked.command.actor, body.contract, body.partitions, body.plan, body.recipients, body.base)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a run would get.
+
+    Attributes:
+        checks: the gate's in order, then one for each account asked; an error of form has none.
+        binding: of a refusal the first check that failed; of a permit the account that is fullest afterwards.
+    """
+
+    code: Code
+    detail: str
+    checks: tuple[Check, ...]
+    binding: Check | None
+
+    @property
+    def permit(self) -> bool:
+        """Whether it would be charged."""
+        return not self.code.refused
+
+    def to_json(self) -> c.Object:
+        """As it is shown."""
+        return {
+            "binding": self.binding.to_json() if self.binding else None,
+            "checks": [check.to_json() for check in self.checks],
+            "detail": self.detail,
+            "outcome": self.code.word,
+        }
+
+
+class Question:
+    """One run on facts at one time; the plan can be varied, all else is fixed."""
+
+    def __init__(self, facts: Facts, run: Run, now: int, gate: Gate = policy_gate) -> None:
+        """``now`` is in Unix milliseconds."""
+        self.facts, self.run, self.now, self.gate = facts, run, now, gate
+
+    def on(self, facts: Facts) -> Question:
+        """The same question on other facts."""
+        return Question(facts, self.run, self.now, self.gate)
+
+    def instead(self, plan: AnyPlan | None = None, partitions: tuple[str, ...] | None = None) -> Question:
+        """Of another plan, or on other partitions."""
+        run = replace(self.run, plan=plan or self.run.plan, partitions=partitions or self.run.partitions)
+        return Question(self.facts, run, self.now, self.gate)
+
+    def body(self, plan: AnyPlan) -> MakeCharge:
+        """The body of a command that would ask for it."""
+        run = self.run
+        signing, sealing = PublicKey("Ed25519", _NOBODY), PublicKey("X25519", _NOBODY)
+        room = (signing, sealing, self.now + 1)
+        return MakeCharge(run.contract, run.partitions, plan, *room, run.recipients, run.base)
+
+    def decided(self) -> Decided:
+        """The ledger's own answer. Never raises for what a caller can send."""
+        asked = Asked(self._command, self.body(self.run.plan), b"", "")
+        return weigh(self.facts, asked, self.now, 0, self.gate)
+
+    @property
+    def passes(self) -> bool:
+        """Whether it would be charged."""
+        return self.decided().code is Code.PENDING
+
+    @cached_property
+    def decision(self) -> Decision:
+        """The answer with every check, those that passed included."""
+        decided = self.decided()
+        try:
+            told = tuple((one.ref, epsilon_of(one, self.body(self.run.plan))) for one in self.partitions)
+            verdict = self.verdict(told)
+            rooms = self.rooms(self.run.plan) if verdict.permit else []
+        except (Refusal, Malformed, KeyError):
+            # What is refused before a check is made has its reason in the detail.
+            return Decision(decided.code, decided.detail, (), None)
+        checks = (*verdict.checks, *(room.check(self.holder) for room in rooms))
+        failed = next((check for check in checks if not check.passed), None)
+        return Decision(decided.code, decided.detail, checks, failed or self._fullest(rooms))
+
+    def verdict(self, told: Sequence[tuple[str, Fraction]]) -> Verdict:
+        """The gate's, at this ε of the run on each partition."""
+        return self.gate(Request(self._command, self.body(self.run.plan), self.now, epsilon=tuple(told)), self.facts)
+
+    @cached_property
+    def partitions(self) -> tuple[Partition, ...]:
+        """Those it is charged to. Raises: KeyError."""
+        return tuple(self.facts.partitions[ref] for ref in self.run.partitions)
+
+    @property
+    def author(self) -> Organisation:
+        """Who asks. Raises: KeyError."""
+        return self.facts.organisations[self.run.actor]
+
+    @property
+    def holder(self) -> str:
+        """The holder of the lineage that asks. Raises: KeyError."""
+        return holder_of(self.author.node)
+
+    @cached_property
+    def free(self) -> Verdict:
+        """The gate's verdict on a run of no ε: what it denies, no change of noise or steps mends."""
+        return self.verdict([(ref, Fraction(0)) for ref in self.run.partitions])
+
+    @cached_property
+    def limits(self) -> list[Limit]:
+        """Every cap that binds. Raises: Refusal, if one has no room for anything."""
+        return limits_on(self.facts, self.partitions, self.free, self.author)
+
+    def rooms(self, plan: AnyPlan) -> list[Room]:
+        """Every account it would be charged to, before and after. Raises: Refusal, Malformed, if it has no price."""
+        body = self.body(plan)
+        prices = {one.ref: price(one, body) for one in self.partitions}
+        return [Room.of(self.facts, limit, prices[limit.partition], plan.steps) for limit in self.limits]
+
+    def run_cap(self, ref: str) -> Fraction:
+        """The greatest ε of one run on a partition, in billionths, that the gate permits; the others at 0."""
+        low, high = 0, int(EPSILON_MAX * _TOLD_UNIT) + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            told = [(one, Fraction(middle, _TOLD_UNIT) if one == ref else Fraction(0)) for one in self.run.partitions]
+            low, high = (middle, high) if self.verdict(told).permit else (low, middle)
+        return Fraction(low, _TOLD_UNIT)
+
+    @property
+    def _command(self) -> Command:
+        return Command("charge", "planned", self.run.actor, "", {})
+
+    def _fullest(self, rooms: Sequence[Room]) -> Check | None:
+        used = [(room.rule.share(room.after, room.limit.cap), -place) for place, room in enumerate(rooms)]
+        return rooms[-max(used)[1]].check(self.holder) if used else None

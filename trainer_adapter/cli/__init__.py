@@ -1,0 +1,1 @@
+"""The trainer's commands: ``epsilon train``, ``release``, ``evaluate`` and ``device``."""

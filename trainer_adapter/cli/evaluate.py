@@ -1,0 +1,138 @@
+"""Opening a sealed model: a clean room of its own, attested, that holds the model in memory alone.
+
+There it is measured on a public test set and forgotten, which is what a Level 2 policy allows of a trained model; or
+it is asked again whether the model may leave, in the name of the clean room that trained it. Every opening is an entry
+and a key release of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from safetensors import SafetensorError
+from safetensors.torch import load
+
+from client.http.problems import Refused
+from client.keys.hpke_envelope import unseal
+from client.keys.sealed_model import model_ref, open_model
+from client.keys.signer import Signer, load_private
+from client.service.service import Service
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+from trainer_adapter.cli import models
+from trainer_adapter.cli.device import choose, in_words
+from trainer_adapter.cli.job import Job
+from trainer_adapter.cli.train import accuracy, tensors
+from trainer_adapter.session.dev_attester import DevelopmentAttester
+from trainer_adapter.session.model_release import Leaving, Pause, too_soon
+from trainer_adapter.session.protocol import SEALED_FILE, Say
+from trainer_adapter.session.sealed_model import KeptModel
+
+SEALED_BYTES_MAX: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What may be told of an opened model."""
+
+    charge: str
+    model: str
+    accuracy: float
+    device: str
+
+    def to_json(self) -> c.Object:
+        """For programs."""
+        measured = f"{self.accuracy:.6f}"
+        return {"accuracy": measured, "charge": self.charge, "device": self.device, "model": self.model}
+
+    def in_words(self) -> str:
+        """For people."""
+        return (
+            f"{self.charge}: the sealed model {self.model[:16]}… was opened on {self.device}; "
+            f"accuracy {self.accuracy:.1%} on the public test set"
+        )
+
+
+def measure(job: Job, service: Service, say: Say) -> Opened:
+    """Open the sealed model that a job left, and measure it on the job's public test set.
+
+    Args:
+        job: a job that has run; its output folder holds ``model.sealed``.
+        service: as the consumer calls it.
+        say: is told each stage in one line.
+
+    Raises:
+        Refused: if the opening is. Malformed: if the model is not the one that was sealed. OSError, Unreachable.
+    """
+    # What can fail without the model's key fails before its opening is recorded.
+    test, model, device = tensors(job.test.read_bytes(), "test"), models.make(job.model, job.folder), choose()
+    name, kept = _open(job, service, say)
+    try:
+        model.load_state_dict(load(kept.model))
+    except (SafetensorError, RuntimeError):
+        raise Malformed("model", f"is no {job.model}") from None
+    return Opened(job.id, name, accuracy(model.to(device), test), in_words(device))
+
+
+def release(job: Job, service: Service, say: Say, pause: Pause | None = None) -> str:
+    """Open the sealed model that a job left and ask again whether it may leave; the SHA-256 of what is written.
+
+    Args:
+        job: a job that has run; its output folder holds ``model.sealed`` and gets ``model.safetensors``.
+        service: as the consumer calls it.
+        say: is told each stage in one line.
+        pause: waits some seconds; without it the question is asked once.
+
+    Raises:
+        Refused: if the opening is, or the release. Whatever ``pause`` raises. Malformed, OSError, Unreachable.
+    """
+    _, kept = _open(job, service, say)
+    leaving = Leaving(job, service, kept.signer, kept.model)
+    leaving.announce()
+    try:
+        index = leaving.ask()
+    except Refused as refused:
+        if pause is None or not too_soon(refused):
+            raise
+        say(f"the model stays in the clean room: {refused.detail}")
+        index = leaving.ask_until(pause)
+    say(f"model released, entry {index}")
+    return leaving.model
+
+
+def _open(job: Job, service: Service, say: Say) -> tuple[str, KeptModel]:
+    """The sealed model's name, and what is in it."""
+    with (job.output / SEALED_FILE).open("rb") as file:
+        sealed = file.read(SEALED_BYTES_MAX + 1)
+    if len(sealed) > SEALED_BYTES_MAX:
+        raise Malformed("model", f"has more than {SEALED_BYTES_MAX} bytes")
+    # A service that gives no keys has none for this model: it says so before an opening is recorded.
+    service.deposit_key()
+    name = c.digest(sealed)
+    kept = KeptModel.parse(open_model(sealed, _key(job, service, name, say), job.id))
+    say("the model is decrypted in memory")
+    return name, kept
+
+
+def _key(job: Job, service: Service, model: str, say: Say) -> bytes:
+    consumer, room, sealing = Signer.load(job.key), Signer.generate(), X25519PrivateKey.generate()
+    x = c.base64url(sealing.public_key().public_bytes_raw())
+    keys: c.Object = {"sealing": {"crv": "X25519", "kty": "OKP", "x": x}, "signing": room.jwk}
+    nonce = service.challenge(job.id)
+    say("a development attester signs for this clean room: it attests nothing, and is not for production")
+    attester = DevelopmentAttester(job.attester_issuer, load_private(job.attester_key))
+    claims: c.Object = {"charge": job.id, "cnf": keys, "eat_nonce": nonce, "plan": job.plan.digest}
+    evidence = service.put_document(consumer, attester.attest(claims, int(service.clock()))).document
+    body: c.Object = {"charge": job.id, "clean_room": keys, "evidence": evidence, "model": model, "nonce": nonce}
+    answer = service.submit(consumer, job.actor, "model_opening", body)
+    expected: c.Object = {
+        "charge": job.id,
+        "contract": job.contract,
+        "entry": answer.index,
+        "evidence": evidence,
+        "key_release": answer.id,
+    }
+    say(f"the model's key is released to this clean room alone, entry {answer.index}")
+    return unseal(answer.envelope, sealing, expected)[model_ref(model)]

@@ -1,0 +1,104 @@
+"""How a trainer's command ends: its exit code and what to do next, where entries were recorded before a fault.
+
+An exit code that says that nothing was recorded is given only where that is so. Once the log holds what the command
+asked for, its fault is one of the run's: exit code 1, or 75 where the same command can go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from client.service.service import Service
+
+EXIT_BROKEN: Final = 1
+EXIT_REFUSED: Final = 3
+EXIT_CONFLICT: Final = 5
+EXIT_NOT_PROVEN: Final = 7
+EXIT_RETRY: Final = 75
+
+_GO_ON: Final = "run it again with --resume, which keeps it the same run."
+_VOIDED: Final = "a charge whose key is never released is voided at its deadline."
+
+
+@dataclass(frozen=True, slots=True)
+class TrainEnding:
+    """Of ``epsilon train``.
+
+    Attributes:
+        service: what the run was recorded by.
+        id: of the charge.
+        resumes: whether the job says how a run goes on.
+    """
+
+    service: Service
+    id: str
+    resumes: bool
+
+    def __call__(self, fault: Exception, code: int, then: str) -> tuple[int, str]:
+        """The exit code and what to do next."""
+        from trainer_adapter.session.receipt_check import NotProven
+
+        if isinstance(fault, NotProven):
+            return EXIT_NOT_PROVEN, f"Keep what you have, and tell the others. {self._stands()}"
+        if code == EXIT_REFUSED:
+            return code, f"{self._stands()} Change what is named and ask under a new id in the job."
+        return self._after(fault, code) if self.service.recorded else self._before(fault, code, then)
+
+    def _before(self, fault: Exception, code: int, then: str) -> tuple[int, str]:
+        """No entry was heard of."""
+        from client.http.problems import Unreachable
+        from ledger.wire.malformed import Malformed
+
+        if isinstance(fault, FileExistsError):
+            return EXIT_CONFLICT, f"Nothing was recorded: see what is there{f', or {_GO_ON}' if self.resumes else '.'}"
+        if isinstance(fault, Malformed) and fault.field.partition(".")[0] == "answer":
+            # The service answered, and not in a way that can be read: what it did is unknown.
+            code = EXIT_BROKEN
+        if code not in {EXIT_BROKEN, EXIT_RETRY}:
+            return code, then
+        if isinstance(fault, Unreachable) and not fault.sent:
+            return code, "Nothing was recorded: run the command again in a moment."
+        return code, f"Whether {self.id} was charged is unknown: {_GO_ON if self.resumes else _VOIDED}"
+
+    def _after(self, fault: Exception, code: int) -> tuple[int, str]:
+        """What was recorded stands; the keys of a run that does not resume are gone with its process."""
+        from trainer_adapter.session.key_grants import NotGranted
+
+        over = isinstance(fault, NotGranted) and fault.posted
+        if code == EXIT_RETRY and self.resumes and not over:
+            return code, f"{self._stands()} {_GO_ON.capitalize()}"
+        return EXIT_BROKEN, self._stands()
+
+    def _stands(self) -> str:
+        return f"{_entries(self.service)} `epsilon charge show PROFILE {self.id}` tells where the charge stands."
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningEnding:
+    """Of ``epsilon evaluate`` and ``epsilon release``, which may be run again as they are."""
+
+    service: Service
+
+    def __call__(self, fault: Exception, code: int, then: str) -> tuple[int, str]:
+        """The exit code and what to do next."""
+        from trainer_adapter.session.receipt_check import NotProven
+
+        if isinstance(fault, NotProven):
+            return EXIT_NOT_PROVEN, f"Keep what you have, and tell the others. {_entries(self.service)}"
+        if not self.service.recorded:
+            return code, then
+        if code == EXIT_REFUSED:
+            return code, f"{_entries(self.service)} Change what is named and run the command again."
+        if code == EXIT_RETRY:
+            return code, f"{_entries(self.service)} Run the command again in a moment."
+        return EXIT_BROKEN, _entries(self.service)
+
+
+def _entries(service: Service) -> str:
+    """What stands, in a sentence."""
+    found = [str(one) for one in dict.fromkeys(service.recorded)]
+    if not found:
+        return "Nothing was recorded."
+    return f"What was recorded stands: entr{'y' if len(found) == 1 else 'ies'} {', '.join(found)}."

@@ -1,0 +1,1 @@
+"""DP-SGD: the engine, Poisson sampling, secure randomness and privacy units."""

@@ -1,0 +1,313 @@
+"""DP-SGD (Abadi et al. 2016, arXiv 1607.00133, Algorithm 1): clipped per-record gradients in a noisy sum.
+
+One step releases ((sum of clip(g_i) over one Poisson draw) + N(0, (σC)²)) / E and nothing else:
+σ, C and E come from the plan, E is public. ``i`` counts privacy units: records, or users (see ``units``). Each
+unit goes through the model alone (``torch.func.vmap``), so that no layer could mix two of them even if it would;
+its norm is taken of the very tensors that enter the sum (``kernels``). So a wrong rule for a layer could spoil a
+gradient; it could not make a contribution longer than C, nor depend on another record. Neither could dropout: each
+record's masks are drawn from a key of its own (``dropout``).
+
+Why putting zero in a record's place moves the sum by at most C, in floating point too. ``kernels`` gives a bound
+N² on the square of what a record adds to the sum over its weight², rounding of its own products included; N is off
+by a factor within 1 ± 2^-11 for the rounding of squares, the weight min(1, bound / N) and its product with the
+factors by 1 ± 8u. With u = 2^-24 and bound = C(1 - 2^-10), with C at least 2^-40 so that what underflows is below
+2^-12 of C, a record's contribution is at most C in ``float32`` and ``bfloat16`` (where the model's outputs, and the
+gradients that reach them, are rounded to bfloat16 *before* they become those tensors). What it leaves out in these
+two: a product over a physical batch rounds sums of several records, and rounds them otherwise when one of them is
+gone. That is off by about u · sqrt(positions) of the sum in practice, which the margin covers; in the worst case it
+does not.
+
+In ``float64`` it is covered. Let u = 2^-53, n units drawn, b places in a physical batch. Only ways to sum are
+taken whose terms cannot cancel within one record: products and additions are off by at most (b + n/b + 3) · u · n
+· bound in norm in each of the two neighbours' sums (Higham 2002, section 4.2). With bound = C(1 - 2^-16) and
+(b + n/b + 3) · n <= 2^34, which is refused otherwise, all of it stays below C. What it leaves out: batched kernels
+may round a record's own gradient differently by its place in the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from contextlib import suppress
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ledger.mechanisms.plan import USER
+from ledger.wire.malformed import Malformed
+from trainer_adapter.dpsgd.poisson_sampler import PhysicalBatch, draw, physical_batches
+from trainer_adapter.dpsgd.privacy_units import Units, of_records, of_users
+from trainer_adapter.dpsgd.self_check import Disagrees, agree, clipped_alone
+from trainer_adapter.layers.dropout import Keys, words_at
+from trainer_adapter.layers.functional_call import in_modes, modes
+from trainer_adapter.per_sample.microbatch import Batch, LossFn, PhysicalSum
+from trainer_adapter.per_sample.model_checks import (
+    DUMMIES,
+    check_modules,
+    check_on_dummies,
+    dummies,
+    public_parameters,
+    trainable,
+)
+from trainer_adapter.per_sample.rounding_margins import precision_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ledger.mechanisms.plan import Plan
+    from trainer_adapter.dpsgd.csprng import Randomness
+
+Certify: TypeAlias = Literal["dummies", "first_step", "always"]
+
+ROUNDINGS_MAX: Final = 1 << 34
+PARAMETERS_MAX: Final = 1 << 32
+PHYSICAL_BATCH: Final = 64
+
+
+def float_above(number: Fraction) -> float:
+    """The least float64 that is at least ``number``."""
+    near = float(number)
+    return near if Fraction(near) >= number else math.nextafter(near, math.inf)
+
+
+def float_below(number: Fraction) -> float:
+    """The greatest float64 that is at most ``number``."""
+    near = float(number)
+    return near if Fraction(near) <= number else math.nextafter(near, -math.inf)
+
+
+class Engine:
+    """The steps of one plan on one model and one partition's records.
+
+    Attributes:
+        bound: what each unit's gradient is clipped to, in L2; a little below the plan's clipping norm.
+        noise_std: standard deviation of the noise on each coordinate of the sum, never below σC.
+        size: how many values train.
+        kernels: how each parameter's norm is taken, by name.
+    """
+
+    def __init__(  # noqa: PLR0913 - one name for each thing a run may choose
+        self,
+        plan: Plan,
+        model: nn.Module,
+        loss_fn: LossFn,
+        data: tuple[Tensor, Tensor],
+        physical_batch: int = PHYSICAL_BATCH,
+        *,
+        precision: str = "float32",
+        compiled: bool = False,
+        users: Tensor | None = None,
+        records_per_user_max: int = 1,
+        certify: Certify = "dummies",
+    ) -> None:
+        """Check everything that can be checked before the first record is looked at.
+
+        Args:
+            plan: sampler, clipping, noise; the same value that was charged.
+            model: put into training mode, unless it is already: then parts of it in evaluation mode stay so, and
+                drop nothing. Its trained parameters are float32, all on one device.
+            loss_fn: from outputs (1, ...) and targets (1, ...) of one record to one number. It and the model are
+                traced: their Python runs on public dummies, and what it decides there stands for the whole run.
+            data: inputs (records, ...) and targets (records, ...); moved to the model's device batch by batch.
+            physical_batch: units that pass through the model at once.
+            precision: ``float32``, ``bfloat16`` or ``float64``; see above for what each proves.
+            compiled: whether the physical batch's graph is compiled (tens of seconds, once); or runs as it is.
+            users: whose each record is, shape (records,), where the plan's unit is the user: its sampling probability
+                and expected batch size count users, and each adds the clipped sum over their records.
+            records_per_user_max: how many records of one user train, fixed beforehand.
+            certify: records are recomputed one by one and compared on public dummies only, on the first step's
+                physical batches too, or on all; on the last two the run ends if they disagree.
+
+        Raises:
+            Malformed: for a model this engine cannot keep its promise on, or data that does not fit together.
+        """
+        if certify not in get_args(Certify):
+            raise Malformed("certify", f"must be one of {', '.join(get_args(Certify))}")
+        self._precision = precision_of(precision)
+        self._units = _units(plan, users, _records(data), records_per_user_max)
+        _check_roundings(len(self._units), physical_batch)
+        if plan.clipping_norm < self._precision.clipping_norm_min:
+            raise Malformed("clipping_norm", f"is too small for {precision}: what underflows would count")
+        self._plan, self._model, self._loss_fn, self._data = plan, model, loss_fn, data
+        self._physical_batch, self._certify = physical_batch, certify
+        self._parameters = trainable(model)
+        self.size: Final = sum(value.numel() for value in self._parameters.values())
+        if self.size > PARAMETERS_MAX:
+            raise Malformed("model", "has too many parameters for the norm's margin")
+        self._device = next(iter(self._parameters.values())).device
+        self.bound: Final = float_below(plan.clipping_norm * (1 - self._precision.margin))
+        self.noise_std: Final = float_above(plan.noise_multiplier * plan.clipping_norm)
+        if not model.training:
+            model.train()
+        self._modes = modes(model)
+        check_modules(model)
+        check_on_dummies(model, loss_fn, data)
+        public = self._public_batch()
+        self._sum = PhysicalSum(
+            model,
+            loss_fn,
+            self._trained(),
+            self._rest(),
+            public,
+            bound=self.bound,
+            precision=self._precision,
+            compiled=compiled,
+        )
+        self.kernels: Final = self._sum.kernels
+        self._check_public(public)
+
+    def check_optimiser(self, optimiser: torch.optim.Optimizer) -> None:
+        """Refuse an optimiser over tensors that get no noisy gradient. Raises: Malformed."""
+        ours = {id(value) for value in self._parameters.values()}
+        theirs = [value for group in optimiser.param_groups for value in group["params"]]
+        if any(id(value) not in ours for value in theirs):
+            raise Malformed("optimiser", "updates a tensor that is no trainable parameter of the model")
+        if len(theirs) != len(ours):
+            raise Malformed("optimiser", "leaves out a trainable parameter of the model: freeze it instead")
+
+    def step(self, step: int, optimiser: torch.optim.Optimizer, randomness: Randomness) -> None:
+        """One logical step: draw, sum, noise, update. Counted from 1; an empty draw is a step like any other.
+
+        Raises:
+            Reused: if this step's randomness was used before. Disagrees: see ``certify``.
+        """
+        batches, keys = self.physical_batches(self.draw(step, randomness)), self.keys(step, randomness)
+        total = self.clipped_sum(batches, keys)
+        if self._certify == "always" or (self._certify == "first_step" and step == 1):
+            self.check(batches, keys)
+        noise = randomness.stream("noise", step).normals((self.size,))
+        noisy = total + self.noise_std * torch.from_numpy(noise).to(self._device)
+        self._assign((noisy / self._plan.batch_size_expected).to(torch.float32))
+        try:
+            optimiser.step()
+        finally:
+            optimiser.zero_grad(set_to_none=True)
+
+    def draw(self, step: int, randomness: Randomness) -> NDArray[np.int64]:
+        """The units of one logical batch; private. Raises: Reused."""
+        return draw(randomness.stream("sampler", step), len(self._units), self._plan.sampling_probability)
+
+    def keys(self, step: int, randomness: Randomness) -> Keys | None:
+        """What each record's dropout is drawn from at this step; None where the model drops nothing. Raises: Reused."""
+        return randomness.stream("dropout", step).words(len(self._data[0])) if self._sum.drops else None
+
+    def physical_batches(self, drawn: NDArray[np.int64]) -> list[PhysicalBatch]:
+        """A logical batch cut into physical ones."""
+        return list(physical_batches(drawn, self._physical_batch))
+
+    def clipped_sum(self, batches: Iterable[PhysicalBatch], keys: Keys | None = None) -> Tensor:
+        """Sum of the clipped gradients of the units drawn, shape (parameters,), float64; private.
+
+        ``keys`` are those of :meth:`keys`, for a model that drops something.
+
+        A unit whose gradient has a value that is not finite gives zero, and so does one that has none, as for a
+        label of no class: one bad record neither leaks by turning the model into NaN nor stops the run. (On a GPU
+        the latter ends the process; range-check labels and tokens there.)
+
+        Raises:
+            Malformed: without keys for a model that needs them.
+        """
+        total = torch.zeros(self.size, dtype=torch.float64, device=self._device)
+        trained, rest = self._trained(), self._rest()
+        for batch in batches:
+            total += self._sum_of(trained, rest, batch, keys)
+        return total
+
+    def _sum_of(
+        self, trained: dict[str, Tensor], rest: dict[str, Tensor], batch: PhysicalBatch, keys: Keys | None
+    ) -> Tensor:
+        try:
+            return self._sum(trained, rest, self._gathered(batch, keys))
+        except (RuntimeError, LookupError):
+            # With nobody in it: what fails there too is no record's doing, and is told.
+            total = self._sum(trained, rest, self._gathered(batch.only(-1), keys))
+        for place in np.flatnonzero(batch.mask):
+            with suppress(RuntimeError, LookupError):
+                total = total + self._sum(trained, rest, self._gathered(batch.only(int(place)), keys))
+        return total
+
+    def check(self, batches: Iterable[PhysicalBatch], keys: Keys | None = None) -> None:
+        """Compare with units recomputed one by one. Raises: Disagrees, telling nothing of what they hold."""
+        trained, rest = self._trained(), self._rest()
+        for batch in batches:
+            gathered = self._gathered(batch, keys)
+            with in_modes(self._modes):
+                theirs = clipped_alone(self._model, self._loss_fn, trained, rest, gathered, self.bound, self._precision)
+            if not agree(self._sum(trained, rest, gathered), theirs, self._precision.name):
+                raise Disagrees("the engine's sum is not that of the records one by one")
+
+    def _gathered(self, batch: PhysicalBatch, keys: Keys | None) -> Batch:
+        if keys is None and self._sum.drops:
+            raise Malformed("keys", "are needed: the model drops something")
+        if len(batch.mask) > self._physical_batch:
+            raise Malformed("physical_batch", f"has at most {self._physical_batch} places, not {len(batch.mask)}")
+        batch = batch.filled(self._physical_batch)
+        mask = torch.from_numpy(batch.mask)
+        units = torch.from_numpy(batch.indices)
+        valid = self._units.valid[units] & mask[:, None]
+        inputs, targets = (self._gather(part, self._units.places[units], valid) for part in self._data)
+        words = words_at(keys, self._units.places[units], valid)
+        return Batch(inputs, targets, *(part.to(self._device) for part in (valid, mask, words)))
+
+    def _gather(self, part: Tensor, places: Tensor, valid: Tensor) -> Tensor:
+        found = part[places.to(part.device)]
+        if not bool(valid.all()):
+            # What is not drawn is a public dummy, zeros, and never a record.
+            found[~valid.to(part.device)] = 0
+        return found.to(self._device)
+
+    def _trained(self) -> dict[str, Tensor]:
+        return {name: value.detach() for name, value in self._parameters.items()}
+
+    def _rest(self) -> dict[str, Tensor]:
+        frozen = {name: value for name, value in self._model.named_parameters() if name not in self._parameters}
+        return {**frozen, **dict(self._model.named_buffers())}
+
+    def _public_batch(self) -> Batch:
+        """Dummies in the final shapes: a few that count, the rest masked out."""
+        units, records = self._physical_batch, self._units.valid.shape[1]
+        inputs, targets = dummies(self._data, (units, records), self._device)
+        some = torch.arange(units, device=self._device) < DUMMIES
+        valid = torch.ones((units, records), dtype=torch.bool, device=self._device)
+        keys = torch.arange(2 * units * records, device=self._device).reshape(units, records, 2)
+        return Batch(inputs, targets, valid, some, keys)
+
+    def _check_public(self, public: Batch) -> None:
+        values = public_parameters(self._model)
+        trained, rest = {name: values[name].detach() for name in self._parameters}, self._rest()
+        theirs = clipped_alone(self._model, self._loss_fn, trained, rest, public, self.bound, self._precision)
+        if not agree(self._sum(trained, rest, public), theirs, self._precision.name):
+            raise Malformed("model", "gives other gradients traced than record by record")
+
+    def _assign(self, flat: Tensor) -> None:
+        start = 0
+        for value in self._parameters.values():
+            value.grad = flat[start : start + value.numel()].view_as(value).clone()
+            start += value.numel()
+
+
+def _records(data: tuple[Tensor, Tensor]) -> int:
+    inputs, targets = data
+    if len(inputs) != len(targets):
+        raise Malformed("data", f"has {len(inputs)} inputs but {len(targets)} targets")
+    return len(inputs)
+
+
+def _check_roundings(units: int, physical_batch: int) -> None:
+    if physical_batch < 1:
+        raise Malformed("physical_batch", "must be at least 1")
+    if (physical_batch + units // physical_batch + 3) * units > ROUNDINGS_MAX:
+        raise Malformed("physical_batch", f"is too small for {units} records: sums would round too often")
+
+
+def _units(plan: Plan, users: Tensor | None, records: int, records_per_user_max: int) -> Units:
+    if (users is not None) != (plan.unit == USER):
+        raise Malformed("users", f"must be given where the plan's unit is the user, and only there: it is {plan.unit}")
+    if users is not None:
+        return of_users(users, records, records_per_user_max)
+    if records_per_user_max != 1:
+        raise Malformed("records_per_user_max", "needs users: a record is one unit")
+    return of_records(records)

@@ -1,0 +1,168 @@
+"""An optimiser of Opacus held to a charge: no noise without a step, no update without that noise, one draw a step.
+
+Opacus calls its accountant through the one slot of ``attach_step_hook``, after the noise is drawn; whoever attaches a
+hook of their own takes its place there. So nothing is taken in the slot. A held optimiser takes its step where the
+noise is added, before any is drawn, whatever hooks hang on it and whoever calls; and the optimiser beneath it, which
+changes the weights, goes on only with noise that took one. What breaks on the way throws the gradients away.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any, Final, Protocol
+from weakref import WeakKeyDictionary
+
+import torch
+from opacus.data_loader import DPDataLoader
+from opacus.optimizers import DPOptimizer
+from opacus.utils.uniform_sampler import UniformWithReplacementSampler
+from torch.utils.hooks import RemovableHandle
+
+from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.engine import float_above, float_below
+from trainer_adapter.dpsgd.poisson_sampler import draw
+
+Hook = Callable[[DPOptimizer], None]
+
+
+class Refusal(RuntimeError):  # noqa: N818 - what it is
+    """No step was left, or it was another than the one that was charged; the weights are as they were."""
+
+
+class Take(Protocol):
+    """Takes one step from the charge. Raises: Refusal; OSError, if its block cannot be made durable."""
+
+    def __call__(self, *, noise_multiplier: float, sample_rate: float) -> None:
+        """With this noise, of a batch drawn at this rate."""
+
+
+class PoissonDraws(UniformWithReplacementSampler):  # type: ignore[misc] # Opacus brings no types
+    """Logical batches as the engine of this project draws them: 64-bit words of ChaCha20 under a fresh key.
+
+    Opacus compares 24-bit numbers with the rate, which at small rates lets in more than were paid for, and takes them
+    from a generator that a seed repeats.
+
+    Attributes:
+        drawn: how many batches, in all epochs.
+    """
+
+    def __init__(self, records: int, probability: Fraction, begin: Callable[[], None]) -> None:
+        """As many batches an epoch as take every record about once; ``begin`` is called at the start of each."""
+        super().__init__(num_samples=records, sample_rate=float_below(probability), steps=int(1 / probability))
+        self.drawn = 0
+        self._probability, self._begin = probability, begin
+        self._randomness: Final = Randomness.fresh()
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """One epoch: the places of the records of each batch, rising."""
+        self._begin()
+        for _ in range(self.steps):
+            self.drawn += 1
+            yield draw(self._randomness.stream("sampler", self.drawn), self.num_samples, self._probability).tolist()
+
+
+def hold(optimiser: DPOptimizer, loader: DPDataLoader, probability: Fraction, take: Take) -> None:
+    """Let the optimiser add no noise without a step, and the loader draw at most with this probability.
+
+    Raises:
+        Refusal: for a loader that does not sample by Poisson, or draws more often.
+    """
+    sampler = loader.batch_sampler
+    if type(sampler) is not UniformWithReplacementSampler:
+        raise Refusal("the loader does not draw by Poisson sampling, as the plan does: it takes a DPDataLoader")
+    if sampler.sample_rate > float_above(probability):
+        raise Refusal(f"the loader draws with probability {sampler.sample_rate}, the plan with {float(probability)}")
+    guard = _Guard(optimiser, take)
+    guard.draws = PoissonDraws(sampler.num_samples, min(probability, Fraction(sampler.sample_rate)), guard.forget)
+    # A loader refuses another sampler once it is made, though it asks for it anew whenever it is iterated.
+    object.__setattr__(loader, "batch_sampler", guard.draws)
+    beneath = optimiser.original_optimizer
+    if (before := _beneath.pop(beneath, None)) is not None:
+        before.remove()
+    _beneath[beneath] = beneath.register_step_pre_hook(guard.update)
+    optimiser.clip_and_accumulate, optimiser.add_noise = guard.clip_and_accumulate, guard.add_noise
+    optimiser.attach_step_hook = lambda hook: chain(optimiser, hook)
+
+
+def chain(optimiser: DPOptimizer, hook: Hook) -> None:
+    """Attach a hook after those that are there: Opacus' own ``attach_step_hook`` puts it in their place."""
+    before = optimiser.step_hook
+
+    def both(stepped: DPOptimizer) -> None:
+        if before is not None:
+            before(stepped)
+        hook(stepped)
+
+    optimiser.step_hook = both
+
+
+def unseeded(device: torch.device | str = "cpu") -> torch.Generator:
+    """A generator of PyTorch's whose seed comes from the operating system, and is nobody's."""
+    return torch.Generator(device).manual_seed(secrets.randbits(63))
+
+
+class _Guard:
+    """What stands in the optimiser's methods."""
+
+    draws: PoissonDraws
+
+    def __init__(self, optimiser: DPOptimizer, take: Take) -> None:
+        self._optimiser, self._take = optimiser, take
+        self._clip, self._noise = optimiser.clip_and_accumulate, optimiser.add_noise
+        self._taken, self._charged = 0, False
+
+    def clip_and_accumulate(self) -> None:
+        """One record whose gradient is not finite adds nothing, where it would make every weight NaN."""
+        if self._optimiser.accumulated_iterations != 1:
+            self.forget()
+            raise Refusal("a step is one draw: gradients of several batches must not be accumulated")
+        samples = self._optimiser.grad_samples
+        finite = torch.stack([one.flatten(1).isfinite().all(dim=1) for one in samples]).all(dim=0)
+        if not finite.all():
+            for one in samples:
+                one[~finite] = 0
+        self._clip()
+
+    def add_noise(self) -> None:
+        """Take a step, then draw the noise; the gradients are thrown away if there is none."""
+        self._charged = False
+        try:
+            self._step()
+            self._noise()
+        except BaseException:
+            self.forget()
+            raise
+        self._charged = True
+
+    def _step(self) -> None:
+        optimiser = self._optimiser
+        if optimiser.generator is None:
+            # PyTorch's one generator gives the same noise again after the same seed.
+            optimiser.generator = unseeded(optimiser.params[0].device)
+        if self._taken >= self.draws.drawn:
+            raise Refusal("no batch was drawn for this step: a batch is good for one")
+        self._take(noise_multiplier=optimiser.noise_multiplier, sample_rate=self.draws.sample_rate)
+        self._taken += 1
+
+    def update(self, *_: Any) -> None:  # noqa: ANN401 - what PyTorch tells a hook
+        """Before the weights change. Raises: Refusal, if what they would change by has no noise that was charged."""
+        if not self._charged:
+            self.forget()
+            raise Refusal("an update needs noise of its own that was taken from the charge")
+        self._charged = False
+
+    def forget(self) -> None:
+        """Throw away all gradients, and which physical batches were still to come of a logical one.
+
+        An epoch that ended early would otherwise leave a part of a batch to be added to the next one's.
+        """
+        optimiser = self._optimiser
+        optimiser._step_skip_queue.clear()  # noqa: SLF001 - Opacus tells it nowhere else
+        optimiser._is_last_step_skipped = False  # noqa: SLF001 - or the sum so far stays
+        optimiser.zero_grad(set_to_none=True)
+
+
+_beneath: Final[WeakKeyDictionary[torch.optim.Optimizer, RemovableHandle]] = WeakKeyDictionary()
+"""What waits before the updates of an optimiser: one hold at a time."""

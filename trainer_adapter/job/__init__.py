@@ -1,0 +1,1 @@
+"""One training job: its specification, step log, preprocessing and signals."""

@@ -1,0 +1,112 @@
+"""What is done to records before the model sees them: public, charged, or refused.
+
+A constant computed from the records themselves (their mean, their vocabulary, how many are of each class) tells of
+them, whatever noise the training adds later. So each constant names where it comes from:
+
+    [[train.preprocessing]]
+    kind = "normalise"
+    mean = ["0.1307"]
+    deviation = ["0.3081"]
+    public = "published with the data set, https://example.org/mnist"
+
+    [[train.preprocessing]]
+    kind = "normalise"
+    charge = "bank-a-means-1"
+    model = "runs/bank-a-means-1/model.safetensors"
+
+``public`` says where the constants were published; whoever writes it vouches for it, and the provider can read it.
+``charge`` names a run that this ledger charged and whose released model holds them, as tensors of the members' names:
+the receipt beside the model proves it. Anything else is refused. Each of them works on one record by itself.
+
+| kind | constants | what it does to a record |
+|---|---|---|
+| ``normalise`` | ``mean``, ``deviation``: one number, or one for each value of a record | (x - mean) / deviation |
+| ``vocabulary`` | ``size``, a whole number | a token of this number or above becomes 0 |
+| ``class_weights`` | ``weights``, one for each class | weighs the record's loss by its class |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import parse_number
+from ledger.wire.malformed import Malformed
+
+CONSTANTS: Final = {"normalise": ("mean", "deviation"), "vocabulary": ("size",), "class_weights": ("weights",)}
+ITEMS_MAX: Final = 8
+VALUES_MAX: Final = 4_096
+SOURCE_MAX: Final = 400
+_LOOKS: Final = "is computed from the records unless it says public, with its source, or charge, with its model"
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """Constants that another run released: its charge, and its model's file."""
+
+    charge: str
+    model: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """One kind of preprocessing.
+
+    Attributes:
+        values: by member, as they were written; empty where ``source`` is charged.
+        source: where they were published, or the run that released them.
+    """
+
+    kind: str
+    values: tuple[tuple[str, tuple[Fraction, ...]], ...]
+    source: str | Charged
+
+
+@dataclass(frozen=True, slots=True)
+class Preprocessing:
+    """What a run does before its model, in order."""
+
+    items: tuple[Constants, ...] = ()
+
+    @classmethod
+    def parse(cls, value: object, folder: Path) -> Preprocessing:
+        """Read the list. Raises: Malformed, naming the item and the rule."""
+        if not isinstance(value, list) or len(value) > ITEMS_MAX:
+            raise Malformed("preprocessing", f"must be a list of at most {ITEMS_MAX} items")
+        return cls(tuple(_item(one, f"preprocessing.{place}", folder) for place, one in enumerate(value)))
+
+
+NO_PREPROCESSING: Final = Preprocessing()
+
+
+def _item(value: object, where: str, folder: Path) -> Constants:
+    kind = c.one_of(value.get("kind") if isinstance(value, dict) else None, f"{where}.kind", tuple(sorted(CONSTANTS)))
+    assert isinstance(value, dict)
+    names = CONSTANTS[kind]
+    if "charge" in value and "public" not in value:
+        known = c.fields(value, where, ("charge", "kind", "model"))
+        path = folder / c.string(known["model"], f"{where}.model")
+        return Constants(kind, (), Charged(c.name(known["charge"], f"{where}.charge"), path))
+    if "public" not in value or "charge" in value:
+        raise Malformed(where, _LOOKS)
+    known = c.fields(value, where, (*names, "kind", "public"))
+    source = c.string(known["public"], f"{where}.public", SOURCE_MAX)
+    if not source.strip():
+        raise Malformed(f"{where}.public", "must say where the constants were published")
+    return Constants(kind, tuple((name, _numbers(known[name], f"{where}.{name}")) for name in names), source)
+
+
+def _numbers(value: Any, field: str) -> tuple[Fraction, ...]:  # noqa: ANN401 - what TOML gave
+    listed = value if isinstance(value, list) else [value]
+    if not 0 < len(listed) <= VALUES_MAX:
+        raise Malformed(field, f"must have between 1 and {VALUES_MAX} numbers")
+    return tuple(Fraction(one) if type(one) is int else _number(one, field) for one in listed)
+
+
+def _number(one: object, field: str) -> Fraction:
+    text = c.string(one, field)
+    number = parse_number(text.removeprefix("-"), field)
+    return -number if text.startswith("-") else number

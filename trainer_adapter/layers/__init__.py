@@ -1,0 +1,1 @@
+"""Layers under ``torch.func``: attention, dropout and recurrent layers, one example at a time."""

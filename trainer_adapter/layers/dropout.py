@@ -1,0 +1,215 @@
+"""Dropout (Srivastava et al. 2014) whose masks belong to a record, and to nothing else in the batch.
+
+PyTorch draws masks from one generator in the order of the batch: a record more or less would change everybody's. Here
+each record has a key of its own at each step, and a mask is Philox's word at (place in the tensor, number of the call)
+under it. So what a record adds to the sum is a function of the record, the weights and its own key: not of who else
+was drawn, the physical batch, or how it runs.
+
+Why that is private. The keys are words of a ChaCha20 stream (``randomness``), one for each record of the partition,
+drawn or not: independent of each other and of all data. Put zero in a record's place, and with equal keys every other
+contribution is the same, bit by bit. Take the record out, and those behind it get their neighbours' keys, which are as
+independent and uniform as their own: the sampler's argument. Nothing is asked of Philox here: masks that were drawn
+badly would train badly, no more. Keys and masks are private all the same, since the second argument averages over
+them; they are not told, and end with the process.
+
+Caught are PyTorch's own functions, so it does not matter which module calls them: ``nn.Dropout``, its kin by channel
+and by feature, ``AlphaDropout``, attention's ``dropout_p``, what drops between recurrent layers, and
+``torch.nn.functional``. In evaluation mode they drop nothing, as ever.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from trainer_adapter.layers.functional_call import body_of
+from trainer_adapter.layers.philox import WORD, philox
+from trainer_adapter.layers.rnn import drops, opened
+
+Keys: TypeAlias = NDArray[np.uint64]
+"""One 64-bit word for each record of the partition, shape (records,); private."""
+
+LANES: Final = 1 << 16
+"""A place drops if its 16 bits are below p of it. So p counts to the nearest 2^-16, and what is kept is scaled by
+exactly that p."""
+_ALPHA: Final = 1.7580993408473766
+"""Minus the least value of SELU (Klambauer et al. 2017, section "New dropout technique")."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One of PyTorch's functions: whether whole channels drop, to SELU's least value, and where they lie."""
+
+    channels: bool
+    alpha: bool
+    in_place: bool
+
+
+_KINDS: Final = {
+    getattr(torch, name + "_" * in_place): _Kind(channels, alpha, in_place)
+    for name, channels, alpha in (
+        ("dropout", False, False),
+        ("feature_dropout", True, False),
+        ("alpha_dropout", False, True),
+        ("feature_alpha_dropout", True, True),
+    )
+    for in_place in (False, True)
+}
+_OPENED: Final = frozenset({
+    functional.dropout, functional.dropout1d, functional.dropout2d, functional.dropout3d, functional.alpha_dropout,
+    functional.feature_alpha_dropout, functional.multi_head_attention_forward,
+})  # fmt: skip
+"""Made of the functions above: their bodies run under our eyes."""
+
+
+def words_at(keys: Keys | None, places: Tensor, valid: Tensor) -> Tensor:
+    """The keys of the records at these places, as Philox takes them: shape (..., 2), int64, the lower 32 bits first.
+
+    Zeros where nothing is valid, and without keys.
+    """
+    if keys is None:
+        return torch.zeros((*places.shape, 2), dtype=torch.int64)
+    found = keys[places.numpy()]
+    parts = np.stack((found & np.uint64(WORD), found >> np.uint64(32)), axis=-1)
+    return torch.where(valid[..., None], torch.from_numpy(parts.astype(np.int64)), 0)
+
+
+class Dropping(TorchFunctionMode):
+    """Draws every mask of one record's forward pass from its key.
+
+    Attributes:
+        calls: how many masks were drawn.
+    """
+
+    def __init__(self, key: Tensor | None) -> None:
+        """``key`` has shape (2,), int64, each from 0 to 2^32 - 1. Without one nothing drops."""
+        super().__init__()
+        self._key = key
+        self.calls = 0
+
+    def __torch_function__(
+        self,
+        func: Any,  # noqa: ANN401 - any function of PyTorch's
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - whatever it gives
+        """Called by PyTorch in the place of ``func``."""
+        del types
+        given: Mapping[str, Any] = kwargs or {}
+        if func in _OPENED:
+            with self:
+                return body_of(func)(*args, **given)
+        recurrent = opened(func, args, given) if drops(func, args) else None
+        if recurrent is not None:
+            with self:
+                return recurrent(*args, **given)
+        if func is functional.scaled_dot_product_attention:
+            return self._attention(*args, **given)
+        kind = _KINDS.get(func)
+        return func(*args, **given) if kind is None else self._drop(kind, *args, **given)
+
+    def _drop(self, kind: _Kind, input: Tensor, p: float, train: bool) -> Tensor:  # noqa: A002, FBT001 - PyTorch's names
+        below = _below(p)
+        if not (train and below and self._key is not None):
+            return input
+        if p == 1:
+            dropped = input * 0.0
+        else:
+            shape = _of_channels(input.shape) if kind.channels else input.shape
+            dropped = _dropped(input, self._kept(shape, below), below / LANES, alpha=kind.alpha)
+        return input.copy_(dropped) if kind.in_place else dropped
+
+    def _attention(  # noqa: PLR0913, PLR0917 - PyTorch's signature
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,  # noqa: FBT001, FBT002 - as above
+        scale: float | None = None,
+        enable_gqa: bool = False,  # noqa: FBT001, FBT002 - as above
+    ) -> Tensor:
+        below = _below(dropout_p)
+        if dropout_p == 1 or not below or self._key is None:
+            whole = functional.scaled_dot_product_attention(
+                query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
+            )
+            return whole * 0.0 if below and self._key is not None else whole
+        weights = _weights(query, key, attn_mask, is_causal, scale, enable_gqa)
+        weights = _dropped(weights, self._kept(weights.shape, below), below / LANES, alpha=False)
+        return weights @ (_spread(value, query) if enable_gqa else value)
+
+    def _kept(self, shape: Sequence[int], below: int) -> Tensor:
+        """Which places of one record stay, bool: the next mask under its key."""
+        assert self._key is not None
+        count, low, high = math.prod(shape), self._key[:1], self._key[1:]
+        blocks = torch.arange(-(-count // 8), device=low.device)
+        words = philox((blocks, self.calls, 0, 0), (low, high))
+        self.calls += 1
+        lanes = (half for word in words for half in (word & (LANES - 1), word >> 16))
+        return torch.cat([half >= below for half in lanes])[:count].reshape(shape)
+
+
+def _below(p: float) -> int:
+    """How many of 2^16 values of a place's bits drop it; all of them for 1 alone. Raises: ValueError."""
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    return LANES if p == 1 else min(round(p * LANES), LANES - 1)
+
+
+def _of_channels(shape: Sequence[int]) -> tuple[int, ...]:
+    """One place for each channel, which is the second dimension. Raises: ValueError."""
+    if len(shape) < 2:
+        raise ValueError("dropout of channels needs a dimension of channels")
+    return (*shape[:2], *(1 for _ in shape[2:]))
+
+
+def _weights(  # noqa: PLR0913, PLR0917 - what attention is told
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | None,
+    is_causal: bool,  # noqa: FBT001 - as PyTorch
+    scale: float | None,
+    grouped: bool,  # noqa: FBT001 - as above
+) -> Tensor:
+    """Attention's weights of all pairs of positions (Vaswani et al. 2017, section 3.2.1), held at once.
+
+    No fused kernel takes a mask of them from outside. Where nothing may be looked at they are zero, as in PyTorch.
+    """
+    query = query * (query.shape[-1] ** -0.5 if scale is None else scale)
+    scores = query @ (_spread(key, query) if grouped else key).mT
+    if is_causal:
+        if mask is not None:
+            raise ValueError("attention takes a mask or is_causal, not both")
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+    if mask is not None and mask.dtype == torch.bool:
+        scores = scores.masked_fill(~mask, -math.inf)
+    elif mask is not None:
+        scores = scores + mask
+    weights: Tensor = torch._safe_softmax(scores, -1)  # noqa: SLF001 - it has no other name
+    return weights
+
+
+def _spread(part: Tensor, query: Tensor) -> Tensor:
+    """Keys or values of fewer heads, repeated for each query's."""
+    return part.repeat_interleave(query.shape[-3] // part.shape[-3], dim=-3)
+
+
+def _dropped(value: Tensor, kept: Tensor, rate: float, *, alpha: bool) -> Tensor:
+    if not alpha:
+        return torch.where(kept, value * (1 / (1 - rate)), 0.0)
+    # Klambauer et al. 2017: back to mean 0 and variance 1, if they were that before.
+    stretch = ((_ALPHA * _ALPHA * rate + 1) * (1 - rate)) ** -0.5
+    found: Tensor = torch.where(kept, value, -_ALPHA) * stretch + stretch * _ALPHA * rate
+    return found

@@ -1,0 +1,1 @@
+"""Per-example gradients: captured layers, ghost norms, microbatches and rounding margins."""

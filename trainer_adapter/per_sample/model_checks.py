@@ -1,0 +1,186 @@
+"""Which models the engine takes: those whose records do not touch each other, checked on public dummy data.
+
+Nothing here sees a governed record: shapes and types are public, values come from a fixed generator.
+Parameters are replaced by public random ones too, since a layer that starts at zero would hide what comes
+before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode, resolve_name
+
+from ledger.wire.malformed import Malformed
+from trainer_adapter.layers.dropout import Dropping
+from trainer_adapter.layers.functional_call import call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DUMMIES: Final = 4
+TOLERANCE: Final = 1e-4
+"""Relative; far above the rounding of one layer, far below what a mean over a batch of four does."""
+
+
+def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that train, by name, each once.
+
+    Raises:
+        Malformed: for none, for one that is not float32, or for parameters on several devices.
+    """
+    known = {name: value for name, value in model.named_parameters() if value.requires_grad}
+    if not known:
+        raise Malformed("model", "has no parameter that trains")
+    for name, value in known.items():
+        if value.dtype != torch.float32:
+            raise Malformed(f"model.{name}", f"must be float32, not {value.dtype}: the norm's margin is proven for it")
+    if len({value.device for value in model.parameters()}) > 1:
+        raise Malformed("model", "lies on several devices")
+    return known
+
+
+def check_modules(model: nn.Module) -> None:
+    """Refuse layers that mix records or carry state of them. Raises: Malformed."""
+    for name, module in model.named_modules():
+        where = f"model.{name}" if name else "model"
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):  # noqa: SLF001 - the one class all of them share
+            raise Malformed(where, "is a batch normalisation, which mixes records: use GroupNorm or LayerNorm")
+        if getattr(module, "running_mean", None) is not None or getattr(module, "track_running_stats", False):
+            raise Malformed(where, "keeps running statistics of records outside the noisy sum")
+
+
+def check_on_dummies(
+    model: nn.Module, loss_fn: Callable[[Tensor, Tensor], Tensor], data: tuple[Tensor, Tensor]
+) -> None:
+    """Run the model in its training mode on dummies shaped like ``data`` and hold it to the engine's terms.
+
+    Nothing drops here, so that no mask hides what one record does to another.
+
+    Raises:
+        Malformed: if it cannot run on a batch, draws other randomness than dropout's, changes a buffer, lets one
+            record touch another's output, or has a trainable parameter that the loss does not reach.
+    """
+    device = next(model.parameters()).device
+    inputs, targets = dummies(data, (DUMMIES,), device)
+    parameters = public_parameters(model)
+    buffers = {name: value.clone() for name, value in model.named_buffers()}
+    state = {**parameters, **buffers}
+    try:
+        with Undrawn(device), Dropping(None):
+            before = call(model, state, inputs)
+        _check_output(before)
+        _check_buffers(model, buffers)
+        with Dropping(None):
+            after = call(model, state, _change_first(inputs))
+        loss = loss_fn(before[:1], targets[:1])
+        _check_one_number(loss)
+        _check_reached(model, parameters, loss)
+    except (RuntimeError, ValueError, IndexError, TypeError) as fault:
+        if isinstance(fault, Malformed):
+            raise
+        raise Malformed("model", f"does not run on a batch of public dummy records: {_first_line(fault)}") from fault
+    if not torch.allclose(before[1:], after[1:], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True):
+        raise Malformed("model", "lets one record change the output of another")
+
+
+class Undrawn(TorchFunctionMode):
+    """Refuses whatever moves one of PyTorch's own generators, by the name of the function that did."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self._device = device
+        self._before = self._states()
+
+    def _states(self) -> list[Tensor]:
+        gpu = [torch.cuda.get_rng_state(self._device)] if self._device.type == "cuda" else []
+        return [torch.get_rng_state(), *gpu]
+
+    def __torch_function__(
+        self,
+        func: Any,  # noqa: ANN401 - any function of PyTorch's
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - whatever it gives
+        """Called by PyTorch in the place of ``func``."""
+        del types
+        output = func(*args, **(kwargs or {}))
+        its_own = (kwargs or {}).get("generator") is not None
+        if its_own or not all(map(torch.equal, self._before, self._states())):
+            self._before = self._states()  # told once, and not of what runs on the way out again
+            name = resolve_name(func) or getattr(func, "__name__", "a function")
+            raise Malformed("model", f"draws randomness by {name}: only dropout is drawn for each record by itself")
+        return output
+
+
+def dummies(data: tuple[Tensor, Tensor], lead: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Public inputs and targets shaped like the data's, with other leading dimensions.
+
+    Numbers are random, integers of inputs 0 and 1 by turns, those of targets 0.
+    """
+    inputs, targets = (part.shape[1:] for part in data)
+    made = []
+    for part, shape in zip(data, (inputs, targets), strict=True):
+        if part.is_floating_point():
+            public = torch.Generator().manual_seed(1)
+            value = torch.rand((*lead, *shape), generator=public, dtype=torch.float64)
+        else:
+            value = torch.zeros((*lead, *shape)) if part is data[1] else _by_turns((*lead, *shape))
+        made.append(value.to(device, part.dtype))
+    return made[0], made[1]
+
+
+def _by_turns(shape: tuple[int, ...]) -> Tensor:
+    return (torch.arange(torch.Size(shape).numel()) % 2).reshape(shape)
+
+
+def _change_first(inputs: Tensor) -> Tensor:
+    changed = inputs.clone()
+    changed[0] = 1 - inputs[0].to(torch.int64) if not inputs.is_floating_point() else inputs[0] * -3 + 7
+    return changed
+
+
+def public_parameters(model: nn.Module) -> dict[str, Tensor]:
+    """Random parameters from a fixed generator, of the size that layers usually start with."""
+    public = torch.Generator().manual_seed(2)
+    made = {}
+    for name, value in model.named_parameters():
+        noise = torch.randn(value.shape, generator=public, dtype=torch.float32)
+        # At least one sign for a scale or bias, so that no layer is switched off by chance.
+        noise = noise * 0.3 + 0.1 if value.dim() < 2 else noise * (len(value) / value.numel()) ** 0.5
+        made[name] = noise.to(value.device, value.dtype).requires_grad_(value.requires_grad)
+    return made
+
+
+def _check_output(output: object) -> None:
+    if not isinstance(output, Tensor) or output.dim() < 1 or output.shape[0] != DUMMIES:
+        raise Malformed("model", "must give one tensor whose first dimension counts the records")
+
+
+def _check_one_number(loss: Tensor) -> None:
+    if loss.numel() != 1:
+        raise Malformed("loss_fn", "must give one number for one record")
+
+
+def _check_buffers(model: nn.Module, used: dict[str, Tensor]) -> None:
+    for name, value in model.named_buffers():
+        if not torch.equal(used[name], value):
+            raise Malformed(f"model.{name}", "is a buffer that training changes outside the noisy sum")
+
+
+def _check_reached(model: nn.Module, parameters: dict[str, Tensor], loss: Tensor) -> None:
+    names = list(trainable(model))
+    if not loss.requires_grad:
+        raise Malformed(f"model.{names[0]}", "gets no gradient from a record's loss: freeze it or use it")
+    reached = torch.autograd.grad(loss.sum(), [parameters[name] for name in names], allow_unused=True)
+    for name, gradient in zip(names, reached, strict=True):
+        if gradient is None:
+            raise Malformed(f"model.{name}", "gets no gradient from a record's loss: freeze it or use it")
+
+
+def _first_line(fault: Exception) -> str:
+    return (str(fault).splitlines() or [type(fault).__name__])[0][:200]

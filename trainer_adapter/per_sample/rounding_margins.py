@@ -1,0 +1,65 @@
+"""How exactly gradients are worked out, and the margins that cover what rounding can do.
+
+``float32`` (the default) and ``bfloat16`` clip to C(1 - 2^-10), ``float64`` to C(1 - 2^-16); what each margin
+covers is told, with the proof, in ``engine``. In ``bfloat16`` the model runs under autocast; its outputs and
+their gradients are widened to float32, which is exact, before a norm or a product is taken of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+import torch
+
+from ledger.wire.malformed import Malformed
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """One way to compute.
+
+    Attributes:
+        work: what norms and products are taken in.
+        autocast: what the model runs in where that is not float32.
+        unit: the unit roundoff of ``work``.
+        tiny: its least normal number; what underflows is off by no more, subnormals flushed or not.
+        margin: the share of C that is left for rounding.
+        clipping_norm_min: below it what underflows could count.
+        exact_sums: whether only those kernels are taken whose terms cannot cancel inside one record, so that
+            sums over records are covered too.
+    """
+
+    name: str
+    work: torch.dtype
+    autocast: torch.dtype | None
+    unit: float
+    tiny: float
+    margin: Fraction
+    clipping_norm_min: Fraction
+    exact_sums: bool
+
+
+_SINGLE: Final = (2.0**-24, 2.0**-126, Fraction(1, 1 << 10), Fraction(1, 1 << 40))
+PRECISIONS: Final = {
+    "float32": Precision("float32", torch.float32, None, *_SINGLE, exact_sums=False),
+    "bfloat16": Precision("bfloat16", torch.float32, torch.bfloat16, *_SINGLE, exact_sums=False),
+    "float64": Precision(
+        "float64",
+        torch.float64,
+        None,
+        2.0**-53,
+        2.0**-1022,
+        Fraction(1, 1 << 16),
+        Fraction(1, 1 << 200),
+        exact_sums=True,
+    ),
+}
+
+
+def precision_of(name: str) -> Precision:
+    """The precision of that name. Raises: Malformed."""
+    if name not in PRECISIONS:
+        raise Malformed("precision", f"must be one of {', '.join(PRECISIONS)}")
+    return PRECISIONS[name]

@@ -1,0 +1,1 @@
+"""One charged run: its step budget, progress reports and checkpoints."""

@@ -1,0 +1,188 @@
+"""What a killed run goes on from: the clean room's keys, and the model and optimiser at the end of a block.
+
+Without ``[train.resume]`` both keys of a clean room die with its process, and so does its run. With it they are kept
+in the run's folder, sealed with AES-256-GCM under a key in a file: on hardware that attests, the sealing key of the
+enclave; here whoever can read the file can read the state. A file is bound to its charge, its plan and its name.
+
+    room.state   the identity, written before the charge is sent
+    run.state    model and optimiser as safetensors; a step, all of whose predecessors count; written between blocks
+
+What is lost between the last save and the end of the process was charged and stays charged: the run goes on at the
+first step that was never begun, on fresh randomness. Nobody can go on twice at once (:func:`held`), and a state that is
+newer than the step log, or a step log behind what the service was told, was put back by somebody: it is refused.
+What this cannot see is a whole folder put back to an earlier time on a machine that told no progress since.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import torch
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from client.keys.signer import load_secret
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+from trainer_adapter.job.atomic_file import write_new, write_whole
+from trainer_adapter.job.job_spec import Assignment
+from trainer_adapter.session.clean_room_keys import Identity
+
+KEY_BYTES: Final = 32
+NONCE_BYTES: Final = 12
+ROOM_BYTES_MAX: Final = 65_536
+ROOM_FILE: Final = "room.state"
+RUN_FILE: Final = "run.state"
+
+
+class Stateful(Protocol):
+    """Whatever gives its state and takes it back, as schedulers do; numbers, text and lists of them."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> object:
+        """Take it back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run stood.
+
+    Attributes:
+        step: every step up to here counts, whatever the step log says; none after it was taken if the run ``ended``.
+        ended: whether the run was over, so that only its post and its model are left.
+    """
+
+    step: int
+    ended: bool
+
+
+class StateKeeper:
+    """The sealed files of one run."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        """The key's file is made where there is none. Raises: Malformed, OSError."""
+        assert assignment.resume is not None
+        self._folder, self.every_s = assignment.output, assignment.resume.every_s
+        path = assignment.resume.key
+        if not path.exists():
+            write_new(path, os.urandom(KEY_BYTES))
+        self._aead = AESGCM(load_secret(path, KEY_BYTES))
+        self._bound: c.Object = {"charge": assignment.id, "plan": assignment.plan.digest, "v": 1}
+
+    def keep_room(self, identity: Identity) -> None:
+        """On disk, sealed, when this returns. Raises: OSError."""
+        self._write(ROOM_FILE, c.dump(identity.to_json()))
+
+    def forget_room(self) -> None:
+        """Remove the identity of a charge that was never made. Raises: OSError."""
+        (self._folder / ROOM_FILE).unlink(missing_ok=True)
+
+    def room(self) -> Identity | None:
+        """The identity that was kept; None if nothing was, so nothing was charged. Raises: Malformed, OSError."""
+        if not (self._folder / ROOM_FILE).exists():
+            return None
+        return Identity.parse(c.parse(self._read(ROOM_FILE), ROOM_BYTES_MAX, "room"))
+
+    def keep_run(
+        self, place: Place, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]
+    ) -> None:
+        """On disk, sealed, when this returns. Raises: OSError, TypeError for a state that is no JSON."""
+        self._write(RUN_FILE, _bytes_of(place, model, optimiser, also))
+
+    def restore_run(self, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]) -> Place:
+        """Put back what was kept last; the first step again if nothing was. Raises: Malformed, OSError."""
+        if not (self._folder / RUN_FILE).exists():
+            return Place(0, ended=False)
+        return _restore(self._read(RUN_FILE), model, optimiser, also)
+
+    def _write(self, name: str, data: bytes) -> None:
+        nonce = os.urandom(NONCE_BYTES)
+        write_whole(self._folder / name, nonce + self._aead.encrypt(nonce, data, self._of(name)))
+
+    def _read(self, name: str) -> bytes:
+        data = (self._folder / name).read_bytes()
+        try:
+            return self._aead.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], self._of(name))
+        except (InvalidTag, ValueError):
+            raise Malformed(name, "was not sealed for this run under this key") from None
+
+    def _of(self, name: str) -> bytes:
+        return c.dump({**self._bound, "name": name})
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a run's folder: one process at a time. Raises: Malformed, if another process has it; OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Malformed("output", f"{folder} is in use by another process") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _bytes_of(place: Place, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]) -> bytes:
+    tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
+    kept = optimiser.state_dict()
+    plain: dict[str, dict[str, Any]] = {}
+    for place_of, state in kept["state"].items():
+        for name, value in state.items():
+            if isinstance(value, Tensor):
+                tensors[f"optimiser.{place_of}.{name}"] = value
+            else:
+                plain.setdefault(str(place_of), {})[name] = value
+    about = {
+        "also": {name: one.state_dict() for name, one in also.items()},
+        "ended": place.ended,
+        "groups": kept["param_groups"],
+        "plain": plain,
+        "step": place.step,
+        "v": 1,
+    }
+    still = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    return save(still, {"about": json.dumps(about)})
+
+
+def _restore(data: bytes, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]) -> Place:
+    # Sealed under our key, so what cannot be read is a fault of ours or of another version's, and no attack.
+    try:
+        about, tensors = _about(data), load(data)
+        model.load_state_dict(_under("model.", tensors))
+        state: dict[int, dict[str, Any]] = {int(at): dict(found) for at, found in about["plain"].items()}
+        for name, value in _under("optimiser.", tensors).items():
+            at, _, member = name.partition(".")
+            state.setdefault(int(at), {})[member] = value
+        optimiser.load_state_dict({"state": state, "param_groups": about["groups"]})
+        for name, one in also.items():
+            one.load_state_dict(about["also"][name])
+        return Place(c.integer(about["step"], "step", 0, 2**53 - 1), c.boolean(about["ended"], "ended"))
+    except (SafetensorError, RuntimeError, ValueError, KeyError, TypeError) as fault:
+        raise Malformed(RUN_FILE, f"does not fit this model and optimiser ({type(fault).__name__})") from fault
+
+
+def _about(data: bytes) -> dict[str, Any]:
+    # The header of safetensors: eight bytes of length, then JSON, with our text among its metadata.
+    length = int.from_bytes(data[:8], "little")
+    found: dict[str, Any] = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["about"])
+    return found
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,79 @@
+"""The steps of one charge, given out one by one: never more than were charged, none before its block is durable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
+from trainer_adapter.job.step_log import StepLog
+
+End = Callable[[], str]
+"""Asked before each step; says why the run ends there, or nothing. It never looks at records."""
+
+
+class ChargedSteps:
+    """Steps to take, in order.
+
+    Attributes:
+        first: the first step of this process; after that of a process that died, whose begun blocks all count.
+        taken: the last step given out. If nothing broke, it is what to post.
+        ended: why the run ended before its last step; empty if it did not.
+    """
+
+    def __init__(self, plan: Plan, log: StepLog, ends: Sequence[End] = ()) -> None:
+        """The steps that ``log`` has not begun yet. Raises: Malformed, if it is another plan's."""
+        if log.plan_digest != plan.digest:
+            raise Malformed("log", "belongs to another plan")
+        self.first: Final = log.steps_begun() + 1
+        self.taken = log.steps_begun()
+        self.ended = ""
+        self._log, self._ends, self._steps = log, tuple(ends), plan.steps
+        self._process: Final = os.getpid()
+
+    @property
+    def left(self) -> int:
+        """How many steps may still be taken."""
+        return self._steps - self.taken
+
+    @property
+    def begun(self) -> int:
+        """How many count if the run breaks now: whole blocks."""
+        return self._log.steps_begun()
+
+    @property
+    def between_blocks(self) -> bool:
+        """Whether every step that was begun was taken, so that nothing is lost if the process dies here."""
+        return self.taken == self._log.steps_begun()
+
+    def take(self) -> int | None:
+        """The next step, whose block is durable when this returns; None when the run is over, for good.
+
+        Raises:
+            OSError: if the block cannot be made durable; it counts all the same, and no further step can be taken.
+            Malformed: in a process that was forked off.
+        """
+        if self.ended or self.left == 0:
+            return None
+        self.ended = next((why for end in self._ends if (why := end())), "")
+        if self.ended:
+            return None
+        if os.getpid() != self._process:
+            raise Malformed("run", "goes on in the process that began it alone: a copy would take the same steps")
+        step = self.taken + 1
+        if step > self._log.steps_begun():
+            self._log.begin(step, min(step + self._log.block_steps - 1, self._steps))
+        self.taken = step
+        return step
+
+    def end(self) -> str:
+        """Give out no further step, those of a begun block neither; why the run had ended before, or nothing."""
+        why, self.ended = self.ended, self.ended or "it was posted"
+        return why
+
+    def __iter__(self) -> Iterator[int]:
+        """Until the run is over."""
+        while (step := self.take()) is not None:
+            yield step

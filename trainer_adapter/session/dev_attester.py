@@ -1,0 +1,41 @@
+"""The development attester: an EAT (RFC 9711) signed by a key on disk, which attests nothing.
+
+It stands where the hardware's attester stands in production, so that the path of a key is the same: challenge,
+evidence, decision, entry, sealed key. A policy trusts it only by naming its key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from joserfc import jws
+from joserfc.jwk import OKPKey
+
+from ledger.wire import canonical_json as c
+
+LIFE_S: Final = 300
+SOFTWARE: Final = "epsilon-trainer"
+
+
+@dataclass(frozen=True, slots=True)
+class DevelopmentAttester:
+    """Signs whatever it is asked to; ``issuer`` is the name a policy knows it by."""
+
+    issuer: str
+    private: Ed25519PrivateKey
+
+    def attest(self, claims: c.Object, now_s: int) -> bytes:
+        """A token over the clean room's claims (charge, plan, keys, nonce), valid for five minutes."""
+        key = OKPKey.import_key(self.private)
+        body: c.Object = {
+            **claims,
+            "dbgstat": "disabled-since-boot",
+            "exp": now_s + LIFE_S,
+            "iat": now_s,
+            "iss": self.issuer,
+            "swname": SOFTWARE,
+        }
+        header = {"alg": "Ed25519", "typ": "eat+jwt"}
+        return jws.serialize_compact(header, c.dump(body), key, algorithms=["Ed25519"]).encode("ascii")

@@ -1,0 +1,142 @@
+"""Data keys that their providers hand over themselves: envelopes in a folder, waited for.
+
+A service that only authorises gives no data key. Each provider checks the receipt of the key release and seals its
+keys to the clean room (``epsilon key grant``); what that writes is put into the folder that the assignment names, as
+``<key release>.json`` or ``<key release>.<anything>.json``. An envelope counts only if it says what the service's own
+would say, opens with this clean room's key, and holds the keys that the data open with. Whatever else lies there is
+told once and left alone: the right one may still come.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from shlex import quote
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from client.http.problems import Unreachable
+from client.keys.data_encryption import decrypt
+from client.keys.hpke_envelope import unseal
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+
+POLL_S: Final = 0.5
+GRANT_BYTES_MAX: Final = 65_536
+FILES_MAX: Final = 64
+"""Files of one key release that are looked at: a partition's key comes in one, and a charge has 16 partitions."""
+
+
+class NotGranted(Unreachable):
+    """No provider's envelope came, and no more is waited for.
+
+    Attributes:
+        posted: whether the charge was posted for no steps, so that the run is over for good.
+    """
+
+    posted = False
+
+
+@dataclass(slots=True)
+class Grants:
+    """The envelopes of one key release.
+
+    Attributes:
+        folder: where they are put.
+        release: the id of the key release.
+        sealing: the clean room's key that they are sealed to.
+        expected: what each says of its release.
+        stored: the data at rest that are still closed, by partition.
+        say: is told which file was taken, and which was not and why.
+    """
+
+    folder: Path
+    release: str
+    sealing: X25519PrivateKey
+    expected: c.Object
+    stored: dict[str, bytes]
+    say: Callable[[str], None]
+    _seen: set[tuple[str, int, int]] = field(default_factory=set)
+
+    def commands(self) -> list[str]:
+        """What each provider runs, with its own profile and the files of its data keys."""
+        by_provider: dict[str, list[str]] = {}
+        for ref in self.stored:
+            by_provider.setdefault(ref.partition("/")[0], []).append(ref)
+        return [
+            f"epsilon key grant PROFILE {self.release} {' '.join(f'--data-key {ref}=FILE' for ref in refs)}"
+            f" > {quote(str(self.folder.resolve() / self._name(number, len(by_provider))))}"
+            for number, refs in enumerate(by_provider.values(), start=1)
+        ]
+
+    def _name(self, number: int, of: int) -> str:
+        return f"{self.release}.json" if of == 1 else f"{self.release}.{number}.json"
+
+    def wait(self, ended: Callable[[], str]) -> dict[str, bytes]:
+        """The records of each partition, decrypted, once every key has come.
+
+        Args:
+            ended: asked again and again: why nothing more is waited for, or nothing.
+
+        Raises:
+            NotGranted: saying which partitions have no key, and why it ended.
+        """
+        opened: dict[str, bytes] = {}
+        while True:
+            opened |= self.look()
+            if not self.stored:
+                return opened
+            why = ended()
+            if why:
+                raise NotGranted(f"no data key was granted for {', '.join(self.stored)}: {why}")
+            time.sleep(POLL_S)
+
+    def look(self) -> dict[str, bytes]:
+        """The records that the files open which are there now."""
+        opened: dict[str, bytes] = {}
+        try:
+            files = [*self._files()]
+        except OSError as fault:
+            # A folder on another machine may come back.
+            if self._seen != {(str(fault), 0, 0)}:
+                self.say(f"{self.folder} cannot be read, and the clean room waits on: {fault}")
+            self._seen = {(str(fault), 0, 0)}
+            return opened
+        for path in files:
+            try:
+                found = self._open(path)
+            except (Malformed, OSError) as fault:
+                self.say(f"{path} is not taken, and the clean room waits on: {fault}")
+                continue
+            if found:
+                self.say(f"{path} is taken: granted by the provider, sealed with HPKE to this clean room alone")
+            opened |= found
+        return opened
+
+    def _files(self) -> Iterable[Path]:
+        """Those of this release that are there and were not looked at as they are now."""
+        named = (one for one in self.folder.iterdir() if one.name.startswith(f"{self.release}."))
+        for path in sorted(one for one in named if one.suffix == ".json")[:FILES_MAX]:
+            try:
+                known = path.stat()
+            except OSError:
+                continue
+            # Of the inode, so that a file whose mode was mended is looked at again.
+            seen = (path.name, known.st_ctime_ns, known.st_size)
+            # Empty is what a shell makes before the command has written.
+            if known.st_size and seen not in self._seen:
+                self._seen.add(seen)
+                yield path
+
+    def _open(self, path: Path) -> Mapping[str, bytes]:
+        with path.open("rb") as file:
+            data = file.read(GRANT_BYTES_MAX + 1)
+        keys = unseal(c.parse(data, GRANT_BYTES_MAX, "envelope"), self.sealing, self.expected)
+        # Sealing needs no secret, so anybody may have sealed these: they count if the data open with them.
+        opened = {ref: decrypt(key, ref, self.stored[ref]) for ref, key in keys.items() if ref in self.stored}
+        for ref in opened:
+            del self.stored[ref]
+        return opened

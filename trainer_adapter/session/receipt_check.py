@@ -1,0 +1,32 @@
+"""Believe the log's key, not the service: an answer counts only if its entry is in the log."""
+
+from __future__ import annotations
+
+from client.service.service import Answer, Service
+from ledger.domain.entries import Entry
+from ledger.domain.outcomes import Code
+from ledger.verifier import LogKey, verify_receipt
+from ledger.wire.malformed import Malformed
+
+
+class NotProven(Malformed):
+    """What was answered is not what the log's key vouches for."""
+
+
+def check_recorded(service: Service, answer: Answer, log: LogKey, kind: str, wanted: Code) -> int:
+    """The index of the entry that an answer speaks of, if the log holds it and it says what was asked for.
+
+    Raises:
+        NotProven: if there is no receipt, it does not verify, or it is another entry's. Refused, Unreachable.
+    """
+    if answer.index is None or answer.receipt is None:
+        raise NotProven("receipt", f"{answer.id} came without one")
+    data = service.entry(answer.index)
+    try:
+        index, _ = verify_receipt(answer.receipt, data, log)
+        entry = Entry.parse(data)
+    except Malformed as fault:
+        raise NotProven(fault.field, fault.rule) from None
+    if (index, entry.id, entry.kind, entry.code) != (answer.index, answer.id, kind, wanted):
+        raise NotProven("receipt", f"is of another entry than that of {answer.id}")
+    return index

@@ -1,0 +1,1 @@
+"""What a TDC uses: ``attach``, records, model export and the privacy audit."""

@@ -1,0 +1,89 @@
+"""Preprocessing at work: the constants of :mod:`trainer_adapter.job.preprocessing`, looked up, proven, and applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load
+from torch import Tensor
+
+from client.service.service import Service
+from ledger.domain.entries import Entry
+from ledger.domain.outcomes import Code
+from ledger.verifier import LogKey, verify_receipt
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+from trainer_adapter.job.preprocessing import CONSTANTS, Charged, Constants, Preprocessing
+from trainer_adapter.session.model_release import receipt_of
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+RELEASED_BYTES_MAX = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Constants as tensors, in order; each is applied to one record by itself."""
+
+    items: tuple[tuple[str, dict[str, Tensor]], ...] = ()
+
+    @classmethod
+    def of(cls, known: Preprocessing, service: Service, log: LogKey) -> Prepared:
+        """Look the constants up. Raises: Malformed, for those that no released model holds; OSError, Refused."""
+        return cls(tuple((one.kind, _tensors(one, service, log)) for one in known.items))
+
+    def inputs(self, inputs: Tensor) -> Tensor:
+        """Inputs (records, ...) as the model sees them. Raises: Malformed, where their type is another."""
+        for kind, constants in self.items:
+            if kind == "normalise":
+                if not inputs.is_floating_point():
+                    raise Malformed("preprocessing", "normalise is for inputs that are no whole numbers")
+                inputs = (inputs - constants["mean"]) / constants["deviation"]
+            elif kind == "vocabulary":
+                if inputs.is_floating_point():
+                    raise Malformed("preprocessing", "vocabulary is for tokens, which are whole numbers")
+                inside = (inputs >= 0) & (inputs < int(constants["size"].item()))
+                inputs = torch.where(inside, inputs, 0)
+        return inputs
+
+    def loss(self, loss: Loss) -> Loss:
+        """The loss of one record, weighed by its class."""
+        for kind, constants in self.items:
+            if kind == "class_weights":
+                loss = _weighed(loss, constants["weights"])
+        return loss
+
+
+def _weighed(loss: Loss, weights: Tensor) -> Loss:
+    return lambda outputs, targets: loss(outputs, targets) * weights.to(outputs.device)[targets].sum()
+
+
+def _tensors(known: Constants, service: Service, log: LogKey) -> dict[str, Tensor]:
+    if isinstance(known.source, Charged):
+        found = _released(known.source, service, log)
+        missing = [name for name in CONSTANTS[known.kind] if name not in found]
+        if missing:
+            raise Malformed("preprocessing", f"the model of charge {known.source.charge} has no tensor {missing[0]}")
+        return {name: found[name] for name in CONSTANTS[known.kind]}
+    return {name: torch.tensor([float(one) for one in values], dtype=torch.float32) for name, values in known.values}
+
+
+def _released(source: Charged, service: Service, log: LogKey) -> dict[str, Tensor]:
+    """The tensors of a model that this ledger released for that charge, as its receipt proves."""
+    with source.model.open("rb") as file:
+        data = file.read(RELEASED_BYTES_MAX + 1)
+    receipt = receipt_of(source.model)
+    entry_at = service.entry(receipt.index)
+    index, _ = verify_receipt(receipt.text, entry_at, log)
+    entry = Entry.parse(entry_at)
+    says: c.Object = {"charge": source.charge, "model": c.digest(data)}
+    if index != receipt.index or entry.kind != "model_release" or entry.code is not Code.PERMITTED:
+        raise Malformed("preprocessing", f"{source.model} has no release on record")
+    if {name: entry.request.get(name) for name in says} != says:
+        raise Malformed("preprocessing", f"{source.model} is not what charge {source.charge} released")
+    try:
+        return load(data)
+    except SafetensorError:
+        raise Malformed("preprocessing", f"{source.model} is no model") from None
