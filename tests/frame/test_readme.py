@@ -46,9 +46,10 @@ def test_every_room_has_its_page() -> None:
         assert (ROOT / room / "README.md").is_file()
 
 
-def test_a_table_of_files_leaves_none_out() -> None:
-    """The ledger's page names every module of the ledger."""
-    page = (ROOT / "ledger" / "README.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`([a-z_]+)/?`", page))
-    modules = {file.stem for file in (ROOT / "ledger").glob("*.py")} | {"accounting", "rules"}
-    assert modules - named == {"__init__"}
+def test_the_table_of_packages_leaves_none_out() -> None:
+    """The ledger's page names every package of the ledger, and the verifier's file."""
+    page = (ROOT / "ledger" / "README.md").read_text(encoding="utf-8").partition("\n## ")[0]
+    named = set(re.findall(r"^\| `([a-z_.]+)/?` \|", page, re.MULTILINE))
+    modules = {file.name for file in (ROOT / "ledger").glob("*.py")}
+    packages = {file.parent.name for file in (ROOT / "ledger").glob("*/__init__.py")}
+    assert named == (modules | packages) - {"__init__.py"}
