@@ -22,25 +22,25 @@ from cryptography.exceptions import InvalidSignature
 from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OKPKey, RSAKey
+from joserfc.jwt import ClaimsOption
 
+from client.http.jwt_claims import JwtClaims
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
 TOKEN_BYTES_MAX: Final = 8_192
 LIFE_S_MAX: Final = 600
-SKEW_S: Final = 60
 KEYS_MAX: Final = 32
 JWKS_BYTES_MAX: Final = 1 << 16
-BELIEVED_MAX: Final = 4_096
-"""Tokens whose signatures are remembered as verified; all are forgotten when there are more."""
+VERIFIED_MAX: Final = 4_096
+"""Tokens whose signatures are cached as verified; the cache is emptied when it is full."""
 OWN_ROLES: Final = ("AUDITOR", "OPERATOR")
 """Roles that a token may give; every other role is what the ledger has on record."""
-_TIME_S_MAX: Final = 253_402_300_799
+_TIMES: Final = ("exp", "iat", "nbf")
 _HEADER: Final = (("alg", "typ"), ("jku", "kid"))
 _ALGORITHMS: Final = {"OKP": "Ed25519", "RSA": "RS256", "EC": "ES256"}
 _RSA_BITS_MIN: Final = 2048
 Key = OKPKey | RSAKey | ECKey
-Times = tuple[int, int]
 _IMPORTERS: Final[dict[str, Callable[[Any], Key]]] = {
     "EC": ECKey.import_key,
     "OKP": OKPKey.import_key,
@@ -97,8 +97,8 @@ class Token:
     roles: tuple[str, ...]
 
 
-Believed = tuple[Iterable[Issuer], dict[bytes, tuple[Times, Token]]]
-"""Tokens whose signatures were verified, with the issuers by whose keys."""
+Verified = tuple[Iterable[Issuer], dict[bytes, tuple[c.Object, Token]]]
+"""The issuers, and the tokens verified with their keys: time claims and content by the token's digest."""
 
 
 class TokenInvalid(Exception):  # noqa: N818 - what is the case
@@ -111,15 +111,25 @@ class Tokens:
     def __init__(
         self, issuers: Iterable[Issuer] | Callable[[], Iterable[Issuer]], audience: str, clock: Callable[[], int]
     ) -> None:
-        """``issuers`` may be asked each time; ``clock`` gives Unix milliseconds."""
-        kept = () if callable(issuers) else tuple(issuers)
-        self._stand = issuers if callable(issuers) else lambda: kept
-        self._believed: Believed = self._stand(), {}
-        self._audience = audience
-        self._clock = clock
+        """``issuers`` may be a function, called for each token; ``clock`` gives Unix milliseconds."""
+        fixed = () if callable(issuers) else tuple(issuers)
+        self._issuers = issuers if callable(issuers) else lambda: fixed
+        self._verified: Verified = self._issuers(), {}
+        required: ClaimsOption = {"essential": True}
+        self._times = JwtClaims(lambda: clock() // 1000)
+        self._claims = JwtClaims(
+            lambda: clock() // 1000,
+            life_s_max=LIFE_S_MAX,
+            aud={"essential": True, "value": audience},
+            exp=required,
+            iat=required,
+            iss=required,
+            jti=required,
+            sub=required,
+        )
 
     def verify(self, text: str, clean_room: Callable[[str], str | None]) -> Token:
-        """What a token says, once it is believed.
+        """Verify a token and give what it says.
 
         Args:
             text: the compact JWS.
@@ -128,56 +138,32 @@ class Tokens:
         Raises:
             TokenInvalid: if it is not one, not signed by a pinned key, for another audience, or out of its time.
         """
-        # What an issuer signed stays signed; whether it is the time for it is asked each time. A clean room's own
-        # token hangs on what the book knows, and is read anew.
+        # An issuer's signature is verified once, its times at every request. A clean room's own token depends on the
+        # key that the book has for it, so it is verified anew.
         digest = sha256(text.encode("utf-8", "surrogatepass")).digest()
-        issuers, held = self._stand(), self._believed
-        if issuers is not held[0]:
-            # What was signed with a key that is gone is believed no more.
-            held = self._believed = issuers, {}
-        believed = held[1]
+        issuers, cache = self._issuers(), self._verified
+        if issuers is not cache[0]:
+            # Tokens signed with a key that was removed are no longer accepted.
+            cache = self._verified = issuers, {}
+        verified = cache[1]
         try:
-            if (known := believed.get(digest)) is not None:
-                self._check_now(known[0])
+            if (known := verified.get(digest)) is not None:
+                self._times.check(known[0])
                 return known[1]
             algorithm, claims = _read(text)
-            times = _times(claims)
-            self._check_now(times)
-            self._check_audience(claims.get("aud"))
-            name = c.string(claims.get("iss"), "iss", 500)
+            self._claims.check(claims)
+            name = c.string(claims["iss"], "iss", 500)
+            c.string(claims["jti"], "jti", 200)
             if (issuer := next((one for one in issuers if one.name == name), None)) is None:
                 return _of_clean_room(text, algorithm, claims, name, clean_room(name))
             _check_signature(text, algorithm, [key for word, key in issuer.keys if word == algorithm])
             token = _of_issuer(claims)
-        except Malformed as fault:
-            raise TokenInvalid(f"the access token is refused: {fault}") from None
-        if len(believed) >= BELIEVED_MAX:
-            believed.clear()
-        believed[digest] = times, token
+        except Malformed as error:
+            raise TokenInvalid(f"the access token is refused: {error}") from None
+        if len(verified) >= VERIFIED_MAX:
+            verified.clear()
+        verified[digest] = {claim: claims[claim] for claim in _TIMES if claim in claims}, token
         return token
-
-    def _check_audience(self, audience: c.Json) -> None:
-        if audience not in (self._audience, [self._audience]):
-            raise Malformed("aud", "is another service")
-
-    def _check_now(self, times: Times) -> None:
-        begins, expires = times
-        now = self._clock() // 1000
-        if begins > now + SKEW_S:
-            raise Malformed("iat", "lies in the future")
-        if now >= expires + SKEW_S:
-            raise Malformed("exp", "has passed")
-
-
-def _times(claims: c.Object) -> Times:
-    """From when to when a token holds, in Unix seconds."""
-    issued = c.integer(claims.get("iat"), "iat", 0, _TIME_S_MAX)
-    expires = c.integer(claims.get("exp"), "exp", 0, _TIME_S_MAX)
-    begins = c.integer(claims.get("nbf", issued), "nbf", 0, _TIME_S_MAX)
-    if not 0 < expires - issued <= LIFE_S_MAX:
-        raise Malformed("exp", f"must be after iat by at most {LIFE_S_MAX} s")
-    c.string(claims.get("jti"), "jti", 200)
-    return max(issued, begins), expires
 
 
 def _read(text: str) -> tuple[str, c.Object]:

@@ -26,7 +26,7 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode, urlsplit
 
 from cryptography.exceptions import InvalidSignature
@@ -36,6 +36,7 @@ from joserfc.jwk import OKPKey
 
 from api.server.http_server import check_loopback
 from client.http.access_tokens import ASSERTION
+from client.http.jwt_claims import SKEW_S, JwtClaims
 from client.keys.signer import Signer
 from ledger.crypto.public_keys import PublicKey
 from ledger.wire import canonical_json as c
@@ -43,12 +44,10 @@ from ledger.wire.malformed import Malformed
 
 LIFE_S: Final = 300
 CODE_S: Final = 60
-SKEW_S: Final = 60
 FORM_BYTES_MAX: Final = 16_384
 OPEN_MAX: Final = 4_096
 NOBODY: Final = "-"
 """Whom somebody chooses who wants to be none of the people: no person's name begins so."""
-_TIME_S_MAX: Final = 253_402_300_799
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ class DevelopmentIssuer:
         self.url, self.audience = url, audience
         self._clients, self._people, self._clock = dict(clients), dict(people), clock
         self._signer = signer
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._seen: dict[str, int] = {}
         self._codes: dict[str, _Code] = {}
 
@@ -132,7 +131,7 @@ class DevelopmentIssuer:
         if len(challenge) != 43:
             raise Refused("invalid_request", "code_challenge must be 43 characters of base64url")
         code = secrets.token_urlsafe(24)
-        with self._turn:
+        with self._lock:
             self._forget()
             expires = self._now + CODE_S
             client, nonce = form.get("client_id", ""), form.get("nonce", "")
@@ -141,7 +140,7 @@ class DevelopmentIssuer:
 
     def authorization_code(self, form: Mapping[str, str]) -> c.Object:
         """A token for a person (RFC 7636, section 4.6); a code works once. Raises: Refused."""
-        with self._turn:
+        with self._lock:
             self._forget()
             code = self._codes.pop(form.get("code", ""), None)
         verifier = form.get("code_verifier", "")
@@ -176,14 +175,14 @@ class DevelopmentIssuer:
             raise Refused("invalid_client", f"the client assertion is refused: {fault}") from None
 
     def _asserted(self, text: str) -> str:
-        """The client that signed an assertion (RFC 7523, section 3). Raises: Malformed."""
+        """Verify a client assertion and give its client (RFC 7523, section 3). Raises: Malformed."""
         parts = text.split(".") if len(text) <= FORM_BYTES_MAX else []
         if len(parts) != 3:
             raise Malformed("client_assertion", "must be a compact JWS")
-        known = c.fields(c.parse(c.unbase64url(parts[1], "claims"), FORM_BYTES_MAX, "claims"), "claims", _ASSERTED)
-        client = c.did(known["sub"], "sub")
+        claims = c.fields(c.parse(c.unbase64url(parts[1], "claims"), FORM_BYTES_MAX, "claims"), "claims", _ASSERTED)
+        client = c.did(claims["sub"], "sub")
         key = self._clients.get(client)
-        if key is None or known["iss"] != client:
+        if key is None or claims["iss"] != client:
             raise Malformed("sub", "is no client that this issuer knows, or not the iss")
         try:
             jws.deserialize_compact(
@@ -191,21 +190,15 @@ class DevelopmentIssuer:
             )
         except (JoseError, InvalidSignature, ValueError):
             raise Malformed("signature", "does not verify with the client's key") from None
-        self._check_assertion(known)
-        return client
-
-    def _check_assertion(self, known: Mapping[str, Any]) -> None:
-        if known["aud"] not in (f"{self.url}/token", self.url):
-            raise Malformed("aud", "must be this issuer's token endpoint")
-        issued, expires = (c.integer(known[name], name, 0, _TIME_S_MAX) for name in ("iat", "exp"))
-        if not 0 < expires - issued <= LIFE_S or issued > self._now + SKEW_S or self._now >= expires + SKEW_S:
-            raise Malformed("exp", f"must be now, and after iat by at most {LIFE_S} s")
-        jti = c.string(known["jti"], "jti", 200)
-        with self._turn:
+        required = JwtClaims(self._now, life_s_max=LIFE_S, aud={"values": [self.url, f"{self.url}/token"]})
+        required.check(claims)
+        jti = c.string(claims["jti"], "jti", 200)
+        with self._lock:
             self._forget()
             if jti in self._seen or len(self._seen) >= OPEN_MAX:
                 raise Malformed("jti", "was used before")
-            self._seen[jti] = expires + SKEW_S
+            self._seen[jti] = claims["exp"] + SKEW_S
+        return client
 
     def _back(self, form: Mapping[str, str], answer: Mapping[str, str]) -> str:
         """The address that an answer goes to, with ``iss`` (RFC 9207) and ``state``."""

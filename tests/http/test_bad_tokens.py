@@ -137,7 +137,7 @@ BAD: Final[dict[str, tuple[str, str]]] = {
     "expired": (_claims(iat=NOW_S - 361, exp=NOW_S - 61), "exp"),
     "expired just now": (_claims(iat=NOW_S - 360, exp=NOW_S - 60), "exp"),
     "from the future": (_claims(iat=NOW_S + 61, exp=NOW_S + 300), "iat"),
-    "not yet": (_claims(nbf=NOW_S + 61), "iat"),
+    "not yet": (_claims(nbf=NOW_S + 61), "nbf"),
     "lives too long": (_claims(exp=NOW_S + 601), "exp"),
     "ends before it begins": (_claims(exp=NOW_S), "exp"),
     "exp missing": (_without("exp"), "exp"),

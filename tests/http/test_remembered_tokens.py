@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from api.auth.access_tokens import SKEW_S, TokenInvalid, Tokens
+from api.auth.access_tokens import TokenInvalid, Tokens
 from client.http.access_tokens import CleanRoomCredentials
+from client.http.jwt_claims import SKEW_S
 from client.keys.signer import Signer
 from tests.http.callers import LIFE_S, Everybody
 from tests.http.world import BANK, ORIGIN, Clock
@@ -20,7 +21,7 @@ def test_a_token_believed_before_is_refused_after_its_time() -> None:
     for seconds in (0, LIFE_S + SKEW_S - 1):
         clock.now = made + seconds * 1000
         assert tokens.verify(token, lambda _: None).organisation == BANK
-    for seconds, why in ((LIFE_S + SKEW_S, "has passed"), (-SKEW_S - 1, "lies in the future")):
+    for seconds, why in ((LIFE_S + SKEW_S, "is expired"), (-SKEW_S - 1, "in the future")):
         clock.now = made + seconds * 1000
         with pytest.raises(TokenInvalid, match=why):
             tokens.verify(token, lambda _: None)
