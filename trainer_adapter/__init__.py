@@ -1,1 +1,24 @@
-"""The trainer: DP-SGD that runs exactly what a plan says and a charge covers."""
+"""DP-SGD in a clean room, charged to the ledger: ``from trainer_adapter import attach`` starts a run of a model.
+
+These names are the public ones, with :mod:`trainer_adapter.integrations`. They load torch when they are first used, so
+that ``epsilon --help`` does not.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from trainer_adapter.training.attach import Options, Run, attach
+
+__all__ = ["Options", "Run", "attach"]
+
+_MODULES: Final = dict.fromkeys(__all__, "trainer_adapter.training.attach")
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562
+    """A public name, from the module that defines it. Raises: AttributeError."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

@@ -20,10 +20,10 @@ from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from tests.trainer.kinds import CLASSES, RECORDS, Does, Make, numbers, parameter, words
 from tests.trainer.masks import kept
+from tests.trainer.neighbours import contributions, replay
 from trainer_adapter.cli.train import accuracy
 from trainer_adapter.dpsgd.csprng import Randomness
 from trainer_adapter.dpsgd.engine import Engine
-from trainer_adapter.dpsgd.neighbours import contributions, replay
 from trainer_adapter.dpsgd.self_check import Disagrees
 from trainer_adapter.per_sample.rounding_margins import PRECISIONS
 

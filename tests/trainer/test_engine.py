@@ -18,9 +18,9 @@ from torch.nn.functional import cross_entropy
 
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
+from tests.trainer.neighbours import contributions
 from trainer_adapter.dpsgd.csprng import Randomness
 from trainer_adapter.dpsgd.engine import Engine, float_above, float_below
-from trainer_adapter.dpsgd.neighbours import contributions
 from trainer_adapter.dpsgd.poisson_sampler import PhysicalBatch, draw, physical_batches
 
 if TYPE_CHECKING:

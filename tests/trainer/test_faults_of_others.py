@@ -22,9 +22,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from tests.trainer.kinds import KINDS, Does
+from tests.trainer.neighbours import contributions
 from trainer_adapter.dpsgd.csprng import Randomness
 from trainer_adapter.dpsgd.engine import Engine
-from trainer_adapter.dpsgd.neighbours import contributions
 from trainer_adapter.dpsgd.poisson_sampler import draw, physical_batches, threshold
 from trainer_adapter.per_sample.gradient_factors import Patches
 

@@ -19,9 +19,9 @@ from torch.nn.functional import cross_entropy
 from ledger.mechanisms.plan import USER, Plan
 from ledger.wire.malformed import Malformed
 from tests.trainer.kinds import CLASSES, KINDS, RECORDS, Data, Does, numbers, writes
+from tests.trainer.neighbours import contributions, replay
 from trainer_adapter.dpsgd.csprng import Randomness
 from trainer_adapter.dpsgd.engine import Engine
-from trainer_adapter.dpsgd.neighbours import contributions, replay
 from trainer_adapter.per_sample.sequential import in_turn, vectorised
 
 PLAN: Final = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 3), 10, 4)

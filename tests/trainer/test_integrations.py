@@ -186,7 +186,7 @@ def test_no_other_file_loads_their_libraries() -> None:
     """A loop of one's own and the command load neither Opacus nor Lightning, Transformers or MLflow."""
     names = ("opacus", "pytorch_lightning", "transformers", "mlflow")
     code = (
-        "import sys; import trainer_adapter.attach, trainer_adapter.clean_room, trainer_adapter.cli; "
+        "import sys; import trainer_adapter.training.attach, trainer_adapter.cli.main, trainer_adapter.cli.train; "
         f"print([name for name in {names} if name in sys.modules])"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -10,10 +10,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ledger.wire.malformed import Malformed
+from tests.trainer.local_training import train
 from trainer_adapter.cli import device
 from trainer_adapter.dpsgd.csprng import Randomness
 from trainer_adapter.job.step_log import StepLog, steps_begun
-from trainer_adapter.training.run import train
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,9 @@ from torch.nn.functional import cross_entropy
 
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
+from tests.trainer.neighbours import replay
 from trainer_adapter.dpsgd.csprng import Randomness
 from trainer_adapter.dpsgd.engine import Certify, Engine
-from trainer_adapter.dpsgd.neighbours import replay
 from trainer_adapter.dpsgd.self_check import Disagrees
 
 PLAN = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 3), 10, 8)

@@ -15,9 +15,9 @@ from torch.nn.functional import cross_entropy
 
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
+from tests.trainer.neighbours import contributions
 from trainer_adapter.dpsgd.csprng import Randomness
 from trainer_adapter.dpsgd.engine import Engine
-from trainer_adapter.dpsgd.neighbours import contributions
 from trainer_adapter.dpsgd.poisson_sampler import physical_batches
 from trainer_adapter.dpsgd.privacy_units import of_users
 

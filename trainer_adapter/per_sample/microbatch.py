@@ -28,10 +28,9 @@ from trainer_adapter.per_sample.gradient_factors import Factor, Whole
 from trainer_adapter.per_sample.gradient_norms import KERNELS
 from trainer_adapter.per_sample.layer_capture import Capture, under_rules
 from trainer_adapter.per_sample.layer_rules import Layer
-from trainer_adapter.per_sample.model_checks import Undrawn
+from trainer_adapter.per_sample.model_checks import Undrawn, check_stateless
 from trainer_adapter.per_sample.rounding_margins import Precision
 from trainer_adapter.per_sample.sequential import Each, in_turn, vectorised
-from trainer_adapter.per_sample.statefulness import check_carries_nothing
 
 LossFn: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 _ADD: Final = torch.ops.aten.add.Tensor
@@ -132,7 +131,7 @@ class PhysicalSum:
         try:
             return self._traced(tensors)
         except RuntimeError as fault:
-            check_carries_nothing(one_pass)
+            check_stateless(one_pass)
             self._each = in_turn
             try:
                 return self._traced(tensors)

@@ -1,4 +1,4 @@
-"""A run: the steps of a plan, each block of them durable in the step log before its first noise is used.
+"""Training without a ledger, for tests: each block is durable in the step log before its first noise is used.
 
 Nothing about a record is printed, returned or logged: no training loss, no gradient norm, no batch size, and
 no count of records that were not finite.
