@@ -46,11 +46,11 @@ _SIZE: Final = re.compile(r"(0|[1-9][0-9]{0,15})\Z")
 _NAME: Final = re.compile(r"[^\s+\x00-\x1f]+\Z")
 
 
-class Malformed(ValueError):  # noqa: N818 - the word for what is refused, not a kind of error
+class VerificationError(ValueError):
     """Input that breaks a rule of its format, or that does not prove what it claims.
 
     Attributes:
-        field: where in the input, as a dotted path (``plan.sampler.probability``); empty for the whole.
+        field: where in the input, as a dotted path (``policy.line 3``); empty for the whole.
         rule: the rule it breaks, one plain sentence without a full stop.
     """
 
@@ -59,10 +59,6 @@ class Malformed(ValueError):  # noqa: N818 - the word for what is refused, not a
         super().__init__(f"{field}: {rule}" if field else rule)
         self.field = field
         self.rule = rule
-
-    def under(self, prefix: str) -> Malformed:
-        """The same fault seen from the enclosing object."""
-        return Malformed(f"{prefix}.{self.field}" if self.field else prefix, self.rule)
 
 
 # --- The tree: RFC 9162, section 2.1
@@ -140,15 +136,15 @@ class Key(ABC):
 
     @classmethod
     def parse(cls, vkey: str) -> Self:
-        """Read a ``vkey``; the exact inverse of :attr:`vkey`. Raises: Malformed."""
+        """Read a ``vkey``; the exact inverse of :attr:`vkey`. Raises: VerificationError."""
         name, _, rest = vkey.partition("+")
         if not _NAME.match(name) or rest[8:9] != "+" or not _encodable(vkey):
-            raise Malformed("vkey", "must be 'name+id+key'")
+            raise VerificationError("vkey", "must be 'name+id+key'")
         raw = from_base64(rest[9:], "vkey")
         key = cls(name, raw[1:])
         # Written back it has its type and its id: both are compared so.
         if len(key.public) != _KEY_BYTES or key.vkey != vkey:
-            raise Malformed("vkey", f"is not {cls.WHAT} under its own id")
+            raise VerificationError("vkey", f"is not {cls.WHAT} under its own id")
         return key
 
     @property
@@ -216,34 +212,38 @@ class Note:
 
     @classmethod
     def parse(cls, note: str) -> Note:
-        """Read a signed note, whose signatures are not yet checked. Raises: Malformed."""
+        """Read a signed note, whose signatures are not yet checked. Raises: VerificationError."""
         if not _encodable(note):
-            raise Malformed("checkpoint", "is not UTF-8")
+            raise VerificationError("checkpoint", "is not UTF-8")
         if len(note.encode()) > NOTE_BYTES_MAX:
-            raise Malformed("checkpoint", f"is too long: it may have {NOTE_BYTES_MAX} bytes")
+            raise VerificationError("checkpoint", f"is too long: it may have {NOTE_BYTES_MAX} bytes")
         text, blank, signatures = note.rpartition("\n\n")
         if not blank or not text or not signatures.endswith("\n"):
-            raise Malformed("checkpoint", "is not a signed note")
+            raise VerificationError("checkpoint", "is not a signed note")
         if any(character < " " and character != "\n" for character in note):
-            raise Malformed("checkpoint", "holds a control character")
+            raise VerificationError("checkpoint", "holds a control character")
         return cls(text + "\n", signature_lines(signatures))
 
     def signature_of(self, key: Key) -> bytes | None:
-        """The key's signature, None if it has none here. Raises: Malformed, if there is one that does not verify."""
+        """The key's signature, None if it has none here.
+
+        Raises:
+            VerificationError: if there is one that does not verify.
+        """
         found = None
         for name, raw in self.lines:
             if name == key.name and raw[:4] == key.id:
                 if not key.verifies(self.text, raw[4:]):
-                    raise Malformed("checkpoint", f"bears a signature of {key.name} that does not verify")
+                    raise VerificationError("checkpoint", f"bears a signature of {key.name} that does not verify")
                 found = raw[4:]
         return found
 
 
 def signature_lines(text: str) -> tuple[tuple[str, bytes], ...]:
-    """Signature lines, each ``— name base64(id || signature)`` and a newline. Raises: Malformed."""
+    """Signature lines, each ``— name base64(id || signature)`` and a newline. Raises: VerificationError."""
     lines = text.removesuffix("\n").split("\n")
     if len(lines) > SIGNATURES_MAX:
-        raise Malformed("checkpoint", f"has too many signatures: {SIGNATURES_MAX} are read")
+        raise VerificationError("checkpoint", f"has too many signatures: {SIGNATURES_MAX} are read")
     return tuple(_signature_line(line) for line in lines)
 
 
@@ -251,10 +251,10 @@ def _signature_line(line: str) -> tuple[str, bytes]:
     mark, _, rest = line.partition(" ")
     name, _, value = rest.partition(" ")
     if mark != "—":
-        raise Malformed("checkpoint", "has a signature line that does not start with a dash")
+        raise VerificationError("checkpoint", "has a signature line that does not start with a dash")
     raw = from_base64(value, "checkpoint")
     if not _NAME.match(name) or len(raw) <= 4:
-        raise Malformed("checkpoint", "has a signature line without a name, a key id and a signature")
+        raise VerificationError("checkpoint", "has a signature line without a name, a key id and a signature")
     return name, raw
 
 
@@ -279,23 +279,23 @@ class Policy:
 
     @classmethod
     def parse(cls, text: str) -> Policy:
-        """Read a policy file. Raises: Malformed, naming the line."""
+        """Read a policy file. Raises: VerificationError, naming the line."""
         if len(text.encode(errors="surrogateescape")) > POLICY_BYTES_MAX:
-            raise Malformed("policy", f"is too long: it may have {POLICY_BYTES_MAX} bytes")
+            raise VerificationError("policy", f"is too long: it may have {POLICY_BYTES_MAX} bytes")
         reader = _PolicyReader()
         for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
             if re.search(r"[\x00-\x08\x0b-\x1f\x7f]", line):
-                raise Malformed(f"policy.line {number}", "holds a control character")
+                raise VerificationError(f"policy.line {number}", "holds a control character")
             words = re.findall(r"[^ \t]+", line)
             if words and not words[0].startswith("#"):
                 try:
                     reader.take(words)
-                except Malformed as fault:
-                    raise Malformed(f"policy.line {number}", str(fault)) from None
+                except VerificationError as fault:
+                    raise VerificationError(f"policy.line {number}", str(fault)) from None
         return reader.policy()
 
     def cosigners(self, note: Note) -> tuple[str, ...]:
-        """The witnesses, by the policy's names, that cosigned. Raises: Malformed, if a cosignature is wrong."""
+        """The witnesses, by the policy's names, that cosigned. Raises: VerificationError, if a cosignature is wrong."""
         return tuple(name for name, key in self.witnesses.items() if note.signature_of(key) is not None)
 
     def suffices(self, cosigners: Sequence[str]) -> bool:
@@ -320,18 +320,18 @@ class _PolicyReader:
         self._quorum: list[str] = []
 
     def take(self, words: list[str]) -> None:
-        """One line. Raises: Malformed."""
+        """One line. Raises: VerificationError."""
         match words:
             case ["log", vkey] | ["log", vkey, _]:
                 key = LogKey.parse(vkey)
                 if key.public in {one.public for one in self._logs}:
-                    raise Malformed("", "names a log's key twice")
+                    raise VerificationError("", "names a log's key twice")
                 self._logs.append(key)
             case ["witness", name, vkey] | ["witness", name, vkey, _]:
                 self._name(name)
                 witness = WitnessKey.parse(vkey)
                 if witness.public in {one.public for one in self._witnesses.values()}:
-                    raise Malformed("", "names a witness's key twice")
+                    raise VerificationError("", "names a witness's key twice")
                 self._witnesses[name] = witness
             case ["group", name, threshold, *members] if members:
                 self._name(name)
@@ -339,30 +339,32 @@ class _PolicyReader:
             case ["quorum", name] if name == "none" or name in self._witnesses or name in self._groups:
                 self._quorum.append(name)
             case _:
-                raise Malformed("", "is none of: log, witness, group, quorum, each with what was named before it")
+                raise VerificationError(
+                    "", "is none of: log, witness, group, quorum, each with what was named before it"
+                )
 
     def policy(self) -> Policy:
-        """What was read. Raises: Malformed."""
+        """What was read. Raises: VerificationError."""
         if len(self._quorum) != 1:
-            raise Malformed("policy", "must have exactly one quorum line")
+            raise VerificationError("policy", "must have exactly one quorum line")
         quorum = None if self._quorum[0] == "none" else self._quorum[0]
         return Policy(tuple(self._logs), self._witnesses, self._groups, quorum)
 
     def _name(self, name: str) -> None:
         if name == "none" or name in self._witnesses or name in self._groups:
-            raise Malformed("", "gives a name that is taken")
+            raise VerificationError("", "gives a name that is taken")
         if len(self._witnesses) + len(self._groups) >= POLICY_NAMES_MAX:
-            raise Malformed("", f"is beyond the {POLICY_NAMES_MAX} witnesses and groups allowed")
+            raise VerificationError("", f"is beyond the {POLICY_NAMES_MAX} witnesses and groups allowed")
 
     def _threshold(self, threshold: str, members: list[str]) -> int:
         for member in members:
             if member in self._members or (member not in self._witnesses and member not in self._groups):
-                raise Malformed("", "has a member that was not named before, or is a member already")
+                raise VerificationError("", "has a member that was not named before, or is a member already")
             self._members.add(member)
         if threshold in {"any", "all"}:
             return 1 if threshold == "any" else len(members)
         if not re.fullmatch(r"[1-9][0-9]{0,3}", threshold) or int(threshold) > len(members):
-            raise Malformed("", "asks for fewer than one or more than all of the group's members")
+            raise VerificationError("", "asks for fewer than one or more than all of the group's members")
         return int(threshold)
 
 
@@ -387,7 +389,7 @@ class Checkpoint:
         """Read a signed note; unknown keys are passed over, a wrong signature of a known one is not.
 
         Raises:
-            Malformed: if the note is not a checkpoint, names another origin, lacks the log's signature or a
+            VerificationError: if the note is not a checkpoint, names another origin, lacks the log's signature or a
                 quorum of cosignatures, or bears a signature of a known key that does not verify.
         """
         policy = trust if isinstance(trust, Policy) else Policy((trust,))
@@ -396,70 +398,80 @@ class Checkpoint:
         keys = [key for key in policy.logs if key.origin == checkpoint.origin]
         if not keys:
             known = ", ".join(repr(key.origin) for key in policy.logs) or "any that the policy names"
-            raise Malformed("checkpoint", f"is of the log {checkpoint.origin[:80]!r}, not {known}")
+            raise VerificationError("checkpoint", f"is of the log {checkpoint.origin[:80]!r}, not {known}")
         if not [key for key in keys if signed.signature_of(key) is not None]:
-            raise Malformed("checkpoint", "is not signed by the log's key")
+            raise VerificationError("checkpoint", "is not signed by the log's key")
         if not policy.suffices(policy.cosigners(signed)):
-            raise Malformed("checkpoint", f"lacks the cosignatures that the quorum {policy.quorum} asks for")
+            raise VerificationError("checkpoint", f"lacks the cosignatures that the quorum {policy.quorum} asks for")
         return checkpoint
 
     @classmethod
     def _read(cls, text: str) -> Checkpoint:
         lines = text.removesuffix("\n").split("\n")
         if len(lines) < 3 or not all(lines):
-            raise Malformed("checkpoint", "is not three lines or more: origin, tree size, root hash")
+            raise VerificationError("checkpoint", "is not three lines or more: origin, tree size, root hash")
         if not _SIZE.match(lines[1]):
-            raise Malformed("checkpoint", "has no tree size on its second line")
+            raise VerificationError("checkpoint", "has no tree size on its second line")
         root = from_base64(lines[2], "checkpoint")
         if len(root) != HASH_BYTES:
-            raise Malformed("checkpoint", "has no root hash on its third line")
+            raise VerificationError("checkpoint", "has no root hash on its third line")
         return cls(lines[0], int(lines[1]), root)
 
 
 def verify_receipt(text: str, entry: bytes, trust: LogKey | Policy) -> tuple[int, Checkpoint]:
-    """The entry's index and the checkpoint it is under. Raises: Malformed, if the receipt does not prove it."""
+    """The entry's index and the checkpoint it is under. Raises: VerificationError, if the receipt does not prove it."""
     if len(text) > RECEIPT_BYTES_MAX:
-        raise Malformed("receipt", f"is too long: it may have {RECEIPT_BYTES_MAX} bytes")
+        raise VerificationError("receipt", f"is too long: it may have {RECEIPT_BYTES_MAX} bytes")
     head, blank, note = text.partition("\n\n")
     mark, *lines = head.split("\n")
     if not blank or mark != RECEIPT_MARK:
-        raise Malformed("receipt", f"is not a {RECEIPT_MARK}")
+        raise VerificationError("receipt", f"is not a {RECEIPT_MARK}")
     if lines and lines[0].startswith("extra "):
         from_base64(lines.pop(0).removeprefix("extra "), "receipt")
     word, _, number = lines[0].partition(" ") if lines else ("", "", "")
     if word != "index" or not _SIZE.match(number):
-        raise Malformed("receipt", "has no index on its second line")
+        raise VerificationError("receipt", "has no index on its second line")
     proof = read_proof(lines[1:], "receipt")
     checkpoint = Checkpoint.open(note, trust)
     if not verify_inclusion(leaf_hash(entry), int(number), checkpoint.size, proof, checkpoint.root):
-        raise Malformed("receipt", f"does not prove the entry at index {number}")
+        raise VerificationError("receipt", f"does not prove the entry at index {number}")
     return int(number), checkpoint
 
 
 def check_extends(kept: Checkpoint, now: Checkpoint, proof: Sequence[bytes]) -> None:
-    """Check that the log of today is the one that was kept, grown. Raises: Malformed, telling what it is instead."""
+    """Check that the log of today is the one that was kept, grown.
+
+    Raises:
+        VerificationError: telling what it is instead.
+    """
     _check_heads(kept, now)
     proven = not proof if kept.size == 0 else verify_consistency(kept.size, now.size, proof, kept.root, now.root)
     if not proven:
-        raise Malformed("proof", f"does not lead from the {kept.size} entries kept to the {now.size} signed now")
+        raise VerificationError(
+            "proof", f"does not lead from the {kept.size} entries kept to the {now.size} signed now"
+        )
 
 
 def _check_heads(kept: Checkpoint, now: Checkpoint) -> None:
     if kept.origin != now.origin:
-        raise Malformed("checkpoint", f"is of the log {now.origin[:80]!r}, the one kept of {kept.origin[:80]!r}")
+        raise VerificationError(
+            "checkpoint", f"is of the log {now.origin[:80]!r}, the one kept of {kept.origin[:80]!r}"
+        )
     if kept.size > now.size:
-        raise Malformed("checkpoint", f"is of {now.size} entries, and {kept.size} were signed before: some are gone")
+        raise VerificationError(
+            "checkpoint", f"is of {now.size} entries, and {kept.size} were signed before: some are gone"
+        )
     if kept.size == now.size and kept.root != now.root:
-        raise Malformed("checkpoint", f"is a fork: the log signed two roots for {now.size} entries")
+        raise VerificationError("checkpoint", f"is a fork: the log signed two roots for {now.size} entries")
 
 
 def read_proof(lines: Sequence[str], where: str) -> list[bytes]:
-    """The hashes of a proof, one a line in base64. Raises: Malformed."""
+    """The hashes of a proof, one a line in base64. Raises: VerificationError."""
     if len(lines) > PROOF_HASHES_MAX:
-        raise Malformed(where, f"has more than {PROOF_HASHES_MAX} hashes")
+        raise VerificationError(where, f"has more than {PROOF_HASHES_MAX} hashes")
     proof = [from_base64(line, where) for line in lines]
     if not _hashes(*proof):
-        raise Malformed(where, "has a hash that is not one of 32 bytes")
+        raise VerificationError(where, "has a hash that is not one of 32 bytes")
     return proof
 
 
@@ -480,14 +492,14 @@ def tile_path(level: int | None, index: int, width: int) -> str:
 
 
 def read_bundle(data: bytes, where: str) -> list[bytes]:
-    """The entries of a bundle, each after its length in two bytes, big-endian. Raises: Malformed."""
+    """The entries of a bundle, each after its length in two bytes, big-endian. Raises: VerificationError."""
     entries: list[bytes] = []
     at = 0
     while at < len(data):
         start = at + 2
         at = start + int.from_bytes(data[at:start], "big")
         if at > len(data) or len(entries) == TILE_WIDTH:
-            raise Malformed(where, "is not a bundle of whole entries")
+            raise VerificationError(where, "is not a bundle of whole entries")
         entries.append(data[start:at])
     return entries
 
@@ -501,11 +513,11 @@ def verify_tiles(fetch: Fetch, trust: LogKey | Policy, kept: Checkpoint | None =
         kept: an older checkpoint of this log, that its first entries must still make.
 
     Raises:
-        Malformed: naming the first file that is wrong.
+        VerificationError: naming the first file that is wrong.
     """
     note = fetch("checkpoint", NOTE_BYTES_MAX)
     if note is None:
-        raise Malformed("checkpoint", "is missing")
+        raise VerificationError("checkpoint", "is missing")
     checkpoint = Checkpoint.open(to_text(note, "checkpoint"), trust)
     if kept is not None:
         _check_heads(kept, checkpoint)
@@ -514,11 +526,13 @@ def verify_tiles(fetch: Fetch, trust: LogKey | Policy, kept: Checkpoint | None =
         width = min(TILE_WIDTH, checkpoint.size - start)
         for index, entry in enumerate(_bundle(fetch, start // TILE_WIDTH, width), start):
             if kept is not None and kept.size == index and tiles.root() != kept.root:
-                raise Malformed("checkpoint", f"is a fork: its first {index} entries are not those of the one kept")
+                raise VerificationError(
+                    "checkpoint", f"is a fork: its first {index} entries are not those of the one kept"
+                )
             tiles.add(0, leaf_hash(entry))
     tiles.finish()
     if tiles.root() != checkpoint.root:
-        raise Malformed("checkpoint", f"has another root than the {checkpoint.size} entries have")
+        raise VerificationError("checkpoint", f"has another root than the {checkpoint.size} entries have")
     return checkpoint
 
 
@@ -526,7 +540,7 @@ def _bundle(fetch: Fetch, index: int, width: int) -> list[bytes]:
     where, data = _partial_or_full(fetch, None, index, width, BUNDLE_BYTES_MAX)
     entries = read_bundle(data, where)
     if len(entries) < width or (len(entries) > width and where.endswith(f".p/{width}")):
-        raise Malformed(where, f"has {len(entries)} entries, not {width}")
+        raise VerificationError(where, f"has {len(entries)} entries, not {width}")
     return entries[:width]
 
 
@@ -536,9 +550,9 @@ def _partial_or_full(fetch: Fetch, level: int | None, index: int, width: int, li
         data = fetch(where, limit)
         if data is not None:
             if len(data) > limit:
-                raise Malformed(where, f"has more than {limit} bytes")
+                raise VerificationError(where, f"has more than {limit} bytes")
             return where, data
-    raise Malformed(tile_path(level, index, width), "is missing")
+    raise VerificationError(tile_path(level, index, width), "is missing")
 
 
 class _Tiles:
@@ -582,12 +596,12 @@ class _Tiles:
         where, data = _partial_or_full(self._fetch, level, index, len(row), TILE_BYTES_MAX)
         width = len(row) if where.endswith(f".p/{len(row)}") else TILE_WIDTH
         if len(data) != width * HASH_BYTES:
-            raise Malformed(where, f"has {len(data)} bytes, not {width * HASH_BYTES}")
+            raise VerificationError(where, f"has {len(data)} bytes, not {width * HASH_BYTES}")
         for place, value in enumerate(row):
             if data[place * HASH_BYTES : (place + 1) * HASH_BYTES] != value:
                 first = (index * TILE_WIDTH + place) * TILE_WIDTH**level
                 what = f"entry {first}" if level == 0 else f"entries {first} to {first + TILE_WIDTH**level - 1}"
-                raise Malformed(where, f"has another hash than {what} as published")
+                raise VerificationError(where, f"has another hash than {what} as published")
 
 
 def _fold(row: list[bytes], right: bytes | None) -> bytes | None:
@@ -608,22 +622,22 @@ def to_base64(raw: bytes) -> str:
 
 
 def from_base64(text: str, where: str) -> bytes:
-    """The exact inverse of :func:`to_base64`. Raises: Malformed."""
+    """The exact inverse of :func:`to_base64`. Raises: VerificationError."""
     try:
         raw = base64.b64decode(text, validate=True)
     except ValueError:
-        raise Malformed(where, "holds something that is not base64") from None
+        raise VerificationError(where, "holds something that is not base64") from None
     if to_base64(raw) != text:
-        raise Malformed(where, "holds base64 that is not in its one spelling")
+        raise VerificationError(where, "holds base64 that is not in its one spelling")
     return raw
 
 
 def to_text(data: bytes, where: str) -> str:
-    """Strict UTF-8. Raises: Malformed."""
+    """Strict UTF-8. Raises: VerificationError."""
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise Malformed(where, "is not UTF-8") from None
+        raise VerificationError(where, "is not UTF-8") from None
 
 
 def _encodable(text: str) -> bool:
@@ -646,8 +660,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     told: dict[str, object]
     try:
         told = asked.check(asked)
-    except (Malformed, OSError) as fault:
-        said = str(fault) if isinstance(fault, Malformed) else f"{fault.filename}: {fault.strerror}"
+    except (VerificationError, OSError) as fault:
+        said = str(fault) if isinstance(fault, VerificationError) else f"{fault.filename}: {fault.strerror}"
         told = {"fault": said, "ok": False}
         _say(sys.stdout if asked.json else sys.stderr, json.dumps(told) if asked.json else said)
         return FAILED
@@ -753,7 +767,7 @@ def _read(path: str, limit: int) -> bytes:
     with open(path, "rb") as file:  # noqa: PTH123 - pathlib is not for the project's pure core
         data = file.read(limit + 1)
     if len(data) > limit:
-        raise Malformed(path, f"has more than the {limit} bytes allowed")
+        raise VerificationError(path, f"has more than the {limit} bytes allowed")
     return data
 
 

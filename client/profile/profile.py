@@ -38,6 +38,7 @@ from client.http.problems import Refused
 from client.keys.signer import Signer
 from client.profile.token_store import LoginCredentials, LoginFile, Purpose
 from client.service.service import ATTEMPTS, Service
+from ledger.log.verification import parse_log_key
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -89,7 +90,7 @@ class Profile:
         return cls(
             path=path,
             service=c.string(known["service"], "client.service"),
-            log=LogKey.parse(c.string(known["log"], "client.log")),
+            log=parse_log_key(c.string(known["log"], "client.log")),
             issuer=c.string(known["issuer"], "client.issuer"),
             who=_person(known) if person else _party(known, path.parent),
         )

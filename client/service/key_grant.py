@@ -19,7 +19,8 @@ from client.keys.hpke_envelope import DATA_KEY_BYTES, ENVELOPE_VERSION, SUITE, s
 from ledger.domain.commands import MakeCharge, ReleaseKey, parse_ref, read_body
 from ledger.domain.entries import Entry
 from ledger.domain.outcomes import Code
-from ledger.verifier import LogKey, verify_receipt
+from ledger.log.verification import verify_receipt
+from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 

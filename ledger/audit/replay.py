@@ -31,6 +31,7 @@ from ledger.book.preconditions import check_schema
 from ledger.domain.entries import Entry
 from ledger.domain.gate import Gate
 from ledger.domain.memory_state import MemoryState
+from ledger.log.verification import verify_receipt
 from ledger.log.verification_findings import Broken, Fork, Shorter
 from ledger.store.cosignatures import check_cosignatures
 from ledger.store.engine import engine_of
@@ -39,7 +40,7 @@ from ledger.store.snapshot import Log, Snapshot
 from ledger.store.tables import DocumentRow, EntryRow, table_of
 from ledger.transitions.apply import apply, make
 from ledger.transitions.apply_charges import Sums
-from ledger.verifier import Checkpoint, LogKey, verify_receipt
+from ledger.verifier import Checkpoint, LogKey
 from ledger.wire import canonical_json as c
 
 CHUNK: Final = 1_024

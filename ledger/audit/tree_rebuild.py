@@ -7,6 +7,7 @@ from typing import Final
 from sqlalchemy import bindparam, func, select
 
 from ledger.log import merkle
+from ledger.log.verification import open_checkpoint
 from ledger.log.verification_findings import Broken
 from ledger.store.snapshot import Snapshot
 from ledger.store.tables import CheckpointRow, TreeNodeRow, table_of
@@ -94,7 +95,7 @@ class Growth:
 
     def _checked(self, size: int, note: str, root: bytes) -> Checkpoint:
         try:
-            found = Checkpoint.open(note, self._key)
+            found = open_checkpoint(note, self._key)
         except Malformed as fault:
             raise Broken(None, f"checkpoint at {size}: {fault}") from None
         if found.size != size:

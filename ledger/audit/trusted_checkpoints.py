@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ledger.log.merkle import Read, consistency_proof, root
+from ledger.log.verification import check_extends, open_checkpoint
 from ledger.log.verification_findings import Fork, Shorter
 from ledger.store.merkle_tables import Tree
 from ledger.store.snapshot import Snapshot
-from ledger.verifier import Checkpoint, LogKey, check_extends
+from ledger.verifier import Checkpoint, LogKey
 from ledger.wire.malformed import Malformed
 
 
@@ -37,7 +38,7 @@ def check_kept(book: Snapshot, kept: Sequence[Checkpoint], key: LogKey) -> None:
 
 def _newest(book: Snapshot, key: LogKey, read: Read) -> Checkpoint | None:
     try:
-        newest = Checkpoint.open(book.checkpoint, key)
+        newest = open_checkpoint(book.checkpoint, key)
         return newest if newest.size <= book.size and newest.root == root(newest.size, read) else None
     except (Malformed, KeyError):
         return None

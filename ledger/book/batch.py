@@ -16,6 +16,7 @@ from ledger.domain.entries import Entry
 from ledger.domain.gate import Gate
 from ledger.domain.outcomes import Code
 from ledger.log.checkpoint import receipt, sign
+from ledger.log.verification import open_checkpoint
 from ledger.store.database_state import DatabaseState
 from ledger.store.merkle_tables import Tree, entry_bytes, entry_index, entry_indexes, latest_checkpoint
 from ledger.store.snapshot import Log, Snapshot
@@ -72,7 +73,7 @@ class Recorder:
 
     def check(self, snapshot: Snapshot) -> None:
         """The newest checkpoint is this log's and is of the book's own tree. Raises: BookUnusable's cause."""
-        checkpoint = Checkpoint.open(snapshot.checkpoint, self.log)
+        checkpoint = open_checkpoint(snapshot.checkpoint, self.log)
         if (checkpoint.size, checkpoint.root) != (snapshot.size, snapshot.root):
             raise Malformed("checkpoint", f"is of {checkpoint.size} entries, the book has {snapshot.size} others")
 

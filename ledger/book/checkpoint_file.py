@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from ledger.book.submission import BookUnusable
+from ledger.log.verification import open_checkpoint
 from ledger.store.snapshot import Snapshot
-from ledger.verifier import Checkpoint, LogKey
+from ledger.verifier import LogKey
 from ledger.wire.malformed import Malformed
 
 KEEP_S: Final = 1.0
@@ -43,7 +44,7 @@ class Kept:
         try:
             with self._path.open("rb") as file:
                 self._written = file.read(NOTE_BYTES_MAX).decode()
-            kept = Checkpoint.open(self._written, self._key)
+            kept = open_checkpoint(self._written, self._key)
         except FileNotFoundError:
             return
         except (Malformed, UnicodeDecodeError, OSError) as fault:

@@ -17,11 +17,11 @@ def find_key(log: Path | None, *places: Path | None) -> LogKey | None:
     Raises:
         Malformed: if it cannot be read, or holds no key. FileNotFoundError: if the file that is named is not there.
     """
-    from ledger.verifier import LogKey
+    from ledger.log.verification import parse_log_key
 
     beside = [place.parent / "log.vkey" for place in places if place is not None]
     for one in [log] if log is not None else [file for file in beside if file.is_file()]:
-        return LogKey.parse(read_text(one, "log").strip())
+        return parse_log_key(read_text(one, "log").strip())
     return None
 
 
@@ -37,9 +37,9 @@ def need_key(log: Path | None, *places: Path | None) -> LogKey:
 
 def read_kept(kept: Path, key: LogKey) -> Checkpoint:
     """A checkpoint that someone kept, its signature checked. Raises: Malformed, FileNotFoundError."""
-    from ledger.verifier import Checkpoint
+    from ledger.log.verification import open_checkpoint
 
-    return Checkpoint.open(read_text(kept, "kept"), key)
+    return open_checkpoint(read_text(kept, "kept"), key)
 
 
 def read_text(path: Path, field: str, bytes_max: int = FILE_BYTES_MAX) -> str:

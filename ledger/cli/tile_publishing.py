@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from ledger.log.tiles import Tile, tiles_of
+from ledger.log.verification import open_checkpoint, to_text
 from ledger.store.cosignatures import cosigned_checkpoint
 from ledger.store.snapshot import Log
-from ledger.verifier import NOTE_BYTES_MAX, TILE_WIDTH, Checkpoint, LogKey, to_text
+from ledger.verifier import NOTE_BYTES_MAX, TILE_WIDTH, LogKey
 from ledger.wire.malformed import Malformed
 
 _FRESH: Final = ".fresh"
@@ -48,7 +49,7 @@ def publish(book: Log, folder: Path, key: LogKey, step: Step) -> Publication:
             is being published already.
         OSError: if something cannot be written; then the folder still publishes what it published before.
     """
-    Checkpoint.open(book.checkpoint, key)
+    open_checkpoint(book.checkpoint, key)
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder):
         return _publish(book, folder, key, step)
@@ -88,7 +89,7 @@ def _published(book: Log, folder: Path, key: LogKey) -> int:
             note = to_text(file.read(NOTE_BYTES_MAX + 1), "checkpoint")
     except FileNotFoundError:
         return 0
-    there = Checkpoint.open(note, key)
+    there = open_checkpoint(note, key)
     if there.size > book.size:
         raise Malformed("folder", f"publishes {there.size} entries and the book has {book.size}: the book is older")
     if there.root != book.root_at(there.size):

@@ -13,6 +13,7 @@ import httpx
 from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 
+from ledger.log.verification import parse_witness_key
 from ledger.log.witness_protocol import ANSWER_BYTES_MAX, SIZE_TYPE, add_checkpoint, read_cosignature, read_size
 from ledger.store.cosignatures import keep_cosignature, line_of, newest_size
 from ledger.store.snapshot import Log
@@ -64,7 +65,7 @@ class Witness:
             known = False
         if not known or url.query or url.fragment:
             raise Malformed("witness", f"must be VKEY=URL with an http or https URL, not {text[:200]!r}")
-        return cls(WitnessKey.parse(vkey), url)
+        return cls(parse_witness_key(vkey), url)
 
 
 @dataclass(frozen=True, slots=True)

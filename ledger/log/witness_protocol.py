@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ledger.verifier import Note, WitnessKey, signature_lines, to_base64, to_text
+from ledger.verifier import Note, VerificationError, WitnessKey, signature_lines, to_base64, to_text
 from ledger.wire.malformed import Malformed
 
 SIZE_TYPE: Final = "text/x.tlog.size"
@@ -43,13 +43,13 @@ def read_cosignature(body: bytes, note: str, key: WitnessKey) -> str:
     Raises:
         Malformed: if the answer is not of signature lines, has none of the witness's, or one that does not verify.
     """
-    text = to_text(body[: ANSWER_BYTES_MAX + 1], "cosignature")
-    if len(body) > ANSWER_BYTES_MAX or not text.endswith("\n"):
-        raise Malformed("cosignature", "must be signature lines, each with its newline")
     try:
+        text = to_text(body[: ANSWER_BYTES_MAX + 1], "cosignature")
+        if len(body) > ANSWER_BYTES_MAX or not text.endswith("\n"):
+            raise Malformed("cosignature", "must be signature lines, each with its newline")
         found = Note(Note.parse(note).text, signature_lines(text)).signature_of(key)
-    except Malformed as fault:
-        raise Malformed("cosignature", fault.rule) from None
+    except VerificationError as error:
+        raise Malformed("cosignature", error.rule) from None
     if found is None:
         raise Malformed("cosignature", f"is not of {key.name}")
     return f"— {key.name} {to_base64(key.id + found)}\n"

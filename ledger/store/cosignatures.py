@@ -7,6 +7,7 @@ from collections import defaultdict
 from sqlalchemy import Connection, func, select
 
 from ledger.log.checkpoint import receipt
+from ledger.log.verification import parse_witness_key
 from ledger.log.verification_findings import Broken
 from ledger.log.witness_protocol import cosigned, read_cosignature
 from ledger.store.snapshot import Log
@@ -77,7 +78,7 @@ def check_cosignatures(book: Log) -> int:
     for size, kept in sorted(lines.items()):
         for vkey, line in kept:
             try:
-                same = read_cosignature(line.encode(), checkpoint_at(book.connection, size), WitnessKey.parse(vkey))
+                same = read_cosignature(line.encode(), checkpoint_at(book.connection, size), parse_witness_key(vkey))
             except KeyError:
                 raise Broken(None, f"{_named(size, vkey)} is over no checkpoint") from None
             except Malformed as fault:

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Integer, Select, cast, select
 
 from ledger.audit.replay import Broken
 from ledger.log import merkle
+from ledger.log.verification import open_checkpoint
 from ledger.store.merkle_tables import Tree, latest_checkpoint
 from ledger.store.tables import EntryRow, TreeNodeRow, table_of
 from ledger.verifier import Checkpoint, LogKey
@@ -86,7 +87,7 @@ def check_note(head: Head, key: LogKey | None) -> None:
         raise Broken(None, f"the newest checkpoint is not that of these {head.size} entries")
     if key is not None:
         try:
-            Checkpoint.open(head.note, key)
+            open_checkpoint(head.note, key)
         except Malformed as fault:
             raise Broken(None, str(fault)) from None
 

@@ -17,9 +17,8 @@ from ledger.domain.facts import GLOBAL
 from ledger.domain.outcomes import ChargeState
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss, loss_of
-from ledger.verifier import LogKey, verify_receipt
+from ledger.verifier import LogKey, VerificationError, verify_receipt
 from ledger.wire import canonical_json as c
-from ledger.wire.malformed import Malformed
 from tests.book.world import (
     BANK_A,
     BANK_B,
@@ -155,7 +154,7 @@ def test_receipts_verify_offline(world: World) -> None:
         (last, entries[-1], other),
         (last.replace(f"index {outcomes[-1].index}", "index 0"), entries[-1], LOG),
     ):
-        with pytest.raises(Malformed):
+        with pytest.raises(VerificationError):
             verify_receipt(text, entry, key)
 
 

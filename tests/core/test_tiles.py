@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.log.tiles import Tile, tile_bytes, tiles_of
-from ledger.verifier import EMPTY_ROOT, Checkpoint, Fetch, read_bundle, verify_tiles
+from ledger.verifier import EMPTY_ROOT, Checkpoint, Fetch, VerificationError, read_bundle, verify_tiles
 from ledger.wire.malformed import Malformed
 from tests.core.logs import KEY, ORIGIN, Log, log_of
 from tests.core.test_merkle import naive_root
@@ -168,7 +168,7 @@ def test_every_byte_counts() -> None:
         for place in range(len(data)):
             for bit in (0, 7):
                 changed = data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
-                with pytest.raises(Malformed):
+                with pytest.raises(VerificationError):
                     verify_tiles(fetch_of({**files, path: changed}), KEY)
 
 
@@ -191,7 +191,7 @@ def test_every_file_counts(seed: int) -> None:
             damaged = {name: content for name, content in files.items() if name != path}
             if made is not None:
                 damaged[path] = made
-            with pytest.raises(Malformed):
+            with pytest.raises(VerificationError):
                 verify_tiles(fetch_of(damaged), KEY)
 
 
@@ -212,7 +212,7 @@ def test_the_fault_names_the_entry() -> None:
         ("tile/0/001", tile, "tile/0/001: has another hash than entry 261 as published"),
         ("tile/1/000.p/2", above, "tile/1/000.p/2: has another hash than entries 256 to 511 as published"),
     ):
-        with pytest.raises(Malformed) as fault:
+        with pytest.raises(VerificationError) as fault:
             verify_tiles(fetch_of({**files, path: bytes(data)}), KEY)
         assert str(fault.value) == said
 
@@ -221,7 +221,7 @@ def test_a_bundle_has_as_many_entries_as_its_path_says() -> None:
     """One more, of no tile, is one too many: in a partial bundle, and in a full one."""
     for size, path in ((600, "tile/entries/002.p/88"), (256, "tile/entries/000"), (600, "tile/entries/000")):
         files = published(LOGS[size])
-        with pytest.raises(Malformed, match=path):
+        with pytest.raises(VerificationError, match=path):
             verify_tiles(fetch_of({**files, path: files[path] + b"\x00\x04more"}), KEY)
 
 
@@ -229,7 +229,7 @@ def test_what_is_published_is_what_was_signed() -> None:
     """Entries and tiles that fit one another, under a checkpoint of other ones."""
     log = LOGS[257]
     forged = Log([b"another", *log.entries[1:]])
-    with pytest.raises(Malformed, match="has another root than the 257 entries have"):
+    with pytest.raises(VerificationError, match="has another root than the 257 entries have"):
         verify_tiles(fetch_of({**published(forged), "checkpoint": log.note(257).encode()}), KEY)
 
 
@@ -241,7 +241,7 @@ def test_a_rewritten_history_is_a_fork() -> None:
     assert verify_tiles(fetch_of(files), KEY).size == 600
     assert verify_tiles(fetch_of(files), KEY, log.checkpoint(40)).size == 600
     for kept, said in ((41, "its first 41 entries"), (599, "its first 599 entries"), (600, "two roots for 600")):
-        with pytest.raises(Malformed, match=said):
+        with pytest.raises(VerificationError, match=said):
             verify_tiles(fetch_of(files), KEY, log.checkpoint(kept))
-    with pytest.raises(Malformed, match="600 were signed before: some are gone"):
+    with pytest.raises(VerificationError, match="600 were signed before: some are gone"):
         verify_tiles(fetch_of(published(log, 257)), KEY, log.checkpoint(600))

@@ -18,6 +18,7 @@ from ledger.verifier import (
     LogKey,
     Note,
     Policy,
+    VerificationError,
     WitnessKey,
     check_extends,
     leaf_hash,
@@ -25,7 +26,6 @@ from ledger.verifier import (
     verify_inclusion,
     verify_receipt,
 )
-from ledger.wire.malformed import Malformed
 from tests.core.logs import KEY, ORIGIN, Cosigner, Log, log_of
 
 # C2SP signed-note.md, the example of its last section.
@@ -54,7 +54,7 @@ def accepted_by(key: LogKey, note: str) -> bool:
     """Whether a note bears a signature of the key."""
     try:
         return Note.parse(note).signature_of(key) is not None
-    except Malformed:
+    except VerificationError:
         return False
 
 
@@ -65,10 +65,10 @@ def test_every_byte_of_a_receipt_counts(size: int) -> None:
     assert verify_receipt(text.decode(), entry, KEY)[0] == 0
     for place, bit in itertools.product(range(len(text)), range(8)):
         changed = text[:place] + bytes([text[place] ^ 1 << bit]) + text[place + 1 :]
-        with pytest.raises(Malformed):
+        with pytest.raises(VerificationError):
             verify_receipt(changed.decode(errors="surrogateescape"), entry, KEY)
     for place, bit in itertools.product(range(len(entry)), range(8)):
-        with pytest.raises(Malformed, match="does not prove"):
+        with pytest.raises(VerificationError, match="does not prove"):
             verify_receipt(text.decode(), entry[:place] + bytes([entry[place] ^ 1 << bit]) + entry[place + 1 :], KEY)
 
 
@@ -79,7 +79,7 @@ def test_every_byte_of_a_cosigned_checkpoint_counts() -> None:
     assert Checkpoint.open(note.decode(), policy) == LOG.checkpoint(11)
     for place, bit in itertools.product(range(len(note)), range(8)):
         changed = note[:place] + bytes([note[place] ^ 1 << bit]) + note[place + 1 :]
-        with pytest.raises(Malformed):
+        with pytest.raises(VerificationError):
             Checkpoint.open(changed.decode(errors="surrogateescape"), policy)
 
 
@@ -88,7 +88,7 @@ def test_extra_data_of_a_receipt_is_passed_over() -> None:
     mark, _, rest = LOG.receipt(5, 11).partition("\n")
     assert verify_receipt(f"{mark}\nextra YWdl\n{rest}", LOG.entries[5], KEY)[0] == 5
     for line in ("extra !", "extra", "extra YWdl\nextra YWdl", "more YWdl", ""):
-        with pytest.raises(Malformed):
+        with pytest.raises(VerificationError):
             verify_receipt(f"{mark}\n{line}\n{rest}", LOG.entries[5], KEY)
 
 
@@ -100,10 +100,10 @@ def test_a_cosignature_is_over_its_time_and_its_note() -> None:
     assert good.signature_of(key) is not None
     (_, raw) = good.lines[-1]
     later = raw[:4] + (int.from_bytes(raw[4:12], "big") + 1).to_bytes(8, "big") + raw[12:]
-    with pytest.raises(Malformed, match="does not verify"):
+    with pytest.raises(VerificationError, match="does not verify"):
         Note(good.text, ((key.name, later),)).signature_of(key)
     for line in (A.line(LOG.note(10)), A.line(NOTE, 0), A.line(NOTE, 1 << 63)):
-        with pytest.raises(Malformed, match="does not verify"):
+        with pytest.raises(VerificationError, match="does not verify"):
             Note.parse(NOTE + line).signature_of(key)
     assert Note.parse(NOTE + B.line(NOTE)).signature_of(key) is None
 
@@ -112,7 +112,7 @@ def test_a_cosignature_is_over_its_time_and_its_note() -> None:
 def test_a_key_of_one_kind_is_none_of_the_other(kind: type[LogKey | WitnessKey]) -> None:
     """The byte before the key says what it signs."""
     other = A.key.vkey if kind is LogKey else KEY.vkey
-    with pytest.raises(Malformed, match="vkey"):
+    with pytest.raises(VerificationError, match="vkey"):
         kind.parse(other)
 
 
@@ -121,7 +121,7 @@ def test_sixteen_signatures_are_read_and_more() -> None:
     others = [Cosigner(f"w{place}", place + 100) for place in range(SIGNATURES_MAX)]
     assert Checkpoint.open(NOTE + "".join(one.line(NOTE) for one in others[:-1]), KEY) == LOG.checkpoint(11)
     assert SIGNATURES_MAX >= 16
-    with pytest.raises(Malformed, match="too many signatures"):
+    with pytest.raises(VerificationError, match="too many signatures"):
         Checkpoint.open(NOTE + "".join(one.line(NOTE) for one in others), KEY)
 
 
@@ -153,21 +153,21 @@ def test_quorums(lines: str) -> None:
             if QUORUMS[lines](set(who)):
                 assert Checkpoint.open(note, policy) == LOG.checkpoint(11)
             else:
-                with pytest.raises(Malformed, match="lacks the cosignatures"):
+                with pytest.raises(VerificationError, match="lacks the cosignatures"):
                     Checkpoint.open(note, policy)
 
 
 def test_a_known_witness_that_signed_wrongly_spoils_the_note() -> None:
     """Even where the quorum is met without it."""
     policy = policy_of(*WITNESSES, "quorum A")
-    with pytest.raises(Malformed, match=r"witness\.example/b that does not verify"):
+    with pytest.raises(VerificationError, match=r"witness\.example/b that does not verify"):
         Checkpoint.open(NOTE + A.line(NOTE) + B.line(LOG.note(10)), policy)
 
 
 def test_one_witness_counts_once() -> None:
     """Cosigning twice makes no two of three."""
     policy = policy_of(*WITNESSES, "group G 2 A B C", "quorum G")
-    with pytest.raises(Malformed, match="lacks the cosignatures"):
+    with pytest.raises(VerificationError, match="lacks the cosignatures"):
         Checkpoint.open(NOTE + A.line(NOTE, 1) + A.line(NOTE, 2), policy)
 
 
@@ -177,7 +177,7 @@ def test_either_of_two_keys_of_a_log() -> None:
     other = LogKey(ORIGIN, new.public_key().public_bytes_raw())
     policy = Policy.parse(f"log {other.vkey}\nlog {KEY.vkey} https://epsilon.example\n\n# kept\nquorum none\n")
     assert Checkpoint.open(NOTE, policy) == LOG.checkpoint(11)
-    with pytest.raises(Malformed, match="is of the log"):
+    with pytest.raises(VerificationError, match="is of the log"):
         Checkpoint.open(NOTE, Policy.parse("quorum none\n"))
 
 
@@ -211,7 +211,7 @@ def test_either_of_two_keys_of_a_log() -> None:
 )
 def test_what_is_no_policy(lines: Sequence[str]) -> None:
     """Refused by its line, never a crash and never a weaker policy."""
-    with pytest.raises(Malformed, match=r"^policy"):
+    with pytest.raises(VerificationError, match=r"^policy"):
         policy_of(*lines)
 
 
@@ -222,7 +222,7 @@ LINES = st.lists(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), max
 @given(LINES)
 def test_any_lines_are_a_policy_or_refused(lines: list[str]) -> None:
     """What is read names one quorum, and only witnesses and groups that it has; nothing else happens."""
-    with suppress(Malformed):
+    with suppress(VerificationError):
         policy = Policy.parse("\n".join(lines))
         known = policy.witnesses.keys() | policy.groups.keys()
         assert policy.quorum is None or policy.quorum in known
@@ -238,21 +238,21 @@ def test_a_log_that_grew_and_one_that_did_not() -> None:
     for old, size in itertools.combinations(range(12), 2):
         proof = LOG.consistency(old, size) if old else []
         check_extends(LOG.checkpoint(old), LOG.checkpoint(size), proof)
-        with pytest.raises(Malformed, match="some are gone"):
+        with pytest.raises(VerificationError, match="some are gone"):
             check_extends(LOG.checkpoint(size), LOG.checkpoint(old), proof)
         if old:
-            with pytest.raises(Malformed, match="does not lead"):
+            with pytest.raises(VerificationError, match="does not lead"):
                 check_extends(LOG.checkpoint(old), forged.checkpoint(size), forged.consistency(old, size))
-    with pytest.raises(Malformed, match="a fork: the log signed two roots for 11 entries"):
+    with pytest.raises(VerificationError, match="a fork: the log signed two roots for 11 entries"):
         check_extends(LOG.checkpoint(11), forged.checkpoint(11), [])
-    with pytest.raises(Malformed, match="is of the log"):
+    with pytest.raises(VerificationError, match="is of the log"):
         check_extends(Checkpoint("elsewhere.example", 1, bytes(32)), LOG.checkpoint(11), [])
 
 
 def test_a_log_grown_from_nothing_needs_no_proof() -> None:
     """And has none: hashes that prove nothing are not passed over."""
     check_extends(LOG.checkpoint(0), LOG.checkpoint(11), [])
-    with pytest.raises(Malformed, match="does not lead"):
+    with pytest.raises(VerificationError, match="does not lead"):
         check_extends(LOG.checkpoint(0), LOG.checkpoint(11), [bytes(32)])
 
 
@@ -273,7 +273,7 @@ def test_a_proof_is_of_limited_length() -> None:
     """No log that there can be needs more hashes than the formats allow."""
     mark, index, rest = LOG.receipt(5, 11).split("\n", 2)
     line = rest.partition("\n")[0]
-    with pytest.raises(Malformed, match="more than 63 hashes"):
+    with pytest.raises(VerificationError, match="more than 63 hashes"):
         verify_receipt("\n".join([mark, index, *[line] * 64, "", NOTE]), LOG.entries[5], KEY)
 
 
@@ -286,7 +286,7 @@ def test_random_bytes_are_no_receipt() -> None:
         junk = dice.randbytes(dice.randrange(20)).decode("latin-1")
         changed = text[:start] + junk + text[start + length :]
         if changed != text:
-            with pytest.raises(Malformed):
+            with pytest.raises(VerificationError):
                 verify_receipt(changed, LOG.entries[5], KEY)
 
 
@@ -297,5 +297,5 @@ def test_a_cosigned_receipt() -> None:
     text = f"{proof}\n\n{NOTE}{A.line(NOTE)}{C.line(NOTE)}"
     assert verify_receipt(text, LOG.entries[5], policy) == (5, LOG.checkpoint(11))
     assert receipt(0, [], NOTE).endswith(NOTE)
-    with pytest.raises(Malformed, match="lacks the cosignatures"):
+    with pytest.raises(VerificationError, match="lacks the cosignatures"):
         verify_receipt(LOG.receipt(5, 11), LOG.entries[5], policy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import base64
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -71,6 +72,20 @@ def test_it_imports_the_standard_library_and_cryptography() -> None:
             assert node.level == 0
             found.add(str(node.module).partition(".")[0])
     assert found - sys.stdlib_module_names == {"cryptography"}
+
+
+def test_its_error_stays_inside() -> None:
+    """The product calls the checks that raise through ``ledger.log``, which raises the error that all catch."""
+    raising = re.compile(
+        r"\b(?:(?:LogKey|WitnessKey|Note|Policy|Checkpoint)\.(?:parse|open)\(|signature_of\("
+        r"|from ledger\.verifier import .*\b(?:verify_receipt|verify_tiles|check_extends|read_proof|read_bundle"
+        r"|from_base64|to_text|signature_lines)\b)"
+    )
+    house = SOURCE.parent.parent
+    rooms = ("api", "client", "epsilon_ledger", "ledger", "migrations", "trainer_adapter")
+    files = {path.relative_to(house) for room in rooms for path in (house / room).rglob("*.py")}
+    direct = {str(path) for path in files if raising.search((house / path).read_text())}
+    assert direct == {"ledger/verifier.py", "ledger/log/witness_protocol.py"}
 
 
 def test_what_holds(folder: Path) -> None:

@@ -14,13 +14,13 @@ from ledger.verifier import (
     Checkpoint,
     LogKey,
     Note,
+    VerificationError,
     WitnessKey,
     leaf_hash,
     verify_consistency,
     verify_inclusion,
     verify_tiles,
 )
-from ledger.wire.malformed import Malformed
 from tests.core.logs import KEY, ORIGIN, Cosigner, Log, log_of
 from tests.core.test_merkle import tampered
 from tests.core.test_tiles import published
@@ -174,7 +174,7 @@ def test_tiles(size: int, tmp_path: Path) -> None:
     tile = tmp_path / ("tile/0/001.p/44" if size == 300 else "tile/0/000" if size == 256 else "tile/0/000.p/5")
     tile.write_bytes(bytes(32) + tile.read_bytes()[32:])
     assert run("aics_tlog", "verify-inclusion", *keys, "--index", str(size - 1)).returncode != 0
-    with pytest.raises(Malformed, match="tile/0"):
+    with pytest.raises(VerificationError, match="tile/0"):
         verify_tiles(lambda path, _: (tmp_path / path).read_bytes() if (tmp_path / path).is_file() else None, KEY)
 
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from ledger.cli.main import app
 from ledger.log.witness_protocol import add_checkpoint, read_cosignature
 from ledger.store.cosignatures import check_cosignatures
-from ledger.verifier import Checkpoint, LogKey, Malformed, Note, Policy, WitnessKey, verify_receipt
+from ledger.verifier import Checkpoint, LogKey, Note, Policy, VerificationError, WitnessKey, verify_receipt
 from tests.book.world import ENGINES, LOG, ORIGIN, World, copy, open_world, private
 from tests.proofs.others import Witness, run, serving
 
@@ -67,7 +67,7 @@ def test_a_growing_log_is_cosigned(engine: str, witness: Witness, tmp_path_facto
         assert told(world.url, witness.named)[1]["checkpoint"] == found["checkpoint"]
         before = world.size
         world.submit(world.merger())
-        with world.book.read() as facts, pytest.raises(Malformed, match="lacks the cosignatures"):
+        with world.book.read() as facts, pytest.raises(VerificationError, match="lacks the cosignatures"):
             Checkpoint.open(facts.checkpoint, policy(witness))
         assert _receipt(world, "partition-2026-q4", witness, folder).size == before
         code, found = told(world.url, witness.named)

@@ -42,6 +42,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ledger.domain.commands import parse_ref
+from ledger.log.verification import parse_log_key
 from ledger.mechanisms.mechanism import GROUP_MAX
 from ledger.mechanisms.plan import Plan
 from ledger.verifier import LogKey
@@ -149,7 +150,7 @@ def assigned(known: dict[str, Any], folder: Path) -> dict[str, Any]:
         "id": c.name(known["id"], "id"),
         "service": c.string(known["service"], "service"),
         "issuer": c.string(known["issuer"], "issuer"),
-        "log": LogKey.parse(c.string(known["log"], "log")),
+        "log": parse_log_key(c.string(known["log"], "log")),
         "actor": c.did(known["actor"], "actor"),
         "key": path_in(folder, known["key"], "key"),
         "contract": c.sha256(known["contract"], "contract"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from client.service.service import Answer, Service
 from ledger.domain.entries import Entry
 from ledger.domain.outcomes import Code
-from ledger.verifier import LogKey, verify_receipt
+from ledger.log.verification import verify_receipt
+from ledger.verifier import LogKey
 from ledger.wire.malformed import Malformed
 
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from client.service.service import Service
 from ledger.domain.entries import Entry
 from ledger.domain.outcomes import Code
-from ledger.verifier import LogKey, verify_receipt
+from ledger.log.verification import verify_receipt
+from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.preprocessing import CONSTANTS, Charged, Constants, Preprocessing
