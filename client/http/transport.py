@@ -1,18 +1,16 @@
-"""One request, sent until it is answered or its sender's patience ends."""
+"""One request to the service, retried until it is answered or its retry policy gives up."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Final
 
 import httpx
 
 from client.http.access_tokens import Credentials
 from client.http.problems import Refused, Unreachable
-from client.http.retries import Patience
+from client.http.retry_policy import RetryPolicy
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
@@ -22,20 +20,20 @@ _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeou
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Whoever sends.
+    """The connections to one service, as one caller.
 
     Attributes:
-        http: connections to one service.
-        credentials: without them only what is public is answered.
-        patience: how often.
+        http: the connections.
+        credentials: the caller's; without them the service answers public requests only.
+        retry_policy: how often a request is sent.
         clock: Unix seconds.
-        recorded: the entries that refusals told, and those that whoever reads answers adds; one list for all callers
-            of a service: what a process recorded, it recorded as whoever it was.
+        recorded: indices of the entries that answers named, refusals among them; one list for all callers of a
+            process.
     """
 
     http: httpx.Client
     credentials: Credentials | None
-    patience: Patience
+    retry_policy: RetryPolicy
     clock: Callable[[], float]
     recorded: list[int] = field(default_factory=list)
 
@@ -47,30 +45,27 @@ class Sender:
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        """An answer that is no refusal. Raises: Refused, Unreachable, Malformed."""
+        """Send a request and give its successful answer. Raises: Refused, Unreachable, Malformed."""
         sent = False
-        for attempt in count():
+
+        def attempt() -> httpx.Response:
+            nonlocal sent
             try:
                 named = {**(headers or {}), **self._authorization()}
                 response = self.http.request(method, path, content=content, headers=named, params=query)
-            except httpx.RequestError as fault:
-                sent = sent or not isinstance(fault, _NEVER_SENT)
-                told = f"no answer from {self.http.base_url} ({type(fault).__name__})"
-                failure: Refused | Unreachable = Unreachable(told, sent=sent)
-            except Unreachable as fault:
-                # No token, so this time nothing was sent.
-                raise Unreachable(str(fault), sent=sent) from fault
-            else:
-                if response.is_success:
-                    return response
-                sent, failure = True, self._refused(response)
-                if not self.patience.takes(response.status_code):
-                    raise failure
-            pause = self.patience.pause(attempt, failure, self.clock)
-            if pause is None:
-                raise failure
-            time.sleep(pause)
-        raise AssertionError
+            except httpx.RequestError as error:
+                sent = sent or not isinstance(error, _NEVER_SENT)
+                message = f"no answer from {self.http.base_url} ({type(error).__name__})"
+                raise Unreachable(message, sent=sent) from error
+            except Unreachable as error:
+                # There is no token, so this attempt sent nothing.
+                raise Unreachable(str(error), sent=sent) from error
+            sent = True
+            if response.is_success:
+                return response
+            raise self._refused(response)
+
+        return self.retry_policy.retrying(self.clock)(attempt)
 
     def _refused(self, response: httpx.Response) -> Refused:
         try:

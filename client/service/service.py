@@ -16,7 +16,7 @@ import httpx
 from client.http.access_tokens import Credentials
 from client.http.base_url import base_of, is_loopback
 from client.http.endpoints import DOCUMENTS, JSON_TYPE, MODEL_KEYS, PATHS, QUOTES, SIGNATURE_HEADER
-from client.http.retries import Patience
+from client.http.retry_policy import RetryPolicy
 from client.http.transport import Sender, object_of
 from client.keys.signer import Signer
 from ledger.crypto.detached_jws import Call
@@ -82,7 +82,7 @@ class Service:
         url = httpx.URL(base_of(base_url))
         # A proxy named in the environment has no business between this process and its own machine.
         self._http = httpx.Client(base_url=url, timeout=TIMEOUT, trust_env=not is_loopback(url.host))
-        self._sender = Sender(self._http, credentials, Patience(attempts, backoff_s), clock)
+        self._sender = Sender(self._http, credentials, RetryPolicy(attempts, backoff_s), clock)
         self._base_url = str(url)
         self._clock = clock
 
@@ -96,11 +96,11 @@ class Service:
         """What it tells the time by, Unix seconds."""
         return self._clock
 
-    def as_caller(self, credentials: Credentials, patience: Patience | None = None) -> Service:
-        """The same service, and the same connections, for somebody else; with another patience, if given."""
+    def as_caller(self, credentials: Credentials, retry_policy: RetryPolicy | None = None) -> Service:
+        """The same service, and the same connections, for somebody else; with another retry policy, if given."""
         other = copy(self)
         sender = self._sender
-        other._sender = replace(sender, credentials=credentials, patience=patience or sender.patience)  # noqa: SLF001 - its own class
+        other._sender = replace(sender, credentials=credentials, retry_policy=retry_policy or sender.retry_policy)  # noqa: SLF001 - its own class
         return other
 
     def __enter__(self) -> Self:

@@ -15,7 +15,7 @@ from typing import Final
 
 from client.http.access_tokens import CleanRoomCredentials, ClientCredentials
 from client.http.problems import Refused, Unreachable
-from client.http.retries import Patience
+from client.http.retry_policy import RetryPolicy
 from client.keys.data_encryption import decrypt
 from client.keys.hpke_envelope import unseal
 from client.keys.sealed_model import seal_deposit, seal_model
@@ -80,10 +80,10 @@ class Room:
         credentials = CleanRoomCredentials(self.identity.signer, assignment.log.origin, service.clock)
         # What it has to be answered before its deadline it asks for until then: nobody else has its keys.
         self.own: Final = service.as_caller(
-            credentials, Patience(ATTEMPTS, until=self.identity.deadline / 1000, tell=say)
+            credentials, RetryPolicy(ATTEMPTS, until=self.identity.deadline / 1000, report=say)
         )
         self._hasty = service.as_caller(credentials)
-        self._once = service.as_caller(credentials, Patience(1))
+        self._once = service.as_caller(credentials, RetryPolicy(1))
 
     @property
     def steps(self) -> int:

@@ -4,44 +4,56 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 
 import pytest
 
-from client.http.problems import Unreachable
-from client.http.retries import PAUSE_MAX_S, TOLD_AT, Patience
+from client.http.problems import Refused, Unreachable
+from client.http.retry_policy import PAUSE_MAX_S, REPORT_AT, RetryPolicy
 from client.service.service import Service
 
 FAULT = Unreachable("no answer")
 
 
-def _clock() -> float:
-    return 100.0
+def _pauses(policy: RetryPolicy, attempts: int, clock: Callable[[], float] = lambda: 100.0) -> list[float]:
+    """Seconds slept between attempts that all fail, at most so many of them."""
+    pauses: list[float] = []
+    made = 0
+
+    def fail() -> None:
+        nonlocal made
+        made += 1
+        raise FAULT if made <= attempts else KeyError
+
+    with pytest.raises((Unreachable, KeyError)):
+        policy.retrying(clock, pauses.append)(fail)
+    return pauses
 
 
 def test_without_a_moment_attempts_are_counted() -> None:
     """Four trials, three pauses, each twice the one before."""
-    patience = Patience(4)
-    assert [patience.pause(one, FAULT, _clock) for one in range(4)] == [0.2, 0.4, 0.8, None]
-    assert [patience.takes(status) for status in (404, 409, 429, 500, 503)] == [False, False, False, True, True]
+    policy = RetryPolicy(4)
+    assert _pauses(policy, 9) == [0.2, 0.4, 0.8]
+    told = [policy.is_transient(Refused(status, {})) for status in (404, 409, 429, 500, 503)]
+    assert told == [False, False, False, True, True]
 
 
 def test_until_a_moment_it_goes_on_and_says_so_once() -> None:
     """Half a minute apart at most, never beyond the moment; and a caller who is one of too many waits as well."""
     told: list[str] = []
-    patience = Patience(2, until=145.0, tell=told.append)
-    pauses = [patience.pause(one, FAULT, _clock) for one in range(2_000)]
-    assert pauses[:4] == [0.2, 0.4, 0.8, 1.6]
+    policy = RetryPolicy(2, until=145.0, report=told.append)
+    pauses = _pauses(policy, 2_000)
+    assert (len(pauses), pauses[:4]) == (2_000, [0.2, 0.4, 0.8, 1.6])
     assert set(pauses[8:]) == {PAUSE_MAX_S}
-    assert Patience(2, until=101.0).pause(9, FAULT, _clock) == 1.0
-    assert told == ["no answer; it is sent again and again, for 45 s at most"]
-    assert TOLD_AT < 4
-    assert patience.takes(429)
+    assert _pauses(RetryPolicy(2, until=101.0), 9)[-1] == 1.0
+    assert told == ["no answer; retrying for up to 45 s"]
+    assert REPORT_AT < 5
+    assert policy.is_transient(Refused(429, {}))
 
 
 def test_after_the_moment_attempts_are_counted_again() -> None:
     """What is asked after a deadline is asked as usual."""
-    patience = Patience(3, until=99.0)
-    assert [patience.pause(one, FAULT, _clock) for one in range(3)] == [0.2, 0.4, None]
+    assert _pauses(RetryPolicy(3, until=99.0), 9) == [0.2, 0.4]
 
 
 def test_it_is_known_whether_bytes_may_have_arrived() -> None:
