@@ -174,8 +174,7 @@ def _walk(value: Json, path: str, depth: int) -> None:
 
 def fields(value: object, where: str, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
     """An object with exactly these names. Raises: Malformed, for the first name unknown or missing."""
-    if not isinstance(value, dict):
-        raise Malformed(where, "must be an object")
+    value = members(value, where)
     if value.keys() == _set(required):
         return value
     for name in value:
@@ -184,6 +183,13 @@ def fields(value: object, where: str, required: tuple[str, ...], optional: tuple
     for name in required:
         if name not in value:
             raise Malformed(f"{where}.{name}" if where else name, "is missing")
+    return value
+
+
+def members(value: object, where: str) -> dict[str, Any]:
+    """An object of any names. Raises: Malformed."""
+    if not isinstance(value, dict):
+        raise Malformed(where, "must be an object")
     return value
 
 

@@ -1,0 +1,55 @@
+"""JSON Schema (2020-12) of declared records, as OpenAPI and the published schemas of documents hold it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from ledger.wire.field_types import SCHEMAS
+
+Schema = dict[str, Any]
+
+
+def json_schema(kind: Any) -> Schema:  # noqa: ANN401 - any type that msgspec reads
+    """The JSON Schema (2020-12) of a record, self-contained: what it refers to lies under ``$defs``."""
+    (schema,), parts = json_schemas(kind, ref_template="#/$defs/{name}")
+    return {**schema, "$defs": parts} if parts else schema
+
+
+def json_schemas(*kinds: Any, ref_template: str = "#/components/schemas/{name}") -> tuple[list[Schema], Schema]:  # noqa: ANN401
+    """The schemas of several types, and the named schemas that they refer to (as OpenAPI keeps them)."""
+    schemas, parts = msgspec.json.schema_components(kinds, schema_hook=_schema, ref_template=ref_template)
+    return [_published(one) for one in schemas], {name: _published(one) for name, one in parts.items()}
+
+
+def _schema(kind: type) -> Schema:
+    return SCHEMAS[kind]
+
+
+def _published(schema: Any) -> Any:  # noqa: ANN401 - JSON Schema
+    """JSON Schema as it is published: ECMA patterns, constants required, what is absent not said to be null."""
+    if isinstance(schema, list):
+        return [_published(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _published(one) for name, one in schema.items() if name != "default"}
+    if isinstance(form := found.get("pattern"), str):
+        found["pattern"] = re.sub(r"^\^\(\?:(.*)\)\\Z$", r"^\1$", form)
+    if isinstance(words := found.get("enum"), list) and len(words) == 1:
+        found = {"const": words[0], **{name: one for name, one in found.items() if name != "enum"}}
+    fields = schema.get("properties")
+    if isinstance(fields, dict):
+        constant = [name for name in fields if "const" in found["properties"][name]]
+        found["required"] = sorted({*found.get("required", []), *constant})
+        for name, field in fields.items():
+            if "default" in field and field["default"] is None and "anyOf" in field:
+                found["properties"][name] = _without_null(found["properties"][name])
+    return found
+
+
+def _without_null(schema: Schema) -> Schema:
+    left = [one for one in schema["anyOf"] if one != {"type": "null"}]
+    rest = {name: one for name, one in schema.items() if name != "anyOf"}
+    return {**left[0], **rest} if len(left) == 1 else {**rest, "anyOf": left}

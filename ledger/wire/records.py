@@ -1,0 +1,161 @@
+"""Declared records: one typed class a record, from which its strict reader, canonical writer and JSON Schema come.
+
+    class Split(Record, frozen=True):
+        organisation: Did
+        child: Did
+
+    read(Split, b'{"child":"did:web:a.example","organisation":"did:web:b.example"}', 1_000)
+
+Reading accepts canonical JSON (RFC 8785) of exactly the declared fields and refuses the rest by field and rule. A field
+is missing or unknown, or breaks its type's rule; what a type cannot say, ``__post_init__`` checks and raises Malformed.
+A field with the default None may be absent, and null is refused; one without a default is nullable where its type says
+so. A constant (``v: Literal[1] = constant(1)``) must be there. msgspec decodes and
+validates; :mod:`ledger.wire.read_errors` only puts into words what it has refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from fractions import Fraction
+from functools import lru_cache
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+from msgspec import Meta, inspect
+
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import format_number
+from ledger.wire.field_types import read_custom, write_custom
+from ledger.wire.malformed import Malformed
+from ledger.wire.read_errors import explain
+
+T = TypeVar("T")
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A frozen JSON object of exactly its fields; see the module."""
+
+    def __post_init__(self) -> None:
+        """Hold lists to different items, and exact numbers to their bounds. Raises: Malformed."""
+        for name, check in _checks(type(self)):
+            check(getattr(self, name), name)
+
+
+def read(kind: type[T], data: bytes, size_max: int, what: str = "") -> T:
+    """Read canonical bytes as a record. Raises: Malformed, for what is not canonical JSON or not this record."""
+    if len(data) <= size_max and data.isascii() and b"\\u0000" not in data:
+        try:
+            found: T = _decoder(kind).decode(data)  # type: ignore[arg-type] # types can be hashed
+            # Other spellings, repeated names and absent constants all give other bytes when written again.
+            if write(found) == data:
+                return found
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            pass  # the strict reader says what is wrong
+    return convert(kind, c.parse_canonical(data, size_max, what), what)
+
+
+def convert(kind: type[T], value: object, where: str = "") -> T:
+    """Read a JSON value as a record; ``where`` is the path of the value. Raises: Malformed."""
+    try:
+        found = msgspec.convert(value, kind, dec_hook=read_custom)
+        if write(found) == c.dump(value):  # type: ignore[arg-type] # what is no JSON is explained below
+            return found
+    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
+        pass  # explained below
+    explain(inspect.type_info(kind), value, where)
+    raise Malformed(where, f"is not in the form of {getattr(kind, '__name__', 'the record')}")
+
+
+def write(record: object) -> bytes:
+    """The canonical bytes (RFC 8785) of a record."""
+    data = _ENCODER.encode(record)
+    return data if data.isascii() else c.dump(to_json(record))
+
+
+def to_json(record: object) -> Any:  # noqa: ANN401 - JSON
+    """A record as a JSON value."""
+    return msgspec.json.decode(_ENCODER.encode(record))
+
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=write_custom, order="sorted")
+
+
+@lru_cache(maxsize=256)
+def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
+    if _is_open(inspect.type_info(kind)):
+        # What is not declared may hold floats, great integers and any depth: read strictly first.
+        return msgspec.json.Decoder(_Never, dec_hook=read_custom)
+    return msgspec.json.Decoder(kind, dec_hook=read_custom)
+
+
+class _Never(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What no bytes are."""
+
+    never: Annotated[int, Meta(gt=0, lt=1)]
+
+
+def _is_open(node: inspect.Type, above: tuple[int, ...] = ()) -> bool:
+    """Whether a type does not bound its values: not what they are, how great, or how deep they are nested."""
+    if isinstance(node, inspect.AnyType | inspect.RawType) or id(node) in above:
+        return True
+    if isinstance(node, inspect.IntType):
+        return node.ge is None or node.le is None
+    return any(_is_open(inner, (*above, id(node))) for inner in _inner(node))
+
+
+def _inner(node: inspect.Type) -> list[inspect.Type]:
+    match node:
+        case inspect.Metadata():
+            found = [node.type]
+        case inspect.StructType():
+            found = [field.type for field in node.fields]
+        case inspect.UnionType():
+            found = [*node.types]
+        case inspect.VarTupleType() | inspect.ListType():
+            found = [node.item_type]
+        case inspect.DictType():
+            found = [node.key_type, node.value_type]
+        case _:
+            found = []
+    return found
+
+
+@lru_cache(maxsize=1_024)
+def _checks(kind: type) -> tuple[tuple[str, Callable[[Any, str], None]], ...]:
+    """By field, what is checked of its value beyond what msgspec checks."""
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.StructType)
+    found: list[tuple[str, Callable[[Any, str], None]]] = []
+    for field in info.fields:
+        extra = _extra(field.type)
+        if extra.get("distinct"):
+            found.append((field.name, _all_different))
+        elif "positive" in extra:
+            found.append((field.name, _within(**{name: extra[name] for name in ("least", "most", "positive")})))
+    return tuple(found)
+
+
+def _extra(node: inspect.Type) -> dict[str, Any]:
+    if isinstance(node, inspect.Metadata):
+        return {**_extra(node.type), **(node.extra or {})}
+    if isinstance(node, inspect.UnionType):
+        return next((extra for one in node.types if (extra := _extra(one))), {})
+    return {}
+
+
+def _all_different(value: tuple[Any, ...], where: str) -> None:
+    if len(set(value)) != len(value):
+        raise Malformed(where, "names an item twice")
+
+
+def _within(least: Fraction | None, most: Fraction | None, *, positive: bool) -> Callable[[Any, str], None]:
+    def check(value: Fraction | None, where: str) -> None:
+        if value is None:
+            return
+        if positive and value <= 0:
+            raise Malformed(where, "must be greater than 0")
+        if (least is not None and value < least) or (most is not None and value > most):
+            named = (format_number(one) for one in (least, most) if one is not None)
+            raise Malformed(where, f"must lie between {' and '.join(named)}")
+
+    return check
