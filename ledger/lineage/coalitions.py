@@ -1,10 +1,9 @@
-"""Coalition questions: what do these organisations know together, and how few of them would be over a cap?
+"""Coalition analysis: the exposure of a set of organisations, and the smallest coalitions over a cap.
 
-Asked of what stands; nothing is recorded. Runs fall into *atoms*, the groups that the same lineages know, so that
-the union of any coalition is a sum of atoms and each run counts once. A union is at most the sum of its parts, at
-every coordinate; and every rule's test is monotone. So where the greatest losses of k lineages, taken at each
-coordinate apart and added, are still admitted, no coalition of k is over: that bound prunes the search, and tells
-how far from the least a greedy answer can be.
+It reads the current state and records nothing. Runs fall into *atoms*, the groups of runs that the same lineages know,
+so the union of any coalition is a sum of atoms and each run counts once. A union is at most the sum of its parts at
+every coordinate, and every rule's test is monotone. So if the k greatest losses, taken at each coordinate separately
+and added, are still admitted, no coalition of k is over the cap: branch and bound prunes with that upper bound.
 """
 
 from __future__ import annotations
@@ -22,34 +21,15 @@ from ledger.lineage.exposure import Sources, known
 from ledger.mechanisms.loss import Loss
 
 WORK_MAX: Final = 100_000
-"""Coalitions that a listing looks at, beginnings of larger ones included, before it says how far it came."""
+"""Nodes of the search tree (coalitions and their prefixes) that one search visits before it reports as incomplete."""
 LISTED_MAX: Final = 100
-EXACT_MAX: Final = 20
-"""Lineages among which the least coalition is searched for: at most 2^20 coalitions are looked at."""
 
 
 _Atoms = tuple[tuple[int, Loss], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Which coalition is over the cap together.
-
-    Attributes:
-        members: one organisation for each of its lineages; empty if not even all together are over.
-        share: of capacity that they use, or that all use if none is over; 1 where no order holds a finite loss.
-        exact: whether no smaller coalition is over.
-        bound: no coalition of fewer lineages than this is over.
-    """
-
-    members: tuple[str, ...]
-    share: Fraction
-    exact: bool
-    bound: int
-
-
 def exposure_of(facts: Facts, partition: str, organisations: Iterable[str]) -> Loss:
-    """What these organisations may know of a partition together, pending counted in full, each run once."""
+    """The loss of a partition that these organisations may know together: pending in full, each run once."""
     cuts: dict[int, int] = {}
     nodes = sorted({facts.organisations[did].node for did in organisations})
     for span in (span for node in nodes for span in known(facts.nodes, node, END)):
@@ -57,25 +37,8 @@ def exposure_of(facts: Facts, partition: str, organisations: Iterable[str]) -> L
     return _sum(facts, partition, [Span(author, 0, cut) for author, cut in sorted(cuts.items())], nodes)
 
 
-def smallest_over(facts: Facts, partition: str, cap: Cap, organisations: Iterable[str]) -> Answer:
-    """The fewest lineages among these organisations' that together are over a cap, and by how much.
-
-    Exact up to twenty lineages; beyond them a greedy coalition, of which no member can be left out.
-    """
-    question = _Question.ask(facts, partition, cap, organisations)
-    everyone = (1 << len(question.names)) - 1
-    if not question.is_over(question.union(everyone)):
-        return Answer((), question.share(everyone), exact=True, bound=len(question.names) + 1)
-    found, bound = question.greedy(), question.bound()
-    exact = found.bit_count() == bound
-    if not exact and len(question.useful) <= EXACT_MAX:
-        found, exact = question.search(found, bound), True
-    names = tuple(name for place, name in enumerate(question.names) if found >> place & 1)
-    return Answer(names, question.share(found), exact, len(names) if exact else bound)
-
-
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _CoalitionSearch:
     """Lineages as bits of a mask, and atoms by the mask of those that know them."""
 
     rule: Rule
@@ -85,7 +48,7 @@ class _Question:
     useful: tuple[int, ...] = field(default=())
 
     @classmethod
-    def ask(cls, facts: Facts, partition: str, cap: Cap, organisations: Iterable[str]) -> _Question:
+    def of(cls, facts: Facts, partition: str, cap: Cap, organisations: Iterable[str]) -> _CoalitionSearch:
         """Gather the atoms. A lineage that knows nothing beyond what another knows is of no use in a search."""
         at: dict[int, str] = {}
         for did in sorted(organisations):
@@ -130,34 +93,11 @@ class _Question:
         alone = [self.union(bit) for bit in self.useful]
         return next(k for k in range(1, len(alone) + 1) if self.is_over(_greatest(alone, k)))
 
-    def greedy(self) -> int:
-        """Add whoever raises the share most until it is over; then leave out whoever is not needed."""
-        found = 0
-        while not self.is_over(self.union(found)):
-            rest = [bit for bit in self.useful if not bit & found]
-            found |= max(rest, key=lambda bit: (self.is_over(self.union(found | bit)), self.share(found | bit), -bit))
-        for bit in reversed(self.useful):
-            if bit & found and self.is_over(self.union(found & ~bit)):
-                found &= ~bit
-        return found
-
-    def search(self, found: int, bound: int) -> int:
-        """The least coalition, from one that is over: as long as there is one with a member less, take it.
-
-        Whoever joins a coalition that is over leaves it over. So if none of a size is, no smaller one is.
-        """
-        while (size := found.bit_count() - 1) >= bound:
-            better = self._extended(0, Loss.zero(len(self.rule.coordinates)), tuple(self.atoms.items()), 0, size)
-            if not better:
-                break
-            found = better
-        return found
-
     def members(self, coalition: int) -> tuple[str, ...]:
         """The organisations that stand for its lineages."""
         return tuple(name for place, name in enumerate(self.names) if coalition >> place & 1)
 
-    def every(self, size: int, work: _Work) -> Iterator[int]:
+    def every(self, size: int, work: _WorkBudget) -> Iterator[int]:
         """Every coalition of a size that is over, until ``work`` runs out; those of most use first."""
         bits = [1 << place for place in range(len(self.names))]
         knowing = [bit for bit in bits if any(mask & bit for mask in self.atoms)]
@@ -166,9 +106,9 @@ class _Question:
         yield from self._every(ordered, (0, zero), tuple(self.atoms.items()), size, work)
 
     def _every(
-        self, left: tuple[int, ...], so_far: tuple[int, Loss], rest: _Atoms, more: int, work: _Work
+        self, left: tuple[int, ...], so_far: tuple[int, Loss], rest: _Atoms, more: int, work: _WorkBudget
     ) -> Iterator[int]:
-        """Those of the members so far, who know so much, and ``more`` of the lineages left."""
+        """Branch and bound: coalitions of the members so far, of this loss, and ``more`` of the lineages left."""
         members, has = so_far
         if not more:
             if self.is_over(has):
@@ -181,41 +121,19 @@ class _Question:
         if len(left) < more or not self.is_over(has + most):
             return
         for place, bit in enumerate(left[: len(left) - more + 1]):
-            if not work.take():
+            if not work.spend():
                 return
             still = tuple(one for one in rest if not one[0] & bit)
             yield from self._every(left[place + 1 :], (members | bit, has + gains[place]), still, more - 1, work)
 
-    def _extended(self, members: int, has: Loss, rest: tuple[tuple[int, Loss], ...], start: int, more: int) -> int:
-        """A coalition that is over, of these members and ``more`` of the lineages from ``start`` on; 0 if none.
-
-        ``has`` is what the members know, ``rest`` the atoms that none of them does.
-        """
-        if not more:
-            return members if self.is_over(has) else 0
-        zero = Loss.zero(len(has.finite))
-        left = self.useful[start:]
-        # What only lineages that were passed over know is out of reach.
-        rest = tuple(one for one in rest if one[0] & sum(left))
-        gains = [sum((loss for mask, loss in rest if mask & bit), zero) for bit in left]
-        most = _lesser(_greatest(gains, more), sum((loss for _, loss in rest), zero))
-        if len(left) < more or not self.is_over(has + most):
-            return 0
-        for place, bit in enumerate(left[: len(left) - more + 1]):
-            still = tuple(one for one in rest if not one[0] & bit)
-            better = self._extended(members | bit, has + gains[place], still, start + place + 1, more - 1)
-            if better:
-                return better
-        return 0
-
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class SmallestCoalitions:
     """The smallest coalitions that are over a cap together.
 
     Attributes:
         coalitions: the members of each (one organisation for each lineage) and the share of capacity they use.
-        searched: every coalition of at most so many lineages was looked at or ruled out; beyond it none was searched.
+        searched: the search covered every coalition of at most so many lineages.
         complete: whether all of the smallest size are listed, or none is over.
     """
 
@@ -226,29 +144,32 @@ class Listing:
 
 def smallest_coalitions(  # noqa: PLR0913, PLR0917 - the question, and how much work it may be
     facts: Facts, partition: str, cap: Cap, organisations: Iterable[str], work: int = WORK_MAX, most: int = LISTED_MAX
-) -> Listing:
-    """The coalitions of the least size that is over a cap, among any number of organisations.
+) -> SmallestCoalitions:
+    """The coalitions of the smallest size that is over a cap, among any number of organisations.
 
-    One size after the other, from the least that is possible. ``work`` is how many coalitions may be looked at, and
-    ``most`` how many are listed; a search that ran out says how far it came.
+    The search takes one size after the other, from the least that is possible.
+
+    Args:
+        work: how many nodes of the search tree may be visited.
+        most: how many coalitions are listed.
     """
-    question = _Question.ask(facts, partition, cap, organisations)
-    everyone = (1 << len(question.names)) - 1
-    if not question.is_over(question.union(everyone)):
-        return Listing((), len(question.names), complete=True)
-    left = _Work(work)
-    for size in range(question.bound(), len(question.names) + 1):
-        found = list(islice(question.every(size, left), most + 1))
+    search = _CoalitionSearch.of(facts, partition, cap, organisations)
+    everyone = (1 << len(search.names)) - 1
+    if not search.is_over(search.union(everyone)):
+        return SmallestCoalitions((), len(search.names), complete=True)
+    left = _WorkBudget(work)
+    for size in range(search.bound(), len(search.names) + 1):
+        found = list(islice(search.every(size, left), most + 1))
         complete = left.some and len(found) <= most
         if found or not complete:
-            listed = sorted((question.members(one), question.share(one)) for one in found[:most])
-            return Listing(tuple(listed), size if complete else size - 1, complete)
+            listed = sorted((search.members(one), search.share(one)) for one in found[:most])
+            return SmallestCoalitions(tuple(listed), size if complete else size - 1, complete)
     raise AssertionError("all together are over, and so some coalition is")
 
 
 @dataclass(slots=True)
-class _Work:
-    """How many coalitions may yet be looked at."""
+class _WorkBudget:
+    """How many nodes of the search tree may still be visited."""
 
     left: int
 
@@ -257,7 +178,7 @@ class _Work:
         """Whether any may."""
         return self.left > 0
 
-    def take(self) -> bool:
+    def spend(self) -> bool:
         """Look at one, if it may be."""
         if self.left > 0:
             self.left -= 1

@@ -23,11 +23,6 @@ def standing(facts: Facts, account: Account) -> Loss:
     return account.loss if forgiven is None else account.loss - forgiven
 
 
-def decreed(facts: Facts, partition: str, holder: str) -> bool:
-    """Whether an account was ever reset, so that its budget is no bound on what its holder knows."""
-    return (partition, holder) in facts.forgiven
-
-
 @dataclass(frozen=True, slots=True)
 class Frozen:
     """An account over its cap.

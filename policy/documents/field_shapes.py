@@ -122,11 +122,6 @@ def listed(item: Shape, most: int, what: str, least: int = 1) -> Shape:
     return Shape(read, schema)
 
 
-def built(shape: Shape, make: Callable[[Any], Any]) -> Shape:
-    """The same field, its value made into something else."""
-    return Shape(lambda value, where: make(shape.read(value, where)), shape.schema)
-
-
 FLAG: Final = Shape(c.boolean, {"type": "boolean"})
 NAME: Final = Shape(c.name, {"pattern": r"^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$", "type": "string"})
 DID: Final = Shape(

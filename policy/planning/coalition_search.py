@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from ledger.domain.facts import Facts
 from ledger.filters import NoRoom, read_rule
-from ledger.lineage.coalitions import Listing, smallest_coalitions
+from ledger.lineage.coalitions import SmallestCoalitions, smallest_coalitions
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal, format_number
 from policy.planning.account_caps import bounds_of
@@ -26,7 +26,7 @@ class Coalitions:
     partition: str
     epsilon: Fraction
     asked: int
-    listing: Listing
+    listing: SmallestCoalitions
 
     def to_json(self) -> c.Object:
         """As it is shown."""

@@ -60,11 +60,6 @@ def for_epochs(plan: Plan, epochs: Fraction) -> Plan:
     return replace(plan, steps=math.ceil(epochs / plan.sampling_probability))
 
 
-def epochs_of(plan: AnyPlan) -> Fraction | None:
-    """Expected passes over the records; None for a run that is no DP-SGD."""
-    return plan.steps * plan.sampling_probability if isinstance(plan, Plan) else None
-
-
 def blocked(question: Question) -> tuple[Check, ...]:
     """The checks that fail whatever the noise and the steps are; none if a run small enough might pass."""
     least = with_steps(question.run.plan, 1)

@@ -14,7 +14,7 @@ from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import ChargeState
 from ledger.filters import Cap, read_rule
 from ledger.filters.renyi import Renyi
-from ledger.lineage.coalitions import Answer, Listing, exposure_of, smallest_coalitions, smallest_over
+from ledger.lineage.coalitions import SmallestCoalitions, exposure_of, smallest_coalitions
 from ledger.mechanisms.loss import Loss, Segment
 from ledger.wire.exact_numbers import parse_number
 from tests.core.test_lineage_model import KINDS, Play, check_account, events, names_known
@@ -66,11 +66,6 @@ def over(knows: list[set[int]], weights: list[tuple[int, int]], members: tuple[i
     return all(sum(weights[run][order] for run in runs) > ROOM for order in (0, 1))
 
 
-def asked(state: MemoryState) -> Answer:
-    """The question, of everybody."""
-    return smallest_over(state, REF, Cap(parse_number("8", ""), (ROOM, ROOM, 0)), list(state.organisations))
-
-
 def least(knows: list[set[int]], weights: list[tuple[int, int]]) -> int | None:
     """The size of the least coalition that is over, by looking at all of them."""
     for size in range(1, len(knows) + 1):
@@ -84,56 +79,11 @@ KNOWS = st.lists(st.sets(st.integers(0, RUNS - 1), max_size=5), min_size=1, max_
 WEIGHTS = st.lists(st.tuples(st.integers(0, 600), st.integers(0, 600)), min_size=RUNS, max_size=RUNS)
 
 
-@settings(deadline=None, max_examples=200)
-@given(KNOWS, WEIGHTS)
-def test_the_least_coalition_is_that_of_brute_force(knows: list[set[int]], weights: list[tuple[int, int]]) -> None:
-    """Its size, that it is over, and its share, which is that of the union."""
-    state, answer, size = market(knows, weights), None, least(knows, weights)
-    assert read_rule(state.partitions[REF].terms) == RULE
-    answer = asked(state)
-    assert answer.exact
-    assert len(answer.members) == (size or 0)
-    assert answer.bound == (size or len(knows) + 1)
-    named = answer.members or tuple(state.organisations)
-    places = tuple(list(state.organisations).index(did) for did in named)
-    assert over(knows, weights, places) == (size is not None)
-    loss = exposure_of(state, REF, named)
-    runs = set().union(*(knows[place] for place in places))
-    assert loss.finite == (*(sum(weights[run][order] for run in runs) for order in (0, 1)), 0)
-    assert answer.share == RULE.share(loss, Cap(parse_number("8", ""), (ROOM, ROOM, 0)))
-
-
-@settings(deadline=None, max_examples=40)
-@given(
-    st.lists(st.sets(st.integers(0, RUNS - 1), max_size=4), min_size=1, max_size=6),
-    WEIGHTS,
-    st.integers(0, 2**30),
-)
-def test_beyond_twenty_the_answer_is_greedy_and_its_bound_holds(
-    knows: list[set[int]], weights: list[tuple[int, int]], seed: int
-) -> None:
-    """Each of six bodies' runs dealt out to four: the greedy coalition is over, and none below the bound is."""
-    many = [{run for run in runs if (seed >> run) % 4 != part} for runs in knows for part in range(4)]
-    answer, size = asked(market(many, weights)), None
-    if len(many) <= 8 or not answer.members:
-        size = least(many, weights) if len(many) <= 8 else None
-        assert (size or 0) == len(answer.members)
-        return
-    places = tuple(int(did[13:15]) for did in answer.members)
-    assert over(many, weights, places)
-    assert answer.bound <= len(answer.members)
-    assert not any(over(many, weights, one) for one in combinations(range(len(many)), min(answer.bound - 1, 3)))
-    for place in places:
-        assert answer.exact or not over(many, weights, tuple(one for one in places if one != place))
-
-
-def test_greedy_says_so_and_search_does_better() -> None:
-    """The heaviest body overlaps with the two that are enough: greed takes three, and up to twenty a search two."""
-    knows: list[set[int]] = [{0, 2}, {0, 1}, {2, 3}, {4}]
-    weights = [(300, 300), (201, 201), (300, 300), (201, 201), (350, 350)] + [(1, 1)] * 22
-    for singles, size, exact in ((0, 2, True), (16, 2, True), (17, 3, False), (22, 3, False)):
-        answer = asked(market([*knows, *({5 + place} for place in range(singles))], weights))
-        assert (len(answer.members), answer.exact, answer.bound) == (size, exact, 2), singles
+def listed(state: MemoryState, work: int = 100_000, most: int = 100) -> SmallestCoalitions:
+    """All of the smallest, of everybody."""
+    return smallest_coalitions(
+        state, REF, Cap(parse_number("8", ""), (ROOM, ROOM, 0)), list(state.organisations), work, most
+    )
 
 
 def test_a_question_records_nothing_and_counts_one_lineage_once() -> None:
@@ -144,17 +94,9 @@ def test_a_question_records_nothing_and_counts_one_lineage_once() -> None:
         "did:web:bank-09.example", "", (), first.node, 9, ((0, first.node),)
     )
     before = (dict(state.accounts), dict(state.nodes))
-    answer = asked(state)
-    assert (answer.members, answer.exact, answer.bound) == ((), True, 3)
-    assert answer.share * ROOM == 900
+    assert listed(state) == SmallestCoalitions((), 2, complete=True)
+    assert exposure_of(state, REF, list(state.organisations)).finite == (900, 900, 0)
     assert (state.accounts, state.nodes) == before
-
-
-def listed(state: MemoryState, work: int = 100_000, most: int = 100) -> Listing:
-    """All of the smallest, of everybody."""
-    return smallest_coalitions(
-        state, REF, Cap(parse_number("8", ""), (ROOM, ROOM, 0)), list(state.organisations), work, most
-    )
 
 
 @settings(deadline=None, max_examples=200)
@@ -164,6 +106,7 @@ def test_every_smallest_coalition_is_listed_or_the_listing_says_how_far_it_came(
 ) -> None:
     """Those of brute force, each with its share; and with too little work only such as are, none below the bound."""
     state, size = market(knows, weights), least(knows, weights)
+    assert read_rule(state.partitions[REF].terms) == RULE
     dids = list(state.organisations)
     wanted = {
         tuple(dids[place] for place in members)
@@ -174,7 +117,10 @@ def test_every_smallest_coalition_is_listed_or_the_listing_says_how_far_it_came(
     assert {members for members, _ in full.coalitions} == wanted
     assert (full.complete, full.searched) == (True, size or len(knows))
     for members, share in full.coalitions:
-        assert share == RULE.share(exposure_of(state, REF, members), Cap(parse_number("8", ""), (ROOM, ROOM, 0)))
+        loss = exposure_of(state, REF, members)
+        runs = set().union(*(knows[dids.index(did)] for did in members))
+        assert loss.finite == (*(sum(weights[run][order] for run in runs) for order in (0, 1)), 0)
+        assert share == RULE.share(loss, Cap(parse_number("8", ""), (ROOM, ROOM, 0)))
     assert {members for members, _ in short.coalitions} <= wanted
     assert size is None or short.searched <= size
     assert short.complete == (short.coalitions == full.coalitions and short.searched == full.searched)

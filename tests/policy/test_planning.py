@@ -12,7 +12,6 @@ from ledger.wire import canonical_json as c
 from policy.planning.plan_search import (
     RUNS_MAX,
     blocked,
-    epochs_of,
     for_epochs,
     noise_that_passes,
     runs_that_fit,
@@ -133,7 +132,7 @@ def test_epochs_are_expected_passes() -> None:
     """The fewest steps that make so many, and back."""
     plan = parse_plan(PLAN)
     assert isinstance(plan, Plan)
-    assert epochs_of(plan) == 4
+    assert plan.steps * plan.sampling_probability == 4
     assert for_epochs(plan, Fraction(5)).steps == 50
     assert for_epochs(plan, Fraction(101, 20)).steps == 51
 
