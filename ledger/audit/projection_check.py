@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from sqlalchemy import Connection, LargeBinary, String, Table, cast, select
+
 from ledger.domain.facts import GLOBAL, Span, holder_of
 from ledger.domain.memory_state import MemoryState
 from ledger.lineage.exposure import known
 from ledger.log.verification_findings import Broken
 from ledger.mechanisms.loss import Loss
+from ledger.store.engine import is_postgres
 from ledger.store.snapshot import Snapshot
+from ledger.store.tables import EntryRow, metadata, table_of
 
 PROJECTIONS: Final = (
     "organisations",
@@ -80,3 +84,37 @@ def _holders(state: MemoryState, size: int) -> Iterator[tuple[str, list[Span]]]:
 
 def _both_empty(*sums: tuple[Loss, Loss] | None) -> bool:
     return all(one is None or (one[0].empty and one[1].empty) for one in sums)
+
+
+def find_invalid_text(connection: Connection) -> None:
+    """Read every text of every table as bytes. Raises: Broken, naming the first that is not UTF-8.
+
+    SQLite keeps any bytes as text, and its driver cannot read a row that holds others than UTF-8, nor say where it is.
+    PostgreSQL takes no such bytes.
+    """
+    if not is_postgres(connection):
+        for table in metadata.sorted_tables:
+            _search(connection, table)
+
+
+def _search(connection: Connection, table: Table) -> None:
+    texts = [column for column in table.columns if isinstance(column.type, String)]
+    if not texts:
+        return
+    keys = list(table.primary_key.columns)
+    chosen = select(*(cast(one, LargeBinary) for one in (*texts, *keys))).order_by(*keys)
+    with connection.execute(chosen, execution_options={"yield_per": 1_000}) as rows:
+        for row in rows:
+            for column, value in zip(texts, row, strict=False):
+                if value is not None and not _decodes(bytes(value)):
+                    key = ", ".join(bytes(one).decode(errors="backslashreplace") for one in row[len(texts) :])
+                    index = int(key) if table is table_of(EntryRow) else None
+                    raise Broken(index, f"{table.name}: the row of {key} cannot be read: {column.name} is not UTF-8")
+
+
+def _decodes(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -19,14 +19,13 @@ from sqlalchemy import select
 from sqlalchemy.exc import DatabaseError
 
 from ledger.audit.entry_check import check_before, check_fits
-from ledger.audit.invalid_text import find_undecodable
 from ledger.audit.log_chunk import FAULTS, Chunk, Stored, read_chunk, told
-from ledger.audit.projection_check import PROJECTIONS, check_rows, check_sums
-from ledger.audit.signature_batch import SignaturePool
+from ledger.audit.projection_check import PROJECTIONS, check_rows, check_sums, find_invalid_text
+from ledger.audit.signature_batch import SignatureBatch
 from ledger.audit.tree_rebuild import Growth
 from ledger.audit.trusted_checkpoints import check_kept
 from ledger.audit.verification_report import Finding
-from ledger.audit.worker_pool import Hands, Task, hands_for
+from ledger.audit.worker_pool import WorkerPool, worker_count
 from ledger.book.preconditions import check_schema
 from ledger.domain.entries import Entry
 from ledger.domain.gate import Gate
@@ -116,37 +115,38 @@ def verify(  # noqa: PLR0913 - see above
     """Verify a whole book on a snapshot. See :func:`verify_book`."""
     try:
         check_kept(book, kept, key)
-        with Hands(hands_for(book.size)) if processes is None else Hands(processes, wait=True) as hands:
-            pool = SignaturePool(hands, asked=signatures)
-            check = _Check(key, gate, pool) if decisions else None
-            return _Replay(book, key, check, hands).run(step, len(kept), pool)
+        count, wait = (worker_count(book.size), False) if processes is None else (processes, True)
+        with WorkerPool(count, wait=wait) as pool:
+            batch = SignatureBatch(pool, enabled=signatures)
+            check = _Check(key, gate, batch) if decisions else None
+            return _Replay(book, key, check, pool).run(step, len(kept), batch)
     except DatabaseError:
-        find_undecodable(book.connection)
+        find_invalid_text(book.connection)
         raise
 
 
 class _Check:
     """Whether an entry could stand on the facts before it."""
 
-    def __init__(self, key: LogKey, gate: Gate | None, pool: SignaturePool) -> None:
-        self.gate, self._pool = gate, pool
+    def __init__(self, key: LogKey, gate: Gate | None, signatures: SignatureBatch) -> None:
+        self.gate, self._signatures = gate, signatures
         self._log_x = c.base64url(key.public)
 
     def before(self, state: MemoryState, entry: Entry, index: int) -> None:
-        check_before(state, entry, index, self._log_x, partial(self._pool.gather, index), self.gate)
+        check_before(state, entry, index, self._log_x, partial(self._signatures.add, index), self.gate)
 
 
 class _Replay:
     """One book, from its first entry on."""
 
-    def __init__(self, book: Snapshot, key: LogKey, check: _Check | None, hands: Hands) -> None:
-        self._book, self._key, self._check, self._hands = book, key, check, hands
+    def __init__(self, book: Snapshot, key: LogKey, check: _Check | None, pool: WorkerPool) -> None:
+        self._book, self._key, self._check, self._pool = book, key, check, pool
         self._documents = Documents(book)
         self._state = MemoryState(documents=self._documents)  # type: ignore[arg-type] # replay only reads them
         self._growth = Growth(book, key)
         self._last = 0
 
-    def run(self, step: Step, kept: int, pool: SignaturePool) -> Finding:
+    def run(self, step: Step, kept: int, signatures: SignatureBatch) -> Finding:
         book, state = self._book, self._state
         documents = self._documents.check()
         try:
@@ -159,7 +159,7 @@ class _Replay:
         finally:
             gc.unfreeze()
             # A signature that does not verify stands before whatever else is wrong later.
-            pool.finish()
+            signatures.finish()
         newest = self._growth.finish()
         if newest is not None:
             verify_receipt(book.receipt(book.size - 1), book.entry(book.size - 1), self._key)
@@ -175,7 +175,7 @@ class _Replay:
             charges=len(state.charges),
             accounts=len(state.accounts),
             documents=documents,
-            signatures=pool.count,
+            signatures=signatures.count,
             kept=kept,
             decided=self._check is not None,
             judged=self._check is not None and self._check.gate is not None,
@@ -186,15 +186,15 @@ class _Replay:
 
     def _read(self) -> Iterator[Chunk]:
         """The log, chunk by chunk, a few of them read ahead."""
-        ahead: deque[Task[Chunk]] = deque()
+        ahead: deque[Callable[[], Chunk]] = deque()
         read, start = partial(read_chunk, whole=self._check is not None), 0
         for stored in _stored(self._book):
-            ahead.append(self._hands.give(read, start, stored))
+            ahead.append(self._pool.submit(read, start, stored))
             start += len(stored)
-            if len(ahead) > self._hands.ahead:
-                yield _first(ahead)
+            if len(ahead) > self._pool.ahead:
+                yield ahead.popleft()()
         while ahead:
-            yield _first(ahead)
+            yield ahead.popleft()()
 
     def _apply(self, chunk: Chunk) -> None:
         if chunk.times is not None and chunk.times[0] < self._last:
@@ -219,13 +219,6 @@ class _Replay:
         check.before(self._state, entry, index)
         apply(self._state, entry, index)
         check_fits(self._state, entry)
-
-
-def _first(ahead: deque[Task[Chunk]]) -> Chunk:
-    """The first one's answer; while somebody is at it, the last that nobody has begun is read here."""
-    while not ahead[0].done and any(one.take() for one in reversed(ahead)):
-        pass
-    return ahead.popleft()()
 
 
 def _stored(book: Snapshot) -> Iterator[list[Stored]]:

@@ -1,4 +1,4 @@
-"""Signatures gathered while entries are decided again, and verified by other hands meanwhile."""
+"""Batch verification of command signatures: entries are collected while they are decided, and verified in the pool."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from collections.abc import Callable
 from typing import Final
 
 from ledger.audit.log_chunk import Signed, Wrong, first_wrong
-from ledger.audit.worker_pool import Hands
+from ledger.audit.worker_pool import WorkerPool
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.log.verification_findings import Broken
 
-_SHARE: Final = 256
+_BATCH: Final = 256
 
 
-class SignaturePool:
-    """What is not yet known of signatures, in order of entries. ``asked=False`` verifies nothing."""
+class SignatureBatch:
+    """The signatures that are not verified yet, in order of entries. ``enabled=False`` verifies nothing."""
 
-    def __init__(self, hands: Hands, *, asked: bool = True) -> None:
-        """Nothing gathered yet."""
-        self._hands, self._asked = hands, asked
-        self._gathered: list[Signed] = []
-        self._given: deque[Callable[[], Wrong | None]] = deque()
+    def __init__(self, pool: WorkerPool, *, enabled: bool = True) -> None:
+        """Begin with no signature."""
+        self._pool, self._enabled = pool, enabled
+        self._collected: list[Signed] = []
+        self._results: deque[Callable[[], Wrong | None]] = deque()
         self.count = 0
 
-    def gather(self, index: int, signature: str, raw: bytes, key: SignerKey) -> None:
-        """Verify this one. Raises: Broken, at an earlier entry whose signature does not verify."""
-        if not self._asked:
+    def add(self, index: int, signature: str, raw: bytes, key: SignerKey) -> None:
+        """Verify this signature soon. Raises: Broken, at an earlier entry whose signature does not verify."""
+        if not self._enabled:
             return
         self.count += 1
-        self._gathered.append((index, signature, raw, key.x))
-        if len(self._gathered) == _SHARE:
-            self._give()
-            self._settle(self._hands.ahead)
+        self._collected.append((index, signature, raw, key.x))
+        if len(self._collected) == _BATCH:
+            self._submit()
+            self._check(self._pool.ahead)
 
     def finish(self) -> None:
-        """Verify what is left. Raises: Broken, at the first entry whose signature does not verify."""
-        self._give()
-        self._settle(0)
+        """Verify the rest. Raises: Broken, at the first entry whose signature does not verify."""
+        self._submit()
+        self._check(0)
 
-    def _give(self) -> None:
-        gathered, self._gathered = self._gathered, []
-        if gathered:
-            self._given.append(self._hands.give(first_wrong, gathered))
+    def _submit(self) -> None:
+        collected, self._collected = self._collected, []
+        if collected:
+            self._results.append(self._pool.submit(first_wrong, collected))
 
-    def _settle(self, waiting: int) -> None:
-        while len(self._given) > waiting:
-            if (wrong := self._given.popleft()()) is not None:
-                # Nothing later is the first.
-                self._given.clear()
-                self._gathered.clear()
+    def _check(self, unfinished: int) -> None:
+        while len(self._results) > unfinished:
+            if (wrong := self._results.popleft()()) is not None:
+                # The results come in order of entries: no later one is the first that is wrong.
+                self._results.clear()
+                self._collected.clear()
                 raise Broken(*wrong)

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from ledger.audit.replay import CHUNK, Broken, verify_book
-from ledger.audit.worker_pool import ALONE_MAX, Hands, hands_for
+from ledger.audit.worker_pool import ALONE_MAX, WorkerPool, worker_count
 from policy.decisions.gate import gate
 from tests.bench.grown import grown
 from tests.book.forge import entries_of, forged, tampered
@@ -85,8 +85,8 @@ def test_a_signature_is_named_before_what_is_wrong_later(long: Path, tmp_path: P
 
 def test_a_short_book_is_read_alone() -> None:
     """Another process would start more slowly than the book is read."""
-    assert hands_for(ALONE_MAX) == 0
-    assert hands_for(ALONE_MAX + 1) >= 1
+    assert worker_count(ALONE_MAX) == 0
+    assert worker_count(ALONE_MAX + 1) >= 1
 
 
 def _lost_elsewhere(number: int, here: int) -> int:
@@ -97,18 +97,18 @@ def _lost_elsewhere(number: int, here: int) -> int:
 
 def test_what_a_lost_process_had_to_do_is_done_here() -> None:
     """Killed in the midst of its task: that one, those given before and those given since are answered."""
-    with Hands(1, wait=True) as hands:
-        answers = [hands.give(_lost_elsewhere, number, os.getpid()) for number in range(3)]
+    with WorkerPool(1, wait=True) as pool:
+        answers = [pool.submit(_lost_elsewhere, number, os.getpid()) for number in range(3)]
         assert [answer() for answer in answers] == [0, 1, 2]
-        assert hands.give(_lost_elsewhere, 3, os.getpid())() == 3
+        assert pool.submit(_lost_elsewhere, 3, os.getpid())() == 3
 
 
 _PARENT: Final = """
 import os, sys
-from ledger.hands import Hands
+from ledger.audit.worker_pool import WorkerPool
 if __name__ == "__main__":
-    with Hands(1, wait=True) as hands:
-        print(hands.give(os.getpid)(), flush=True)
+    with WorkerPool(1, wait=True) as pool:
+        print(pool.submit(os.getpid)(), flush=True)
         sys.stdin.read()
 """
 
