@@ -9,9 +9,8 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from ledger.book.prefetch import foresee
 from ledger.crypto import detached_jws
-from ledger.domain.commands import Command
+from ledger.domain.commands import Command, MakeCharge, Post, ReleaseKey, ReleaseModel, Settle
 from ledger.domain.entries import Entry
 from ledger.domain.gate import Gate
 from ledger.domain.outcomes import Code
@@ -112,7 +111,18 @@ class Batch:
         """Read what these commands will ask for at once, and not row by row."""
         names = [asked.command.id for asked in batch]
         self._stored = {**dict.fromkeys(names), **entry_indexes(self._connection, names)}
-        foresee(self._state, batch)
+        self._prefetch(batch)
+
+    def _prefetch(self, batch: Sequence[Asked]) -> None:
+        """Load the actors, keys, charges, contracts and partitions that commands name; read through for the rest."""
+        state = self._state
+        charges = [asked.body for asked in batch if isinstance(asked.body, MakeCharge)]
+        settled = (asked.body for asked in batch if isinstance(asked.body, Post | ReleaseKey | ReleaseModel | Settle))
+        state.organisations.load(asked.command.actor for asked in batch)
+        state.keys.load([asked.command.key_id for asked in batch] + [body.signing.thumbprint for body in charges])
+        state.charges.load([body.charge for body in settled] + [name for body in charges for name in body.base])
+        state.contracts.load(body.contract for body in charges)
+        state.partitions.load(ref for body in charges for ref in body.partitions)
 
     def record(self, asked: Asked) -> Answer:
         """Decide a command, and append it if what was decided is recorded."""

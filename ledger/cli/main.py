@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -15,6 +17,7 @@ from ledger.cli.state import AsOf
 
 if TYPE_CHECKING:
     from ledger.domain.entries import Entry
+    from ledger.domain.gate import Gate
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
 
@@ -25,6 +28,8 @@ Examples:
 
   epsilon verify demo/book.sqlite --log demo/log.vkey --kept checkpoint-of-may --json
 """
+GATES: Final = "epsilon.gate"
+"""The group of entry points whose one member is the gate: the ledger itself imports no policy."""
 VERIFICATION_FAILED: Final = 7
 _BOOK: Final = "The book: an SQLite file, or a database's URL."
 
@@ -67,7 +72,6 @@ def verify(  # noqa: PLR0913 - one argument an option
     from rich.progress import Progress
 
     from ledger.audit.replay import Broken, verify_book
-    from ledger.cli.gate_entry_point import installed_gate
     from ledger.cli.input_files import need_key, read_kept
 
     with faults_told(book) as url:
@@ -113,8 +117,6 @@ def log(
     from rich.table import Table
     from rich.text import Text
 
-    from ledger.cli.log_listing import entries_of, reasons, time_in_words
-
     table = Table()
     for name in ("entry", "time (UTC)", "what", "id", "asked by", "outcome", *(["reasons"] if refused else [])):
         table.add_column(name, overflow="fold")
@@ -125,14 +127,49 @@ def log(
             if as_json:
                 typer.echo(entry.to_bytes().decode())
                 continue
-            why = [Text("\n".join(reasons(entry)))] if refused else []
-            told = (str(index), time_in_words(entry.time), entry.kind, entry.id, entry.actor, entry.code.word)
+            why = [Text("\n".join(_reasons(entry)))] if refused else []
+            told = (str(index), _utc(entry.time), entry.kind, entry.id, entry.actor, entry.code.word)
             table.add_row(*(Text(one) for one in told), *why)
         if not as_json:
             console = Console()
             with console.capture() as told_of:
                 console.print(table)
             typer.echo(told_of.get(), nl=False)
+
+
+def installed_gate() -> Gate | None:
+    """The gate installed beside this program; None if there is none. Raises: ValueError, if there are several."""
+    found = list(entry_points(group=GATES))
+    if len(found) > 1:
+        raise ValueError(f"several gates are installed: {', '.join(sorted(one.value for one in found))}")
+    gate: Gate | None = found[0].load() if found else None
+    return gate
+
+
+def entries_of(url: str) -> Iterator[tuple[int, Entry]]:
+    """Every entry of a book with its index, on one snapshot. Raises: Malformed, if one cannot be read."""
+    from ledger.domain.entries import Entry
+    from ledger.store.engine import engine_of
+    from ledger.store.snapshot import Snapshot
+
+    engine = engine_of(url, writes=False)
+    try:
+        with engine.begin() as connection:
+            book = Snapshot(connection)
+            for index in range(book.size):
+                yield index, Entry.parse(book.entry(index))
+    finally:
+        engine.dispose()
+
+
+def _reasons(entry: Entry) -> list[str]:
+    """Every check of a refusal that failed, in order."""
+    checks: Any = entry.body.get("checks", [])
+    return [f"{check['code']}: {check['text']}" for check in checks if not check["passed"]]
+
+
+def _utc(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _first(entries: Iterator[tuple[int, Entry]], size: int | None) -> Iterator[tuple[int, Entry]]:

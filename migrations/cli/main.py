@@ -118,8 +118,8 @@ def check(  # noqa: PLR0913 - one option each
     as_json: AsJson = False,
 ) -> None:
     """Check everything: the file, the schema, every trigger; then replay every entry, the policy's verdicts too."""
-    from ledger.cli.gate_entry_point import installed_gate
     from ledger.cli.input_files import need_key, read_kept
+    from ledger.cli.main import installed_gate
     from migrations.cli.status import check_book
     from migrations.connect.book_location import Place
 

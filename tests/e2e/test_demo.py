@@ -21,7 +21,7 @@ import pytest
 from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, SelfComposedDpEvent
 from dp_accounting.pld import PLDAccountant
 
-from ledger.cli.log_listing import entries_of
+from ledger.cli.main import entries_of
 from ledger.domain.entries import Entry
 from ledger.domain.facts import GLOBAL, Account, Charge, holder_of
 from ledger.domain.outcomes import ChargeState

@@ -15,7 +15,7 @@ import httpx
 
 from client.http.endpoints import JSON_TYPE, PATHS, SIGNATURE_HEADER
 from ledger.audit.replay import verify_book
-from ledger.cli.log_listing import entries_of
+from ledger.cli.main import entries_of
 from ledger.crypto.detached_jws import Call
 from ledger.domain.entries import Entry
 from ledger.domain.facts import GLOBAL
