@@ -13,7 +13,7 @@ BIN    := .venv/bin
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench datasets utility soak lock clean tools torch-asked
+.PHONY: help demo test check openapi bench datasets utility soak lock clean tools torch-asked
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -35,6 +35,9 @@ check: .venv/.ready ## format, lint, strict types, import contracts
 	@$(BIN)/python -m mypy --no-error-summary
 	@echo "check: import contracts"
 	@$(BIN)/lint-imports --no-logo > .venv/contracts.txt 2>&1 || { cat .venv/contracts.txt; exit 1; }
+
+openapi: .venv/.ready ## build the OpenAPI document into build/openapi, and write its digest
+	@$(BIN)/python -m tests.http.openapi_build
 
 bench: .venv/.ready .venv/.peers datasets ## measure: speed (pytest-benchmark), and accuracy at a price
 	@$(BIN)/python -m pytest -n 0 -m bench --benchmark-enable tests/bench

@@ -33,7 +33,7 @@ from api.routes.model_keys import model_key_router
 from api.routes.planning import planning_router
 from api.routes.progress import Progress, progress_router
 from api.routes.registry import registry_router
-from api.wire.openapi_document import described
+from api.wire.openapi_document import openapi_document
 
 if TYPE_CHECKING:
     from api.auth.access_tokens import Issuer
@@ -97,8 +97,8 @@ def create_app(  # noqa: PLR0913 - what a service is made of
     metrics = Metrics(partial(_size, book), partial(len, streams))
     app.include_router(event_router(moments, streams))
     app.include_router(health_router(moments, metrics))
-    # Made when somebody asks for it, once: it takes half a second.
-    document = cache(partial(described, app))
+    # Built at the first request for it, once: it takes half a second.
+    document = cache(partial(openapi_document, app))
     app.include_router(docs_router(document))
     app.add_middleware(Requests, metrics=metrics)
     app.add_middleware(Heads)

@@ -201,10 +201,11 @@ def _of_one_status(status: int) -> dict[str, Any]:
     return {"description": told, "content": {PROBLEM_TYPE: {"schema": form}}}
 
 
-def bare(status: int) -> c.Object:
-    """A problem of a status that says no more than that."""
-    first: Code | Fault = next(item for group in (Code, Fault) for item in group if item.http_status == status)
-    return Problem(first, "").body
+def example(status: int, *, code: str = "", detail: str = "", **members: Any) -> c.Object:  # noqa: ANN401 - JSON
+    """The body of a problem of one status, for the OpenAPI document; of the first code of that status by default."""
+    codes: list[Code | Fault] = [item for group in (Code, Fault) for item in group if item.http_status == status]
+    problem = Problem(next((item for item in codes if item.word == code), codes[0]), detail, **members)
+    return dict(sorted(problem.body.items()))
 
 
 def install(app: FastAPI) -> None:

@@ -85,7 +85,7 @@ class _Page:
         return (
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
             f"<style>{_STYLE}</style></head><body><h1>{title}</h1><p>{summary}. Version {version}; for programs: "
-            f'<a href="{DOCUMENT}">{DOCUMENT}</a>. The examples are of one real run.</p>'
+            f'<a href="{DOCUMENT}">{DOCUMENT}</a>. </p>'
             f"{''.join(map(self._tag, self._tags))}<h2>Problems</h2>{problems}<h2>Forms</h2>{forms}</body></html>"
         )
 

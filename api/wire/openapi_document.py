@@ -1,21 +1,18 @@
-"""The OpenAPI document: what FastAPI makes of the routes, in words, with forms told once and examples of a real run.
+"""The OpenAPI document: what FastAPI makes of the routes, with descriptions, shared components and examples.
 
-A form that has a title stands under ``components`` and is referred to from everywhere else, and so does each status
-that is a problem. ``words.json`` says what every operation is for. ``examples.json`` is what a service was asked and
-answered: ``python -m tests.http.write_openapi`` takes it from a book that it fills over HTTP.
+A schema that has a title stands under ``components`` and is referred to from everywhere else, and so does each status
+that is a problem. ``operation_texts.json`` describes every operation; :mod:`api.wire.openapi_examples` shows it.
 """
 
 from __future__ import annotations
 
-import json
-from functools import lru_cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi.openapi.utils import get_openapi
 
 from api.auth.authorisation import PUBLIC
-from api.http.problems import bare
+from api.http.problems import example
+from api.wire.openapi_examples import add_examples, packaged_json, problem_example
 from client.http.endpoints import PROBLEM_TYPE
 
 if TYPE_CHECKING:
@@ -26,87 +23,75 @@ _SCHEME: Final = {
     "type": "http",
     "scheme": "bearer",
     "bearerFormat": "at+jwt (RFC 9068)",
-    "description": "from an issuer that the service believes; a clean room signs its own with its charge's key",
+    "description": "from an issuer that the service trusts; a clean room signs its own with the key of its charge",
 }
 _IF_NONE_MATCH: Final = {
     "name": "if-none-match",
     "in": "header",
     "required": False,
-    "description": "tags that the caller has: 304 if the answer would have one of them",
+    "description": "entity tags of cached versions: 304 if the current version has one of them",
     "schema": {"type": "string"},
 }
 
 
-def described(app: FastAPI) -> dict[str, Any]:
-    """The document: an access token on every operation but the public ones."""
+def openapi_document(app: FastAPI) -> dict[str, Any]:
+    """The document of ``app``: every operation but the public ones requires an access token."""
     document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-    words = _kept("words.json")
-    document["servers"] = [{"url": "/", "description": "whatever serves this document"}]
-    document["tags"] = [{"name": name, "description": told} for name, told in words["tags"].items()]
+    texts = packaged_json("operation_texts.json")
+    document["servers"] = [{"url": "/", "description": "the service that serves this document"}]
+    document["tags"] = [{"name": name, "description": text} for name, text in texts["tags"].items()]
     components: dict[str, Any] = {"responses": {}, "schemas": {}, "securitySchemes": {_BEARER: _SCHEME}}
-    for methods in document["paths"].values():
-        for operation in methods.values():
-            name = operation["operationId"]
-            operation["security"] = [] if name in PUBLIC else [{_BEARER: []}]
-            operation.update(words["operations"].get(name, {}))
-            _show(operation, _kept("examples.json").get(name, {}))
-            _tell_once(operation, components)
+    operations = [operation for methods in document["paths"].values() for operation in methods.values()]
+    for operation in operations:
+        name = operation["operationId"]
+        operation["security"] = [] if name in PUBLIC else [{_BEARER: []}]
+        operation.update(texts["operations"].get(name, {}))
+        _describe_parameters(operation)
+        for part in (operation.get("requestBody", {}), *operation["responses"].values()):
+            for content in part.get("content", {}).values():
+                content["schema"] = _hoist(content["schema"], components["schemas"])
+        _share_problems(operation, components)
+    for operation in operations:
+        add_examples(operation, components["schemas"])
     document["components"] = components
     return document
 
 
-@lru_cache(maxsize=2)
-def _kept(name: str) -> dict[str, Any]:
-    known: dict[str, Any] = json.loads(files("api").joinpath(name).read_bytes())
-    return known
-
-
-def _show(operation: dict[str, Any], shown: dict[str, Any]) -> None:
-    """Put the examples of one operation where they belong."""
+def _describe_parameters(operation: dict[str, Any]) -> None:
     if "304" in operation["responses"]:
         operation.setdefault("parameters", []).append(dict(_IF_NONE_MATCH))
-    for one in operation.get("parameters", []):
-        one.setdefault("description", one["schema"].get("description", ""))
-        # The name that the library makes of a parameter's own says nothing more.
-        one["schema"] = {name: value for name, value in one["schema"].items() if name not in {"title", "description"}}
-        known = {one["name"]: one["schema"].get("default"), **shown.get("parameters", {})}
-        if known[one["name"]] is not None:
-            one["example"] = known[one["name"]]
-    told = {"body": operation.get("requestBody", {}), **operation["responses"]}
-    for which, one in told.items():
-        for content in one.get("content", {}).values():
-            if which in shown:
-                content["example"] = shown[which]
+    for parameter in operation.get("parameters", []):
+        parameter.setdefault("description", parameter["schema"].get("description", ""))
+        # The title that the framework derives from a parameter's name says nothing more.
+        parameter["schema"] = {
+            name: value for name, value in parameter["schema"].items() if name not in {"title", "description"}
+        }
 
 
-def _tell_once(operation: dict[str, Any], components: dict[str, Any]) -> None:
-    """Let an operation refer to its forms and its problems."""
-    for told in (operation.get("requestBody", {}), *operation["responses"].values()):
-        for content in told.get("content", {}).values():
-            content["schema"] = _referring(content["schema"], components["schemas"])
-    problems = _kept("examples.json")["problems"]
-    for status, told in operation["responses"].items():
-        if PROBLEM_TYPE in told.get("content", {}):
-            told["content"][PROBLEM_TYPE] |= {"example": bare(int(status)), **problems.get(status, {})}
-            operation["responses"][status] = _component(components, "responses", f"Problem{status}", told)
+def _share_problems(operation: dict[str, Any], components: dict[str, Any]) -> None:
+    """Let an operation refer to the problems of each status, which are the same everywhere."""
+    for status, response in operation["responses"].items():
+        if PROBLEM_TYPE in response.get("content", {}):
+            response["content"][PROBLEM_TYPE]["example"] = example(int(status), **problem_example(status))
+            operation["responses"][status] = _component(components, "responses", f"Problem{status}", response)
 
 
-def _referring(form: Any, forms: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
-    """The form, with itself and each inside it that has a title told among ``forms``."""
-    if isinstance(form, list):
-        return [_referring(one, forms) for one in form]
-    if not isinstance(form, dict):
-        return form
-    title = form.get("title")
+def _hoist(schema: Any, schemas: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
+    """The schema, with itself and each inside it that has a title moved to ``schemas`` and referred to."""
+    if isinstance(schema, list):
+        return [_hoist(item, schemas) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    title = schema.get("title")
     if not isinstance(title, str):
-        # A field may itself be called so.
-        return {name: _referring(one, forms) for name, one in form.items()}
-    inner = {name: _referring(one, forms) for name, one in form.items() if name != "title"}
-    return _component({"schemas": forms}, "schemas", title, inner)
+        # A field may itself be called "title".
+        return {name: _hoist(value, schemas) for name, value in schema.items()}
+    inner = {name: _hoist(value, schemas) for name, value in schema.items() if name != "title"}
+    return _component({"schemas": schemas}, "schemas", title, inner)
 
 
-def _component(components: dict[str, Any], kind: str, name: str, told: dict[str, Any]) -> dict[str, Any]:
-    if components[kind].setdefault(name, told) != told:
+def _component(components: dict[str, Any], kind: str, name: str, content: dict[str, Any]) -> dict[str, Any]:
+    if components[kind].setdefault(name, content) != content:
         message = f"two {kind} are called {name}"
         raise AssertionError(message)
     return {"$ref": f"#/components/{kind}/{name}"}

@@ -6,13 +6,13 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import httpx
 from jsonschema import Draft202012Validator
 
-COMMITTED: Final = Path(__file__).parents[2] / "api" / "openapi.json"
+from tests.http.openapi_build import document_bytes
+
 UNBOUNDED: Final = frozenset({"stream_events"})
 """Operations whose answer does not end, so nothing waits for its end."""
 _WITH_SLASHES: Final = frozenset({"path", "ref"})
@@ -90,8 +90,8 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 @cache
 def committed() -> Document:
-    """The document as it is committed."""
-    return Document(json.loads(COMMITTED.read_text(encoding="utf-8")))
+    """The document whose digest is checked in."""
+    return Document(json.loads(document_bytes()))
 
 
 def conforms(response: httpx.Response) -> None:

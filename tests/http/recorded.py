@@ -1,25 +1,14 @@
-"""What a service was asked and answered, kept for the examples of the OpenAPI document."""
+"""Every request to a service and its answer, recorded to hold the answers to the OpenAPI document."""
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import httpx
 
-from tests.http.conforming import UNBOUNDED, Document, value_of
+from tests.http.conforming import UNBOUNDED, Document
 from tests.http.world import World
-
-TEXT_MAX: Final = 2_000
-"""Characters of a text that an example shows; the rest is left out."""
-
-LISTS: Final = frozenset({"member"})
-"""Parameters that may be given several times."""
-NOT_SHOWN: Final = frozenset({"read_docs", "read_entry_bundle", "read_tile"})
-"""Operations whose answer is no example: bytes that are no text, and the page that shows the others."""
 
 
 @dataclass(frozen=True)
@@ -69,40 +58,3 @@ class Recorder:
         shown = {name: value for name, value in asked.items() if name in known}
         ended = httpx.Response(response.status_code, headers=headers, content=data, request=request)
         self.exchanges.append(Exchange(operation, shown, request, ended))
-
-    def by_operation(self) -> dict[str, list[Exchange]]:
-        """Answers that are no problems: of each operation, the ones that show most parameters first."""
-        found: dict[str, list[Exchange]] = defaultdict(list)
-        for one in sorted(self.exchanges, key=lambda one: -len(one.parameters)):
-            if not one.response.is_error:
-                found[one.operation].append(one)
-        return found
-
-    def examples(self) -> dict[str, Any]:
-        """One of everything: by operation its parameters, its body and each status; and each problem by status."""
-        told: dict[str, Any] = {name: _shown(these) for name, these in sorted(self.by_operation().items())}
-        refused = [one for one in reversed(self.exchanges) if one.response.is_error]
-        problems = {one.status: {"example": json.loads(one.response.content)} for one in refused}
-        return {**told, "problems": dict(sorted(problems.items()))}
-
-
-def _shown(exchanges: list[Exchange]) -> dict[str, Any]:
-    parameters: dict[str, Any] = {name: told for one in reversed(exchanges) for name, told in one.parameters.items()}
-    parameters |= {name: [parameters[name]] for name in LISTS & set(parameters)}
-    first = exchanges[0]
-    body = {"body": _told(first.request.headers.get("content-type", ""), first.request.content)}
-    answers: dict[str, Any] = {}
-    for one in exchanges:
-        media_type = one.response.headers.get("content-type", "").partition(";")[0]
-        if one.operation in NOT_SHOWN or one.status == "304":
-            continue
-        answers.setdefault(one.status, _cut(value_of(media_type, one.response)))
-    return {**answers, **(body if first.request.content else {}), "parameters": dict(sorted(parameters.items()))}
-
-
-def _told(media_type: str, data: bytes) -> Any:  # noqa: ANN401 - JSON
-    return json.loads(data) if media_type == "application/json" else data.decode()
-
-
-def _cut(value: Any) -> Any:  # noqa: ANN401 - JSON
-    return value if not isinstance(value, str) or len(value) <= TEXT_MAX else f"{value[:TEXT_MAX]}..."

@@ -10,15 +10,18 @@ from typing import Any, Final
 import pytest
 
 from api.auth.authorisation import PUBLIC
+from api.wire.openapi_examples import packaged_json
 from client.http.endpoints import JSON_TYPE, PATHS, PROBLEM_TYPE, SIGNATURE_HEADER
 from ledger.domain.commands import Command, read_body
 from ledger.wire import canonical_json as c
-from tests.http.conforming import COMMITTED, committed
-from tests.http.recorded import NOT_SHOWN
+from tests.http.conforming import committed
+from tests.http.openapi_build import DIGEST, digest_line, pretty
 from tests.http.tour import Tour
 from tests.http.world import World, open_world
 
 OPERATIONS: Final = sorted(committed().operations)
+NOT_SHOWN: Final = frozenset({"read_docs", "read_entry_bundle", "read_tile"})
+"""Operations whose answer has no example: bytes that are no text, and the page that shows the other examples."""
 
 
 @pytest.fixture
@@ -80,9 +83,10 @@ def test_whatever_moves_something_asks_for_a_signature(
     }
 
 
-def test_the_document_is_the_committed_one(quiet: World) -> None:
-    """Whoever changes an operation sees what changes for callers: ``python -m tests.http.write_openapi`` writes it."""
-    assert quiet.http.get("/v1/openapi.json").json() == json.loads(COMMITTED.read_text(encoding="utf-8"))
+def test_the_document_has_the_digest_that_is_checked_in(quiet: World) -> None:
+    """Whoever changes an operation sees what changes for callers: ``make openapi`` writes document and digest."""
+    served = quiet.http.get("/v1/openapi.json").json()
+    assert digest_line(pretty(served)) == DIGEST.read_text(encoding="ascii")
 
 
 @pytest.mark.parametrize("kind", PATHS)
@@ -123,13 +127,30 @@ def test_operations_are_in_words_and_answers_have_forms(operation: str) -> None:
     assert all(schema for _, schema, _ in _shown(operation))
 
 
-def test_words_and_examples_are_of_operations() -> None:
-    """What is kept for an operation that there is no more is dropped."""
-    folder = COMMITTED.parent
-    words, examples = (json.loads((folder / name).read_bytes()) for name in ("words.json", "examples.json"))
-    assert sorted(words["operations"]) == OPERATIONS
-    assert sorted(examples) == sorted([*OPERATIONS, "problems"])
-    assert {tag for what in committed().operations.values() for tag in what["tags"]} == set(words["tags"])
+def test_texts_and_example_values_are_of_operations() -> None:
+    """A text or a value for an operation, a problem or a field that no longer exists is dropped."""
+    texts, values = packaged_json("operation_texts.json"), packaged_json("example_values.json")
+    assert sorted(texts["operations"]) == OPERATIONS
+    assert {tag for what in committed().operations.values() for tag in what["tags"]} == set(texts["tags"])
+    assert set(values["operations"]) <= set(OPERATIONS)
+    responses = committed().told["components"]["responses"]
+    assert {f"Problem{status}" for status in values["problems"]} <= set(responses)
+    shown = {
+        name for operation in OPERATIONS for where, _, example in _shown(operation) for name in _names(where, example)
+    }
+    assert set(values["fields"]) <= shown
+
+
+def _names(where: str, example: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
+    """The name of a parameter, and of every field of a body or an answer."""
+    yield where
+    if isinstance(example, dict):
+        yield from example
+        for value in example.values():
+            yield from _names("", value)
+    elif isinstance(example, list):
+        for value in example:
+            yield from _names("", value)
 
 
 def test_forms_of_objects_are_closed() -> None:
@@ -167,21 +188,6 @@ def test_every_operation_answers_as_it_says(toured: Tour) -> None:
             answered[one.operation].add(one.status)
     told = {name: {one for one in what["responses"] if one < "400"} for name, what in committed().operations.items()}
     assert answered == told
-
-
-def test_examples_have_what_a_service_answers(toured: Tour) -> None:
-    """Taken anew, they are of the same operations, statuses and fields: none is left over from another version."""
-    kept = json.loads(COMMITTED.with_name("examples.json").read_bytes())
-    assert {name: _fields(one) for name, one in toured.recorder.examples().items()} == {
-        name: _fields(one) for name, one in kept.items()
-    }
-
-
-def _fields(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """Only which fields there are: values differ from run to run, and so do the names of things."""
-    if isinstance(value, dict):
-        return {name: _fields(one) for name, one in value.items() if name.isidentifier() or name.isdigit()}
-    return None
 
 
 class Page(HTMLParser):
