@@ -66,7 +66,9 @@ def example_of(schema: dict[str, Any], schemas: dict[str, Any], name: str = "") 
 
 def _fallback(schema: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
     words = [schema["const"]] if "const" in schema else schema.get("enum", [])
-    return words[0] if words else {"boolean": False, "integer": int(schema.get("minimum", 0))}.get(str(schema.get("type")))
+    return (
+        words[0] if words else {"boolean": False, "integer": int(schema.get("minimum", 0))}.get(str(schema.get("type")))
+    )
 
 
 def _allows(schema: dict[str, Any], value: object) -> bool:
