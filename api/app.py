@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fastapi import Depends, FastAPI
 
 from api.auth.access_tokens import Tokens
-from api.auth.authentication import Gatekeeper
+from api.auth.authentication import Authenticator
 from api.auth.signed_request import Binding
 from api.http import problems
 from api.http.body import check_query
@@ -76,7 +76,7 @@ def create_app(  # noqa: PLR0913 - what a service is made of
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,
-        dependencies=[Depends(Gatekeeper(book, Tokens(issuers, log.origin, clock))), Depends(check_query)],
+        dependencies=[Depends(Authenticator(book, Tokens(issuers, log.origin, clock))), Depends(check_query)],
     )
     problems.install(app)
     challenges = Challenges(clock)

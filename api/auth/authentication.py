@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from ledger.domain.facts import Facts
 
 _SCHEME: Final = "bearer"
-LATE: Final = frozenset({"quote_charge", *(f"submit_{kind}" for kind in COMMANDS)})
+DEFERRED: Final = frozenset({"quote_charge", *(f"submit_{kind}" for kind in COMMANDS)})
 """Operations that ask who calls on the very snapshot that they read from, and in the thread that they run in. A batch
 is none of them: nobody unknown has the service hold so large a body."""
 
 
-class Unknown:
+class UnauthenticatedRequest:
     """Who calls, not yet looked up: nobody gets a :class:`Caller` of it but by showing a token that may ask."""
 
     def __init__(self, request: Request, tokens: Tokens, operation: str) -> None:
@@ -33,7 +33,7 @@ class Unknown:
         self._request, self._tokens, self._operation = request, tokens, operation
         self._bearer = _bearer(request)
 
-    def let_in(self, facts: Facts) -> Caller:
+    def authenticate(self, facts: Facts) -> Caller:
         """Find out who calls, and whether they may. Raises: Problem (401, 403)."""
         try:
             token = self._tokens.verify(self._bearer, lambda key_id: _room_key(facts, key_id))
@@ -45,7 +45,7 @@ class Unknown:
         return caller
 
 
-class Gatekeeper:
+class Authenticator:
     """Lets a request in, or raises a problem."""
 
     def __init__(self, book: Book, tokens: Tokens) -> None:
@@ -53,19 +53,19 @@ class Gatekeeper:
         self._book, self._tokens = book, tokens
 
     async def __call__(self, request: Request) -> None:
-        """Find out who calls, and whether they may; of :data:`LATE` operations the route does. Raises: Problem."""
+        """Find out who calls, and whether they may; of :data:`DEFERRED` operations the route does. Raises: Problem."""
         operation = getattr(request.scope.get("route"), "operation_id", None) or ""
         if operation in PUBLIC:
             return
-        unknown = Unknown(request, self._tokens, operation)
-        if operation in LATE:
+        unknown = UnauthenticatedRequest(request, self._tokens, operation)
+        if operation in DEFERRED:
             request.state.unknown = unknown
         else:
             await run_sync(self._let_in, unknown)
 
-    def _let_in(self, unknown: Unknown) -> None:
+    def _let_in(self, unknown: UnauthenticatedRequest) -> None:
         with self._book.read() as facts:
-            unknown.let_in(facts)
+            unknown.authenticate(facts)
 
 
 def _bearer(request: Request) -> str:
@@ -101,14 +101,14 @@ async def caller_of(request: Request) -> Caller:
     return caller
 
 
-async def unknown_of(request: Request) -> Unknown:
+async def unauthenticated_request(request: Request) -> UnauthenticatedRequest:
     """Whom the gatekeeper left to the route."""
     unknown = request.state.unknown
-    if not isinstance(unknown, Unknown):
+    if not isinstance(unknown, UnauthenticatedRequest):
         message = "the gatekeeper stands before every route"
         raise TypeError(message)
     return unknown
 
 
 Calling = Annotated[Caller, Depends(caller_of)]
-CallingLate = Annotated[Unknown, Depends(unknown_of)]
+DeferredCaller = Annotated[UnauthenticatedRequest, Depends(unauthenticated_request)]

@@ -18,7 +18,7 @@ from ledger.wire.malformed import Malformed
 
 KEPT_S: Final = 30.0
 """How long what was read holds, so that no request reads for another."""
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("api.issuer_files")
 
 
 class IssuerFiles:

@@ -1,20 +1,23 @@
-"""What a signature has to say of its request: this method, this URL, this time, this id.
+"""Signatures of requests: each names its method, URL, time and id, as DPoP does (RFC 9449).
 
-So a request caught on its way can go nowhere else and at no other time; sent again as it is, within its time, it is the
-same command, and gets the same answer. Whether the signature verifies is the book's to find out.
+A captured request cannot be replayed at another URL or time; replayed as it is, within its time, it is the same command
+and gets the same answer. The book verifies the signatures of commands; those over documents are verified here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from api.http.problems import Problem
 from client.http.base_url import base_of
 from client.http.endpoints import SIGNATURE_HEADER
-from ledger.crypto.detached_jws import call_of
+from ledger.crypto import detached_jws
 from ledger.domain.outcomes import Code
 from ledger.wire.malformed import Malformed
+
+if TYPE_CHECKING:
+    from ledger.domain.facts import Facts, SigningKey
 
 SKEW_S: Final = 300
 
@@ -36,7 +39,7 @@ class Binding:
 
     def _check(self, jws: str, method: str, url: str, id: str) -> None:  # noqa: A002 - the wire's name
         where = "signature.header"
-        call = call_of(jws)
+        call = detached_jws.call_of(jws)
         if call is None:
             raise Malformed(where, "must name the request: htm, htu, iat and jti")
         if call.method != method:
@@ -47,3 +50,17 @@ class Binding:
             raise Malformed(f"{where}.jti", f"must be {id}")
         if abs(call.time_s - self._clock() // 1000) > SKEW_S:
             raise Malformed(f"{where}.iat", f"must lie within {SKEW_S} s of the service's clock")
+
+
+def verify_registered_key(facts: Facts, jws: str, payload: bytes) -> SigningKey:
+    """Verify a signature over a document or a deposit and give its key, which is on record. Raises: Problem (401)."""
+    try:
+        key_id = detached_jws.key_id_of(jws)
+        key = facts.keys.get(key_id)
+        if key is not None:
+            detached_jws.verify(jws, payload, key.public)
+            return key
+        detail = f"no organisation and no clean room has registered the key {key_id}"
+    except Malformed as fault:
+        detail = str(fault)
+    raise Problem(Code.SIGNATURE_INVALID, detail, field=SIGNATURE_HEADER)

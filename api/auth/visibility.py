@@ -1,47 +1,115 @@
-"""What a caller may not see does not exist for it: one answer for what is hidden and for what never was."""
+"""What a caller may not see does not exist for it: the same answer for a hidden thing and for a missing one.
+
+The book would tell a stranger that a charge is another's, which reveals that it exists. So a command that names a
+charge, a contract or a partition hidden from its caller ends here, with the book's own words for a missing thing, after
+the checks that the book makes first: the id, the form and the signature.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from api.auth.authorisation import sees_entry
+from api.auth.authorisation import provider_of, sees_entry
 from api.http.problems import Problem
-from ledger.domain.commands import parse_ref
+from ledger.domain.commands import MakeCharge, parse_ref
 from ledger.domain.entries import Entry
 from ledger.domain.outcomes import Code
+from ledger.transitions.decide import authentic
+from ledger.transitions.guards import Asked, Refusal
 from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
     from api.auth.authorisation import Caller
+    from ledger.book.book import Submission
     from ledger.domain.facts import Facts, Partition
     from ledger.store.snapshot import Past, Snapshot
 
 T = TypeVar("T")
+_NO_LAPSE: Final = ""
+"""No log key: it signs lapses alone, and no client sends those."""
 
 
-def seen(found: T | None, sees: Callable[[T, Facts], bool], facts: Facts, what: str) -> T:
+def get_visible(found: T | None, sees: Callable[[T, Facts], bool], facts: Facts, what: str) -> T:
     """The thing, if the caller may see it. Raises: Problem."""
     if found is None or not sees(found, facts):
-        raise missing(what)
+        raise not_found(what)
     return found
 
 
-def missing(what: str) -> Problem:
+def not_found(what: str) -> Problem:
     """There is no such thing."""
     return Problem(Code.NOT_FOUND, f"there is no {what}")
 
 
-def partition_at(facts: Facts, ref: str, field: str, caller: Caller) -> Partition:
+def visible_partition(facts: Facts, ref: str, field: str, caller: Caller) -> Partition:
     """A partition by its reference. Raises: Malformed, Problem."""
     found = facts.partitions.get(parse_ref(ref, field))
-    return seen(found, caller.sees_partition, facts, f"partition {ref}")
+    return get_visible(found, caller.sees_partition, facts, f"partition {ref}")
 
 
-def entry_of(facts: Snapshot | Past, name: str, caller: Caller) -> tuple[int, Entry]:
+def visible_entry(facts: Snapshot | Past, name: str, caller: Caller) -> tuple[int, Entry]:
     """The entry of a command by the command's id. Raises: Malformed, Problem."""
     index = facts.entry_index(c.name(name, "id"))
     entry = None if index is None else Entry.parse(facts.entry(index))
     if index is None or entry is None or not sees_entry(caller, entry, facts):
         raise Problem(Code.NOT_FOUND, f"no entry has the id {name}", field="id", id=name)
     return index, entry
+
+
+def require_visible(facts: Snapshot, caller: Caller, submission: Submission) -> None:
+    """Let a command pass if all that it names is missing or may be seen. Raises: Problem (404; 401 or 403 first)."""
+    if caller.sees_all:
+        return
+    try:
+        asked = Asked.read(submission.raw, submission.signature)
+    except Malformed:
+        return
+    hidden = next(_hidden(caller, asked, facts), None)
+    if hidden is None or facts.entry_index(asked.command.id) is not None:
+        return
+    try:
+        authentic(facts, asked, _NO_LAPSE)
+    except Refusal as refusal:
+        told = refusal.decided
+        raise Problem(told.code, told.detail, field=told.field, id=asked.command.id) from None
+    what, field = hidden
+    raise Problem(Code.NOT_FOUND, f"there is no {what}", field=f"body.{field}", id=asked.command.id)
+
+
+def _hidden(caller: Caller, asked: Asked, facts: Facts) -> Iterator[tuple[str, str]]:
+    """What it names that exists, and not for its caller, in the order in which the book looks."""
+    body = asked.body
+    contract = facts.contracts.get(str(getattr(body, "contract", "")))
+    if contract is not None and not caller.sees_contract(contract, facts):
+        yield f"contract {contract.document}", "contract"
+    named = getattr(body, "charge", None)
+    # What brings a nonce is told so of a charge that never was, too, before the nonce is looked at.
+    early = bool(caller.charge) or hasattr(body, "nonce")
+    if named is not None and (early if named not in facts.charges else _is_hidden(caller, named, facts)):
+        yield f"charge {named}", "charge"
+    if isinstance(body, MakeCharge):
+        yield from _of_charge(caller, body, facts, contract.providers if contract is not None else ())
+    elif asked.command.kind == "retirement":
+        partition = facts.partitions.get(str(getattr(body, "partition", "")))
+        if partition is not None and not caller.sees_partition(partition, facts):
+            yield f"partition {partition.ref}", "partition"
+
+
+def _is_hidden(caller: Caller, charge: str, facts: Facts) -> bool:
+    return not caller.sees_charge(facts.charges[charge], facts)
+
+
+def _of_charge(caller: Caller, body: MakeCharge, facts: Facts, providers: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for place, ref in enumerate(body.partitions):
+        # Who has a contract with a provider sees its partitions: no need to look through all contracts for one.
+        if provider_of(ref) in providers:
+            continue
+        partition = facts.partitions.get(ref)
+        if partition is not None and not caller.sees_partition(partition, facts):
+            yield f"partition {ref}", f"partitions[{place}]"
+    for place, name in enumerate(body.base):
+        charge = facts.charges.get(name)
+        if charge is not None and not caller.sees_charge(charge, facts):
+            yield f"charge {name}", f"base[{place}]"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-
-from api.server.clock import unix_ms
 
 if TYPE_CHECKING:
     import socket
@@ -87,10 +87,9 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: IssuerFiles,
     import sys
 
     from api.app import create_app
-    from api.cli.preloading import begin
     from api.keys.key_store import AuthoriseOnly, FileKeyStore
     from api.middleware.json_log import log_to
-    from api.server.http_server import base_url
+    from api.server.http_server import base_url, unix_ms
     from api.server.http_server import serve as run
     from ledger.book.book import Book, BookUnusable
     from ledger.domain.outcomes import Code
@@ -116,7 +115,7 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: IssuerFiles,
         # The same in every process that serves this book.
         cursors = hmac.digest(log_key.private_bytes_raw(), b"epsilon-ledger cursors v1", "sha256")
         app = create_app(book, store, url=url, log=log, clock=unix_ms, issuers=issuers, cursor_key=cursors)
-        begin()
+        preload_pricing()
         run(app, listener)
     finally:
         book.close()
@@ -130,6 +129,7 @@ def dev_issuer(
     from api.dev_issuer.routes import create_issuer_app
     from api.dev_issuer.settings import IssuerProfile
     from api.server.http_server import serve as run
+    from api.server.http_server import unix_ms
     from client.cli.service_command import faults_told
 
     with faults_told():
@@ -158,3 +158,23 @@ def demo(
     except (StageTaken, TrainerFailed, OSError) as fault:
         typer.echo(str(fault), err=True)
         raise typer.Exit(1) from None
+
+
+def preload_pricing() -> Thread:
+    """Load the accounting libraries in a thread beside the service, which takes seconds and would delay a first charge.
+
+    It reports the ε of one step as every charge's is reported, and keeps nothing but what that loaded.
+    """
+
+    def price_one_step() -> None:
+        from fractions import Fraction
+
+        from ledger.accounting import told_epsilon
+        from ledger.mechanisms.mechanism import PoissonGaussian
+
+        told_epsilon(PoissonGaussian(Fraction(1, 100), Fraction(1), 1), Fraction(1, 100_000), "REPLACE_SPECIAL")
+        logging.getLogger("api.warming").info("ready to price")
+
+    thread = Thread(target=price_one_step, name="epsilon-warming", daemon=True)
+    thread.start()
+    return thread

@@ -37,8 +37,7 @@ from urllib.parse import urlsplit
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from api.auth.jwks_files import IssuerFiles
-from api.server.http_server import is_loopback
-from client.http.base_url import base_of
+from client.http.base_url import base_of, is_loopback
 from client.keys.signer import load_private
 from client.profile.profile import read_table
 from ledger.store.engine import url_of

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.console import Console
 
 from api.app import create_app
-from api.server.clock import unix_ms
+from api.server.http_server import unix_ms
 from api.demo.participants import Enrol
 from api.demo.story import Story, verification
 from api.demo.trainer import Address

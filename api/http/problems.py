@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import Scope
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("api.problems")
 _UNAUTHENTICATED: Final = 401
 
 

@@ -6,8 +6,10 @@ Whatever fails after it withholds the key, and the same command sent again gets 
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from api.http.problems import Fault, Problem
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 ENVELOPE_BYTES_MAX: Final = 1 << 20
 OPENING_LIFE_MS: Final = 3_600_000
+_LOG: Final = logging.getLogger("api.withheld")
+_OWN_WORDS: Final = frozenset({Fault.KEY_WITHHELD, Code.CONFLICT})
+"""Codes whose detail names a charge or a key, and nothing else."""
 
 
 class KeyReleases:
@@ -152,3 +157,37 @@ def _object(data: bytes) -> c.Object:
     except Malformed as fault:
         message = f"the envelope that was kept cannot be read: {fault}"
         raise KeyUnavailable(message) from None
+
+
+@contextmanager
+def log_withheld(command: Command) -> Iterator[None]:
+    """Log every error that ends the block before the key is handed over, and raise it again.
+
+        {"charge":"run-1","key_release":"release-1","level":"warning","logger":"api.withheld","message":"key withheld",
+         "reason":"key_withheld: the data key digits-key of ... cannot be read (FileNotFoundError)",...}
+
+    A reason is made of codes, of the field at fault, and of the service's own words about its store and its book;
+    never of what was sent.
+    """
+    try:
+        yield
+    except Problem as problem:
+        _log_line(command, _reason(problem))
+        raise
+    except Exception as fault:
+        _log_line(command, type(fault).__name__)
+        raise
+
+
+def _reason(problem: Problem) -> str:
+    body = problem.body
+    listed = body["reasons"]
+    failed = [str(one["code"]) for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    detail = str(body["detail"]) if problem.code in _OWN_WORDS else ", ".join(failed)
+    first = " ".join(word for word in (problem.code.word, str(body["field"])) if word)
+    return f"{first}: {detail}" if detail else first
+
+
+def _log_line(command: Command, reason: str) -> None:
+    told = {"charge": command.body["charge"], "key_release": command.id, "reason": reason}
+    _LOG.warning("key withheld", extra=told)

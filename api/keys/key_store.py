@@ -12,11 +12,10 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol, final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from api.keys.secret import Secret
 from client.keys.sealed_model import open_deposit
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -25,6 +24,30 @@ DATA_KEY_BYTES: Final = 32
 RELEASED: Final = "released"
 MODELS: Final = "models"
 """The folders of envelopes and of sealed models' keys; no provider's, whose names are DIDs."""
+
+
+@final
+class Secret:
+    """A secret in memory, redacted: nothing that prints, logs, formats or pickles it shows its bytes."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: bytes) -> None:
+        """Hold ``value``."""
+        self._value = value
+
+    def reveal(self) -> bytes:
+        """The bytes, for the one call that needs them."""
+        return self._value
+
+    def __repr__(self) -> str:
+        """Redact it; ``str`` and format fall back to this."""
+        return "Secret(redacted)"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to leave the process. Raises: TypeError."""
+        message = "a secret is not pickled"
+        raise TypeError(message)
 
 
 class KeyUnavailable(Exception):  # noqa: N818 - reads as what it says

@@ -30,7 +30,7 @@ IN_FLIGHT_MAX: Final = 384
 ANSWER_S: Final = 60.0
 REQUEST_ID: Final = "x-request-id"
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("api.requests")
 
 
 class Answering:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from api.auth.authentication import Calling
-from api.auth.visibility import partition_at, seen
+from api.auth.visibility import get_visible, visible_partition
 from api.http.etags import versioned
 from api.http.json_schema import page
 from api.http.pagination import Paging, fetch_from, scope_of
@@ -60,14 +60,14 @@ def _add_partitions(router: APIRouter, moments: Moments, cursors: Cursors, key_s
     )
     def read_partition(request: Request, ref: Ref, caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
-            return versioned(request, told(partition_at(facts, ref, "ref", caller)))
+            return versioned(request, told(visible_partition(facts, ref, "ref", caller)))
 
 
 def _add_accounts(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
     @router.get("/v1/accounts", operation_id="read_accounts", responses=shows(account_views.ACCOUNTS, *_MISSING))
     def read_accounts(partition: AskedRef, caller: Calling, asked: Paging, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
-            found = partition_at(facts, partition, "partition", caller)
+            found = visible_partition(facts, partition, "partition", caller)
             told = account_views.Accounts.of(facts, found, moments.time(facts))
 
             def show(account: Account) -> c.Json:
@@ -84,7 +84,7 @@ def _add_accounts(router: APIRouter, moments: Moments, cursors: Cursors) -> None
     )
     def list_frozen(partition: AskedRef, caller: Calling, asked: Paging, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
-            found = partition_at(facts, partition, "partition", caller)
+            found = visible_partition(facts, partition, "partition", caller)
             told = account_views.Accounts.of(facts, found, moments.time(facts))
 
             def show(account: Account) -> c.Json:
@@ -108,7 +108,7 @@ def _add_charges(router: APIRouter, moments: Moments, cursors: Cursors, progress
     ) -> Response:
         with moments.read(as_of) as facts:
             if partition is not None:
-                partition_at(facts, partition, "partition", caller)
+                visible_partition(facts, partition, "partition", caller)
 
             def show(found: Charge) -> c.Json:
                 wanted = partition in {None, *found.partitions} and state in {None, found.state.value}
@@ -122,6 +122,6 @@ def _add_charges(router: APIRouter, moments: Moments, cursors: Cursors, progress
     )
     def read_charge(request: Request, id: Name, caller: Calling, as_of: AsOf = None) -> Response:  # noqa: A002 - the wire's name
         with moments.read(as_of) as facts:
-            found = seen(facts.charges.get(c.name(id, "id")), caller.sees_charge, facts, f"charge {id}")
+            found = get_visible(facts.charges.get(c.name(id, "id")), caller.sees_charge, facts, f"charge {id}")
             told = None if as_of is not None else progress.of(found.id)
             return versioned(request, {**account_views.charge(found), "progress": told})

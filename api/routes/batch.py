@@ -17,7 +17,7 @@ from fastapi.responses import Response
 
 from api.auth.authentication import Calling
 from api.auth.authorisation import Caller
-from api.auth.command_visibility import check_seen
+from api.auth.visibility import require_visible
 from api.http.body import batch_bytes
 from api.http.problems import Problem
 from api.wire.answer_schemas import BATCHED
@@ -108,7 +108,7 @@ def _asked(value: object, where: str, held: _Held) -> _Ready | Problem:
     try:
         held.caller.check_actor(command.actor)
         held.binding.check(signature, "POST", held.path, command.id)
-        check_seen(held.facts, held.caller, submission)
+        require_visible(held.facts, held.caller, submission)
     except Problem as problem:
         return problem
     return _Ready(command, submission)

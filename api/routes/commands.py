@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from fastapi import APIRouter, Header
 from fastapi.responses import Response
 
-from api.auth.authentication import Calling, CallingLate, Unknown
+from api.auth.authentication import Calling, DeferredCaller, UnauthenticatedRequest
 from api.auth.authorisation import Caller
-from api.auth.command_visibility import check_seen
-from api.auth.signed_document import check_signed
+from api.auth.signed_request import verify_registered_key
+from api.auth.visibility import require_visible
 from api.http.body import SIGNATURE_PARAMETER, Document, Raw, Signature
 from api.http.json_schema import BYTES_32, record
 from api.http.problems import Fault, Problem, declared
+from api.keys.key_release import log_withheld
 from api.keys.nonces import LIFE_S, NoRoom
-from api.keys.withheld_log import told_why
 from api.routes.if_match import VERSIONED, check_version, tag_replaced
 from api.wire.answer_schemas import answer_to
 from api.wire.path_parameters import Digest, DryRun
@@ -73,23 +73,25 @@ def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRo
 
 
 def _route(book: Book, kind: str, binding: Binding) -> Callable[..., Response]:
-    def decide(raw: bytes, jws: str, unknown: Unknown, dry_run: str, if_match: str | None = None) -> Response:
+    def decide(
+        raw: bytes, jws: str, unknown: UnauthenticatedRequest, dry_run: str, if_match: str | None = None
+    ) -> Response:
         with book.read() as facts:
-            caller = unknown.let_in(facts)
+            caller = unknown.authenticate(facts)
             command = _command(raw, kind, caller)
             submission = _bound(binding, command, raw, jws, dry_run)
-            check_seen(facts, caller, submission)
+            require_visible(facts, caller, submission)
             if kind in VERSIONED:
                 check_version(facts, command, if_match, caller)
         if dry_run == "true":
             return _told(book, caller, command, book.quote(submission), 200)
         return _told(book, caller, command, book.submit([submission])[0])
 
-    def submit(raw: Raw, jws: Signature, unknown: CallingLate, dry_run: DryRun = "false") -> Response:
+    def submit(raw: Raw, jws: Signature, unknown: DeferredCaller, dry_run: DryRun = "false") -> Response:
         return decide(raw, jws, unknown, dry_run)
 
     def submit_version(
-        raw: Raw, jws: Signature, unknown: CallingLate, dry_run: DryRun = "false", if_match: IfMatch = None
+        raw: Raw, jws: Signature, unknown: DeferredCaller, dry_run: DryRun = "false", if_match: IfMatch = None
     ) -> Response:
         return decide(raw, jws, unknown, dry_run, if_match)
 
@@ -97,18 +99,18 @@ def _route(book: Book, kind: str, binding: Binding) -> Callable[..., Response]:
 
 
 def _key_release_route(book: Book, releases: KeyReleases, kind: str, binding: Binding) -> Callable[..., Response]:
-    def submit(raw: Raw, jws: Signature, unknown: CallingLate, dry_run: DryRun = "false") -> Response:
+    def submit(raw: Raw, jws: Signature, unknown: DeferredCaller, dry_run: DryRun = "false") -> Response:
         with book.read() as facts:
-            caller = unknown.let_in(facts)
+            caller = unknown.authenticate(facts)
             command = _command(raw, kind, caller)
             dry = dry_run == "true"
-            with nullcontext() if dry else told_why(command):
+            with nullcontext() if dry else log_withheld(command):
                 submission = _bound(binding, command, raw, jws, dry_run)
-                check_seen(facts, caller, submission)
+                require_visible(facts, caller, submission)
         if dry:
             # Its nonce is not burnt.
             return _told(book, caller, command, book.quote(submission), 200)
-        with told_why(command):
+        with log_withheld(command):
             outcome, envelope = releases.release(command, submission)
             return answer(outcome, {"envelope": envelope})
 
@@ -170,13 +172,13 @@ def quote_router(book: Book, binding: Binding) -> APIRouter:
         responses=shows(answer_to("charge"), 401, 403, 404, 408, 409, 413, 415, 422, description="It would be charged"),
         openapi_extra=takes(command_schema("charge"), parameters=[SIGNATURE_PARAMETER]),
     )
-    def quote(raw: Raw, jws: Signature, unknown: CallingLate) -> Response:
+    def quote(raw: Raw, jws: Signature, unknown: DeferredCaller) -> Response:
         with book.read() as facts:
-            caller = unknown.let_in(facts)
+            caller = unknown.authenticate(facts)
             command = _command(raw, "charge", caller)
             binding.check(jws, "POST", QUOTES, command.id)
             submission = Submission(raw, jws)
-            check_seen(facts, caller, submission)
+            require_visible(facts, caller, submission)
         return _told(book, caller, command, book.quote(submission), 200)
 
     return router
@@ -198,7 +200,7 @@ def document_router(book: Book, binding: Binding) -> APIRouter:
             raise Malformed("sha256", "is not the SHA-256 digest of the body")
         binding.check(jws, "PUT", f"{DOCUMENTS}/{sha256}", sha256)
         with book.read() as facts:
-            check_signed(facts, jws, raw)
+            verify_registered_key(facts, jws, raw)
         document, signature = book.put_document(raw), book.put_document(jws.encode("ascii"))
         with book.read() as facts:
             tags = (tag_replaced(facts, kind, raw, caller) for kind in VERSIONED)

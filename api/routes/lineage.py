@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from api.auth.authentication import Calling
 from api.auth.authorisation import Caller
-from api.auth.visibility import missing, partition_at
+from api.auth.visibility import not_found, visible_partition
 from api.http.etags import versioned
 from api.http.json_schema import (
     DID,
@@ -102,7 +102,7 @@ def _add_graph(router: APIRouter, moments: Moments) -> None:
     def read_lineage(request: Request, did: Did, caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             if not caller.sees_all and did != caller.organisation:
-                raise missing(f"organisation {did}")
+                raise not_found(f"organisation {did}")
             found = organisation_of(facts, did)
             nodes, complete = _around(facts, found.node)
             told: list[c.Json] = [_node(one) for one in nodes]
@@ -153,7 +153,7 @@ def _add_coalitions(router: APIRouter, moments: Moments) -> None:
         with moments.read(as_of) as facts:
             node = facts.nodes.get(int(index))
             if node is None or node.kind is not NodeKind.COALITION:
-                raise missing(f"coalition {index}")
+                raise not_found(f"coalition {index}")
             return versioned(request, {**_node(node), "accounts": _accounts(facts, node, moments.time(facts), caller)})
 
     @router.get(
@@ -171,7 +171,7 @@ def _add_coalitions(router: APIRouter, moments: Moments) -> None:
             ref = _watched(facts, partition, caller)
             found = coalitions(facts, moments.time(facts), [ref], cap)
             if not found:
-                raise missing(f"cap on {ref} that a coalition could exceed")
+                raise not_found(f"cap on {ref} that a coalition could exceed")
             return json_response(found[0].to_json())
 
     @router.get(
@@ -195,9 +195,9 @@ _Index = Path(pattern=PLACE_PATTERN, description="the index of its entry")
 
 def _watched(facts: Facts, ref: str, caller: Caller) -> str:
     """A partition whose consumers are the caller's to watch. Raises: Malformed, Problem."""
-    found = partition_at(facts, ref, "partition", caller)
+    found = visible_partition(facts, ref, "partition", caller)
     if not caller.sees_all and found.provider != caller.organisation:
-        raise missing(f"partition {ref}")
+        raise not_found(f"partition {ref}")
     return found.ref
 
 

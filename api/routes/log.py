@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse, Response
 
 from api.auth.authentication import Calling
 from api.auth.authorisation import Caller, sees_entry
-from api.auth.visibility import entry_of, missing
+from api.auth.visibility import not_found, visible_entry
 from api.http.etags import versioned
 from api.http.json_schema import BYTES_32, COUNT, FREE, page, record, several
 from api.http.pagination import Paging, scope_of
@@ -82,7 +82,7 @@ def _add_checkpoints(router: APIRouter, moments: Moments, log: LogKey) -> None:
         size = _index(old, "old")
         with moments.read() as facts:
             if not 0 < size <= facts.size:
-                raise missing(f"checkpoint of {size} entries to be consistent with")
+                raise not_found(f"checkpoint of {size} entries to be consistent with")
             proof: list[c.Json] = [c.base64url(one) for one in facts.consistency(size)]
             note = cosigned_checkpoint(facts.connection, facts.size)
             return json_response({"checkpoint": note, "new": facts.size, "old": size, "proof": proof})
@@ -143,7 +143,7 @@ def _add_entries(router: APIRouter, moments: Moments) -> None:
         ] = "false",
     ) -> Response:
         with moments.read() as facts:
-            index, _ = entry_of(facts, id, caller)
+            index, _ = visible_entry(facts, id, caller)
             return _text(cosigned_receipt(facts, index) if cosigned == "true" else facts.receipt(index))
 
 
@@ -168,7 +168,7 @@ def _add_decisions(router: APIRouter, moments: Moments, cursors: Cursors) -> Non
     @router.get("/v1/decisions/{id}", operation_id="read_decision", responses=shows_version(DECISION, *_MISSING))
     def read_decision(request: Request, id: Name, caller: Calling) -> Response:  # noqa: A002 - the wire's name
         with moments.read() as facts:
-            index, entry = entry_of(facts, id, caller)
+            index, entry = visible_entry(facts, id, caller)
             return versioned(request, registry_views.decision(entry, index))
 
     for kind, path in (("key_release", "key-releases"), ("model_release", "model-releases")):
@@ -179,7 +179,7 @@ def _add_releases(router: APIRouter, moments: Moments, kind: str, path: str) -> 
     @router.get(f"/v1/{path}/{{id}}", operation_id=f"read_{kind}", responses=shows_version(DECISION, *_MISSING))
     def read_release(request: Request, id: Name, caller: Calling) -> Response:  # noqa: A002 - the wire's name
         with moments.read() as facts:
-            index, entry = entry_of(facts, id, caller)
+            index, entry = visible_entry(facts, id, caller)
             if entry.kind != kind:
                 raise Problem(Code.NOT_FOUND, f"no {kind.replace('_', ' ')} has the id {id}", field="id", id=id)
             return versioned(request, registry_views.decision(entry, index))

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.auth.authentication import Calling
-from api.auth.signed_document import check_signed
+from api.auth.signed_request import verify_registered_key
 from api.http.body import SIGNATURE_PARAMETER, Raw, Signature
 from api.http.json_schema import DIGEST, NAME, record
 from api.http.problems import Fault, Problem
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ledger.book.book import Book
 
 DEPOSIT_BYTES_MAX: Final = 4_096
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("api.model_keys")
 _DEPOSITED: Final = record({"charge": NAME, "model": DIGEST}, title="Deposited")
 
 
@@ -53,7 +53,7 @@ def model_key_router(book: Book, store: KeyStore, binding: Binding) -> APIRouter
             raise Problem(Code.NOT_FOUND, f"there is no charge {charge}", field="charge")
         binding.check(jws, "POST", MODEL_KEYS, model)
         with book.read() as facts:
-            if check_signed(facts, jws, raw).charge != charge:
+            if verify_registered_key(facts, jws, raw).charge != charge:
                 # Whoever has the clean room's token alone could put a key of its own in the place of the model's.
                 detail = f"the clean room of charge {charge} has to sign it"
                 raise Problem(Code.SIGNATURE_INVALID, detail, field=SIGNATURE_HEADER)

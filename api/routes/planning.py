@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.auth.authentication import Calling
-from api.auth.visibility import missing, partition_at, seen
+from api.auth.visibility import get_visible, not_found, visible_partition
 from api.http.body import Document, Raw
 from api.http.problems import Problem
 from api.routes.if_match import tag_replaced
@@ -56,8 +56,8 @@ def _add_plans(router: APIRouter, moments: Moments) -> None:
         asked = Run.parse(c.parse(raw, COMMAND_BYTES_MAX), caller.organisation)
         with moments.long() as facts:
             for ref in asked.partitions:
-                partition_at(facts, ref, "partitions", caller)
-            seen(facts.contracts.get(asked.contract), caller.sees_contract, facts, f"contract {asked.contract}")
+                visible_partition(facts, ref, "partitions", caller)
+            get_visible(facts.contracts.get(asked.contract), caller.sees_contract, facts, f"contract {asked.contract}")
             now = moments.time(facts)
             since = now - RATE_MS
             return json_response(report(Question(facts, asked, now), _first(facts, since), since))
@@ -96,7 +96,7 @@ def _add_impacts(router: APIRouter, moments: Moments) -> None:
         with moments.long() as facts:
             for did in named:
                 if did not in facts.organisations:
-                    raise missing(f"organisation {did}")
+                    raise not_found(f"organisation {did}")
             items: list[c.Json] = [one.to_json() for one in joined(facts, named, moments.time(facts))]
             return json_response({"items": items, "next_cursor": None})
 

@@ -14,7 +14,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.auth.authentication import Calling
-from api.auth.visibility import seen
+from api.auth.visibility import get_visible
 from api.http.body import Raw
 from api.http.problems import Problem
 from api.wire.account_views import PROGRESS
@@ -75,7 +75,7 @@ def progress_router(moments: Moments, progress: Progress) -> APIRouter:
         known = c.fields(c.parse(raw, COMMAND_BYTES_MAX), "", ("steps",))
         steps = c.integer(known["steps"], "steps", 0, STEPS_MAX)
         with moments.read() as facts:
-            found = seen(facts.charges.get(c.name(id, "id")), caller.sees_charge, facts, f"charge {id}")
+            found = get_visible(facts.charges.get(c.name(id, "id")), caller.sees_charge, facts, f"charge {id}")
         if found.state is not ChargeState.PENDING:
             raise Problem(Code.CONFLICT, f"charge {id} is {found.state}, not pending", field="id", id=id)
         return json_response(progress.report(id, c.integer(steps, "steps", 0, found.steps)))

@@ -9,7 +9,7 @@ from fastapi.responses import Response
 
 from api.auth.authentication import Calling
 from api.auth.authorisation import Caller
-from api.auth.visibility import entry_of, missing, seen
+from api.auth.visibility import get_visible, not_found, visible_entry
 from api.http.etags import versioned
 from api.http.json_schema import page
 from api.http.pagination import Paging, fetch_from
@@ -81,7 +81,7 @@ def organisation_of(facts: Facts, did: str) -> Organisation:
     """An organisation by its DID. Raises: Malformed, Problem."""
     found = facts.organisations.get(c.did(did, "did"))
     if found is None:
-        raise missing(f"organisation {did}")
+        raise not_found(f"organisation {did}")
     return found
 
 
@@ -113,7 +113,7 @@ def _add_policies(router: APIRouter, moments: Moments, cursors: Cursors) -> None
         with moments.read(as_of) as facts:
             found = policy_in_force(facts, c.name(domain, "domain"), moments.time(facts))
             if found is None:
-                raise missing(f"policy in force in the domain {domain}")
+                raise not_found(f"policy in force in the domain {domain}")
             return versioned(request, registry_views.policy_version(found))
 
 
@@ -121,7 +121,7 @@ def policy_of(facts: Facts, domain: str) -> c.Object:
     """A domain's policy with all its versions. Raises: Malformed, Problem."""
     versions = facts.policies.get(c.name(domain, "domain"))
     if not versions:
-        raise missing(f"policy of the domain {domain}")
+        raise not_found(f"policy of the domain {domain}")
     return {"domain": domain, "versions": [registry_views.policy_version(one) for one in versions]}
 
 
@@ -153,7 +153,7 @@ def _add_datasets(router: APIRouter, moments: Moments, cursors: Cursors) -> None
         with moments.read() as facts:
             document = _dataset(facts, provider, dataset, caller).recommendation
             if document is None:
-                raise missing(f"recommendation for {provider}/{dataset}")
+                raise not_found(f"recommendation for {provider}/{dataset}")
             found = read_recommendation(facts.documents[document])
             return versioned(request, registry_views.recommendation(found, document))
 
@@ -161,7 +161,7 @@ def _add_datasets(router: APIRouter, moments: Moments, cursors: Cursors) -> None
 def _dataset(facts: Facts, provider: str, dataset: str, caller: Caller) -> Dataset:
     found = facts.datasets.get((c.did(provider, "provider"), c.name(dataset, "dataset")))
     if found is None or not caller.sees_provider(found.provider, facts):
-        raise missing(f"dataset {provider}/{dataset}")
+        raise not_found(f"dataset {provider}/{dataset}")
     return found
 
 
@@ -184,7 +184,7 @@ def _add_contracts(router: APIRouter, moments: Moments, cursors: Cursors) -> Non
         with moments.read(as_of) as facts:
             found = facts.contracts.get(c.sha256(sha256, "sha256"))
             return versioned(
-                request, account_views.contract(seen(found, caller.sees_contract, facts, f"contract {sha256}"))
+                request, account_views.contract(get_visible(found, caller.sees_contract, facts, f"contract {sha256}"))
             )
 
     @router.get(
@@ -195,7 +195,7 @@ def _add_contracts(router: APIRouter, moments: Moments, cursors: Cursors) -> Non
     def read_contract_head(request: Request, id: Name, caller: Calling) -> Response:  # noqa: A002 - the wire's name
         with moments.read() as facts:
             found = facts.contracts.get(facts.contract_heads.get(c.name(id, "id"), ""))
-            return versioned(request, head_of(seen(found, caller.sees_contract, facts, f"contract {id}")))
+            return versioned(request, head_of(get_visible(found, caller.sees_contract, facts, f"contract {id}")))
 
 
 def head_of(found: Contract) -> c.Object:
@@ -218,7 +218,7 @@ def _add_documents(router: APIRouter, moments: Moments) -> None:
         with moments.read() as facts:
             data = facts.documents.get(c.sha256(sha256, "sha256"))
             if data is None or not _sees_document(caller, sha256, data, facts, entry):
-                raise missing(f"document {sha256}")
+                raise not_found(f"document {sha256}")
         headers = {"cache-control": "private, immutable, max-age=31536000", "content-disposition": "attachment"}
         return Response(data, media_type="application/octet-stream", headers=headers)
 
@@ -227,7 +227,7 @@ def _sees_document(caller: Caller, sha256: str, data: bytes, facts: Snapshot | P
     if caller.sees_all:
         return True
     if entry is not None:
-        return _mentions(entry_of(facts, entry, caller)[1].request, sha256)
+        return _mentions(visible_entry(facts, entry, caller)[1].request, sha256)
     contract = facts.contracts.get(sha256)
     return caller.sees_contract(contract, facts) if contract is not None else _is_open_to(caller, data)
 

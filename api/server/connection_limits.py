@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _PIECE: Final = 16_384
 """Bytes that the parser is given at once: what it gathers of one line is looked at after each."""
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("api.connections")
 
 
 @dataclass(frozen=True, slots=True)

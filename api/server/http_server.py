@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
 from api.server.connection_limits import Connection
+from client.http.base_url import is_loopback
 from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
@@ -21,12 +22,9 @@ LOOPBACK: Final = "127.0.0.1"
 STOP_S: Final = 3
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a host."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
+def unix_ms() -> int:
+    """Unix time in milliseconds: the clock that a book and its service share."""
+    return time.time_ns() // 1_000_000
 
 
 def base_url(listener: socket.socket) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from api.server.clock import unix_ms
+from api.server.http_server import unix_ms
 from client.http.endpoints import JSON_TYPE, PATHS, SIGNATURE_HEADER
 from client.keys.signer import Signer, load_private
 from ledger.book.book import Submission

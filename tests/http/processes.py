@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from api.keys.key_store import FileKeyStore
-from api.server.clock import unix_ms
+from api.server.http_server import unix_ms
 from client.keys.signer import Signer, load_private
 from ledger.book.book import Book
 from ledger.verifier import LogKey

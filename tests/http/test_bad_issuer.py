@@ -15,8 +15,7 @@ from fastapi import Request, Response
 
 from api.dev_issuer.issuer import LIFE_S, DevelopmentIssuer, Person
 from api.dev_issuer.routes import create_issuer_app
-from api.server.clock import unix_ms
-from api.server.http_server import LOOPBACK, base_url, listen, serving
+from api.server.http_server import LOOPBACK, base_url, listen, serving, unix_ms
 from client.http.problems import Refused, Unreachable
 from client.keys.signer import Signer
 from client.login.authorization_code import log_in

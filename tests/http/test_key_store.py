@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api.keys.key_store import AuthoriseOnly, FileKeyStore, KeyUnavailable
-from api.keys.secret import Secret
+from api.keys.key_store import AuthoriseOnly, FileKeyStore, KeyUnavailable, Secret
 from ledger.wire.malformed import Malformed
 
 HOSPITAL = "did:web:hospital.example"

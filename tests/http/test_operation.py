@@ -92,10 +92,10 @@ def test_what_an_exception_says_is_not_logged() -> None:
 _WARMED: str = """
 import sys
 from fractions import Fraction
-from api.warming import begin
+from api.cli.main import preload_pricing
 from ledger import accounting
-from ledger.plan import parse_plan
-begin().join()
+from ledger.mechanisms.plan import parse_plan
+preload_pricing().join()
 loaded = set(sys.modules)
 plan = parse_plan({plan})
 accounting.told_epsilon(plan.mechanism(plan.steps), Fraction(1, 100_000), "REPLACE_SPECIAL")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from api.server.clock import unix_ms
+from api.server.http_server import unix_ms
 from tests.http.walk import Desk, walked
 from tests.http.world import HOSPITAL
 

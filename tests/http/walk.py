@@ -15,8 +15,7 @@ from typing import Final
 from typer.testing import CliRunner
 
 from api.dev_issuer.routes import create_issuer_app
-from api.server.clock import unix_ms
-from api.server.http_server import serving
+from api.server.http_server import serving, unix_ms
 from client.keys.signer import Signer
 from epsilon_ledger.__main__ import assemble
 from tests.http.callers import OfTheWorld

@@ -19,8 +19,7 @@ from api.app import create_app
 from api.dev_issuer.issuer import Person
 from api.dev_issuer.routes import create_issuer_app
 from api.keys.key_store import FileKeyStore, KeyStore
-from api.server.clock import unix_ms
-from api.server.http_server import LOOPBACK, base_url, listen, serving
+from api.server.http_server import LOOPBACK, base_url, listen, serving, unix_ms
 from client.http.endpoints import JSON_TYPE, SIGNATURE_HEADER
 from client.keys.signer import Signer
 from client.service.service import Answer, Service

@@ -19,7 +19,7 @@ from api.demo.participants import Enrol, Organisation
 from api.demo.stage import opened
 from api.demo.trainer import Address, Task, write_job
 from api.keys.key_store import AuthoriseOnly, FileKeyStore
-from api.server.clock import unix_ms
+from api.server.http_server import unix_ms
 from client.keys.data_encryption import encrypt
 from client.keys.signer import Signer, load_private
 from client.service.service import Service
