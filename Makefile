@@ -37,7 +37,7 @@ check: .venv/.ready ## format, lint, strict types, import contracts
 	@$(BIN)/lint-imports --no-logo > .venv/contracts.txt 2>&1 || { cat .venv/contracts.txt; exit 1; }
 
 openapi: .venv/.ready ## build the OpenAPI document into build/openapi, and write its digest
-	@$(BIN)/python -m tests.http.openapi_build
+	@$(BIN)/python -m tests.api.wire.openapi_build
 
 bench: .venv/.ready .venv/.peers datasets ## measure: speed (pytest-benchmark), and accuracy at a price
 	@$(BIN)/python -m pytest -n 0 -m bench --benchmark-enable tests/bench

@@ -1,7 +1,7 @@
 """What each revision of the schema adds to the one before, and how it is made and unmade.
 
 Tables, triggers and rights are written once, in ``ledger.tables``, ``ledger.triggers`` and ``ledger.roles``. What is
-not listed here belongs to the first revision. ``tests/db/golden`` keeps the printed SQL: none changes unnoticed.
+not listed here belongs to the first revision. ``tests/migrations/golden`` keeps the printed SQL: no change goes unseen.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from ledger.mechanisms.plan import Plan
 from ledger.wire.exact_numbers import format_number
 from tests.bench import adult, basis
 from tests.bench.charged import DELTA, RELATION, charged
-from tests.trainer.local_training import train
+from tests.trainer_adapter.local_training import train
 from trainer_adapter.cli.device import choose, in_words
 from trainer_adapter.dpsgd.csprng import Randomness
 from trainer_adapter.job.step_log import StepLog

@@ -15,7 +15,7 @@ from ledger.accounting import told_epsilon
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
 from policy.checks.field_readers import format_time
-from tests.book.world import BANK_A, HOSPITAL, NOW, SRO, World, contract, open_world, policy
+from tests.factories.stored import BANK_A, HOSPITAL, NOW, SRO, World, contract, open_world, policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -29,8 +29,8 @@ from ledger.store.tables import CheckpointRow, EntryRow, table_of
 from ledger.transitions.apply import apply
 from ledger.verifier import Checkpoint
 from ledger.wire import canonical_json as c
-from tests.book import world
-from tests.book.world import BANK_A, HOSPITAL, LOG_KEY, ORIGIN, Room, World, contract, copy, open_world, plan
+from tests.factories import stored as world
+from tests.factories.stored import BANK_A, HOSPITAL, LOG_KEY, ORIGIN, Room, World, contract, copy, open_world, plan
 
 TINY: Final = plan(1, "1000")
 """A run of which millions fit."""

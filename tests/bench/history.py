@@ -13,7 +13,7 @@ from ledger.transitions.apply import apply
 from ledger.transitions.decide import decide
 from ledger.transitions.guards import Asked, Decided
 from ledger.wire import canonical_json as c
-from tests.core.world import LOG, World, plan_of, ref_of, settled_world
+from tests.factories.memory import LOG, World, plan_of, ref_of, settled_world
 
 TINY: Final = plan_of(1, "1000", "0.001")
 """A run of which hundreds of thousands fit."""

@@ -15,7 +15,7 @@ from ledger.domain.memory_state import MemoryState
 from tests.bench.compare import Side, compare, nothing
 from tests.bench.history import merged
 from tests.bench.peers import Diffprivlib, OpenDP
-from tests.core.world import snapshot
+from tests.factories.memory import snapshot
 
 pytestmark = pytest.mark.bench
 

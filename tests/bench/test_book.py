@@ -16,7 +16,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from ledger.book.book import Submission
 from ledger.domain.facts import GLOBAL, Account
 from tests.bench.compare import Side, compare, nothing
-from tests.book.world import PARTITION, World, open_world, plan
+from tests.factories.stored import PARTITION, World, open_world, plan
 
 pytestmark = pytest.mark.bench
 

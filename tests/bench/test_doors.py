@@ -18,10 +18,10 @@ from client.http.endpoints import JSON_TYPE, PATHS, SIGNATURE_HEADER
 from client.keys.signer import Signer, load_private
 from ledger.book.book import Submission
 from ledger.wire import canonical_json as c
+from tests.api.server.processes import Served, write_profile
 from tests.bench.compare import LINES, Side, compare
 from tests.bench.wire import Heard, request, send_all
-from tests.http.processes import Served, write_profile
-from tests.http.world import BANK, PLAN, CleanRoom, Clock, World, open_world
+from tests.factories.service import BANK, PLAN, CleanRoom, Clock, World, open_world
 
 pytestmark = pytest.mark.bench
 

@@ -22,7 +22,7 @@ from ledger.transitions.decide import decide
 from ledger.transitions.guards import Asked
 from tests.bench.compare import Side, compare, nothing
 from tests.bench.history import HUB, History, Sent, banks, entry_of, opened
-from tests.core.world import LOG, SRO, ref_of, snapshot
+from tests.factories.memory import LOG, SRO, ref_of, snapshot
 
 pytestmark = pytest.mark.bench
 

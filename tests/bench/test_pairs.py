@@ -21,7 +21,7 @@ from ledger.wire import canonical_json as c
 from tests.bench.compare import LINES, Side, compare
 from tests.bench.floor import Floor
 from tests.bench.grown import ENDLESS, TINY, grown
-from tests.book.world import ENGINES, World, open_world
+from tests.factories.stored import ENGINES, World, open_world
 
 pytestmark = pytest.mark.bench
 

@@ -16,8 +16,8 @@ from policy.planning.counterfactuals import advise
 from policy.planning.plan_search import noise_that_passes, runs_that_fit, steps_that_pass
 from policy.planning.what_if import Question
 from tests.bench.compare import Side, compare
-from tests.core.world import plan_of
-from tests.policy.market import opened
+from tests.factories.memory import plan_of
+from tests.policy.planning.market import opened
 
 pytestmark = pytest.mark.bench
 

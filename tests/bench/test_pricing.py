@@ -18,7 +18,7 @@ from ledger.transitions.guards import Asked
 from ledger.transitions.pricing import price
 from tests.bench.compare import Side, compare
 from tests.bench.history import HUB, Sent, opened
-from tests.core.world import ref_of
+from tests.factories.memory import ref_of
 
 pytestmark = pytest.mark.bench
 

@@ -269,7 +269,7 @@ def test_an_auditor_logs_in_and_reads_what_was_left(told: Told, tmp_path: Path) 
     served, auditor = told.folder / "profile-elsewhere.toml", told.folder / "auditor-elsewhere.toml"
     text = (told.folder / "profile.toml").read_text().replace("port = 8000", "port = 0")
     served.write_text(text.replace("port = 8100", "port = 0"))
-    script = "import sys; from tests.http.browsing import Browser; Browser('auditor')(sys.argv[1])"
+    script = "import sys; from tests.factories.browser import Browser; Browser('auditor')(sys.argv[1])"
     browser = f"{shlex.quote(sys.executable)} -c {shlex.quote(script)} %s"
     person = {**OUTSIDE, "BROWSER": browser, "PYTHONPATH": str(ROOT), "XDG_CONFIG_HOME": str(tmp_path)}
 

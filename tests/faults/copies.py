@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ledger.store.engine import url_of
-from tests.book.world import World, fresh_book
+from tests.factories.stored import World, fresh_book
 from tests.postgres import databases, new_book
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DatabaseError
 from ledger.audit.replay import verify_book
 from ledger.audit.verification_report import Finding
 from ledger.book.submission import BookStopped, BookUnusable, Outcome, Submission
-from tests.book.world import BANK_A, BANK_B, HOUR_MS, LOG, NOW, SMALL, World, no_step, plan
+from tests.factories.stored import BANK_A, BANK_B, HOUR_MS, LOG, NOW, SMALL, World, no_step, plan
 from tests.faults import driver
 from tests.faults.disk import Disk
 

@@ -15,7 +15,7 @@ from ledger.domain.entries import Entry
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
-from tests.book.world import (
+from tests.factories.stored import (
     BANK_A,
     BANK_B,
     DATASET,

@@ -16,9 +16,9 @@ from ledger.audit.replay import Broken, verify_book
 from ledger.store.cosignatures import keep_cosignature
 from ledger.store.engine import engine_of
 from ledger.store.snapshot import Log
-from tests.book.world import BANK_B, ENGINES, LOG, SMALL, World, fresh_book, no_step
-from tests.core.logs import Cosigner
+from tests.factories.stored import BANK_B, ENGINES, LOG, SMALL, World, fresh_book, no_step
 from tests.faults.bytes_of import Byte, bytes_of, put, unguarded
+from tests.ledger.log.memory_log import Cosigner
 from tests.postgres import new_book
 
 STRIDE: Final = int(os.environ.get("EPSILON_SOAK_STRIDE", "1"))

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.book.world import BANK_B, World, open_world
+from tests.factories.stored import BANK_B, World, open_world
 from tests.faults.history import Call, Inconsistent, Read, check_history
 from tests.faults.killing import Book
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from tests.book.world import ENGINES, World, fresh_book
+from tests.factories.stored import ENGINES, World, fresh_book
 from tests.faults.copies import Copies
 from tests.faults.killing import Book, Writers, writing
 from tests.faults.writer import NOTES, ask

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from ledger.audit.replay import Broken
-from tests.book.world import NOW, World, open_world
+from tests.factories.stored import NOW, World, open_world
 from tests.faults.disk import Disk
 from tests.faults.power import TINY, faulty_url, found_after, live, release, start
 

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, event
 from ledger.audit.replay import verify_book
 from ledger.book.submission import BookStopped
 from ledger.domain.outcomes import ChargeState
-from tests.book.world import DAY_MS, LOG, SMALL, World, no_step, open_world
+from tests.factories.stored import DAY_MS, LOG, SMALL, World, no_step, open_world
 from tests.postgres import Databases, Server
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -90,7 +90,7 @@ import ctypes, sys
 from pathlib import Path
 from ledger.answers import BookStopped
 from ledger.answers import BookUnusable
-from tests.book.world import SMALL, World
+from tests.factories.stored import SMALL, World
 # Root may write anything; without its capabilities (capset(2), version 3) it is an owner like every other.
 header, none = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
 assert ctypes.CDLL(None, use_errno=True).capset(header, none) == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ledger.book.book import BookStopped
-from tests.book.world import World, open_world
+from tests.factories.stored import World, open_world
 from tests.faults.disk import Disk
 from tests.faults.power import TINY, Life, faulty_url, found_after, live, release, start
 

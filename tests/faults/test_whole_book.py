@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.book.world import ENGINES
+from tests.factories.stored import ENGINES
 from tests.faults.copies import Copies
 from tests.faults.machine import TALLY, WholeBook
 from tests.faults.scene import Scene

@@ -31,7 +31,7 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.pool import Pool
 
 from ledger.book.submission import BookStopped, Submission
-from tests.book.world import BANK_A, BANK_B, World, open_world, plan
+from tests.factories.stored import BANK_A, BANK_B, World, open_world, plan
 
 NOTES: Final = "notes"
 THREADS: Final = 4

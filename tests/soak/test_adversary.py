@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.core.gaussian_trials import random_gaussian_trial
-from tests.core.renyi_trials import random_trial
+from tests.ledger.filters.gaussian_trials import random_gaussian_trial
+from tests.ledger.filters.renyi_trials import random_trial
 
 WITHIN = 1 + 1e-9
 BATCH = 100

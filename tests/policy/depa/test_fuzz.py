@@ -22,7 +22,7 @@ from policy.depa.import_check import Checked, check
 from policy.depa.import_terms import Terms
 from policy.documents import ContractDocument
 from tests.policy.depa.scene import CONTRACT, NOW, PIPELINE, TDC, TESTS, VISITS
-from tests.policy.depa.test_envelope import ALL, HEADER, KEYS, SIGNATURE, _signed
+from tests.policy.depa.test_cose_sign import ALL, HEADER, KEYS, SIGNATURE, _signed
 
 TEXTS = {"contract": json.dumps(CONTRACT).encode(), "pipeline": json.dumps(PIPELINE).encode()}
 WORDS = st.sampled_from(

@@ -1,0 +1,100 @@
+"""For each kind of command a body about the caller's own, which the book permits: as a dry run it changes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from client.http.endpoints import DOCUMENTS, SIGNATURE_HEADER
+from client.keys.signer import Signer
+from ledger.wire import canonical_json as c
+from policy.checks.field_readers import format_time
+from tests.api.market import BOTH, OTHER_BANK, Market
+from tests.factories.service import BANK, DATASET, HOSPITAL, NOW, OPENED, CleanRoom, contract_document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NEW: Final = "did:web:new.example"
+STANDING: Final = {
+    ("", "submit_organisation"): 401,
+    ("CCR", "submit_key_release"): 409,
+    ("CCR", "submit_model_release"): 409,
+    ("CCR", "submit_release_notice"): 409,
+    ("CCR", "submit_void"): 409,
+    ("TDC", "submit_model_opening"): 404,
+    ("TDC", "submit_void"): 409,
+}
+"""What does not stand to be done in the market, by role: its book has organisations already, the charge's key is
+released and its run not posted, and no evidence is stored."""
+
+
+def own(market: Market, kind: str, role: str) -> tuple[c.Object, str | None]:
+    """The body, and the tag of what it replaces."""
+    if kind in _DOCUMENTS:
+        return _entered(market, *_DOCUMENTS[kind](market))
+    things, room = market.own, CleanRoom()
+    sealed: c.Object = {"clean_room": room.to_json(), "evidence": "0" * 64, "model": "a" * 64, "nonce": "A" * 43}
+    giver: c.Object = {"giver": BANK} if role == "SRO" else {}
+    bodies: dict[str, c.Object] = {
+        "acquisition": {"acquired": [OTHER_BANK], "organisation": BANK},
+        "charge": market.charge(things, room),
+        "coalition": {"epsilon": "8", "members": [BANK, OTHER_BANK]},
+        "collusion": {"effective": NOW, "organisations": [BANK, OTHER_BANK]},
+        "decree": {"holder": "global", "partition": things.partition, "reason": "an order"},
+        "key_release": {"charge": things.charge, "evidence": "0" * 64, "nonce": "A" * 43},
+        "merger": {"organisation": BOTH, "parents": [BANK, OTHER_BANK]},
+        "model_opening": {**sealed, "charge": things.run},
+        "model_release": {"charge": things.charge, "model": "a" * 64},
+        "organisation": _claim(room.signer),
+        "partition": {**OPENED, "data_key": "another", "partition": "2027-q1"},
+        "post": {"charge": things.charge, "steps": 1},
+        "publication": {"charge": things.run, **giver},
+        "release_notice": {"charge": things.charge, "model": "a" * 64},
+        "retirement": {"partition": things.partition},
+        "revocation": {"contract": things.contract},
+        "split": {"child": BOTH, "organisation": BANK},
+        "transfer": {"charge": things.run, "recipient": OTHER_BANK, **giver},
+        "void": {"charge": things.charge},
+    }
+    return bodies[kind], None
+
+
+def _claim(signer: Signer) -> c.Object:
+    claim: c.Object = {"key": signer.jwk, "name": "new", "organisation": NEW, "roles": ["TDC"]}
+    return {**claim, "possession": signer.sign(c.dump(claim))}
+
+
+def _entered(market: Market, document: c.Object, *signers: Signer) -> tuple[c.Object, str | None]:
+    """A document stored beside the log with its signatures, as a command enters it."""
+    data, world = c.dump(document), market.world
+    path = f"{DOCUMENTS}/{c.digest(data)}"
+    stored = []
+    for signer in signers:
+        headers = {SIGNATURE_HEADER: world.sign(signer, path, data, c.digest(data), "PUT")}
+        stored.append(world.http.put(path, content=data, headers=headers).json())
+    return {"document": c.digest(data), "signatures": [one["signature"] for one in stored]}, stored[0]["replaces"]
+
+
+def _policy(market: Market) -> tuple[c.Object, Signer]:
+    first = market.world.policy()
+    return {**first, "effective": format_time(market.world.begun + 1_000), "version": 2}, market.world.sro
+
+
+def _dataset(market: Market) -> tuple[c.Object, Signer]:
+    return {**DATASET, "id": "letters", "provider": HOSPITAL}, market.world.hospital
+
+
+def _contract(market: Market) -> tuple[c.Object, Signer, Signer]:
+    return {**contract_document(), "version": 2}, market.world.bank, market.world.hospital
+
+
+def _recommendation(market: Market) -> tuple[c.Object, Signer]:
+    return market.advice(HOSPITAL, 2), market.tso
+
+
+_DOCUMENTS: Final[dict[str, Callable[[Market], tuple[c.Object, *tuple[Signer, ...]]]]] = {
+    "contract": _contract,
+    "dataset": _dataset,
+    "policy": _policy,
+    "recommendation": _recommendation,
+}

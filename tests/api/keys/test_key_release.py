@@ -1,0 +1,170 @@
+"""Key release end to end: one nonce, one entry, one clean room that can open what it gets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from api.keys.key_store import AuthoriseOnly
+from client.http.problems import Refused
+from client.keys.hpke_envelope import unseal
+from client.service.service import Answer
+from ledger.wire.canonical_json import Object
+from ledger.wire.malformed import Malformed
+from tests.factories.service import BANK, HOSPITAL, NOW, PARTITION, CleanRoom, World, open_world
+
+
+def _body(world: World, room: CleanRoom) -> Object:
+    nonce = world.service.challenge("run-1")
+    return {"charge": "run-1", "evidence": world.attest(room, "run-1", nonce), "nonce": nonce}
+
+
+def _release(world: World, room: CleanRoom, body: Object, id: str = "release-1") -> Answer:  # noqa: A002
+    return world.service.submit(room.signer, BANK, "key_release", body, id)
+
+
+def test_the_clean_room_gets_the_data_key(world: World, room: CleanRoom) -> None:
+    """The sealed key opens with the clean room's private key and is the provider's data key."""
+    body = _body(world, room)
+    answer = _release(world, room, body)
+    data_key = world.keys.data_key(HOSPITAL, "digits-key")
+    assert data_key is not None
+    expected = {"charge": "run-1", "contract": world.contract, "entry": answer.index, **body}
+    del expected["nonce"]
+    assert unseal(answer.envelope, room.sealing, expected) == {PARTITION: data_key.reveal()}
+
+
+def test_a_challenge_is_for_the_clean_room_s_own_charge(world: World, room: CleanRoom) -> None:
+    """Another charge does not exist for it, and the consumer gets none before the run is posted."""
+    for charge, status in (("run-9", 404), ("", 422)):
+        asked = world.http.post(
+            "/v1/challenges", json={"charge": charge}, headers=world.everybody.shown_by(room.signer)
+        )
+        assert asked.status_code == status
+    refused = world.http.post("/v1/challenges", json={"charge": "run-1"}, headers=world.everybody.shown(BANK))
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+
+
+def test_nobody_else_can_open_it(world: World, room: CleanRoom) -> None:
+    """Another private key, or another expiry, opens nothing."""
+    answer = _release(world, room, _body(world, room))
+    with pytest.raises(Malformed, match="does not open"):
+        unseal(answer.envelope, X25519PrivateKey.generate(), {})
+    assert answer.envelope is not None
+    info = answer.envelope["info"]
+    assert isinstance(info, dict)
+    later = {**answer.envelope, "info": {**info, "not_after": NOW + 7_200_000}}
+    with pytest.raises(Malformed, match="does not open"):
+        unseal(later, room.sealing, {})
+
+
+def test_the_same_command_again_gets_the_same_key_under_the_same_entry(world: World, room: CleanRoom) -> None:
+    """Its nonce is burnt, and the entry is found by its id."""
+    body = _body(world, room)
+    first, second = _release(world, room, body), _release(world, room, body)
+    assert (second.repeated, second.index) == (True, first.index)
+    assert second.envelope == first.envelope is not None
+
+
+def test_a_burnt_nonce_releases_nothing(world: World, room: CleanRoom) -> None:
+    """Another command with a used nonce is refused and not recorded."""
+    body = _body(world, room)
+    _release(world, room, body)
+    size = world.size
+    with pytest.raises(Refused) as caught:
+        _release(world, room, body, "release-2")
+    assert (caught.value.status, caught.value.code, caught.value.field) == (
+        403,
+        "not_authorised",
+        "body.nonce",
+    )
+    assert world.size == size
+
+
+def test_a_nonce_is_burnt_by_a_refused_release(world: World, room: CleanRoom) -> None:
+    """Evidence for another charge is refused by the policy, on record, and the nonce is gone."""
+    nonce = world.service.challenge("run-1")
+    body: Object = {"charge": "run-1", "evidence": world.attest(room, "run-9", nonce), "nonce": nonce}
+    with pytest.raises(Refused) as caught:
+        _release(world, room, body)
+    assert (caught.value.code, caught.value.index) == ("policy_denied", world.size - 1)
+    assert "attestation_charge" in [reason.code for reason in caught.value.reasons]
+    again: Object = {**body, "evidence": world.attest(room, "run-1", nonce)}
+    with pytest.raises(Refused) as caught:
+        _release(world, room, again, "release-2")
+    assert caught.value.field == "body.nonce"
+
+
+def test_an_old_nonce_releases_nothing(world: World, room: CleanRoom) -> None:
+    """After 120 seconds the clean room must ask again."""
+    body = _body(world, room)
+    world.clock.now += 120_000
+    with pytest.raises(Refused) as caught:
+        _release(world, room, body)
+    assert caught.value.field == "body.nonce"
+
+
+def test_only_the_charge_s_clean_room_is_given_the_key(world: World, room: CleanRoom) -> None:
+    """The consumer's own key, though registered, releases nothing."""
+    body = _body(world, room)
+    with pytest.raises(Refused) as caught:
+        world.service.submit(world.bank, BANK, "key_release", body, "release-1")
+    assert caught.value.status == 403
+
+
+def test_a_missing_data_key_is_withheld_and_the_entry_stands(world: World, room: CleanRoom, tmp_path: Path) -> None:
+    """The release is on record; with the key back in its place the same command gets it."""
+    path = tmp_path / "keys" / HOSPITAL / "digits-key"
+    path.rename(path.with_suffix(".away"))
+    body = _body(world, room)
+    with pytest.raises(Refused) as caught:
+        _release(world, room, body)
+    assert (caught.value.status, caught.value.code) == (503, "key_withheld")
+    assert caught.value.index == world.size - 1
+    path.with_suffix(".away").rename(path)
+    answer = _release(world, room, body)
+    assert (answer.index, answer.repeated) == (caught.value.index, True)
+    assert list(unseal(answer.envelope, room.sealing, {})) == [PARTITION]
+
+
+def test_no_key_is_sealed_again_after_the_deadline(world: World, room: CleanRoom) -> None:
+    """A released key expires with its charge."""
+    body = _body(world, room)
+    _release(world, room, body)
+    world.clock.now = world.begun + 3_600_000
+    with pytest.raises(Refused) as caught:
+        _release(world, room, body)
+    assert (caught.value.status, caught.value.code) == (409, "conflict")
+
+
+def test_no_key_is_sealed_again_after_the_post(world: World, room: CleanRoom) -> None:
+    """One charge, one run."""
+    body = _body(world, room)
+    _release(world, room, body)
+    world.service.submit(room.signer, BANK, "post", {"charge": "run-1", "steps": 10}, "post-1")
+    with pytest.raises(Refused) as caught:
+        _release(world, room, body)
+    assert (caught.value.status, caught.value.code) == (409, "conflict")
+
+
+def test_authorise_only_answers_with_a_receipt_and_no_envelope(tmp_path: Path) -> None:
+    """The provider's own key store obeys the receipt."""
+    with open_world(tmp_path, AuthoriseOnly()) as world:
+        room = CleanRoom()
+        body = world.charge_body(world.found(), room)
+        world.service.submit(world.bank, BANK, "charge", body, "run-1")
+        answer = _release(world, room, _body(world, room))
+    assert (answer.outcome, answer.envelope) == ("permitted", None)
+    assert answer.receipt
+
+
+def test_no_log_line_holds_the_data_key(world: World, room: CleanRoom, caplog: pytest.LogCaptureFixture) -> None:
+    """With every logger at its most talkative the key's bytes stay unsaid."""
+    caplog.set_level(1)
+    _release(world, room, _body(world, room))
+    data_key = world.keys.data_key(HOSPITAL, "digits-key")
+    assert data_key is not None
+    assert data_key.reveal().hex() not in caplog.text
+    assert repr(data_key.reveal()) not in caplog.text

@@ -1,0 +1,110 @@
+"""Running the service: health, metrics, request ids, and a log that holds no secret."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from api.middleware.json_log import FIELDS, JsonLines, log_to
+from api.middleware.request_limits import REQUEST_ID
+from client.http.endpoints import PATHS
+from client.http.problems import Refused
+from ledger.wire import canonical_json as c
+from tests.factories.readme_walk import ROOT
+from tests.factories.service import BANK, HOSPITAL, PLAN, CleanRoom, World
+
+
+def test_health_is_told_without_a_token_and_metrics_are_not(world: World) -> None:
+    """A stopped book lives and is not ready; metrics are for operators."""
+    bare = {"authorization": ""}
+    operator = {"authorization": f"Bearer {world.everybody.token('ops', organisation=BANK, roles=['OPERATOR'])}"}
+    assert world.http.get("/readyz", headers=bare).json() == {"entries": world.size, "ready": True}
+    text = world.http.get("/metrics", headers=operator).text
+    assert f"epsilon_log_entries {float(world.size)}" in text
+    assert 'epsilon_requests_total{operation="read_ready",status="200"} 1.0' in text
+    assert world.http.get("/metrics", headers=world.everybody.shown(BANK)).status_code == 403
+    world.book.close()
+    assert world.http.get("/livez", headers=bare).status_code == 200
+    late = world.http.get("/readyz", headers=bare)
+    assert (late.status_code, late.json()["code"], late.headers["retry-after"]) == (503, "stopped", "30")
+
+
+def test_an_answer_carries_the_request_s_id(quiet: World) -> None:
+    """The caller's own where it is a plain word, else a fresh one; on problems too."""
+    assert quiet.http.get("/v1/log", headers={REQUEST_ID: "mine-1"}).headers[REQUEST_ID] == "mine-1"
+    for bad in ("a b", "x" * 65, ""):
+        told = quiet.http.get("/v1/nothing", headers={REQUEST_ID: bad}).headers[REQUEST_ID]
+        assert told not in {"", bad}
+
+
+def test_the_log_holds_no_secret(world: World) -> None:
+    """Tokens, signatures, nonces, documents, keys and bodies go through the service, and none of them into its log."""
+    stream = io.StringIO()
+    handler, root = log_to(stream, logging.DEBUG), logging.getLogger()
+    try:
+        room = CleanRoom()
+        body = world.charge_body(world.contract, room)
+        raw = world.command(world.bank, BANK, "charge", body, "run-1")
+        signature = world.sign(world.bank, PATHS["charge"], raw, "run-1")
+        token = world.everybody.shown(BANK)["authorization"].removeprefix("Bearer ")
+        world.post(PATHS["charge"], raw, signature)
+        nonce = world.service.challenge("run-1")
+        evidence = world.attest(room, "run-1", nonce)
+        release: c.Object = {"charge": "run-1", "evidence": evidence, "nonce": nonce}
+        world.service.submit(room.signer, BANK, "key_release", release)
+        with pytest.raises(Refused):
+            world.service.challenge("run-7")
+        document = c.dump({"kind": "note", "said": "confidential", "v": 1})
+        world.service.put_document(world.hospital, document)
+        world.http.get("/v1/charges?as_of=hunter2", headers={"authorization": "Bearer hunter2"})
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+        root.setLevel(logging.WARNING)
+    data_key = world.keys.data_key(HOSPITAL, "digits-key")
+    assert data_key is not None
+    key = data_key.reveal()
+    told = stream.getvalue()
+    assert '"operation": "submit_key_release"' in told
+    secrets = (token, signature, nonce, "confidential", "hunter2", key.hex(), c.base64url(key))
+    assert not [secret for secret in secrets if secret in told]
+    for line in told.splitlines():
+        assert set(json.loads(line)) <= {*FIELDS, "level", "logger", "message", "time", "fault", "frames"}
+
+
+def test_what_an_exception_says_is_not_logged() -> None:
+    """Its type and where it was raised are."""
+    record = logging.LogRecord("api", logging.ERROR, __file__, 1, "failed", (), None)
+    try:
+        int("hunter2")
+    except ValueError as fault:
+        record.exc_info = (type(fault), fault, fault.__traceback__)
+    told = json.loads(JsonLines().format(record))
+    assert told["fault"] == "ValueError"
+    assert "hunter2" not in json.dumps(told)
+
+
+_WARMED: str = """
+import sys
+from fractions import Fraction
+from api.cli.main import preload_pricing
+from ledger import accounting
+from ledger.mechanisms.plan import parse_plan
+preload_pricing().join()
+loaded = set(sys.modules)
+plan = parse_plan({plan})
+accounting.told_epsilon(plan.mechanism(plan.steps), Fraction(1, 100_000), "REPLACE_SPECIAL")
+print(sorted(set(sys.modules) - loaded))
+"""
+
+
+def test_a_first_price_loads_nothing_more() -> None:
+    """What takes seconds to load is loaded when the service starts, not when a charge waits."""
+    script = _WARMED.replace("{plan}", repr(PLAN))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"

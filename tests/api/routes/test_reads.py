@@ -1,0 +1,197 @@
+"""What can be read of a book over HTTP: the registry, decisions, lineage, the past, tiles and proofs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import event
+
+from client.http.problems import Refused
+from ledger.verifier import Checkpoint, leaf_hash, verify_consistency
+from ledger.wire import canonical_json as c
+from tests.factories.service import BANK, HOSPITAL, PARTITION, SRO, CleanRoom, World, contract_document
+
+
+def _get(world: World, path: str, **query: str) -> Any:  # noqa: ANN401 - JSON
+    response = world.http.get(path, params=query)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def _as(world: World, did: str, path: str, **headers: str) -> httpx.Response:
+    return world.http.get(path, headers={**world.everybody.shown(did), **headers})
+
+
+def test_the_registry_is_told_as_it_stands(world: World) -> None:
+    """Organisations with their keys, the policy in force, the dataset, the contract and which version is its head."""
+    assert [one["organisation"] for one in _get(world, "/v1/organisations")["items"]] == sorted([SRO, HOSPITAL, BANK])
+    (key,) = _get(world, f"/v1/organisations/{BANK}/keys")["items"]
+    assert (key["key_id"], key["key"]) == (world.bank.key_id, world.bank.jwk)
+    (version,) = _get(world, "/v1/policies/health")["versions"]
+    assert version == _get(world, "/v1/policies/health/in-force") == _get(world, "/v1/policies")["items"][0]
+    assert _get(world, f"/v1/datasets/{HOSPITAL}/digits") == _get(world, "/v1/datasets")["items"][0]
+    head = _get(world, "/v1/contract-heads/digits-bank-a")
+    assert head == {"document": world.contract, "id": "digits-bank-a", "version": 1}
+
+
+def test_documents_are_for_those_they_concern(world: World) -> None:
+    """A policy is everybody's, a contract its parties', and a signature theirs who may see an entry that names it."""
+    policy = _get(world, "/v1/policies/health")["versions"][0]["document"]
+    (entered,) = _get(world, "/v1/decisions", kind="contract")["items"]
+    signature, of_contract = entered["request"]["signatures"][0], entered["id"]
+    stranger = "did:web:bank-b.example"
+    for did, path, status in (
+        (BANK, policy, 200),
+        (BANK, world.contract, 200),
+        (BANK, signature, 404),
+        (BANK, f"{signature}?entry={of_contract}", 200),
+        (BANK, f"{policy}?entry={of_contract}", 404),
+        (stranger, world.contract, 403),
+    ):
+        assert _as(world, did, f"/v1/documents/{path}").status_code == status, path
+    data = _as(world, BANK, f"/v1/documents/{world.contract}").content
+    assert c.digest(data) == world.contract
+    governs, said = (
+        world.service.put_document(world.sro, text).document for text in (b"kind: policy\n", b"kind: no\n")
+    )
+    assert [_as(world, BANK, f"/v1/documents/{one}").status_code for one in (governs, said)] == [200, 404]
+
+
+def test_a_refusal_is_a_decision_on_record(world: World) -> None:
+    """Every check that failed is there, and the list can ask for refusals alone."""
+    body = world.charge_body(world.contract, CleanRoom())
+    plan: Any = body["plan"]
+    with pytest.raises(Refused):
+        world.service.submit(world.bank, BANK, "charge", {**body, "plan": {**plan, "steps": 400}}, "run-1")
+    decision = _get(world, "/v1/decisions/run-1")
+    assert (decision["permit"], decision["outcome"]) == (False, "policy_denied")
+    assert "run_above_contract" in {check["code"] for check in decision["checks"] if not check["passed"]}
+    assert _get(world, "/v1/decisions", refused="true")["items"] == [decision]
+
+
+def test_the_past_is_what_stood_then(world: World, room: CleanRoom) -> None:
+    """Before the charge its account was empty and the charge was not there; now both are."""
+    del room
+    before = str(world.size - 1)
+    assert _get(world, "/v1/accounts", partition=PARTITION, as_of=before)["items"] == []
+    accounts = _get(world, "/v1/accounts", partition=PARTITION)
+    assert {one["holder"] for one in accounts["items"]} >= {"global"}
+    assert accounts["bounds"]["lineage_epsilon_max"] == "6"
+    assert _get(world, "/v1/charges")["items"][0]["id"] == "run-1"
+    assert world.http.get("/v1/charges/run-1", params={"as_of": before}).status_code == 404
+    far = world.http.get("/v1/charges/run-1", params={"as_of": str(world.size + 1)})
+    assert (far.status_code, far.json()["field"]) == (422, "as_of")
+
+
+def test_the_newest_charge_is_found_among_its_lineage_s_own(world: World, room: CleanRoom) -> None:
+    """How many more runs like the last one fit is told against the newest charge's price."""
+    del room
+    (account,) = [one for one in _get(world, "/v1/accounts", partition=PARTITION)["items"] if one["holder"] == "global"]
+    assert account["runs_like_the_last"] > 0
+    assert not account["under_its_cap"]["over"]
+    assert _get(world, "/v1/frozen-accounts", partition=PARTITION)["items"] == []
+
+
+def test_lineage_is_its_own_organisation_s(world: World) -> None:
+    """An SRO reads the graph around anybody, a consumer its own, and nobody else's exists for it."""
+    world.everybody.roles[SRO] = "SRO"
+    own = _as(world, BANK, f"/v1/lineage/{BANK}").json()
+    assert own["complete"]
+    assert [node["members"] for node in own["nodes"]] == [[BANK]]
+    assert _as(world, SRO, f"/v1/lineage/{BANK}").json() == own
+    assert _as(world, BANK, f"/v1/lineage/{SRO}").status_code == 404
+
+
+def test_coalitions_are_told_to_whoever_watches(world: World, room: CleanRoom) -> None:
+    """One run is over no lineage's cap; a cap with no order to hold it is none; consumers may not ask."""
+    del room
+    roomy = _get(world, "/v1/smallest-coalitions", partition=PARTITION)
+    assert (roomy["coalitions"], roomy["complete"]) == ([], True)
+    closed = world.http.get("/v1/smallest-coalitions", params={"partition": PARTITION, "epsilon": "0.01"})
+    assert closed.status_code == 404
+    share = _get(world, "/v1/exposures", partition=PARTITION, member=BANK)["share_of_budget"]
+    assert 0 < float(share) < 1
+    assert _as(world, BANK, f"/v1/smallest-coalitions?partition={PARTITION}").status_code == 403
+
+
+def test_tiles_and_consistency_verify_against_the_checkpoint(world: World) -> None:
+    """The tile of leaf hashes is that of the entries, and an older root is proven to be this log's."""
+    size = world.size
+    hashes = world.http.get(f"/tile/0/000.p/{size}").content
+    bundle = world.http.get(f"/tile/entries/000.p/{size}", headers=world.everybody.shown(SRO)).content
+    entries = []
+    while bundle:
+        length = int.from_bytes(bundle[:2], "big")
+        entries.append(bundle[2 : 2 + length])
+        bundle = bundle[2 + length :]
+    assert b"".join(map(leaf_hash, entries)) == hashes
+    told = _get(world, "/v1/consistency/3")
+    checkpoint = Checkpoint.open(told["checkpoint"], world.log)
+    with world.book.read() as facts:
+        old = facts.root_at(3)
+    proof = [c.unbase64url(one, "proof") for one in told["proof"]]
+    assert checkpoint.size == told["new"] == size
+    assert verify_consistency(3, size, proof, old, checkpoint.root)
+    assert world.http.get(f"/tile/0/000.p/{size + 1}").status_code == 404
+    assert world.http.get("/tile/entries/000.p/1", headers=world.everybody.shown(BANK)).status_code == 403
+
+
+def test_a_plan_is_answered_without_an_entry(world: World) -> None:
+    """What a run would get and how many more fit; a policy's and a merger's impact; nothing is recorded."""
+    size = world.size
+    run = {name: world.charge_body(world.contract, CleanRoom())[name] for name in ("contract", "partitions", "plan")}
+    headers = {**world.everybody.shown(BANK), "content-type": "application/json"}
+    told = world.http.post("/v1/plans", content=c.dump(run), headers=headers).json()
+    assert told["decision"]["outcome"] == "pending"
+    assert told["runs"]["more"] >= 1
+    body = c.dump({"organisations": [BANK, HOSPITAL]})
+    headers = {**world.everybody.shown(SRO), "content-type": "application/json"}
+    assert world.http.post("/v1/merger-impacts", content=body, headers=headers).json()["items"] == []
+    assert world.size == size
+
+
+def test_progress_informs_and_refunds_nothing(world: World, room: CleanRoom) -> None:
+    """The clean room's newest report is told beside the charge; it never goes back, and the log does not grow."""
+    size = world.size
+    shown = {**world.everybody.shown_by(room.signer), "content-type": "application/json"}
+
+    def report(steps: int) -> httpx.Response:
+        return world.http.post("/v1/charges/run-1/progress", content=c.dump({"steps": steps}), headers=shown)
+
+    assert [report(steps).status_code for steps in (40, 40, 39, 101)] == [200, 200, 409, 422]
+    charge = world.service.charge("run-1")
+    assert (charge["progress"], charge["state"], world.size) == (
+        {"steps": 40, "time": world.clock.now},
+        "pending",
+        size,
+    )
+
+
+def test_a_misspelt_parameter_is_refused(quiet: World) -> None:
+    """What is left out and what is misspelt are told apart."""
+    for query in ("as_off=1", "limit=0", "limit=201", "limit=1&limit=2", "limit=07", "cursor=AAAA"):
+        response = quiet.http.get(f"/v1/organisations?{query}")
+        assert (response.status_code, response.json()["code"]) == (422, "malformed"), query
+
+
+def test_a_list_asks_the_database_no_oftener_with_many_contracts(world: World) -> None:
+    """Whose partitions a bank sees is found in one statement, not in one for each partition and contract."""
+    asked: list[str] = []
+    engine = world.book._reads  # noqa: SLF001 - its statements are counted
+    event.listen(engine, "before_cursor_execute", lambda *told: asked.append(str(told[2])))
+
+    def statements(path: str) -> int:
+        asked.clear()
+        assert _as(world, BANK, path).status_code == 200
+        return len(asked)
+
+    paths = ("/v1/partitions", "/v1/datasets", "/v1/contracts")
+    # The first answer on a connection sets it up.
+    few = [min(statements(path), statements(path)) for path in paths]
+    for number in range(4):
+        world.open_partition(f"2027-q{number}")
+        world.enter("contract", {**contract_document(), "id": f"more-{number}"}, BANK, world.bank, world.hospital)
+    assert len(_as(world, BANK, "/v1/partitions").json()["items"]) == 5
+    assert [min(statements(path), statements(path)) for path in paths] == few

@@ -1,0 +1,249 @@
+"""The OpenAPI document: every route named once, with its problems and its signature."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Any, Final
+
+import pytest
+
+from api.auth.authorisation import PUBLIC
+from api.wire.openapi_examples import packaged_json
+from client.http.endpoints import JSON_TYPE, PATHS, PROBLEM_TYPE, SIGNATURE_HEADER
+from ledger.domain.commands import Command, read_body
+from ledger.wire import canonical_json as c
+from tests.api.wire.conforming import committed
+from tests.api.wire.openapi_build import DIGEST, digest_line, pretty
+from tests.api.wire.tour import Tour
+from tests.factories.service import World, open_world
+
+OPERATIONS: Final = sorted(committed().operations)
+NOT_SHOWN: Final = frozenset({"read_docs", "read_entry_bundle", "read_tile"})
+"""Operations whose answer has no example: bytes that are no text, and the page that shows the other examples."""
+
+
+@pytest.fixture
+def operations(quiet: World) -> dict[tuple[str, str], dict[str, Any]]:
+    """Each operation by method and path."""
+    paths = quiet.http.get("/v1/openapi.json").json()["paths"]
+    return {(method, path): what for path, methods in paths.items() for method, what in methods.items()}
+
+
+def test_every_kind_has_its_path(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """The client's table and the service's routes are one."""
+    commands = {what["operationId"]: path for (_, path), what in operations.items() if "submit_" in what["operationId"]}
+    assert commands == {f"submit_{kind}": path for kind, path in PATHS.items()}
+
+
+def test_operation_ids_differ(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """No two operations share an id."""
+    names = [what["operationId"] for what in operations.values()]
+    assert len(set(names)) == len(names)
+
+
+def test_every_error_is_declared_as_a_problem(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """405 and 500 everywhere, and every response from 400 on has the problem's type."""
+    document = committed()
+    for what in operations.values():
+        errors = [int(status) for status in what["responses"] if status >= "400"]
+        assert {405, 500, 503} <= set(errors)
+        for status in errors:
+            told = document.answer(what["operationId"], status)
+            assert list(told["content"]) == [PROBLEM_TYPE]
+            assert told["content"][PROBLEM_TYPE]["example"]["status"] == status
+
+
+def test_a_token_is_asked_for_but_where_it_is_not(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """Bearer everywhere but on what anybody may compare, with the problems that a wrong one gets."""
+    free = {what["operationId"] for what in operations.values() if not what["security"]}
+    assert free == PUBLIC - {"read_openapi"}
+    for what in operations.values():
+        assert what["security"] in ([], [{"token": []}])
+        assert not what["security"] or {"401", "403"} <= set(what["responses"])
+
+
+def test_whatever_moves_something_asks_for_a_signature(
+    operations: dict[tuple[str, str], dict[str, Any]],
+) -> None:
+    """Every POST and PUT but what moves nothing, and a batch, whose every item has one."""
+    unsigned = {
+        path
+        for (method, path), what in operations.items()
+        if method != "get" and SIGNATURE_HEADER not in [item["name"] for item in what.get("parameters", [])]
+    }
+    assert unsigned == {
+        "/v1/challenges",
+        "/v1/charges/batch",
+        "/v1/charges/{id}/progress",
+        "/v1/merger-impacts",
+        "/v1/plans",
+        "/v1/policy-impacts",
+    }
+
+
+def test_the_document_has_the_digest_that_is_checked_in(quiet: World) -> None:
+    """Whoever changes an operation sees what changes for callers: ``make openapi`` writes document and digest."""
+    served = quiet.http.get("/v1/openapi.json").json()
+    assert digest_line(pretty(served)) == DIGEST.read_text(encoding="ascii")
+
+
+@pytest.mark.parametrize("kind", PATHS)
+def test_an_example_is_a_command(kind: str) -> None:
+    """The reader of commands takes it, and reads of its body all that the form has."""
+    content = committed().operations[f"submit_{kind}"]["requestBody"]["content"][JSON_TYPE]
+    read_body(Command.parse(c.dump(content["example"])))
+
+
+def _shown(operation: str) -> Iterator[tuple[str, dict[str, Any], Any]]:
+    """Each example of an operation, with where it is and the form it is of; None where there is none."""
+    what = committed().operations[operation]
+    for one in what.get("parameters", []):
+        yield one["name"], one["schema"], one.get("example")
+    answers = {status: committed().answer(operation, int(status)) for status in what["responses"]}
+    for where, told in {"body": what.get("requestBody", {}), **answers}.items():
+        for content in told.get("content", {}).values():
+            yield where, content["schema"], content.get("example")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_examples_are_of_their_forms(operation: str) -> None:
+    """Every parameter, body, answer and problem has one, and its form allows it."""
+    for where, schema, example in _shown(operation):
+        if operation in NOT_SHOWN and where == "200":
+            continue
+        assert example is not None, where
+        committed().form(schema).validate(example)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_operations_are_in_words_and_answers_have_forms(operation: str) -> None:
+    """A summary, a sentence, a description of every parameter; a form of its own for every body and answer."""
+    what = committed().operations[operation]
+    assert what["summary"] != operation
+    assert what["description"].endswith(".")
+    assert all(one["description"] for one in what.get("parameters", []))
+    assert all(schema for _, schema, _ in _shown(operation))
+
+
+def test_texts_and_example_values_are_of_operations() -> None:
+    """A text or a value for an operation, a problem or a field that no longer exists is dropped."""
+    texts, values = packaged_json("operation_texts.json"), packaged_json("example_values.json")
+    assert sorted(texts["operations"]) == OPERATIONS
+    assert {tag for what in committed().operations.values() for tag in what["tags"]} == set(texts["tags"])
+    assert set(values["operations"]) <= set(OPERATIONS)
+    responses = committed().told["components"]["responses"]
+    assert {f"Problem{status}" for status in values["problems"]} <= set(responses)
+    shown = {
+        name for operation in OPERATIONS for where, _, example in _shown(operation) for name in _names(where, example)
+    }
+    assert set(values["fields"]) <= shown
+
+
+def _names(where: str, example: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
+    """The name of a parameter, and of every field of a body or an answer."""
+    yield where
+    if isinstance(example, dict):
+        yield from example
+        for value in example.values():
+            yield from _names("", value)
+    elif isinstance(example, list):
+        for value in example:
+            yield from _names("", value)
+
+
+def test_forms_of_objects_are_closed() -> None:
+    """No field but those that are named; what may hold anything is listed here."""
+    found = [*_open(committed().told["components"]["schemas"], "")]
+    assert found == [".Decision.properties.request", ".Entry.properties.body.properties.request"]
+
+
+def _open(form: Any, where: str) -> Iterator[str]:  # noqa: ANN401 - JSON
+    if isinstance(form, list):
+        for one in form:
+            yield from _open(one, where)
+    elif isinstance(form, dict):
+        if form.get("type") == "object" and "additionalProperties" not in form:
+            yield where
+        for name, one in form.items():
+            yield from _open(one, f"{where}.{name}")
+
+
+@pytest.fixture(scope="module")
+def toured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tour]:
+    """A service that was asked everything; each answer was held to the document as it came."""
+    with open_world(tmp_path_factory.mktemp("toured")) as world:
+        tour = Tour(world)
+        tour.go()
+        yield tour
+
+
+def test_every_operation_answers_as_it_says(toured: Tour) -> None:
+    """On its good path; commands with both statuses, and whatever has a tag with 304 too."""
+    answered: dict[str, set[str]] = {name: set() for name in OPERATIONS}
+    for one in toured.recorder.exchanges:
+        if not one.response.is_error:
+            committed().check(one.response)
+            answered[one.operation].add(one.status)
+    told = {name: {one for one in what["responses"] if one < "400"} for name, what in committed().operations.items()}
+    assert answered == told
+
+
+class Page(HTMLParser):
+    """What is opened is closed, in order; its text, its anchors and where it points to are kept."""
+
+    def __init__(self, text: str) -> None:
+        """Read it. Raises: AssertionError, if it is not well formed."""
+        super().__init__()
+        self._open: list[str] = []
+        self.anchors: list[str] = []
+        self.addresses: list[str] = []
+        self.words = ""
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Open one."""
+        assert tag != "script"
+        self._open += [] if tag == "meta" else [tag]
+        for name, value in attrs:
+            assert not name.startswith("on")
+            self.anchors += [str(value)] if name == "id" else []
+            self.addresses += [str(value)] if name in {"href", "src"} else []
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close the last one."""
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Text between them."""
+        self.words += data
+
+
+def test_the_page_needs_nothing_but_itself(quiet: World) -> None:
+    """Well formed, no address but the document's and its own anchors, and its policy lets nothing else in."""
+    answer = quiet.http.get("/docs")
+    page = Page(answer.text)
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    own = {one.removeprefix("#") for one in page.addresses if one.startswith("#")}
+    assert [one for one in page.addresses if not one.startswith("#")] == ["/v1/openapi.json"]
+    assert len(set(page.anchors)) == len(page.anchors)
+    assert own <= set(page.anchors)
+
+
+def test_the_page_tells_all_that_the_document_does(quiet: World) -> None:
+    """Each operation with its words, parameters and statuses; each field of each form; each example."""
+    page = Page(quiet.http.get("/docs").text)
+    assert set(OPERATIONS) <= set(page.anchors)
+    for operation in OPERATIONS:
+        what = committed().operations[operation]
+        assert what["description"] in page.words
+        for where, _, example in _shown(operation):
+            assert (where in page.words) or where == "body"
+            if example is not None and (where == "body" or where.isdigit()):
+                told = example if isinstance(example, str) else json.dumps(example, indent=1, ensure_ascii=False)
+                assert told in page.words
+    for form in committed().told["components"]["schemas"].values():
+        assert all(field in page.words for field in form.get("properties", {}))

@@ -1,0 +1,225 @@
+"""A tour of the service: every operation asked at least once on its good path, by somebody whom it is for."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Final
+
+import httpx
+
+from api.routes.events import PER_ORGANISATION_MAX
+from client.http.endpoints import BATCH, JSON_TYPE, MODEL_KEYS, PATHS, SIGNATURE_HEADER
+from client.keys.sealed_model import seal_deposit, seal_model
+from client.keys.signer import Signer
+from ledger.domain.entries import Entry
+from ledger.wire import canonical_json as c
+from tests.api.market import CLINIC, OTHER_BANK, Market
+from tests.api.wire.conforming import committed
+from tests.api.wire.recorded import Recorder
+from tests.factories.service import BANK, HOSPITAL, OPENED, PLAN, SRO, CleanRoom, World, contract_document
+
+SEALED: Final = "run-7"
+"""A run whose model stays sealed."""
+_MORE_BANKS: Final = tuple(f"did:web:bank-{letter}.example" for letter in "cdefghi")
+
+
+class Tour:
+    """Goes through a world that nobody is registered in yet."""
+
+    def __init__(self, world: World) -> None:
+        """Furnish it, and record from the first request on."""
+        self.world = world
+        self.recorder = Recorder(world, committed())
+        world.contract = world.found()
+        self.market = Market(world)
+
+    def go(self) -> None:
+        """Everything, in an order in which it can happen."""
+        self._ask()
+        self._charge()
+        self._model()
+        self._refused()
+        self._read()
+        self._lineage()
+        self._govern()
+        self._again()
+        self.world.book.close()
+        self._get("/readyz")
+
+    def _submit(self, signer: Signer, actor: str, kind: str, body: c.Object, name: str) -> None:
+        self.world.service.submit(signer, actor, kind, body, name)
+
+    def _post(self, path: str, body: c.Json, role: str) -> httpx.Response:
+        """Something that is not signed."""
+        headers = {**self.market.people[role].shown, "content-type": JSON_TYPE}
+        return self.world.http.post(path, content=c.dump(body), headers=headers)
+
+    def _get(self, path: str, role: str = "AUDITOR", **query: str) -> httpx.Response:
+        return self.world.http.get(path, params=query, headers=self.market.people[role].shown)
+
+    def _ask(self) -> None:
+        """Before anything is charged: quotes, plans, impacts."""
+        world, market = self.world, self.market
+        body = market.charge(market.own, CleanRoom())
+        world.service.quote(world.bank, BANK, body, "run-5")
+        self._post("/v1/plans", body, "TDC")
+        self._post("/v1/plans", {**body, "plan": {**PLAN, "noise_multiplier": "0.8"}}, "TDC")
+        self._post("/v1/merger-impacts", {"organisations": [BANK, OTHER_BANK]}, "SRO")
+        policy = c.dump({**world.policy(), "lineage": {"epsilon_max": "0.5"}, "version": 2})
+        headers = {**market.people["SRO"].shown, "content-type": "application/octet-stream"}
+        world.http.post("/v1/policy-impacts", content=policy, headers=headers)
+
+    def _charge(self) -> None:
+        """Charged, told of, voided; many at once."""
+        world, market = self.world, self.market
+        self._post("/v1/charges/run-1/progress", {"steps": 40}, "CCR")
+        self._submit(world.bank, BANK, "charge", market.charge(market.own, CleanRoom()), "run-5")
+        self._submit(world.bank, BANK, "void", {"charge": "run-5"}, "void-of-run-5")
+        items: list[c.Json] = []
+        for name, things in (("run-6", market.own), ("run-8", market.foreign)):
+            raw = world.command(world.bank, BANK, "charge", market.charge(things, CleanRoom()), name)
+            items.append({"command": c.parse(raw, len(raw)), "signature": world.sign(world.bank, BATCH, raw, name)})
+        self._post(BATCH, {"charges": items}, "TDC")
+
+    def _model(self) -> None:
+        """A run, its sealed model, and another clean room that opens it."""
+        world, market, room = self.world, self.market, CleanRoom()
+        self._submit(world.bank, BANK, "charge", market.charge(market.own, room), SEALED)
+        nonce = world.service.challenge(SEALED)
+        released: c.Object = {"charge": SEALED, "evidence": world.attest(room, SEALED, nonce), "nonce": nonce}
+        self._submit(room.signer, BANK, "key_release", released, f"key-of-{SEALED}")
+        sealed, key = seal_model(b"weights", SEALED)
+        shown, model = world.everybody.shown_by(room.signer), c.digest(sealed)
+        deposit = world.http.get("/v1/deposit-key", headers=shown).json()["x"]
+        kept: c.Object = {"charge": SEALED, "model": model, "sealed": seal_deposit(key, deposit, SEALED, model)}
+        headers = {**shown, "content-type": JSON_TYPE}
+        headers[SIGNATURE_HEADER] = world.sign(room.signer, MODEL_KEYS, c.dump(kept), model)
+        world.http.post(MODEL_KEYS, content=c.dump(kept), headers=headers)
+        self._submit(room.signer, BANK, "post", {"charge": SEALED, "steps": 80}, f"post-of-{SEALED}")
+        self._submit(room.signer, BANK, "release_notice", {"charge": SEALED, "model": model}, f"notice-of-{SEALED}")
+        self._submit(room.signer, BANK, "model_release", {"charge": SEALED, "model": model}, f"model-of-{SEALED}")
+        other = CleanRoom()
+        asked = self._post("/v1/challenges", {"charge": SEALED}, "TDC").json()["nonce"]
+        evidence = world.attest(other, SEALED, asked, signer=world.bank)
+        body: c.Object = {"charge": SEALED, "clean_room": other.to_json(), "evidence": evidence, "model": model}
+        self._submit(world.bank, BANK, "model_opening", {**body, "nonce": asked}, f"opening-of-{SEALED}")
+
+    def _refused(self) -> None:
+        """One of each problem that anybody can bring about."""
+        world, market = self.world, self.market
+        self._get("/v1/charges", "no token")
+        self._get("/v1/charges/run-99")
+        self._get("/v1/charges", limit="0")
+        world.http.delete("/v1/charges/run-1", headers=market.people["AUDITOR"].shown)
+        self.world.http.post("/v1/plans", content=b"steps: 1", headers=market.people["TDC"].shown)
+        self._post("/v1/plans", "x" * 40_000, "TDC")
+        loud: c.Object = {**PLAN, "noise_multiplier": "0.8"}
+        self._send("charge", {**market.charge(market.own, CleanRoom()), "plan": loud}, "run-9")
+        self._submit(world.hospital, HOSPITAL, "partition", {**OPENED, **_SMALL}, "partition-small")
+        small: c.Object = {**market.charge(market.own, CleanRoom()), "partitions": [f"{HOSPITAL}/digits/small"]}
+        self._send("charge", small, "run-10")
+        self._send("charge", {**small, "clean_room": CleanRoom().to_json()}, "run-11")
+
+    def _send(self, kind: str, body: c.Object, name: str, **headers: str) -> None:
+        """A command of the bank's, whatever it gets."""
+        raw = self.world.command(self.world.bank, BANK, kind, body, name)
+        self.world.post(PATHS[kind], raw, self.world.sign(self.world.bank, PATHS[kind], raw, name), **headers)
+
+    def _read(self) -> None:
+        """All that can be read, by an auditor where others may not see it."""
+        market, size = self.market, str(self.world.size)
+        things = market.own
+        for path in ("/livez", "/readyz", "/v1/log", "/v1/checkpoint", "/docs", "/metrics", "/v1/consistency/9"):
+            self._get(path)
+        for path in ("/tile/0/000.p/9", "/tile/entries/000.p/9", "/v1/entries/9"):
+            self._get(path)
+        for path in ("organisations", "policies", "datasets", "contracts", "partitions"):
+            self._pages(f"/v1/{path}", "1")
+        self._pages("/v1/charges", "1", state="posted", partition=things.partition, as_of=size)
+        self._pages("/v1/decisions", "1", kind="charge", refused="true")
+        for path in ("accounts", "frozen-accounts"):
+            self._pages(f"/v1/{path}", "1", partition=things.partition, as_of=size)
+        at_that_size = ("policies/health", "policies/health/in-force", f"organisations/{BANK}", f"lineage/{BANK}")
+        of_things = (f"charges/{things.charge}", f"contracts/{things.contract}", f"partitions/{things.partition}")
+        for path in (*at_that_size, *of_things, f"coalitions/{things.coalition}"):
+            self._unchanged(f"/v1/{path}", as_of=size)
+        registered = (f"datasets/{HOSPITAL}/digits", f"recommendations/{HOSPITAL}/digits", f"organisations/{BANK}/keys")
+        released = (f"key-releases/key-of-{SEALED}", f"model-releases/model-of-{things.run}")
+        for path in (*registered, *released, "contract-heads/digits-bank-a", "decisions/run-10"):
+            self._unchanged(f"/v1/{path}")
+        with self.world.book.read() as facts:
+            entered = Entry.parse(facts.entry(facts.contracts[things.contract].index)).id
+        self._get(f"/v1/documents/{things.contract}", entry=entered)
+        self._get(f"/v1/receipts/{things.charge}", cosigned="true")
+        self._get("/v1/smallest-coalitions", partition=things.partition, epsilon="5")
+        self._get("/v1/exposures", partition=things.partition, member=BANK)
+        self._follow()
+
+    def _pages(self, path: str, limit: str, **query: str) -> None:
+        """The first page of a list, and the next one."""
+        cursor = self._get(path, limit=limit, **query).json()["next_cursor"]
+        if cursor is not None:
+            self._get(path, limit=limit, cursor=cursor, **query)
+
+    def _follow(self) -> None:
+        """Events, until as many streams are open as anybody may have."""
+        headers = {**self.market.people["AUDITOR"].shown, "last-event-id": "8"}
+        with ExitStack() as open_ones:
+            for _ in range(PER_ORGANISATION_MAX):
+                stream = self.world.http.stream("GET", "/v1/events", params={"after": "8"}, headers=headers)
+                told = open_ones.enter_context(stream)
+            lines = told.iter_lines()
+            data = "".join(f"{next(lines)}\n" for _ in range(10))
+            self.recorder.keep_stream("stream_events", told, data.encode())
+            self._get("/v1/events")
+
+    def _unchanged(self, path: str, **query: str) -> None:
+        """Read, and read again by whoever has it already."""
+        tag = self._get(path, **query).headers["etag"]
+        shown = self.market.people["AUDITOR"].shown
+        self.world.http.get(path, params=query, headers={**shown, "if-none-match": tag})
+
+    def _lineage(self) -> None:
+        """What becomes of organisations."""
+        world = self.world
+        one, two, three, four, five, six, seven = _MORE_BANKS
+        for did in _MORE_BANKS:
+            world.register(did, "TDC", Signer.generate())
+        bodies: dict[str, c.Object] = {
+            "merger": {"organisation": one, "parents": [two, three]},
+            "acquisition": {"acquired": [five], "organisation": four},
+            "collusion": {"effective": world.clock.now - 1, "organisations": [six, OTHER_BANK]},
+            "split": {"child": seven, "organisation": BANK},
+            "transfer": {"charge": SEALED, "giver": BANK, "recipient": OTHER_BANK},
+            "publication": {"charge": SEALED, "giver": BANK},
+        }
+        for kind, body in bodies.items():
+            self._submit(world.sro, SRO, kind, body, f"{kind}-1")
+
+    def _govern(self) -> None:
+        """A reset, a retirement, a revocation, a next version of each document that has one."""
+        world, market = self.world, self.market
+        order: c.Object = {"holder": "global", "partition": market.own.partition, "reason": "an order of the court"}
+        self._submit(world.sro, SRO, "decree", order, "decree-1")
+        self._submit(world.hospital, HOSPITAL, "retirement", {"partition": world.open_partition("old")}, "retirement-1")
+        agreed = {**contract_document(world.begun), "version": 2}
+        signed = [world.service.put_document(signer, c.dump(agreed)) for signer in (world.bank, world.hospital)]
+        body: c.Object = {"document": signed[0].document, "signatures": [one.signature for one in signed]}
+        self._send("contract", body, "contract-2")
+        self._send("contract", body, "contract-2", **{"if-match": '"AAAAAAAAAAAAAAAAAAAAAA"'})
+        self._send("contract", body, "contract-2", **{"if-match": str(signed[0].replaces)})
+        world.enter("policy", {**world.policy(), "lineage": {"epsilon_max": "1"}, "version": 2}, SRO, world.sro)
+        self._pages("/v1/frozen-accounts", "1", partition=market.own.partition, as_of=str(world.size))
+        revoked: c.Object = {"contract": market.foreign.contract}
+        self._submit(market.clinic, CLINIC, "revocation", revoked, "revocation-1")
+
+    def _again(self) -> None:
+        """Each command once more as it was sent, which gets the answer that it got."""
+        for one in self.recorder.exchanges[:]:
+            if one.status == "201":
+                client = self.world.http
+                headers = {name: value for name, value in one.request.headers.items() if name != "content-length"}
+                client.post(one.request.url, content=one.request.content, headers=headers)
+
+
+_SMALL: Final[c.Object] = {"data_key": "small-key", "epsilon": "0.8", "partition": "small"}

@@ -1,0 +1,175 @@
+"""The first page's commands, and those beside them, each on its good path against a served book."""
+
+from __future__ import annotations
+
+import json
+
+from client.keys.signer import Signer
+from ledger.wire import canonical_json as c
+from tests.factories.readme_walk import Desk, Ran
+from tests.factories.service import BANK, HOSPITAL, CleanRoom
+
+REF = f"{HOSPITAL}/scans/2026-q4"
+CONTRACT = "--contract contract.yaml --deadline 2026-12-02T00:00:00Z"
+
+
+def _good(desk: Desk, line: str) -> c.Object:
+    """Run a command with --json; its answer."""
+    ran = desk.run(f"{line} --json")
+    assert ran.code == 0, ran.err
+    answer = json.loads(ran.out)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def test_every_command_of_the_page_works(walk: tuple[Desk, list[Ran]]) -> None:
+    """Each line ends with 0; what is sent is told on stdout, and a quote and a signature record nothing."""
+    _, ran = walk
+    assert [(one.line, one.err) for one in ran if one.code] == []
+    entered = [one for one in ran if ", entry " in one.out]
+    assert [one.line.split()[1:3] for one in entered] == [
+        ["key", "register"],
+        ["policy", "publish"],
+        ["key", "register"],
+        ["key", "register"],
+        ["dataset", "register"],
+        ["dataset", "open-partition"],
+        ["contract", "enter"],
+        ["charge", "make"],
+    ]
+    assert [one.out.split(", entry ")[1].split(",")[0] for one in entered] == [str(index) for index in range(8)]
+    assert all(word in ran[-1].out for word in (REF, "everyone", BANK, "0.0177"))
+
+
+def test_keys_are_private_and_never_replaced(desk: Desk) -> None:
+    """Mode 0600, the public half on stdout, and a second key of the name is refused."""
+    made = desk.run("epsilon key new other.pem")
+    assert (made.code, json.loads(made.out)) == (0, Signer.load(desk.folder / "other.pem").jwk)
+    again = desk.run("epsilon key new other.pem")
+    assert (again.code, again.out) == (2, "")
+    assert "other.pem: File exists" in again.err
+
+
+def test_a_command_sent_again_is_the_same_command(desk: Desk) -> None:
+    """The same id and body give the same entry, said to be recorded before; another body under it is in conflict."""
+    line = f"epsilon charge make bank-a.toml charge.json {CONTRACT} --id run-1"
+    again = _good(desk, line)
+    assert (again["repeated"], again["outcome"]) == (True, "pending")
+    assert "recorded before" in desk.run(line).out
+    other = desk.run(line.replace("2026-12-02", "2027-12-01"))
+    assert (other.code, other.out) == (5, "")
+    assert "id_reused" in other.err
+
+
+def test_charges_are_shown_posted_and_voided(desk: Desk) -> None:
+    """A clean room posts for what ran, a TDC voids what it did not need; both are then told so."""
+    _room(desk, "run-2")
+    made = _good(desk, f"epsilon charge make bank-a.toml run-2.json {CONTRACT} --id run-2")
+    assert isinstance(made["receipt"], str)
+    assert _good(desk, "epsilon charge post bank-a.toml run-2 80 --room run-2.pem")["outcome"] == "posted"
+    shown = _good(desk, "epsilon charge show hospital.toml run-2")
+    assert (shown["state"], shown["steps_posted"]) == ("posted", 80)
+    _room(desk, "run-3")
+    _good(desk, f"epsilon charge make bank-a.toml run-3.json {CONTRACT} --id run-3")
+    assert _good(desk, "epsilon charge void bank-a.toml run-3")["outcome"] == "voided"
+    assert "voided" in desk.run("epsilon charge show bank-a.toml run-3").out
+
+
+def test_datasets_and_partitions_are_shown(desk: Desk) -> None:
+    """One table of all, one partition with its terms."""
+    listed = desk.run("epsilon dataset show bank-a.toml")
+    assert listed.code == 0
+    assert all(word in listed.out for word in (REF, "renyi", "1000", "open"))
+    one = _good(desk, f"epsilon dataset show hospital.toml {REF}")
+    assert one["budget"] == {"delta": "0.00001", "epsilon": "6"}
+
+
+def test_contracts_are_shown_by_file_and_by_digest(desk: Desk) -> None:
+    """The file that was entered names the contract, as its digest does."""
+    by_file = _good(desk, "epsilon contract show hospital.toml contract.yaml")
+    digest = c.digest((desk.folder / "contract.yaml").read_bytes())
+    assert by_file == _good(desk, f"epsilon contract show bank-a.toml {digest}")
+    assert (by_file["document"], by_file["consumer"]) == (digest, BANK)
+
+
+def test_a_contract_is_amended_and_revoked(desk: Desk) -> None:
+    """Its next version takes all signatures anew; a TDP ends it alone, and then nothing is charged under it."""
+    text = (desk.folder / "contract.yaml").read_text().replace("scans-bank-a", "scans-again")
+    for version in (1, 2):
+        (desk.folder / "again.yaml").write_text(text.replace("version: 1", f"version: {version}"))
+        assert desk.run("epsilon contract sign hospital.toml again.yaml > again.jws").code == 0
+        _good(desk, "epsilon contract enter bank-a.toml again.yaml --signature again.jws")
+        assert _good(desk, "epsilon contract show bank-a.toml again.yaml")["version"] == version
+    assert _good(desk, "epsilon contract revoke hospital.toml again.yaml")["outcome"] == "permitted"
+    _room(desk, "revoked")
+    refused = desk.run("epsilon quote bank-a.toml revoked.json --contract again.yaml --deadline 2026-12-02T00:00:00Z")
+    assert (refused.code, refused.out) == (3, "")
+    assert "contract_revoked" in refused.err
+
+
+def _room(desk: Desk, name: str) -> CleanRoom:
+    """A charge's body for a clean room of its own, in a file."""
+    room = CleanRoom()
+    body = json.loads((desk.folder / "charge.json").read_text())
+    (desk.folder / f"{name}.json").write_text(json.dumps({**body, "clean_room": room.to_json()}))
+    room.signer.save(desk.folder / f"{name}.pem")
+    return room
+
+
+def _register(desk: Desk, slug: str, role: str, name: str) -> None:
+    text = (desk.folder / "bank-a.toml").read_text().replace("bank-a", slug)
+    (desk.folder / f"{slug}.toml").write_text(text)
+    assert desk.run(f"epsilon key new {slug}.pem").code == 0
+    desk.known_to_the_issuer(slug)
+    assert desk.run(f"epsilon key claim {slug}.toml --name '{name}' --role {role} > {slug}.json").code == 0
+    _good(desk, f"epsilon key register sro.toml {slug}.json")
+
+
+def test_lineage_events_are_entered(desk: Desk) -> None:
+    """Each kind, by the SRO, becomes an entry of its kind."""
+    for slug in ("bank-b", "bank-c", "bank-d", "bank-e", "bank-f", "bank-g"):
+        _register(desk, slug, "TDC", slug)
+    b, d, e, f, g = (f"did:web:bank-{one}.example" for one in "bdefg")
+    for line in (
+        f"declare sro.toml {BANK} {b} --epsilon 4",
+        f"transfer sro.toml run-1 {b}",
+        f"split sro.toml {b} did:web:bank-c.example",
+        f"merge sro.toml {d} {b}",
+        f"acquire sro.toml {d} {e}",
+        f"collude sro.toml {f} {g} --since 2026-12-01T00:00:00Z",
+        "publish sro.toml run-1",
+    ):
+        assert _good(desk, f"epsilon lineage {line}")["outcome"] == "permitted", line
+
+
+def test_an_account_is_reset_by_an_sro_s_decree(desk: Desk) -> None:
+    """Once something is settled, the SRO's order is recorded with its reason; a TDP's is not."""
+    _room(desk, "run-4")
+    _good(desk, f"epsilon charge make bank-a.toml run-4.json {CONTRACT} --id run-4")
+    _good(desk, "epsilon charge post bank-a.toml run-4 100 --room run-4.pem")
+    line = f"policy decree PROFILE {REF} global --reason 'order 1'"
+    refused = desk.run(f"epsilon {line.replace('PROFILE', 'hospital.toml')}")
+    assert (refused.code, refused.out) == (6, "")
+    made = _good(desk, f"epsilon {line.replace('PROFILE', 'sro.toml')}")
+    body = made["body"]
+    assert isinstance(body, dict)
+    assert made["outcome"] == "permitted"
+    assert "order 1" in json.dumps(body)
+
+
+def test_recommendations_and_retirements_are_entered(desk: Desk) -> None:
+    """A TSO recommends a budget; a TDP retires a partition, which is shown as retired."""
+    _register(desk, "tso", "TSO", "A standards body")
+    text = (
+        "kind: recommendation\nv: 1\nid: scans-1\nversion: 1\nissuer: did:web:tso.example\ndataset: scans\n"
+        f"provider: {HOSPITAL}\nbudget: {{epsilon_max: '6', delta_max: '0.00001'}}\n"
+    )
+    (desk.folder / "recommendation.yaml").write_text(text)
+    assert _good(desk, "epsilon dataset recommend tso.toml recommendation.yaml")["outcome"] == "permitted"
+    other = (desk.folder / "partition.json").read_text().replace("2026-q4", "2027-q1")
+    (desk.folder / "partition-2.json").write_text(other)
+    _good(desk, "epsilon dataset open-partition hospital.toml partition-2.json")
+    ref = REF.replace("2026-q4", "2027-q1")
+    assert _good(desk, f"epsilon dataset retire hospital.toml {ref}")["outcome"] == "permitted"
+    rows = desk.run("epsilon dataset show sro.toml").out.splitlines()
+    assert ["retired" in row for row in rows if "/scans/" in row] == [False, True]

@@ -1,0 +1,179 @@
+"""Publishing a policy: what it would change is shown first, and what changes what stands is not published unasked."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from api.server.http_server import unix_ms
+from tests.factories.readme_walk import Desk, walked
+from tests.factories.service import HOSPITAL
+
+REF = f"{HOSPITAL}/scans/2026-q4"
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """A desk of these tests' own, since policies bind everybody."""
+    with walked(tmp_path_factory.mktemp("publishing")) as (desk, _):
+        yield desk
+
+
+def _next(desk: Desk, version: int, epsilon: str) -> str:
+    """A file with a policy's next version, under which a run may have so much."""
+    text = (desk.folder / "policy.yaml").read_text()
+    name = f"policy-{version}.yaml"
+    first = ("version: 1\n", 'run: {epsilon_max: "4"}')
+    for one, other in zip(first, (f"version: {version}\n", f'run: {{epsilon_max: "{epsilon}"}}'), strict=True):
+        assert text.count(one) == 1
+        text = text.replace(one, other)
+    (desk.folder / name).write_text(text)
+    return name
+
+
+def _standing(desk: Desk) -> int:
+    """Which version stands."""
+    shown = desk.run("epsilon policy show bank-a.toml health --json")
+    return int(json.loads(shown.out)["versions"][-1]["version"])
+
+
+def test_a_dry_run_shows_and_publishes_nothing(own: Desk) -> None:
+    """A table for people and the whole for programs, on stdout."""
+    size, name = own.world.size, _next(own, 2, "3.9")
+    told = own.run(f"epsilon policy publish sro.toml {name} --dry-run")
+    assert (told.code, told.err) == (0, "")
+    assert all(word in told.out for word in (REF, "run_epsilon_max 4", "run_epsilon_max 3.9", "1 partitions change"))
+    impact = json.loads(own.run(f"epsilon policy publish sro.toml {name} --dry-run --json").out)
+    assert [one["name"] for one in impact["partitions"]] == [REF]
+    assert (impact["refused"], own.world.size) == ([], size)
+
+
+def test_where_nobody_can_be_asked_what_changes_needs_a_yes(own: Desk) -> None:
+    """Without it nothing is recorded; with it the policy is, and programs get the impact beside the answer."""
+    standing = _standing(own)
+    size, name = own.world.size, _next(own, standing + 1, "3.8")
+    refused = own.run(f"epsilon policy publish sro.toml {name}")
+    assert (refused.code, refused.out, own.world.size) == (2, "", size)
+    assert REF in refused.err
+    assert "--yes" in refused.err
+    done = json.loads(own.run(f"epsilon policy publish sro.toml {name} --yes --json").out)
+    assert (done["outcome"], done["index"]) == ("permitted", size)
+    assert [one["name"] for one in done["impact"]["partitions"]] == [REF]
+    assert _standing(own) == standing + 1
+
+
+class Terminal:
+    """One command at a terminal, answered as it asks."""
+
+    def __init__(self, desk: Desk, line: str) -> None:
+        """Start it."""
+        desk.world.clock.now = max(desk.world.clock.now, unix_ms() // 1000 * 1000)
+        self._keyboard, screen = pty.openpty()
+        path = os.pathsep.join([str(Path.cwd()), *sys.path])
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "epsilon_ledger", *line.split()],
+            stdin=screen,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=desk.folder,
+            env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
+        )
+        os.close(screen)
+
+    def asks(self) -> str:
+        """What it says until it asks."""
+        assert self._process.stderr is not None
+        said = b""
+        while not said.endswith(b"[y/N] "):
+            more = self._process.stderr.read(1)
+            assert more, said.decode()
+            said += more
+        return said.decode()
+
+    def answer(self, word: str) -> tuple[int, str, str]:
+        """Exit code, stdout and the rest of stderr."""
+        os.write(self._keyboard, f"{word}\n".encode())
+        out, err = self._process.communicate(timeout=60)
+        os.close(self._keyboard)
+        return self._process.returncode, out.decode(), err.decode()
+
+
+def test_at_a_terminal_somebody_is_asked(own: Desk) -> None:
+    """After the table; who says no has published nothing, who says yes has."""
+    standing, size = _standing(own), own.world.size
+    name = _next(own, standing + 1, "3.7")
+    asked = Terminal(own, f"policy publish sro.toml {name}")
+    assert "1 partitions change" in asked.asks()
+    code, out, err = asked.answer("n")
+    assert (code, out, own.world.size) == (2, "", size)
+    assert "not published" in err
+    again = Terminal(own, f"policy publish sro.toml {name}")
+    again.asks()
+    code, out, err = again.answer("y")
+    assert (code, _standing(own)) == (0, standing + 1), err
+    assert f"permitted, entry {size}" in out
+
+
+def test_what_was_shown_is_what_is_replaced(own: Desk) -> None:
+    """Another version published while somebody thinks: the yes was not to that, and it is refused as stale."""
+    standing = _standing(own)
+    name = _next(own, standing + 1, "3.6")
+    thinking = Terminal(own, f"policy publish sro.toml {name}")
+    thinking.asks()
+    assert own.run(f"epsilon policy publish sro.toml {_next(own, standing + 1, '3.5')} --yes").code == 0
+    size = own.world.size
+    code, _, err = thinking.answer("y")
+    assert (code, own.world.size) == (5, size)
+    assert err.strip().startswith("stale")
+
+
+def test_policies_and_lineage_are_shown(own: Desk) -> None:
+    """One row a version with its issuer, one row a node with who stands there; another's lineage is not a bank's."""
+    shown = own.run("epsilon policy show bank-a.toml health")
+    assert (shown.code, "did:web:sro.example" in shown.out) == (0, True)
+    graph = own.run("epsilon lineage show sro.toml did:web:bank-a.example")
+    assert (graph.code, "organisation" in graph.out, "did:web:bank-a.example" in graph.out) == (0, True, True)
+    assert json.loads(own.run("epsilon lineage show bank-a.toml did:web:bank-a.example --json").out)["complete"]
+    assert own.run("epsilon lineage show bank-a.toml did:web:sro.example").code == 4
+    assert own.run("epsilon policy show bank-a.toml nowhere").code == 4
+
+
+def test_what_a_command_would_get_is_told_without_an_entry(own: Desk) -> None:
+    """Permitted or refused, for every kind that is signed from a file or from words."""
+    size = own.world.size
+    for line, code, word in (
+        ("charge void bank-a.toml run-1 --dry-run", 0, "it would be voided; nothing was recorded"),
+        (f"dataset retire hospital.toml {REF} --dry-run", 0, "it would be permitted"),
+        ("contract enter bank-a.toml contract.yaml --signature hospital.jws --dry-run", 3, "version_not_next"),
+        ("charge void hospital.toml run-1 --dry-run", 6, "not_authorised"),
+    ):
+        ran = own.run(f"epsilon {line}")
+        assert (ran.code, word in ran.out + ran.err) == (code, True), (line, ran.out, ran.err)
+    assert own.world.size == size
+
+
+def test_the_shell_completes_ids_of_charges(own: Desk) -> None:
+    """As bash asks; a service that is not there completes nothing, and says nothing."""
+    text = (own.folder / "bank-a.toml").read_text()
+    (own.folder / "gone.toml").write_text(text.replace(own.world.url, "http://127.0.0.1:1"))
+    script = 'import sys; sys.argv = ["epsilon"]; from epsilon_ledger.__main__ import main; main()'
+    for profile, completed in (("bank-a.toml", ["run-1"]), ("gone.toml", []), ("nothing.toml", [])):
+        words = f"epsilon charge show {profile} ru"
+        asked = {"COMP_CWORD": "4", "COMP_WORDS": words, "_EPSILON_COMPLETE": "complete_bash"}
+        path = os.pathsep.join([str(Path.cwd()), *sys.path])
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **asked, "PYTHONPATH": path},
+            cwd=own.folder,
+        )
+        assert (done.stdout.split(), done.stderr) == (completed, "")

@@ -1,0 +1,104 @@
+"""Commands that ask a running service, and the one that starts it."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from api.cli.main import app as api_commands
+from client.cli.main import app as client_commands
+from client.keys.signer import Signer
+from ledger.wire import canonical_json as c
+from tests.factories.service import BANK, PARTITION, CleanRoom, World
+
+
+@pytest.fixture
+def profile(world: World, room: CleanRoom, tmp_path: Path) -> Iterator[Path]:
+    """The bank's profile; one charge is pending."""
+    del room
+    world.bank.save(tmp_path / "bank.pem")
+    path = tmp_path / "profile.toml"
+    lines = ("v = 1", "[client]", f'service = "{world.url}"', 'key = "bank.pem"', f'actor = "{BANK}"')
+    with world.issuing() as issuer:
+        path.write_text("\n".join((*lines, f'log = "{world.log.vkey}"', f'issuer = "{issuer}"')))
+        yield path
+
+
+def test_account_prints_a_table_or_json(profile: Path) -> None:
+    """Everybody's account and the bank's, as people and as programs read them."""
+    table = CliRunner().invoke(client_commands, ["account", str(profile)], env={"COLUMNS": "200"})
+    assert table.exit_code == 0
+    assert all(word in table.stdout for word in (PARTITION, "everyone", BANK))
+    told = CliRunner().invoke(client_commands, ["account", str(profile), PARTITION, "--json"])
+    assert [one["partition"] for one in json.loads(told.stdout)] == [PARTITION]
+
+
+def test_account_of_no_partition_ends_with_not_found(profile: Path) -> None:
+    """Exit code 4, the sentence on stderr, nothing on stdout."""
+    result = CliRunner().invoke(client_commands, ["account", str(profile), f"{PARTITION}-other"])
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert "not_found" in result.stderr
+
+
+def test_quote_tells_the_decision_without_recording_it(world: World, profile: Path, tmp_path: Path) -> None:
+    """Permitted ends with 0, denied with 3 and every reason."""
+    size = world.size
+    body = world.charge_body(world.contract, CleanRoom())
+    path = tmp_path / "charge.json"
+    path.write_bytes(c.dump(body))
+    permitted = CliRunner().invoke(client_commands, ["quote", str(profile), str(path)])
+    assert (permitted.exit_code, permitted.stdout) == (0, "The charge would be pending.\n")
+    plan = body["plan"]
+    assert isinstance(plan, dict)
+    path.write_bytes(c.dump({**body, "plan": {**plan, "steps": 400}}))
+    denied = CliRunner().invoke(client_commands, ["quote", str(profile), str(path)])
+    assert (denied.exit_code, denied.stdout) == (3, "")
+    assert "run_above_contract" in denied.stderr
+    assert world.size == size
+
+
+def test_no_service_ends_with_try_again(profile: Path) -> None:
+    """Exit code 75 where nobody listens."""
+    lines = profile.read_text().splitlines()
+    profile.write_text("\n".join('service = "http://127.0.0.1:1"' if "service" in one else one for one in lines))
+    assert CliRunner().invoke(client_commands, ["account", str(profile)]).exit_code == 75
+
+
+def test_serve_refuses_every_host_but_loopback(profile: Path, world: World) -> None:
+    """One plain sentence, exit code 2, and no port is opened."""
+    profile.with_name("log.pem").write_bytes(profile.with_name("bank.pem").read_bytes())
+    profile.with_name("log.pem").chmod(0o600)
+    files = 'book = "book.sqlite"\nlog_key = "log.pem"\norigin = "a.example"'
+    issuers = f'[serve.issuers]\n"{world.everybody.url}" = "issuer.jwks"\n'
+    profile.with_name("issuer.jwks").write_bytes(c.dump({"keys": [world.everybody.signer.jwk]}))
+    profile.write_text(f'v = 1\n[serve]\n{files}\nhost = "0.0.0.0"\nport = 0\n{issuers}')
+    result = CliRunner().invoke(api_commands, ["serve", str(profile)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "loopback" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["serve", "dev-issuer"])
+def test_a_port_in_use_is_a_conflict(tmp_path: Path, name: str) -> None:
+    """Code 5 and the port; a profile that is not there is not found, and one without its table is malformed."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        Signer.generate().save(tmp_path / "log.pem")
+        (tmp_path / "issuer.jwks").write_bytes(c.dump({"keys": [Signer.generate().jwk]}))
+        profile = tmp_path / "profile.toml"
+        where = f'host = "127.0.0.1"\nport = {port}\n'
+        serve = f'[serve]\nbook = "b.sqlite"\nlog_key = "log.pem"\norigin = "a.example"\n{where}'
+        issuers = '[serve.issuers]\n"http://127.0.0.1:9" = "issuer.jwks"\n'
+        issuer = f'[issuer]\naudience = "a.example"\nkey = "log.pem"\n{where}[issuer.clients]\n'
+        profile.write_text(f"v = 1\n{serve}{issuers}{issuer}")
+        result = CliRunner().invoke(api_commands, [name, str(profile)])
+    assert (result.exit_code, result.stdout) == (5, "")
+    assert f"port {port} of 127.0.0.1 is in use" in result.stderr
+    assert not (tmp_path / "b.sqlite").exists()
+    assert CliRunner().invoke(api_commands, [name, str(tmp_path / "none.toml")]).exit_code == 4
+    profile.write_text("v = 1\n")
+    assert CliRunner().invoke(api_commands, [name, str(profile)]).exit_code == 2

@@ -1,0 +1,133 @@
+"""Verification by several processes finds what one finds, whichever of them is lost on the way."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from ledger.audit.replay import CHUNK, Broken, verify_book
+from ledger.audit.worker_pool import ALONE_MAX, WorkerPool, worker_count
+from policy.decisions.gate import gate
+from tests.bench.grown import grown
+from tests.factories.stored import LOG, LOG_KEY, no_step
+from tests.ledger.audit.forge import entries_of, forged, tampered
+
+ENTRIES: Final = 2 * CHUNK + 100
+"""Three chunks."""
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A book of several chunks."""
+    return grown(ENTRIES, tmp_path_factory.mktemp("long"))
+
+
+@pytest.mark.parametrize("decisions", [True, False])
+def test_several_processes_find_what_one_finds(long: Path, decisions: bool) -> None:  # noqa: FBT001
+    """A book that is whole, all of it counted."""
+    url = f"sqlite:///{long}"
+    alone, helped = (
+        verify_book(url, LOG, no_step, gate=gate, decisions=decisions, processes=processes) for processes in (0, 1)
+    )
+    assert helped == alone
+    assert (helped.entries, helped.signatures) == (ENTRIES, ENTRIES if decisions else 0)
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE entry SET data = substr(data, 1, 40) WHERE position = 1500", "entry 1500: is not JSON"),
+        (
+            "UPDATE entry SET data = CAST(replace(data, '{', '{ ') AS BLOB) WHERE position = 1024",
+            "entry 1024: is not in RFC 8785 f",
+        ),
+        (
+            "UPDATE entry SET data = CAST(replace(data, 'bank-a', 'bank-b') AS BLOB) WHERE position = 1501",
+            "tree node 0/1501",
+        ),
+        ("DELETE FROM entry WHERE position = 1023", "entry 1023: is missing"),
+        ("UPDATE entry SET id = 'other' WHERE position = 2047", "entry 2047: is filed under"),
+        ("UPDATE charge SET sealing = key_id WHERE id = 'run-700'", "charges: the row of run-700"),
+    ],
+)
+def test_several_processes_name_what_one_names(long: Path, tmp_path: Path, statement: str, said: str) -> None:
+    """What is wrong in a later chunk, and with a later entry, is not told instead of the first."""
+    also = "UPDATE entry SET data = substr(data, 1, 90) WHERE position = 2100"
+    changed = tampered(long, tmp_path / "b", statement if "charge SET" in statement else f"{statement}; {also}")
+    told = []
+    for processes in (0, 1):
+        with pytest.raises(Broken) as fault:
+            verify_book(f"sqlite:///{changed}", LOG, no_step, decisions=False, processes=processes)
+        told.append((fault.value.index, str(fault.value)))
+    assert told[0] == told[1]
+    assert said in told[0][1], told
+
+
+def test_a_signature_is_named_before_what_is_wrong_later(long: Path, tmp_path: Path) -> None:
+    """Signatures are verified behind the entries that are decided again, and still come first."""
+    entries = entries_of(long)
+    entries[1_500] = replace(entries[1_500], signature=entries[1_498].signature)
+    entries[1_600] = replace(entries[1_600], signature=entries[1_598].signature)
+    entries[2_099] = replace(entries[2_099], actor="did:web:nobody.example")
+    lied = forged(long, tmp_path / "lied", entries, LOG_KEY)
+    for processes in (0, 1):
+        with pytest.raises(Broken, match="entry 1500: signature"):
+            verify_book(f"sqlite:///{lied}", LOG, no_step, processes=processes)
+
+
+def test_a_short_book_is_read_alone() -> None:
+    """Another process would start more slowly than the book is read."""
+    assert worker_count(ALONE_MAX) == 0
+    assert worker_count(ALONE_MAX + 1) >= 1
+
+
+def _lost_elsewhere(number: int, here: int) -> int:
+    if os.getpid() != here:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_what_a_lost_process_had_to_do_is_done_here() -> None:
+    """Killed in the midst of its task: that one, those given before and those given since are answered."""
+    with WorkerPool(1, wait=True) as pool:
+        answers = [pool.submit(_lost_elsewhere, number, os.getpid()) for number in range(3)]
+        assert [answer() for answer in answers] == [0, 1, 2]
+        assert pool.submit(_lost_elsewhere, 3, os.getpid())() == 3
+
+
+_PARENT: Final = """
+import os, sys
+from ledger.audit.worker_pool import WorkerPool
+if __name__ == "__main__":
+    with WorkerPool(1, wait=True) as pool:
+        print(pool.submit(os.getpid)(), flush=True)
+        sys.stdin.read()
+"""
+
+
+def test_a_process_ends_with_the_one_it_works_for(tmp_path: Path) -> None:
+    """Killed outright, so that it can end nothing itself."""
+    script = tmp_path / "parent.py"
+    script.write_text(_PARENT)
+    environment = {**os.environ, "PYTHONPATH": "."}
+    with subprocess.Popen(
+        [sys.executable, script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+    ) as parent:
+        assert parent.stdout is not None
+        other = os.pidfd_open(int(parent.stdout.readline()))
+        parent.kill()
+        ended, _, _ = select.select([other], [], [], 60)
+        os.close(other)
+    assert ended

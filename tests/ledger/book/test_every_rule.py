@@ -1,0 +1,124 @@
+"""Every rule through the book: opened, charged, settled in part, and replayed by somebody who has only the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ledger.audit.replay import verify_book
+from ledger.domain.commands import RULES
+from ledger.wire import canonical_json as c
+from policy.checks.field_readers import format_time
+from policy.decisions.gate import gate
+from policy.documents import MECHANISMS
+from tests.factories.stored import HOSPITAL, LOG, NOW, SRO, World, no_step, open_world, plan, policy
+from tests.ledger.accounting.other_machine import other_machine
+
+LAPLACE: c.Object = {"kind": "laplace", "noise_multiplier": "20", "v": 1}
+BOX: c.Object = {
+    "delta": "0.0000001", "epsilon": "0.1", "kind": "black_box", "relation": "REPLACE_SPECIAL", "v": 1
+}  # fmt: skip
+ROUNDS: c.Object = {
+    "count": 5,
+    "kind": "self_composed",
+    "mechanism": {"kind": "composed", "mechanisms": [LAPLACE, BOX], "v": 1},
+    "v": 1,
+}
+STEPS = plan(40, "4")
+PARTITIONS: dict[str, dict[str, c.Json]] = {
+    "reference": {"load": STEPS, "rule": "reference"},
+    "gaussian": {"rule": "gaussian"},
+    "slack": {"slack": "0.000002"},
+    "pure": {"delta": "0", "epsilon": "3"},
+}
+RUNS: list[tuple[str, c.Object, int]] = [
+    ("reference", STEPS, 40),
+    ("gaussian", STEPS, 40),
+    ("slack", STEPS, 40),
+    ("gaussian", {"kind": "mechanism", "mechanism": ROUNDS, "v": 1}, 5),
+    ("slack", {"kind": "mechanism", "mechanism": ROUNDS, "v": 1}, 5),
+    ("pure", {"kind": "mechanism", "mechanism": {**LAPLACE}, "v": 1}, 1),
+]
+
+
+@pytest.fixture
+def world(tmp_path: Path, engine: str) -> Iterator[World]:
+    """A book whose policy permits every rule and mechanism, with a partition of each kind."""
+    with open_world(tmp_path, engine) as made:
+        wider = {
+            **policy(),
+            "effective": format_time(NOW),
+            "mechanisms": [*MECHANISMS],
+            "rules": [*RULES],
+            "version": 2,
+        }
+        openings = [made.partition(name, **changes) for name, changes in PARTITIONS.items()]
+        outcomes = made.submit(made.document("policy", wider, "policy-2", SRO, SRO), *openings)
+        assert {one.code.word for one in outcomes} == {"permitted"}, outcomes
+        yield made
+
+
+def ref(name: str) -> str:
+    """A partition of the hospital's digits."""
+    return f"{HOSPITAL}/digits/{name}"
+
+
+def live(world: World) -> None:
+    """Of each run one is settled in part, one whole, one not at all."""
+    for number, (where, run, steps) in enumerate(RUNS):
+        names = [f"run-{number}-{place}" for place in range(3)]
+        outcomes = world.submit(*(world.charge(name, run=run, partitions=(ref(where),)) for name in names))
+        assert [one.code.word for one in outcomes] == ["pending"] * 3, (where, outcomes)
+        settled = world.submit(world.settle(names[0], steps // 2), world.settle(names[1], steps), world.void(names[2]))
+        assert [one.code.word for one in settled] == ["posted", "posted", "voided"]
+
+
+def test_a_book_with_every_rule_is_replayed(world: World) -> None:
+    """Charged, settled in part or whole or not at all; reopened, and verified from the entries alone."""
+    live(world)
+    world.reopen()
+    found = verify_book(world.url, LOG, no_step)
+    assert found.charges == 3 * len(RUNS)
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+def test_an_honest_book_verifies_where_floats_end_otherwise(world: World) -> None:
+    """Of every rule, the policy asked again; though each search that was made for it ends elsewhere there."""
+    live(world)
+    world.book.close()
+    for seed in (1, 2):
+        with other_machine(seed):
+            found = verify_book(world.url, LOG, no_step, gate=gate)
+        assert (found.charges, found.judged) == (3 * len(RUNS), True)
+
+
+def test_a_charge_keeps_its_pipeline_and_its_group(world: World) -> None:
+    """Through the rows and back, and through a replay that prices the group anew."""
+    where, digest = (ref("slack"),), "5" * 64
+    charge = world.charge("run", run=plan(40, "16"), partitions=where, pipeline=digest, unit_records_max=2)
+    assert [one.code.word for one in world.submit(charge)] == ["pending"]
+    world.reopen()
+    with world.book.read() as facts:
+        assert facts.charges["run"].pipeline == digest
+    assert verify_book(world.url, LOG, no_step).charges == 1
+
+
+def test_what_no_rule_prices_is_recorded_as_refused(world: World) -> None:
+    """By name; and what the policy does not permit is told as such."""
+    laplace: c.Object = {"kind": "mechanism", "mechanism": LAPLACE, "v": 1}
+    (outcome,) = world.submit(world.charge("laplace", run=laplace, partitions=(ref("reference"),)))
+    assert outcome.code.word == "not_priced"
+    assert "laplace under REPLACE_SPECIAL has no proven price in the rule reference" in outcome.detail
+    assert outcome.index is not None
+    narrow = {**policy(), "mechanisms": ["poisson_gaussian"], "rules": [*RULES], "version": 3}
+    boxed: c.Object = {"kind": "mechanism", "mechanism": ROUNDS, "v": 1}
+    outcomes = world.submit(
+        world.document("policy", narrow, "policy-3", SRO, SRO),
+        world.charge("boxed", run=boxed, partitions=(ref("slack"),)),
+    )
+    assert [one.code.word for one in outcomes] == ["permitted", "policy_denied"]
+    assert "laplace" in outcomes[1].detail
+    assert "black_box" in outcomes[1].detail
+    verify_book(world.url, LOG, no_step)

@@ -1,0 +1,190 @@
+"""What is due by itself: lapses that wait for nobody, quotes that know of them, and a writer that never prices."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import Engine, event
+
+from ledger.book.batch import Recorder
+from ledger.book.book import BookBusy, Outcome
+from ledger.book.document_quota import BYTES_MAX, DOCUMENTS_MAX, KEEP_MS, Shelf
+from ledger.book.group_commit import Writer
+from ledger.book.prepare import AT_ONCE, Preparer
+from ledger.domain.entries import Entry
+from ledger.domain.facts import Facts
+from ledger.domain.gate import Request, Verdict
+from ledger.domain.outcomes import ChargeState
+from ledger.store.engine import engine_of
+from ledger.transitions.guards import Asked
+from ledger.wire import canonical_json as c
+from policy.decisions.gate import gate
+from tests.factories.stored import BANK_A, HOSPITAL, HOUR_MS, LOG_KEY, MERGED, NOW, ORIGIN, SMALL, World, contract, plan
+
+LIMIT_S = 30
+
+
+def test_a_charge_lapses_without_a_command(world: World) -> None:
+    """The writer wakes at the deadline by itself; nobody asks, and the headroom is back."""
+    assert world.submit(world.charge("soon", run=SMALL, deadline=NOW + 300))[0].code.word == "pending"
+    world.clock.now = NOW + 301
+    until = time.monotonic() + LIMIT_S
+    while world.size < 12 and time.monotonic() < until:
+        pass
+    with world.book.read() as facts:
+        entry = Entry.parse(facts.entry(11))
+        assert (entry.kind, entry.time) == ("lapse", NOW + 301)
+        assert facts.charges["soon"].state is ChargeState.VOIDED
+
+
+def test_a_quote_is_what_a_command_would_get_after_lapses(world: World) -> None:
+    """Full with what is past its deadline is not full; and the quote itself is not recorded."""
+    sent = [world.charge(f"run-{n}") for n in range(9)]
+    assert [one.code.word for one in world.submit(*sent)] == [*["pending"] * 8, "budget_exhausted"]
+    assert world.book.quote(world.charge("more")).code.word == "budget_exhausted"
+    world.clock.now += HOUR_MS + 1
+    quoted = world.book.quote(world.charge("more"))
+    assert quoted.code.word == "pending"
+    assert world.submit(world.charge("more"))[0].body["prices"] == quoted.body["prices"]
+    assert world.size == 10 + 9 + 8 + 1
+
+
+def test_a_quote_does_not_go_back_in_time(world: World) -> None:
+    """A clock that jumped back is not believed: the next entry would not either."""
+    early = world.charge("early", run=SMALL, deadline=NOW + 1_000)
+    world.clock.now = NOW + 2_000
+    world.submit(world.charge("first", run=SMALL))
+    world.clock.now = NOW
+    assert world.book.quote(early).code.word == "malformed"
+    assert world.submit(early)[0].code.word == "malformed"
+
+
+class Watch:
+    """A gate that sees who asks it: outside the writer, nobody may be inside a transaction, and few at once."""
+
+    def __init__(self) -> None:
+        self.inside = threading.local()
+        self.lock = threading.Lock()
+        self.now = self.most = self.asked = 0
+
+    def __call__(self, request: Request, facts: Facts) -> Verdict:
+        """The real gate's verdict."""
+        if threading.current_thread().name == "book-writer":
+            return gate(request, facts)
+        assert not getattr(self.inside, "depth", 0), "a snapshot is held while a run is priced"
+        with self.lock:
+            self.now, self.asked = self.now + 1, self.asked + 1
+            self.most = max(self.most, self.now)
+        try:
+            return gate(request, facts)
+        finally:
+            with self.lock:
+                self.now -= 1
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Count each thread's transactions while the block runs."""
+
+        def enter(connection: object) -> None:
+            del connection
+            self.inside.depth = getattr(self.inside, "depth", 0) + 1
+
+        def leave(connection: object) -> None:
+            del connection
+            self.inside.depth = getattr(self.inside, "depth", 1) - 1
+
+        happening = (("begin", enter), ("commit", leave), ("rollback", leave))
+        for name, listener in happening:
+            event.listen(Engine, name, listener)
+        try:
+            yield
+        finally:
+            for name, listener in happening:
+                event.remove(Engine, name, listener)
+
+
+def test_no_snapshot_is_held_while_a_run_is_priced(world: World) -> None:
+    """Twenty new runs at once, more than there are connections; no more are priced together than can be."""
+    watch = Watch()
+    world.book.close()
+    world.book = world.open(gate=watch)
+    sent = [[world.charge(f"run-{n}", run=plan(1, f"{200 + n}"))] for n in range(20)]
+    with watch.watching(), ThreadPoolExecutor(20) as threads:
+        words = [found[0].code.word for found in threads.map(world.book.submit, sent)]
+    assert words == ["pending"] * 20
+    assert watch.asked == 20
+    assert 1 <= watch.most <= AT_ONCE
+
+
+def test_what_was_not_priced_is_made_ready_again(world: World) -> None:
+    """A run refused for its contract, which is entered just before the writer comes to it: no price in a batch."""
+    world.contracts[MERGED] = c.digest(c.dump(contract(MERGED)))
+    sent = world.charge("early", MERGED, plan(1, "77"))
+    entered = world.document("contract", contract(MERGED), "contract-ab", MERGED, MERGED, HOSPITAL)
+    world.book.close()
+    reads, writes = engine_of(world.url, writes=False), engine_of(world.url, writes=True)
+    recorder = Recorder(gate, LOG_KEY, ORIGIN, world.clock)
+    preparer, writer = Preparer(reads, recorder), Writer(writes, reads, recorder, None)
+
+    def write(ready: list[Asked | Outcome]) -> list[str]:
+        asked = [one for one in ready if isinstance(one, Asked)]
+        return [one.code.word for one in writer.send(asked).result()]
+
+    try:
+        early = preparer.prepare([sent])
+        assert write(preparer.prepare([entered])) == ["permitted"]
+        assert write(early) == []
+        assert write(preparer.prepare([sent])) == ["pending"]
+    finally:
+        writer.close()
+        reads.dispose()
+        writes.dispose()
+
+
+def test_a_run_that_stays_refused_is_answered(world: World) -> None:
+    """However much is recorded meanwhile: eight at once under no contract, among eight that are charged."""
+    nowhere = "0" * 64
+    sent = [
+        world.charge(f"run-{n}", run=SMALL, contract=nowhere) if n % 2 else world.charge(f"run-{n}", run=SMALL)
+        for n in range(16)
+    ]
+    calls = [[one] for one in sent]
+    with ThreadPoolExecutor(16) as threads:
+        words = [found[0].code.word for found in threads.map(world.book.submit, calls)]
+    assert words == ["pending", "not_found"] * 8
+
+
+def test_documents_nobody_refers_to_are_bounded() -> None:
+    """By number and by bytes; what is referred to, or an hour old, no longer counts."""
+    shelf = Shelf()
+    for number in range(DOCUMENTS_MAX):
+        shelf.take(f"{number}", 1, NOW)
+    with pytest.raises(BookBusy, match="that no entry refers to"):
+        shelf.take("more", 1, NOW)
+    shelf.used({"document": "7", "signatures": ["8", {"deep": "9"}], "other": 1})
+    for name in ("a", "b", "c"):
+        shelf.take(name, 1, NOW)
+    with pytest.raises(BookBusy):
+        shelf.take("d", 1, NOW + KEEP_MS - 1)
+    shelf.take("d", BYTES_MAX, NOW + KEEP_MS)
+    with pytest.raises(BookBusy):
+        shelf.take("e", 1, NOW + KEEP_MS)
+
+
+def test_a_document_counts_until_an_entry_refers_to_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stored and entered again and again; what is stored and left is refused at the bound."""
+    monkeypatch.setattr("ledger.shelf.DOCUMENTS_MAX", 4)
+    for version in range(2, 8):
+        content = {**contract(BANK_A), "version": version}
+        name = f"contract-{version}"
+        assert world.submit(world.document("contract", content, name, BANK_A, BANK_A, HOSPITAL))[0].index is not None
+    for number in range(4):
+        world.book.put_document(b"left %d" % number)
+    with pytest.raises(BookBusy):
+        world.book.put_document(b"one more")
+    assert world.book.put_document(b"left 0")

@@ -1,0 +1,107 @@
+"""Reading a book as it was: the facts, the entries and the proofs of every size it ever had."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from ledger.log.checkpoint import sign
+from ledger.verifier import Checkpoint, leaf_hash, verify_consistency, verify_receipt
+from tests.factories.stored import BANK_A, BANK_B, LOG, LOG_KEY, SMALL, World
+
+FACTS = (
+    "organisations",
+    "keys",
+    "policies",
+    "datasets",
+    "partitions",
+    "contracts",
+    "contract_heads",
+    "charges",
+    "forgiven",
+)
+
+
+def _facts(book: Any) -> dict[str, Any]:  # noqa: ANN401 - a snapshot, or a past one
+    found = {name: dict(getattr(book, name)) for name in (*FACTS, "accounts", "nodes")}
+    holders = {holder for _, holder in found["accounts"]}
+    return {**found, "publication": book.publication, "held": {one: book.accounts_of(one) for one in holders}}
+
+
+def _live(world: World) -> dict[int, tuple[dict[str, Any], str]]:
+    """Do a little of everything; what stood after each commit, and its checkpoint."""
+    seen = {}
+    dice = random.Random(7)  # noqa: S311 - which run is settled when
+    for number in range(6):
+        bank = dice.choice((BANK_A, BANK_B))
+        sent = [world.charge(f"run-{number}", bank, SMALL)]
+        if number % 2:
+            sent += [world.settle(f"run-{number}", 0, bank), world.void(f"run-{number - 1}", bank)]
+        if number == 3:
+            sent.append(world.merger())
+        world.submit(*sent)
+        with world.book.read() as facts:
+            seen[facts.size] = _facts(facts), facts.checkpoint
+    return seen
+
+
+def test_the_past_is_what_stood_then(world: World) -> None:
+    """Every fact and the checkpoint itself, byte for byte, at every commit that there was."""
+    for size, (facts, checkpoint) in _live(world).items():
+        with world.book.read(as_of=size) as past:
+            assert (past.size, past.checkpoint) == (size, checkpoint)
+            assert _facts(past) == facts
+
+
+def test_every_size_has_its_proofs(world: World) -> None:
+    """Receipts under a checkpoint of that size, and that each size extends every smaller one."""
+    _live(world)
+    roots = {}
+    for size in range(1, world.size + 1):
+        with world.book.read(as_of=size) as past:
+            roots[size] = past.root
+            entry = past.entry(size - 1)
+            assert verify_receipt(past.receipt(size - 1), entry, LOG)[1].root == past.root
+            for old, root in roots.items():
+                assert verify_consistency(old, size, past.consistency(old), root, past.root)
+            with pytest.raises(KeyError):
+                past.entry(size)
+            with pytest.raises(KeyError):
+                past.receipt(size)
+    assert roots[1] == leaf_hash(world_entry(world, 0))
+    with world.book.read() as now:
+        assert now.root == roots[world.size]
+
+
+def world_entry(world: World, index: int) -> bytes:
+    """An entry as it is now."""
+    with world.book.read() as facts:
+        return facts.entry(index)
+
+
+@pytest.mark.parametrize("size", [-1, 11, 2**53])
+def test_a_size_that_never_was_is_refused(world: World, size: int) -> None:
+    """Neither before the beginning nor after the end."""
+    with pytest.raises(KeyError), world.book.read(as_of=size):
+        pass
+
+
+def test_the_empty_past_has_no_checkpoint(world: World) -> None:
+    """Nothing stood, and nothing was signed."""
+    with world.book.read(as_of=0) as past:
+        assert not any(_facts(past).values())
+        with pytest.raises(KeyError):
+            _ = past.checkpoint
+
+
+def test_an_id_of_later_is_not_known_yet(world: World) -> None:
+    """Where the entry of a command stands, if it stood then."""
+    world.submit(world.charge("late", run=SMALL))
+    with world.book.read(as_of=10) as past:
+        assert past.entry_index("late") is None
+        assert past.entry_index("merger") is None
+    with world.book.read(as_of=11) as past:
+        assert past.entry_index("late") == 10
+        assert sign(Checkpoint(LOG.origin, 11, past.root), LOG_KEY) == past.checkpoint

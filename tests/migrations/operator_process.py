@@ -1,0 +1,84 @@
+"""A process that runs ``epsilon db`` until it is killed: ``python -m tests.migrations.operator_process``.
+
+A line of JSON on standard input, ``{"arguments":[...],"die":17}``, makes it fork an operator who runs the command
+and is killed at the 17th thing that it does to a database or to a file's name. Lines out: ``did N`` when a command
+ends by itself, with how many such things it did; ``ended STATUS``.
+
+``{"arguments":[...],"warm":true}`` runs a command in the process itself: the fork then spares each operator the
+seconds that loading takes, and the pricing of plans.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any, Final
+
+from sqlalchemy import Engine, event
+from sqlalchemy.pool import Pool
+from typer.testing import CliRunner
+
+import ledger.accounting
+import ledger.audit.replay
+import migrations.cli.status
+import migrations.cli.upgrade
+import migrations.transfer.book_transfer
+from migrations.cli.main import app
+
+LOADED: Final = (
+    ledger.accounting,
+    ledger.audit.replay,
+    migrations.transfer.book_transfer,
+    migrations.cli.status,
+    migrations.cli.upgrade,
+)
+NAMES_CHANGED: Final = frozenset({"os.link", "os.remove", "os.rename", "sqlite3.connect", "tempfile.mkstemp"})
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    for line in sys.stdin:
+        job = json.loads(line)
+        if "warm" in job:
+            _say(f"warm {CliRunner().invoke(app, ['db', *job['arguments']]).exit_code}")
+            continue
+        pid = os.fork()
+        if pid == 0:
+            _operate(job["arguments"], job["die"])
+            os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        _say(f"ended {status}")
+
+
+def _say(text: str) -> None:
+    os.write(1, text.encode() + b"\n")
+
+
+def _operate(arguments: list[str], die: int) -> None:
+    done = 0
+
+    def count(*args: Any, **named: Any) -> None:  # noqa: ANN401 - a listener of any event
+        nonlocal done
+        del args, named
+        done += 1
+        if done == die:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def audited(name: str, args: object) -> None:
+        del args
+        if name in NAMES_CHANGED:
+            count()
+
+    for moment in ("before_cursor_execute", "after_cursor_execute", "commit"):
+        event.listen(Engine, moment, count)
+    # A connection goes back to its pool after its commit.
+    event.listen(Pool, "checkin", count)
+    sys.addaudithook(audited)
+    result = CliRunner().invoke(app, ["db", *arguments])
+    _say(f"did {done} {result.exit_code} {json.dumps(result.output)}")
+
+
+if __name__ == "__main__":
+    main()

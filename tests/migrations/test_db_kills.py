@@ -1,0 +1,155 @@
+"""An operator's command killed at any moment: the source is as it was, and the target is whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final, cast
+
+import pytest
+
+from tests.migrations.places import ENGINES, Kept, Spot, db, spot
+from tests.migrations.schema_dump import schema_of
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+DICE: Final = random.Random(20_261_121)  # noqa: S311 - moments to die at
+DEATHS: Final = 3
+
+
+class Operators:
+    """The process that forks operators."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def warm(self, *arguments: object) -> None:
+        """Run a command there, for what it loads."""
+        stdin, stdout = cast("IO[str]", self.process.stdin), cast("IO[str]", self.process.stdout)
+        stdin.write(json.dumps({"arguments": [str(one) for one in arguments], "warm": True}) + "\n")
+        stdin.flush()
+        assert stdout.readline() == "warm 0\n"
+
+    def run(self, *arguments: object, die: int = -1) -> int:
+        """One command; how many things it did, or 0 if it was killed."""
+        stdin, stdout = cast("IO[str]", self.process.stdin), cast("IO[str]", self.process.stdout)
+        stdin.write(json.dumps({"arguments": [str(one) for one in arguments], "die": die}) + "\n")
+        stdin.flush()
+        did = 0
+        for line in stdout:
+            word, number, *rest = line.split(maxsplit=3)
+            if word == "ended":
+                assert os.WTERMSIG(int(number)) == (0 if did else signal.SIGKILL)
+                return did
+            assert rest[0] == "0", line
+            did = int(number)
+        raise AssertionError("the process that forks operators ended")
+
+
+@pytest.fixture(scope="module")
+def operators(grown: Kept, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operators]:
+    """One for all kills, since it loads for seconds."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.migrations.operator_process"],
+        cwd=ROOT,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        operators = Operators(process)
+        with spot("sqlite", tmp_path_factory.mktemp("warm")) as place:
+            operators.warm("check", grown.put(place).book, *place.log)
+        yield operators
+        cast("IO[str]", process.stdin).close()
+        assert process.wait(60) == 0
+
+
+def _moments(things: int, *last: int) -> list[int]:
+    """When to die: some of the last things that a command does, and some before."""
+    return sorted({things - one for one in last} | {DICE.randrange(1, things) for _ in range(DEATHS)})
+
+
+def test_a_killed_upgrade_is_undone(operators: Operators, book: Spot, grown: Kept) -> None:
+    """The schema is the one before or the newest, never between; the next upgrade ends it."""
+    newest = schema_of(book)
+    assert db("downgrade", book.book, "0001").code == 0
+    before = schema_of(book)
+    things = operators.run("upgrade", book.book)
+    for die in _moments(things, 0, 1, 2):
+        assert db("downgrade", book.book, "0001").code == 0
+        assert operators.run("upgrade", book.book, die=die) == 0
+        assert schema_of(book) in (before, newest)
+    assert db("upgrade", book.book).code == 0
+    assert (schema_of(book), book.rows()) == (newest, grown.rows)
+
+
+def test_a_killed_backup_is_not_there(operators: Operators, book: Spot, grown: Kept, tmp_path: Path) -> None:
+    """Or it is whole; the book is as it was."""
+    things = operators.run("backup", book.book, tmp_path / "whole.zip")
+    for die in _moments(things, 3, 4, 5, 6):
+        file = tmp_path / f"{die}.zip"
+        assert operators.run("backup", book.book, file, die=die) == 0
+        assert not file.exists() or file.read_bytes() == (tmp_path / "whole.zip").read_bytes()
+        assert operators.run("backup", book.book, tmp_path / f"{die}-again.zip") > 0
+    assert book.rows() == grown.rows
+
+
+def test_a_killed_restore_leaves_no_book(operators: Operators, engine: str, grown: Kept, tmp_path: Path) -> None:
+    """Or a whole one; if none, the same command makes it."""
+    things = 0
+    for turn in range(DEATHS):
+        with spot(engine, tmp_path / f"{turn}") as place:
+            more = (grown.backup, place.book, "--kept", grown.checkpoint, *place.log)
+            things = things or operators.run("restore", *more)
+        with spot(engine, tmp_path / f"{turn}-killed") as place:
+            more = (grown.backup, place.book, "--kept", grown.checkpoint, *place.log)
+            assert operators.run("restore", *more, die=DICE.randrange(things // 2, things + 1)) == 0
+            if db("status", place.book).code == 4:
+                assert operators.run("restore", *more) > 0
+            assert place.rows() == grown.rows
+
+
+def _move_killed(operators: Operators, engine: str, grown: Kept, folder: Path, die: int) -> tuple[bool, bool]:
+    """Whether the target was there and the source sealed after a killed move; the same move again ended it."""
+    to = next(one for one in ENGINES if one != engine)
+    with spot(engine, folder / f"{die}") as book, spot(to, folder / f"{die}-to") as target:
+        grown.put(book)
+        assert operators.run("move", book.book, target.book, *book.log, die=die) == 0
+        there, sealed = db("status", target.book).code == 0, book.rows()["seal"] != []
+        assert operators.run("move", book.book, target.book, *book.log) > 0
+        assert target.rows() == grown.rows
+        assert {**book.rows(), "seal": []} == grown.rows
+    return there, sealed
+
+
+def _things(operators: Operators, engine: str, grown: Kept, folder: Path) -> int:
+    """How many things a move does."""
+    to = next(one for one in ENGINES if one != engine)
+    with spot(engine, folder / "count") as book, spot(to, folder / "count-to") as target:
+        return operators.run("move", grown.put(book).book, target.book, *book.log)
+
+
+def test_a_killed_move_leaves_one_book(operators: Operators, engine: str, grown: Kept, tmp_path: Path) -> None:
+    """At no moment do both take entries; the same move again ends it, wherever it was cut."""
+    things = _things(operators, engine, grown, tmp_path)
+    # The last things are the target's: its commit in PostgreSQL, its name and what goes before it in SQLite.
+    last = (1, 2) if engine == "sqlite" else (5, 6, 7)
+    dice = DICE.randrange(1, things)
+    found = {_move_killed(operators, engine, grown, tmp_path, die) for die in {dice, *(things - one for one in last)}}
+    assert (True, False) not in found
+    assert (False, True) in found, "no moment between the two commits was tried"
+
+
+@pytest.mark.soak
+def test_a_move_is_killed_at_every_moment(operators: Operators, engine: str, grown: Kept, tmp_path: Path) -> None:
+    """One after another, from the first thing it does to the last."""
+    things = _things(operators, engine, grown, tmp_path)
+    found = [_move_killed(operators, engine, grown, tmp_path, die) for die in range(1, things + 1)]
+    assert set(found) <= {(False, False), (False, True), (True, True)}
+    assert found == sorted(found), "what was done is never undone"

@@ -1,0 +1,152 @@
+"""``epsilon depa check``: every reason told, for people and for programs, and an exit code for each outcome."""
+
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from ledger.domain.outcomes import Code
+from policy.cli.depa import app
+from policy.depa.contract.reasons import CODES, PHASES
+from policy.depa.import_check import SIGNATURE_CODES
+from tests.policy.depa.scene import CONTRACT, PIPELINE, changed
+
+AT = ["--at", "2026-06-01T00:00:00Z"]
+SCALER = {"pipeline|1|config|dataset_config|preprocessing": {"scaler": "standard"}}
+ROOT = Path(__file__).parents[3]
+
+
+def _run(
+    folder: Path, *options: str, contract: dict[str, Any] | None = None, pipeline: dict[str, Any] | None = None
+) -> Result:
+    files = []
+    for name, base, change in (("contract", CONTRACT, contract), ("pipeline", PIPELINE, pipeline)):
+        files.append(folder / f"{name}.json")
+        files[-1].write_text(json.dumps(changed(base, change or {})), encoding="utf-8")
+    return CliRunner().invoke(app, ["depa", "check", *map(str, files), *AT, *options])
+
+
+def test_an_import_is_told_and_exits_with_zero(tmp_path: Path) -> None:
+    """Noise, steps, ε and δ for people, without a colour where no terminal is."""
+    done = _run(tmp_path, "--records", "500")
+    assert done.exit_code == 0, done.output
+    assert "noise multiplier 1.206, sampling probability 0.1, 20 steps, clipping norm 0.5" in done.output
+    assert re.search(r"one run of 500 records: ε 1\.99\d+ at δ 0\.0001 \(PLD, REPLACE_SPECIAL", done.output)
+    assert "a partition of ε 2 under the rule reference holds 1 such run\n" in done.output
+    assert "Imported" in done.output
+    assert "\x1b" not in done.output
+
+
+def test_without_records_the_noise_is_said_to_be_unknown(tmp_path: Path) -> None:
+    """And the import stands."""
+    done = _run(tmp_path)
+    assert done.exit_code == 0
+    assert "The noise cannot be known: neither file says how many records there are (--records)." in done.output
+
+
+def test_a_refusal_tells_every_reason_and_exits_with_three(tmp_path: Path) -> None:
+    """Each by code and field, in a table."""
+    done = _run(tmp_path, contract={"tdc": "", "constraints|0|privacy|0|delta": "null"}, pipeline=SCALER)
+    assert done.exit_code == Code.POLICY_DENIED.exit_code == 3
+    for code in ("did_missing", "number_null", "preprocessing_fitted"):
+        assert code in done.output
+    assert "Refused: 3 reasons" in done.output
+
+
+def test_a_level_is_an_option(tmp_path: Path) -> None:
+    """What Levels 1 and 2 refuse is warned of at Level 0; Level 1 is meant where none is said."""
+    assert _run(tmp_path, "--level", "0", pipeline=SCALER).exit_code == 0
+    assert [
+        _run(tmp_path, *level, pipeline=SCALER).exit_code for level in ([], ["--level", "1"], ["--level", "2"])
+    ] == [3] * 3
+
+
+def test_json_is_the_same_every_time_and_holds_every_reason(tmp_path: Path) -> None:
+    """One object, whose reasons have code, effect, field, phase, value and text."""
+    first, second = (_run(tmp_path, "--json", contract={"tdc": ""}, pipeline=SCALER).output for _ in range(2))
+    assert first == second
+    told = json.loads(first)
+    assert told["code"] == "policy_denied"
+    assert told["contract"] is None
+    assert {"code": "did_missing", "effect": "refused", "field": "contract.tdc", "phase": "validate"}.items() <= dict(
+        next(reason for reason in told["reasons"] if reason["code"] == "did_missing")
+    ).items()
+    assert {"value", "text"} <= set(told["reasons"][0])
+
+
+def test_json_of_an_import_holds_our_documents(tmp_path: Path) -> None:
+    """Our contract as it is to be signed, what a charge says, the keys, and the digests of both files."""
+    told = json.loads(_run(tmp_path, "--json", "--records", "500", "--runs", "4").output)
+    assert json.loads(told["contract"])["runs_max"] == 4
+    assert told["charge"]["pipeline"] == told["inputs"]["pipeline"]
+    assert len(told["keys"]) == 2
+
+
+def test_a_signed_envelope_needs_did_documents(tmp_path: Path) -> None:
+    """With them it is imported; without, the exit code is that of a signature."""
+    envelopes = ROOT / "tests" / "policy" / "depa" / "envelopes.json"
+    made = next(iter(json.loads(envelopes.read_text(encoding="utf-8")).values()))
+    envelope, pipeline = tmp_path / "contract.cose", tmp_path / "pipeline.json"
+    envelope.write_bytes(base64.b64decode(made["envelope"]))
+    pipeline.write_text(json.dumps(PIPELINE), encoding="utf-8")
+    options = []
+    for place, document in enumerate(made["did_documents"]):
+        path = tmp_path / f"did-{place}.json"
+        path.write_text(json.dumps(document), encoding="utf-8")
+        options += ["--did", str(path)]
+    asked = ["depa", "check", str(envelope), str(pipeline), *AT]
+    done = CliRunner().invoke(app, [*asked, *options])
+    assert done.exit_code == 0, done.output
+    assert "signatures by did:web:hospital.example, did:web:lab.example, did:web:bank-a.example" in done.output
+    assert CliRunner().invoke(app, asked).exit_code == Code.SIGNATURE_INVALID.exit_code == 6
+
+
+@pytest.mark.parametrize("text", ["", "[", "[" * 1_000, "x" * 300_000])
+def test_what_cannot_be_read_exits_with_two_and_one_sentence(tmp_path: Path, text: str) -> None:
+    """No trace, no half a table."""
+    path, other = tmp_path / "contract.json", tmp_path / "pipeline.json"
+    path.write_text(text, encoding="utf-8")
+    other.write_text(json.dumps(PIPELINE), encoding="utf-8")
+    done = CliRunner().invoke(app, ["depa", "check", str(path), str(other), *AT])
+    assert done.exit_code == Code.MALFORMED.exit_code == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("contract: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_missing_file_and_a_wrong_option_exit_with_two(tmp_path: Path) -> None:
+    """Named."""
+    missing = CliRunner().invoke(app, ["depa", "check", str(tmp_path / "none.json"), str(tmp_path / "none.json"), *AT])
+    assert missing.exit_code == 2
+    assert "none.json: No such file or directory" in missing.stderr
+    for option in (
+        ["--records", "0"],
+        ["--level", "3"],
+        ["--at", "today"],
+        ["--budget", "-1"],
+        ["--rows-per-principal", "65"],
+    ):
+        assert _run(tmp_path, *option).exit_code == 2
+
+
+def test_help_has_two_examples_and_the_exit_codes() -> None:
+    """What people type first."""
+    told = CliRunner().invoke(app, ["depa", "check", "--help"], env={"COLUMNS": "200"}).output
+    assert told.count("epsilon depa check ") == 2
+    assert "Exits with 0 if the two can be imported; 3 if anything refuses them; 6 if a signature does" in told
+
+
+def test_every_code_is_used_and_on_the_page() -> None:
+    """The closed list, the sources and the page name the same reasons."""
+    sources = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "policy" / "depa").rglob("*.py")))
+    noted = set(re.findall(r'(?:refuse|warn|Exposure)\(\s*"([a-z_]+)"', sources))
+    noted |= {"preprocessing_fitted", "name_spelling", "time_spelling", "number_spelling", "field_type"}
+    assert noted == set(CODES)
+    page = (ROOT / "policy" / "depa" / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`([a-z_]+)`", page)) >= set(CODES)
+    assert set(CODES) > SIGNATURE_CODES
+    assert {phase for phase, _ in CODES.values()} == set(PHASES)

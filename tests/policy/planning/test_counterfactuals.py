@@ -1,0 +1,103 @@
+"""What would have passed: each change told passes, and less of it does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from ledger.domain.commands import Command
+from ledger.domain.outcomes import Code
+from ledger.transitions.guards import Asked
+from ledger.wire.exact_numbers import format_number
+from policy.planning.counterfactuals import CANDIDATES_MAX, Swap, advise
+from policy.planning.hypothetical_facts import governed
+from policy.planning.what_if import Run
+from tests.factories.memory import BANKS, HOSPITAL, SRO, plan_of, ref_of, snapshot
+from tests.policy.planning.market import PLAN, Market, opened, policy_bytes
+
+
+def exhausted() -> Market:
+    """One partition's lineage account is full; two others are not, one of them retired."""
+    market = opened("one", "other", "retired")
+    assert not market.submit("retirement", "retire", HOSPITAL, {"partition": ref_of("retired")}).code.refused
+    while market.charged(f"run-{market.index}", PLAN) is Code.PENDING:
+        pass
+    return market
+
+
+def test_each_change_told_passes_and_less_of_it_does_not() -> None:
+    """Fewer steps, more noise, another partition of the same dataset, each by itself."""
+    market = exhausted()
+    advice = advise(market.ask(PLAN))
+    assert advice.steps is not None
+    assert advice.noise is not None
+    assert [market.ask(plan_of(steps)).passes for steps in (advice.steps, advice.steps + 1)] == [True, False]
+    less = advice.noise - Fraction(1, 10_000)
+    noises = [plan_of(40, format_number(noise)) for noise in (advice.noise, less)]
+    assert [market.ask(plan).passes for plan in noises] == [True, False]
+    assert advice.swaps == (Swap(ref_of("one"), ref_of("other")),)
+    assert (advice.untried, advice.blocked) == (0, ())
+    assert market.charged("moved", PLAN, "other") is Code.PENDING
+
+
+def test_a_run_that_passes_needs_no_change() -> None:
+    """Nothing is told to change."""
+    advice = advise(opened().ask(PLAN))
+    assert (advice.steps, advice.noise, advice.swaps, advice.blocked) == (None, None, (), ())
+
+
+def test_what_no_change_mends_is_named() -> None:
+    """A mechanism that the policy does not permit: the check, and no steps, noise or partition."""
+    market = opened("one", "other")
+    market.enter(policy_bytes(2, mechanisms=["gaussian"]), "policy-2", SRO, SRO)
+    advice = advise(market.ask(PLAN))
+    assert (advice.steps, advice.noise, advice.swaps) == (None, None, ())
+    assert [check.code for check in advice.blocked] == ["mechanism_not_permitted"]
+    shown = advice.to_json()
+    assert shown["blocked"] == [check.to_json() for check in advice.blocked]
+
+
+def test_only_so_many_partitions_are_tried_and_the_rest_are_counted() -> None:
+    """Work is bounded, and what was left out is said."""
+    market = exhausted()
+    model = market.state.partitions[ref_of("other")]
+    for place in range(CANDIDATES_MAX + 3):
+        ref = ref_of(f"more-{place:03}")
+        market.state.partitions[ref] = replace(model, ref=ref)
+    advice = advise(market.ask(PLAN))
+    assert len(advice.swaps) == CANDIDATES_MAX
+    assert advice.untried == 4
+
+
+def test_a_refused_charge_can_be_asked_about_afterwards() -> None:
+    """From the command itself, with all that it fixed; anything but a charge has no advice."""
+    market = exhausted()
+    question = market.ask(PLAN)
+    body = replace(question.body(question.run.plan), recipients=(BANKS[1],), base=("run-0",))
+    charge = Asked(Command("charge", "refused", BANKS[0], "", {}), body, b"", "")
+    assert Run.of(charge) == replace(question.run, recipients=(BANKS[1],), base=("run-0",))
+    void = market.command("void", "void-x", BANKS[0], {"charge": "x"})
+    with pytest.raises(TypeError, match="a void is no charge"):
+        Run.of(void)
+
+
+def test_a_decision_can_be_made_again_under_another_policy_and_on_earlier_facts() -> None:
+    """The same run: denied by the policy that stands, permitted by another, and by the facts as they were."""
+    market = opened()
+    early = snapshot(market.state)
+    market.enter(policy_bytes(2, run={"epsilon_max": "0.1"}), "policy-2", SRO, SRO)
+    question = market.ask(PLAN)
+    binding = question.decision.binding
+    assert binding is not None
+    assert (binding.code, binding.source) == ("run_above_policy", "policy health-images version 2")
+    policy, facts = governed(market.state, policy_bytes(7, run={"epsilon_max": "2.25"}))
+    again = question.on(facts).decision
+    assert again.permit
+    assert {check.source for check in again.checks if check.code == "run_above_policy"} == {policy.source}
+    before = question.on(early).decision
+    assert before.permit
+    assert {check.source for check in before.checks if check.code == "run_above_policy"} == {
+        "policy health-images version 1"
+    }

@@ -1,0 +1,73 @@
+"""What a merger would do, against letting it happen."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from ledger.domain.facts import holder_of
+from ledger.domain.outcomes import Code
+from ledger.wire import canonical_json as c
+from policy.planning.account_caps import bounds_of, standing
+from policy.planning.merger_impact import joined
+from tests.factories.memory import BANKS, SRO, ref_of, snapshot
+from tests.policy.planning.market import PLAN, Market, opened
+
+
+def busy() -> Market:
+    """Three banks on two partitions, two of them heavily on the first; a coalition of the first and the third."""
+    market = opened("one", "two")
+    for bank, runs, where in ((0, 5, ("one",)), (1, 4, ("one", "two")), (2, 1, ("two",))):
+        for place in range(runs):
+            assert market.charged(f"run-{bank}-{place}", PLAN, *where, bank=BANKS[bank]) is Code.PENDING
+    body: c.Object = {"epsilon": "5", "members": [BANKS[0], BANKS[2]]}
+    assert not market.submit("coalition", "coalition", SRO, body).code.refused
+    return market
+
+
+@pytest.mark.parametrize("pair", list(combinations(range(4), 2)))
+def test_what_is_told_is_what_happens(pair: tuple[int, int]) -> None:
+    """Every account of the union and of coalitions that follow: its share, its cap, and whether it is frozen."""
+    market = busy()
+    before, names = snapshot(market.state), [BANKS[place] for place in pair]
+    told = joined(market.state, names, market.now)
+    assert market.state == before, "asking changes nothing"
+    for one in told:
+        for place, name in enumerate(names if one.coalition is None else ()):
+            account = market.state.accounts.get((one.partition, holder_of(market.state.organisations[name].node)))
+            assert (one.before[place].share == 0) == (account is None)
+    decided = market.merge(names[0], tuple(names[1:]))
+    assert not decided.code.refused, decided.detail
+    node = market.state.organisations[names[0]].node
+    assert node == market.index - 1
+    for one in told:
+        holder = holder_of(node if one.coalition is None else one.coalition)
+        account = market.state.accounts[one.partition, holder]
+        bounds = bounds_of(market.state, market.state.partitions[one.partition], market.now)
+        assert standing(market.state, account, bounds).share == one.after.share
+        assert bounds is not None
+        assert one.coalition is not None or one.after.epsilon == bounds.lineage
+        assert one.after.over == (one.after.share is not None and one.after.share > 1)
+        assert one.excess == (one.after.share - 1 if one.after.share and one.after.over else None)
+    assert {one.partition for one in told if one.coalition is None} == {
+        ref for ref, holder in market.state.accounts if holder == holder_of(node)
+    }
+
+
+def test_the_heavy_two_would_be_frozen_and_the_light_would_not() -> None:
+    """On the first partition alone, by so much; shown with its numbers."""
+    market = busy()
+    told = joined(market.state, BANKS[:2], market.now)
+    over = [one for one in told if one.after.over]
+    assert [(one.partition, one.coalition) for one in over if one.coalition is None] == [(ref_of("one"), None)]
+    assert not [one for one in joined(market.state, BANKS[2:4], market.now) if one.after.over]
+    shown = over[0].to_json()
+    assert str(shown["excess"]).endswith(" %")
+    assert not [one for one in over[0].before if one.over]
+
+
+def test_an_organisation_nobody_knows_is_named() -> None:
+    """As a lookup that fails."""
+    with pytest.raises(KeyError, match="nobody"):
+        joined(busy().state, ("did:web:nobody.example", BANKS[0]), 0)

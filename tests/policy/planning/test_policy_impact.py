@@ -1,0 +1,201 @@
+"""What a policy would change, against entering it and looking."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ledger.domain.facts import GLOBAL, holder_of
+from ledger.domain.outcomes import Code
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+from policy.checks.field_readers import format_time
+from policy.planning.account_caps import bounds_of
+from policy.planning.cap_breaches import breaches
+from policy.planning.policy_impact import Impact, impact
+from tests.factories.memory import BANKS, SRO, START, plan_of, ref_of, snapshot
+from tests.policy.planning.market import DAY, PLAN, Market, opened, policy_bytes
+from tests.policy.scene import ATTESTER
+
+
+def charged(*banks: int) -> Market:
+    """Two partitions, one of them charged by these banks; the last run stays pending."""
+    market, order = opened("one", "two"), banks or (0, 1, 0, 1)
+    for place, bank in enumerate(order):
+        assert market.charged(f"run-{place}", PLAN, bank=BANKS[bank]) is Code.PENDING
+        assert place == len(order) - 1 or market.post(f"run-{place}", 40).code is Code.POSTED
+    return market
+
+
+def seen(market: Market, **changes: Any) -> Impact:  # noqa: ANN401 - whatever a policy holds
+    """The impact of the next version, checked against what stands once it was entered."""
+    data, before = policy_bytes(2, **changes), snapshot(market.state)
+    told = impact(market.state, data, market.now, market.state.charges)
+    assert market.state == before, "asking changes nothing"
+    old = {ref: bounds_of(market.state, one, told.at) for ref, one in market.state.partitions.items()}
+    market.enter(data, "policy-2", SRO, SRO)
+    new = {ref: bounds_of(market.state, one, told.at) for ref, one in market.state.partitions.items()}
+    assert not told.refused
+    assert {one.name for one in told.partitions} == {ref for ref in old if old[ref] != new[ref]}
+    for one in told.partitions:
+        was, will = old[one.name], new[one.name]
+        assert (one.before, one.after) == (was and was.to_json(), will and will.to_json())
+    return told
+
+
+def test_a_policy_that_changes_nothing_has_no_impact() -> None:
+    """The same again under the next number: only the number, and no account."""
+    told = seen(charged())
+    assert [one.name for one in told.fields] == ["version"]
+    assert (told.accounts, told.contracts, told.pending) == ((), (), ())
+    assert [one.name for one in told.partitions] == [ref_of("one"), ref_of("two")], "they are under another version"
+
+
+def test_a_lower_cap_freezes_whom_it_freezes() -> None:
+    """Each account told frozen is refused the smallest run afterwards, for want of room; each other is not."""
+    market = charged(1, 0, 0, 0, 0)
+    told = seen(market, lineage={"epsilon_max": "2.8"})
+    nodes = [holder_of(market.state.organisations[bank].node) for bank in BANKS]
+    assert [one.after.holder for one in told.accounts] == sorted(nodes[:2])
+    assert [one.before.over for one in told.accounts] == [False, False]
+    assert sorted(one.freezes for one in told.accounts) == [False, True]
+    for bank, holder in zip(BANKS[:2], nodes, strict=False):
+        (mine,) = (one for one in told.accounts if one.after.holder == holder)
+        code = market.charged(f"after-{bank[8:14]}", plan_of(1, "100"), bank=bank)
+        assert (code is Code.BUDGET_EXHAUSTED) == mine.freezes
+    assert {one.charge: one.frozen for one in told.pending} == {"run-4": True}
+    assert [one.name for one in told.contracts] == [f"scans-{bank[8:]}" for bank in sorted(BANKS)]
+    before, after = told.contracts[0].before, told.contracts[0].after
+    assert isinstance(before, dict)
+    assert (before["lineage_epsilon_max"], before["run_epsilon_max"]) == ("5", "2")
+    assert after == {**before, "lineage_epsilon_max": "2.8"}
+
+
+def test_a_cap_without_room_is_told_as_such() -> None:
+    """No order of the partition is open under it: no share, and every later run is denied."""
+    market = charged()
+    told = seen(market, lineage={"epsilon_max": "0.5"})
+    assert [(one.after.share, one.after.percent, one.freezes) for one in told.accounts] == [
+        (None, "no room at all", True)
+    ] * 2
+    assert market.charged("after", plan_of(1, "100")) is Code.POLICY_DENIED
+
+
+def test_a_level_raised_caps_the_global_account() -> None:
+    """From watched to capped; over it, the account is frozen, and thaws by no policy of Level 0 afterwards."""
+    market = opened(level=0, partition_age_days_max=None, lineage={"epsilon_max": "5"})
+    for bank in BANKS[:2]:
+        while market.charged(f"run-{market.index}", PLAN, bank=bank) is Code.PENDING:
+            pass
+    told = seen(market, partition_age_days_max=30)
+    (everyone,) = (one for one in told.accounts if one.after.holder == GLOBAL)
+    assert (everyone.before.epsilon, everyone.before.over) == (None, False)
+    assert (everyone.freezes, everyone.thaws) == (True, False)
+    assert told.frozen == (everyone,)
+    assert market.charged("more", plan_of(1, "100"), bank=BANKS[2]) is Code.BUDGET_EXHAUSTED
+    (change,) = told.partitions
+    assert isinstance(change.after, dict)
+    assert change.after["closes"] == format_time(START + 30 * DAY)
+
+
+def test_a_quota_freezes_whom_it_freezes() -> None:
+    """Who used more than that share of everyone's capacity takes nothing more; who used less goes on."""
+    market = charged(1, 0, 0, 0, 0)
+    told = seen(market, quota={"share_max": "0.25"})
+    nodes = [holder_of(market.state.organisations[bank].node) for bank in BANKS]
+    over = {one.after.holder for one in told.accounts if one.freezes}
+    assert over == {nodes[0]}
+    assert {one.after.holder for one in told.accounts} == set(nodes[:2])
+    assert market.charged("after-a", plan_of(1, "100")) is Code.BUDGET_EXHAUSTED
+    assert market.charged("after-b", plan_of(1, "100"), bank=BANKS[1]) is Code.PENDING
+    assert {one.holder for one in breaches(market.state, market.now)} == over
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "value"),
+    [
+        ({"run": {"epsilon_max": "2.5", "noise_multiplier_min": "50"}}, "noise_multiplier_min", "50"),
+        ({"run": {"epsilon_max": "2.5", "probability_max": "0.001"}}, "probability_max", "0.001"),
+        ({"run": {"epsilon_max": "2.5", "steps_max": 7}}, "steps_max", 7),
+        ({"run": {"epsilon_max": "2.5", "delta_max": "0.000001"}}, "delta_max", "0.000001"),
+        ({"lineage": {"epsilon_max": "5", "delta_max": "0.000001"}}, "delta_max", "0.000001"),
+        ({"mechanisms": ["laplace"]}, "mechanisms", ["laplace"]),
+        ({"pipeline": True}, "pipeline", True),
+    ],
+)
+def test_each_bound_on_a_run_is_told_of_the_contracts_that_it_binds(
+    changes: dict[str, Any], field: str, value: c.Json
+) -> None:
+    """A run that was charged before is denied afterwards, and every contract is told the bound that denies it."""
+    market = charged()
+    told = seen(market, **changes)
+    assert [one.name for one in told.contracts] == [f"scans-{bank[8:]}" for bank in sorted(BANKS)]
+    for one in told.contracts:
+        assert isinstance(one.before, dict)
+        assert one.after == {**one.before, field: value}
+        assert one.before[field] != value
+    assert market.charged("after", PLAN) is Code.POLICY_DENIED
+
+
+def test_a_named_coalition_closes_its_members_until_it_is_declared() -> None:
+    """Who may charge nothing is told by name; not once a coalition with the same members is declared."""
+    market, named = charged(), {"epsilon_max": "4", "members": [BANKS[0], BANKS[1]], "name": "banks"}
+    told = seen(market, coalitions=[named])
+    assert told.undeclared == (f"banks: {BANKS[0]}, {BANKS[1]}",)
+    assert market.charged("after", PLAN) is Code.POLICY_DENIED
+    body: Any = {"epsilon": "4", "members": [BANKS[0], BANKS[1]]}
+    assert not market.submit("coalition", "declared", SRO, body).code.refused
+    assert impact(market.state, policy_bytes(3, coalitions=[named]), market.now, ()).undeclared == ()
+
+
+def test_a_later_policy_is_compared_at_its_own_moment() -> None:
+    """With what stands at that time, a contract that has ended by then left out."""
+    market = charged()
+    market.contract_of(BANKS[0], version=2, ends=format_time(START + 5 * DAY))
+    told = seen(market, effective=format_time(START + 10 * DAY), run={"epsilon_max": "1.5"})
+    assert told.at == START + 10 * DAY
+    assert [one.name for one in told.contracts] == [f"scans-{bank[8:]}" for bank in sorted(BANKS[1:])]
+    (before, after) = told.contracts[0].before, told.contracts[0].after
+    assert isinstance(before, dict)
+    assert after == {**before, "run_epsilon_max": "1.5"}
+    assert told.accounts == ()
+
+
+def test_pending_charges_are_told_what_changes_for_them() -> None:
+    """Their key would need other evidence; their model would stay sealed. A settled charge is not touched."""
+    told = seen(charged(), level=2, model_release=False, partition_age_days_max=None)
+    assert [(one.charge, one.attestation, one.sealed, one.frozen) for one in told.pending] == [
+        ("run-3", False, True, False)
+    ]
+    market = charged()
+    policy = impact(market.state, policy_bytes(), market.now, ()).fields
+    assert policy == ()
+    claims = {"attesters": _attesters(), "claims": {"swname": "another-trainer"}}
+    told = seen(market, attestation=claims)
+    assert [(one.charge, one.attestation, one.sealed) for one in told.pending] == [("run-3", True, False)]
+
+
+def _attesters() -> Any:  # noqa: ANN401 - as the scene has it
+    from tests.policy.scene import POLICY
+
+    attesters = POLICY["attestation"]["attesters"]
+    assert attesters[0]["issuer"] == ATTESTER
+    return attesters
+
+
+def test_what_would_not_be_entered_is_told_with_the_checks() -> None:
+    """A number out of order, and another issuer; no policy at all is a named error."""
+    market = charged()
+    told = impact(market.state, policy_bytes(4, issuer="did:web:other.example"), market.now, ())
+    assert [check.code for check in told.refused] == ["version_not_next", "issuer_changed"]
+    with pytest.raises(Malformed):
+        impact(market.state, b"{}", market.now, ())
+
+
+def test_another_domain_touches_nothing_here() -> None:
+    """Its own partitions only."""
+    told = impact(charged().state, policy_bytes(1, domain="finance"), START, ("run-3",))
+    assert (told.partitions, told.contracts, told.accounts, told.pending, told.datasets) == ((), (), (), (), ())
+    shown = told.to_json()
+    assert shown["policy"] == "policy health-images version 1"

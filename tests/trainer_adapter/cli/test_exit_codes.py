@@ -1,0 +1,186 @@
+"""How the trainer's commands end: a code that says nothing was recorded is told only where nothing was."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from ledger.domain.outcomes import ChargeState
+from ledger.verifier import LogKey
+from tests.trainer_adapter.rooms import PLAN, Place, open_place
+from trainer_adapter.cli.main import app
+from trainer_adapter.session.clean_room_keys import Identity
+from trainer_adapter.session.protocol import Room
+
+FAULT = {"code", "detail", "exit_code", "field", "id", "index", "reasons"}
+RESUME = '\n[train.resume]\nkey = "../keys/{name}.room"\nevery_s = 0\n'
+DEAD = "http://127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """One service for the file; each test has runs of its own."""
+    with open_place(tmp_path_factory.mktemp("endings") / "place") as found:
+        yield found
+
+
+def _invoke(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(one) for one in words])
+
+
+def _fault(stdout: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(stdout.splitlines()[-1])
+    assert told.keys() == {*FAULT, "event"}
+    return told
+
+
+def test_an_issuer_that_is_away_costs_nothing_and_the_same_command_runs_when_it_is_back(place: Place) -> None:
+    """75 and nothing recorded, then the very same command, whose folder and id are unused."""
+    job = place.job("again")
+    here = job.read_text() + RESUME.format(name="again")
+    job.write_text(here.replace(place.address.issuer, DEAD))
+    size = len(place.kinds())
+    command = [sys.executable, "-m", "epsilon_ledger", "train", str(job), "--json"]
+    away = subprocess.run(command, capture_output=True, text=True, check=False)
+    told = _fault(away.stdout)
+    assert (away.returncode, told["event"], told["code"], told["exit_code"]) == (75, "fault", "unreachable", 75)
+    assert "no answer from the issuer" in told["detail"]
+    assert away.stderr.splitlines()[-1].startswith("Nothing was recorded: run the command again")
+    assert len(place.kinds()) == size
+    job.write_text(here)
+    back = _invoke("train", job, "--json")
+    assert back.exit_code == 0, back.stderr
+    assert json.loads(back.stdout.splitlines()[-1])["steps"] == PLAN.steps
+
+
+@pytest.mark.parametrize("name", ["train", "evaluate", "release"])
+def test_a_job_that_is_not_there_is_not_found(tmp_path: Path, name: str) -> None:
+    """Code 4 and the file's name, as with every other command, and as JSON."""
+    done = _invoke(name, tmp_path / "none.toml", "--json")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["exit_code"], told["code"]) == (4, 4, "file")
+    assert told["field"] == str(tmp_path / "none.toml")
+    assert told.keys() >= FAULT
+    assert "none.toml: No such file" in done.stderr
+
+
+def test_a_folder_that_holds_a_run_is_in_the_way(place: Place) -> None:
+    """Code 5, nothing recorded, and nothing of what is there is touched."""
+    job = place.job("taken")
+    place.run(job)
+    size, log = len(place.kinds()), (place.folder / "runs" / "taken" / "steps.log").read_bytes()
+    done = _invoke("train", job, "--json")
+    told = _fault(done.stdout)
+    assert (done.exit_code, told["field"]) == (5, str(place.folder / "jobs" / "../runs/taken"))
+    assert "holds a run already" in told["detail"]
+    assert len(place.kinds()) == size
+    assert (place.folder / "runs" / "taken" / "steps.log").read_bytes() == log
+
+
+def test_a_fault_after_the_charge_does_not_say_that_nothing_was_recorded(place: Place) -> None:
+    """Data that do not open: code 1, and the entries that stand."""
+    kept = place.sealed.read_bytes()
+    place.sealed.write_bytes(kept[:-1])
+    try:
+        size = len(place.kinds())
+        done = _invoke("train", place.job("shut"), "--json")
+    finally:
+        place.sealed.write_bytes(kept)
+    told = _fault(done.stdout)
+    assert (done.exit_code, told["exit_code"], told["code"]) == (1, 1, "malformed")
+    assert f"What was recorded stands: entries {size}, {size + 1}." in done.stderr
+    assert place.kinds()[size:] == [("charge", "pending"), ("key_release", "permitted")]
+    charge = place.charge("shut")
+    assert charge is not None
+    assert charge.state is ChargeState.PENDING
+
+
+def test_a_service_of_another_log_is_not_believed(place: Place) -> None:
+    """Code 7: what it answered does not stand under the job's log key; no key is asked for, no record opened."""
+    job, size = place.job("stranger"), len(place.kinds())
+    other = LogKey(place.address.log.origin, bytes(range(32)))
+    job.write_text(job.read_text().replace(place.address.log.vkey, other.vkey))
+    done = _invoke("train", job, "--json")
+    assert (done.exit_code, _fault(done.stdout)["exit_code"]) == (7, 7)
+    assert f"What was recorded stands: entry {size}." in done.stderr
+    assert place.kinds()[size:] == [("charge", "pending")]
+
+
+def test_a_refused_charge_leaves_the_folder_free(place: Place) -> None:
+    """Code 3 names its entry; the next command is told that the id is used, and not that a file exists."""
+    job = place.job("dear")
+    text = job.read_text() + RESUME.format(name="dear")
+    job.write_text(text.replace("noise_multiplier = ", 'noise_multiplier = "1" # '))
+    size = len(place.kinds())
+    done = _invoke("train", job, "--json")
+    assert (done.exit_code, _fault(done.stdout)["index"]) == (3, size)
+    assert f"What was recorded stands: entry {size}." in done.stderr
+    job.write_text(text)
+    again = _invoke("train", job, "--json")
+    assert (again.exit_code, _fault(again.stdout)["code"]) == (5, "id_reused")
+    assert len(place.kinds()) == size + 1
+
+
+def test_a_key_that_is_withheld_for_a_while_is_asked_for_until_it_comes(place: Place) -> None:
+    """The release is recorded once, the process asks on, and the run that has no [train.resume] is not lost."""
+    key = next((place.folder / "data-keys").glob("did*/*"))
+    held = key.rename(key.with_suffix(".held"))
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        if "key_withheld" in line:
+            held.rename(key)
+
+    assert place.run(place.job("withheld"), say).steps == PLAN.steps
+    assert sum("key_withheld" in line and "again and again" in line for line in said) == 1
+    assert place.kinds()[-4:-2] == [("key_release", "permitted"), ("post", "posted")]
+
+
+def test_a_challenge_that_was_forgotten_is_asked_for_anew(place: Place) -> None:
+    """As after minutes without a service: the first release is refused unrecorded, the second one is permitted."""
+    asked: list[str] = []
+
+    def keep(identity: Identity) -> None:
+        if identity.release is not None:
+            asked.append(identity.release[0])
+            # After the challenge, before the release is sent: a challenge lives two minutes.
+            place.clock.ahead_ms += 121_000 if len(asked) == 1 else 0
+
+    room = Room(place.assignment("anew"), place.service, lambda _: None, keep=keep)
+    room.charge()
+    assert room.open_data(lambda: "").keys() == {place.ref}
+    charge = place.charge("anew")
+    assert charge is not None
+    assert (len(asked), charge.key_release) == (2, asked[1])
+    assert place.kinds()[-2:] == [("charge", "pending"), ("key_release", "permitted")]
+
+
+def test_nothing_to_open_is_told_before_an_opening(place: Place) -> None:
+    """A job that never ran: code 4, by the file that is missing, for both commands that open models."""
+    job, size = place.job("unrun"), len(place.kinds())
+    for name in ("evaluate", "release"):
+        done = _invoke(name, job, "--json")
+        assert (done.exit_code, "model.sealed" in json.loads(done.stdout)["field"]) == (4, True)
+    assert len(place.kinds()) == size
+
+
+def test_a_service_that_keeps_no_keys_opens_no_model(tmp_path: Path) -> None:
+    """Said before an opening is recorded, which would hand over nothing."""
+    with open_place(tmp_path / "place", authorise_only=True) as place:
+        job = place.job("run-1")
+        (place.folder / "runs" / "run-1").mkdir()
+        (place.folder / "runs" / "run-1" / "model.sealed").write_bytes(b"sealed")
+        size = len(place.kinds())
+        done = _invoke("evaluate", job, "--json")
+        assert (done.exit_code, json.loads(done.stdout)["code"]) == (4, "not_found")
+        assert "holds no keys" in done.stderr
+        assert len(place.kinds()) == size
+        assert place.charge("run-1") is None

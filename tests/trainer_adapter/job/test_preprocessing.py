@@ -1,0 +1,165 @@
+"""Preprocessing that looks at the data is public, charged or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from api.demo import digits
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
+from tests.trainer_adapter.rooms import Place, open_place
+from trainer_adapter.job.preprocessing import NO_PREPROCESSING, Charged, Preprocessing
+from trainer_adapter.training.attach import Options, attach
+from trainer_adapter.training.preprocessing_constants import Prepared
+from trainer_adapter.training.record_archive import arrays
+
+HERE = Path("jobs")
+PUBLIC = {"kind": "normalise", "mean": "0.1307", "deviation": ["0.3081"], "public": "published with the data set"}
+MEANS = Plan(Fraction(1), Fraction(40), Fraction(4), 1, digits.RECORDS)
+"""One step over all records: their noisy mean."""
+
+
+def test_public_constants_are_read_exactly() -> None:
+    """As they were written, negative ones too; nothing said is nothing done."""
+    weights = {"kind": "class_weights", "weights": ["1", "2.5"], "public": "a published table"}
+    found = Preprocessing.parse([{**PUBLIC, "mean": "-0.5"}, weights], HERE)
+    assert [dict(one.values) for one in found.items] == [
+        {"mean": (Fraction(-1, 2),), "deviation": (Fraction(3081, 10_000),)},
+        {"weights": (Fraction(1), Fraction(5, 2))},
+    ]
+    assert [one.source for one in found.items] == ["published with the data set", "a published table"]
+    assert Preprocessing.parse([], HERE) == NO_PREPROCESSING
+
+
+def test_a_charged_source_names_its_run_and_its_model() -> None:
+    """Paths are relative to the file."""
+    (found,) = Preprocessing.parse([{"kind": "normalise", "charge": "run-1", "model": "m.safetensors"}], HERE).items
+    assert found.source == Charged("run-1", HERE / "m.safetensors")
+
+
+REFUSED = [
+    ({name: PUBLIC[name] for name in ("kind", "mean", "deviation")}, "preprocessing.0"),
+    ({**PUBLIC, "public": "  "}, "preprocessing.0.public"),
+    ({**PUBLIC, "charge": "run-1"}, "preprocessing.0"),
+    ({**PUBLIC, "mean": "fit"}, "preprocessing.0.mean"),
+    ({**PUBLIC, "mean": []}, "preprocessing.0.mean"),
+    ({**PUBLIC, "mean": 0.5}, "preprocessing.0.mean"),
+    ({**PUBLIC, "fit": True}, "preprocessing.0.fit"),
+    ({**PUBLIC, "kind": "whiten"}, "preprocessing.0.kind"),
+    ({"kind": "normalise", "charge": "run-1"}, "preprocessing.0.model"),
+    ({"kind": "normalise", "charge": "run-1", "model": "m", "mean": "0"}, "preprocessing.0.mean"),
+    ("normalise", "preprocessing.0.kind"),
+]
+
+
+@pytest.mark.parametrize(("value", "field"), REFUSED)
+def test_what_names_no_source_is_refused(value: object, field: str) -> None:
+    """By the field and the rule."""
+    with pytest.raises(Malformed) as caught:
+        Preprocessing.parse([value], HERE)
+    assert caught.value.field == field
+
+
+def test_constants_work_on_one_record_by_itself() -> None:
+    """Normalised, kept within a vocabulary, weighed by class; the wrong kind of inputs is refused."""
+
+    def prepared(kind: str, **constants: list[float]) -> Prepared:
+        return Prepared(((kind, {name: torch.tensor(values) for name, values in constants.items()}),))
+
+    normal = prepared("normalise", mean=[1.0, 2.0], deviation=[2.0, 4.0])
+    assert torch.equal(normal.inputs(torch.tensor([[3.0, 10.0]])), torch.tensor([[1.0, 2.0]]))
+    words = prepared("vocabulary", size=[100.0])
+    assert words.inputs(torch.tensor([[5, 99, 100, -1]])).tolist() == [[5, 99, 0, 0]]
+    weighed = prepared("class_weights", weights=[1.0, 3.0]).loss(cross_entropy)
+    scores, label = torch.tensor([[0.2, 0.9]]), torch.tensor([1])
+    assert torch.isclose(weighed(scores, label), 3 * cross_entropy(scores, label))
+    with pytest.raises(Malformed, match="whole numbers"):
+        normal.inputs(torch.tensor([[1, 2]]))
+    with pytest.raises(Malformed, match="whole numbers"):
+        words.inputs(torch.tensor([[1.0]]))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """One service for the file; each test has a run of its own."""
+    with open_place(tmp_path_factory.mktemp("preprocessing") / "place") as found:
+        yield found
+
+
+class Means(nn.Module):
+    """Statistics as a model: a mean that a step of DP-SGD moves to the records' noisy mean, and a public deviation."""
+
+    def __init__(self) -> None:
+        """Both start at what is public."""
+        super().__init__()
+        self.mean = nn.Parameter(torch.zeros(64))
+        self.register_buffer("deviation", torch.full((64,), 0.25))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """How far each image is from the mean, shape (records, 64)."""
+        return self.mean - images
+
+
+def _half_square(outputs: Tensor, targets: Tensor) -> Tensor:
+    del targets
+    return outputs.square().sum() / 2
+
+
+def _means(place: Place, name: str) -> Path:
+    model = Means()
+    optimiser = torch.optim.SGD(model.parameters(), lr=1.0)
+    assignment = place.assignment(name, MEANS)
+    with attach(model, optimiser, _half_square, assignment, Options(service=place.service)) as run:
+        for _ in run:
+            pass
+    assert run.release()
+    return assignment.output / "model.safetensors"
+
+
+def test_charged_statistics(place: Place) -> None:
+    """A mean from a run of its own, charged and released, is near the true one, and another run may normalise by it."""
+    path = _means(place, "means")
+    mean = load_file(path)["mean"]
+    truth = arrays(digits.archive(digits.FIRST), "first")[0].reshape(-1, 64).mean(dim=0)
+    assert float((mean - truth).norm()) < 4 * 40 * 4 / digits.RECORDS * 8
+    extra = f'\n[[train.preprocessing]]\nkind = "normalise"\ncharge = "means"\nmodel = "{path}"\n'
+    model = nn.Linear(64, 10)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    options = Options(service=place.service)
+    with attach(model, optimiser, cross_entropy, place.assignment("by-means", extra=extra), options) as run:
+        for _ in run:
+            break
+    shown = run.prepared.inputs(torch.full((1, 64), 0.5))
+    assert torch.allclose(shown, (0.5 - mean) / 0.25)
+
+
+def test_statistics_that_no_release_proves_are_refused(place: Place) -> None:
+    """Another file, another charge, or no receipt: refused before anything is charged."""
+    path = _means(place, "proven")
+    forged = path.with_name("forged.safetensors")
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    forged.write_bytes(bytes(data))
+    forged.with_suffix(".receipt").write_bytes(path.with_suffix(".receipt").read_bytes())
+    bare = path.with_name("bare.safetensors")
+    bare.write_bytes(path.read_bytes())
+    size = len(place.kinds())
+    for charge, model in (("proven", forged), ("another", path), ("proven", bare)):
+        extra = f'\n[[train.preprocessing]]\nkind = "normalise"\ncharge = "{charge}"\nmodel = "{model}"\n'
+        layer = nn.Linear(64, 10)
+        optimiser = torch.optim.SGD(layer.parameters(), lr=0.1)
+        options = Options(service=place.service)
+        with (
+            pytest.raises((Malformed, OSError), match=r"is not what charge|bare\.receipt"),
+            attach(layer, optimiser, cross_entropy, place.assignment("unproven", extra=extra), options) as run,
+        ):
+            next(iter(run))
+    assert len(place.kinds()) == size

@@ -1,0 +1,127 @@
+"""Kills a run at a moment of its own choosing, and writes down every use of noise as it happens.
+
+    python tests/trainer_adapter/killing.py
+
+reads one JSON object a line: ``job`` (a path), ``trace`` (a path), ``kill`` (a moment and how many of them to let pass,
+or null), ``resume``. Each is run in a child of its own, and answered with the child's wait status. The moments:
+``begin`` and ``begun`` (before and after a block is made durable), ``noise`` and ``noised`` (before and after a step's
+noise is drawn), ``saved`` (after a state is kept), ``post`` and ``posted`` (before and after the post is sent).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from client.service.service import Service
+from ledger.mechanisms.plan import Plan
+from trainer_adapter.cli import models
+from trainer_adapter.cli.job import Job
+from trainer_adapter.cli.main import _consumer
+from trainer_adapter.cli.train import CleanRoom
+from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.engine import Engine
+from trainer_adapter.job.step_log import StepLog
+from trainer_adapter.run.checkpointing import StateKeeper
+
+
+class Hook:
+    """Counts moments, and ends the process at one of them."""
+
+    def __init__(self, trace: Path, kill: tuple[str, int] | None) -> None:
+        """``kill`` names a moment and how many of its kind to let pass first."""
+        self._trace = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._kill = kill
+        self._seen: dict[str, int] = {}
+
+    def __call__(self, moment: str, note: str = "") -> None:
+        """It happens now."""
+        if note:
+            os.write(self._trace, f"{note}\n".encode())
+        seen = self._seen[moment] = self._seen.get(moment, 0) + 1
+        if self._kill is not None and moment == self._kill[0] and seen > self._kill[1]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def around(
+        self, owner: type, name: str, before: str, after: str, note: Callable[..., str | None] = lambda *_: ""
+    ) -> None:
+        """Tell of two moments whenever a method is called, where ``note`` does not say to keep quiet."""
+        method = getattr(owner, name)
+
+        def told(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - whatever the method takes
+            said = note(*given)
+            if said is None:
+                return method(*given, **named)
+            if before:
+                self(before)
+            result = method(*given, **named)
+            self(after, said)
+            return result
+
+        setattr(owner, name, told)
+
+
+def _noise(randomness: Randomness, purpose: str, step: int) -> str | None:
+    key = hashlib.sha256(randomness._keys["noise"]).hexdigest()  # noqa: SLF001 - to see that no key is used again
+    return f"{step} {key}" if purpose == "noise" else None
+
+
+def _post(_service: Service, _signer: object, _actor: str, kind: str, *_: object) -> str | None:
+    return "" if kind == "post" else None
+
+
+def _hooked(hook: Hook) -> None:
+    hook.around(StepLog, "begin", "begin", "begun")
+    # A stream that is opened is noise that may be used: it is written down at once.
+    hook.around(Randomness, "stream", "noise", "noised", _noise)
+    hook.around(StateKeeper, "keep_run", "", "saved")
+    hook.around(Service, "submit", "post", "posted", _post)
+
+
+def _run(asked: dict[str, Any]) -> None:
+    kill = asked["kill"]
+    _hooked(Hook(Path(asked["trace"]), (kill[0], kill[1]) if kill else None))
+    job = Job.load(Path(asked["job"]))
+    with _consumer(job) as service:
+        CleanRoom(job, service, lambda _: None, resume=asked["resume"]).run(lambda *_: None)
+
+
+def _warm() -> None:
+    """What torch loads at its first step, loaded once for all children."""
+    model = models.make("digits-linear")
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    plan = Plan(Fraction(1, 2), Fraction(1), Fraction(1), 1, 1)
+    engine = Engine(plan, model, cross_entropy, (torch.zeros(2, 64), torch.zeros(2, dtype=torch.int64)))
+    engine.step(1, optimiser, Randomness.fresh())
+
+
+def main() -> None:
+    """One child for each line."""
+    torch.set_num_threads(1)
+    _warm()
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                _run(json.loads(line))
+                status = 0
+            finally:
+                sys.stderr.flush()
+                os._exit(status)
+        sys.stdout.write(f"{os.waitpid(child, 0)[1]}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,323 @@
+"""What a TDC writes: the loop stays theirs, and whatever they do in it the charge, the log and the post are right."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from torch.nn.functional import cross_entropy
+
+from api.demo import digits
+from client.http.problems import Refused
+from client.keys.data_encryption import encrypt
+from ledger.domain.outcomes import ChargeState
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
+from tests.trainer_adapter.rooms import PLAN, Place, open_place
+from trainer_adapter.job.step_log import steps_begun
+from trainer_adapter.training.attach import Options, Run, attach
+from trainer_adapter.training.record_archive import arrays, users
+
+ROOT = Path(__file__).parents[3]
+OF_USERS = replace(PLAN, batch_size_expected=digits.RECORDS // 4, unit="user")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """One service for the file; each test has a run of its own."""
+    with open_place(tmp_path_factory.mktemp("attach") / "place") as found:
+        yield found
+
+
+def _attached(place: Place, name: str, plan: Plan = PLAN, options: Options | None = None) -> Run:
+    model = torch.nn.Linear(64, 10)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
+    assignment = place.assignment(name, plan)
+    return attach(model, optimiser, cross_entropy, assignment, options or Options(service=place.service))
+
+
+def test_the_page_does_what_it_says(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The lines of the first page, run as they stand: a plan told, steps taken, posted, a model that leaves."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    (lines,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(lines.strip().splitlines()) <= 14
+    monkeypatch.chdir(place.folder)
+    shutil.copy(place.assignment_file("page"), place.folder / "job.toml")
+    text = (place.folder / "job.toml").read_text().replace("../", "")
+    (place.folder / "job.toml").write_text(text)
+    exec(compile(lines, "README.md", "exec"), {"__name__": "page"})  # noqa: S102 - our own page
+    told = capsys.readouterr().out
+    charge = place.charge("page")
+    assert charge is not None
+    assert (charge.state, charge.steps_posted) == (ChargeState.POSTED, PLAN.steps)
+    assert told.startswith("The run would be charged ε ")
+    assert "0 steps left" in told
+    assert (place.folder / "runs" / "page" / "model.safetensors").exists()
+
+
+def test_a_plan_records_nothing_and_foresees_the_account(place: Place) -> None:
+    """The ε and the shares told before are those that the accounts show afterwards, and as many runs still fit."""
+    run, size = _attached(place, "foreseen"), len(place.kinds())
+    seen = run.plan()
+    assert (seen.permitted, len(place.kinds())) == (True, size)
+    with run:
+        for _ in run:
+            pass
+    listed = place.service.accounts(place.ref)["accounts"]
+    assert isinstance(listed, list)
+    shown = {one["holder"]: one for one in listed if isinstance(one, dict)}
+    by_holder = {one.holder: one for one in seen.accounts}
+    assert set(by_holder) == set(shown)
+    assert by_holder["global"].runs == shown["global"]["runs_like_the_last"]
+    assert str(seen).startswith(f"The run would be charged {run.remaining().charged}.")
+
+
+def test_a_plan_that_would_be_refused_says_why(place: Place) -> None:
+    """Each reason with its code; nothing is recorded, and no step can be taken of it."""
+    loud = Plan(Fraction(1, 2), Fraction(1), Fraction(1), 20, digits.RECORDS // 2)
+    run, size = _attached(place, "loud", loud), len(place.kinds())
+    seen = run.plan()
+    assert not seen.permitted
+    assert {"run_above_contract", "run_above_policy"} <= {reason.code for reason in seen.reasons}
+    assert str(seen).startswith("The run would be refused:\n  run_above_")
+    assert len(place.kinds()) == size
+
+
+def test_entering_spends_nothing(place: Place) -> None:
+    """A block that asks for no step leaves no entry and no folder."""
+    size = len(place.kinds())
+    with _attached(place, "idle") as run:
+        with pytest.raises(Malformed, match="has not begun"):
+            run.remaining()
+        assert len(place.kinds()) == size
+    assert len(place.kinds()) == size
+    assert not (place.folder / "runs" / "idle").exists()
+
+
+@pytest.mark.parametrize("after", [1, 7, 10])
+def test_a_loop_that_is_left_posts_the_steps_taken(place: Place, after: int) -> None:
+    """Broken off by their own ``break``: just the steps taken are posted, though the whole block was begun."""
+    with _attached(place, f"left-{after}") as run:
+        for step in run:
+            if step == after:
+                break
+    charge = place.charge(f"left-{after}")
+    assert charge is not None
+    assert charge.steps_posted == after
+    log = place.folder / "runs" / f"left-{after}" / "steps.log"
+    assert steps_begun(log, f"left-{after}", PLAN) == -(-after // 10) * 10
+
+
+def test_what_is_left_shrinks_and_counts_begun_blocks(place: Place) -> None:
+    """The loss so far is of all that was begun, never less; at the end it is the whole run's."""
+    told = []
+    with _attached(place, "shrinks") as run:
+        for _ in run:
+            left = run.remaining()
+            told.append((left.steps, left.spent.epsilon))
+    assert [steps for steps, _ in told] == list(range(PLAN.steps - 1, -1, -1))
+    assert told[0][1] == told[9][1] == run.charged.spent(10).epsilon
+    assert told[-1][1] == run.charged.spent(PLAN.steps).epsilon
+    assert told[0][1] is not None
+    assert 0 < told[0][1] < (told[-1][1] or 0)
+
+
+def test_one_run_has_one_loop(place: Place) -> None:
+    """Asked for steps a second time, it refuses: one clean room, one run."""
+    with _attached(place, "twice") as run:
+        for _ in run:
+            break
+        with pytest.raises(Malformed, match="one clean room, one run"):
+            next(iter(run))
+
+
+def test_a_step_that_fails_quotes_no_record(place: Place) -> None:
+    """What fails inside a step is told by its number and kind alone; what began is posted."""
+    model, taken = torch.nn.Linear(64, 10), list[int]()
+
+    def fail(*_: object) -> None:
+        if len(taken) == 2:
+            message = "Mrs Rao, 47"
+            raise ValueError(message)
+
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimiser.register_step_pre_hook(fail)
+
+    def trained() -> None:
+        with attach(model, optimiser, cross_entropy, place.assignment("quotes"), Options(service=place.service)) as run:
+            for step in run:
+                taken.append(step)
+
+    with pytest.raises(Malformed, match=r"^step: 3 failed \(ValueError\)") as caught:
+        trained()
+    assert "Rao" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    charge = place.charge("quotes")
+    assert charge is not None
+    assert charge.steps_posted == 10
+
+
+def test_a_model_is_checked_on_the_example_before_anything_is_charged(place: Place) -> None:
+    """A model that mixes records is refused while nothing is spent."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 10), torch.nn.BatchNorm1d(10))
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    options = Options(service=place.service, example=(torch.zeros(2, 64), torch.zeros(2, dtype=torch.int64)))
+    size = len(place.kinds())
+    with (
+        pytest.raises(Malformed, match=r"^model"),
+        attach(model, optimiser, cross_entropy, place.assignment("mixing"), options) as run,
+    ):
+        next(iter(run))
+    assert len(place.kinds()) == size
+    assert not (place.folder / "runs" / "mixing").exists()
+
+
+def test_the_released_model_names_what_it_cost(place: Place) -> None:
+    """Charge, contract, plan, steps, ε, δ and accountant stand in its metadata, with the numbers told."""
+    with _attached(place, "named") as run:
+        for step in run:
+            if step == 10:
+                break
+    assert run.release()
+    with safe_open(place.folder / "runs" / "named" / "model.safetensors", framework="pt") as file:
+        about = file.metadata()
+    spent = run.charged.spent(10)
+    assert spent.epsilon is not None
+    assert Fraction(about["epsilon"]) >= spent.epsilon > Fraction(about["epsilon"]) - Fraction(1, 10**6)
+    assert {name: about[name] for name in ("accountant", "charge", "delta", "plan", "steps")} == {
+        "accountant": "renyi odometer",
+        "charge": "named",
+        "delta": "0.0001",
+        "plan": PLAN.digest,
+        "steps": "10",
+    }
+
+
+def test_data_of_a_second_partition_are_not_opened_with_another_key(place: Place) -> None:
+    """What does not open with the released key ends the run before its first noise; the charge stands."""
+    kept = place.sealed.read_bytes()
+    place.sealed.write_bytes(encrypt(bytes(32), place.ref, digits.archive(digits.FIRST)))
+    try:
+        with pytest.raises(Malformed), _attached(place, "sealed-else") as run:
+            next(iter(run))
+    finally:
+        place.sealed.write_bytes(kept)
+    charge = place.charge("sealed-else")
+    assert charge is not None
+    assert charge.state is ChargeState.PENDING
+
+
+def test_a_last_state_that_cannot_be_kept_posts_all_that_was_begun(place: Place) -> None:
+    """A folder in its place: the fault is told, the signals are the system's again, and the charge is not left open."""
+    extra = '\n[train.resume]\nkey = "../keys/unkept.room"\nevery_s = 0\n'
+    model, before = torch.nn.Linear(64, 10), signal.getsignal(signal.SIGTERM)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    assignment = place.assignment("unkept", extra=extra)
+
+    def left_after_one_step() -> None:
+        with attach(model, optimiser, cross_entropy, assignment, Options(service=place.service)) as run:
+            next(iter(run))
+            (assignment.output / "run.state").mkdir()
+
+    with pytest.raises(OSError, match=r"run\.state"):
+        left_after_one_step()
+    charge = place.charge("unkept")
+    assert charge is not None
+    assert charge.steps_posted == 10
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_users_are_the_units_where_the_partition_says_so(place: Place, tmp_path: Path) -> None:
+    """Whose each record is stands in the archive; without it the run ends before its first noise."""
+    size = len(place.kinds())
+    for plan, bound in ((PLAN, 2), (OF_USERS, None)):
+        options = Options(service=place.service, records_per_user_max=bound)
+        with pytest.raises(Malformed, match="must be given where the plan's unit is the user"):
+            next(iter(_attached(place, "records", plan, options)))
+    # One record may move a user's clipped sum by twice the clipping norm.
+    with pytest.raises(Refused, match="no price holds where the partition's unit is the record"):
+        next(iter(_attached(place, "of-records", OF_USERS, Options(service=place.service, records_per_user_max=2))))
+    assert len(place.kinds()) == size
+    with open_place(tmp_path / "place", unit="user") as of_users:
+        options = Options(service=of_users.service, records_per_user_max=2)
+        with pytest.raises(Malformed, match="users"), _attached(of_users, "no-users", OF_USERS, options) as run:
+            next(iter(run))
+        inputs, targets = arrays(digits.archive(digits.FIRST), "digits")
+        held = {"inputs": inputs.numpy(), "targets": targets.numpy(), "users": np.arange(len(targets)) // 2}
+        of_users.put(**held)
+        with _attached(of_users, "users", OF_USERS, options) as run:
+            assert next(iter(run)) == 1
+        charge = of_users.charge("users")
+        assert charge is not None
+        assert charge.steps_posted == 1
+
+
+def test_nothing_is_given_out_once_it_is_posted(place: Place) -> None:
+    """Not the rest of a begun block either, to whoever kept the loop or asks for gradients."""
+    with _attached(place, "posted") as run:
+        steps = iter(run)
+        assert [next(steps), next(steps), next(steps)] == [1, 2, 3]
+    weight = run.model.weight.detach().clone()  # type: ignore[operator] # of a linear layer
+    assert run.gradients() is None
+    assert list(steps) == []
+    assert torch.equal(weight, run.model.weight)  # type: ignore[arg-type] # the same
+    charge = place.charge("posted")
+    assert charge is not None
+    assert charge.steps_posted == 3
+
+
+def test_one_label_of_no_class_is_told_by_nothing(place: Place) -> None:
+    """Such a record adds nothing, and the run ends as without it."""
+    inputs, targets = arrays(digits.archive(digits.FIRST), "digits")
+    targets[7] = 4747
+    kept = place.sealed.read_bytes()
+    place.put(inputs=inputs.numpy(), targets=targets.numpy())
+    try:
+        with _attached(place, "label") as run:
+            taken = list(run)
+    finally:
+        place.sealed.write_bytes(kept)
+    assert taken == list(range(1, PLAN.steps + 1))
+    assert all(bool(one.isfinite().all()) for one in run.model.parameters())
+
+
+def test_a_step_that_breaks_after_its_update_is_told_of_the_model(place: Place) -> None:
+    """What leaves names every step that the weights may have seen."""
+    model, taken = torch.nn.Linear(64, 10), list[int]()
+
+    def fail(*_: object) -> None:
+        if len(taken) == 10:
+            raise ArithmeticError
+
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimiser.register_step_post_hook(fail)
+    run = attach(model, optimiser, cross_entropy, place.assignment("breaks"), Options(service=place.service))
+    with pytest.raises(Malformed, match="step: 11 failed"), run:
+        taken.extend(run)
+    assert (len(taken), run.taken) == (10, 11)
+
+
+def test_users_of_two_partitions_are_never_one() -> None:
+    """Their numbers are each archive's own, and what is no whole number is nobody."""
+
+    def archive(users: list[int] | list[float]) -> bytes:
+        file = io.BytesIO()
+        np.savez(file, users=np.array(users))
+        return file.getvalue()
+
+    numbered = users({"a": archive([7, -3, 7]), "b": archive([7, 7])})
+    assert [(numbered == one).sum().item() for one in numbered] == [2, 1, 2, 2, 2]
+    with pytest.raises(Malformed, match=r"^b: must hold one integer"):
+        users({"a": archive([1]), "b": archive([1.5])})
