@@ -129,7 +129,7 @@ def _told(world: World, caplog: pytest.LogCaptureFixture) -> tuple[dict[str, obj
     with caplog.at_level(logging.ERROR):
         response = world.http.get("/v1/checkpoint")
     assert response.status_code == response.json()["status"]
-    return response.json(), [record.getMessage() for record in caplog.records if record.name == "api.http.problems"]
+    return response.json(), [record.getMessage() for record in caplog.records if record.name == "api.problems"]
 
 
 def _problem(code: str, status: int, title: str) -> dict[str, object]:

@@ -1,0 +1,84 @@
+"""The processor time of the tests, summed over all workers: printed at the end of a run, and held by ``--cpu-budget``.
+
+It is time of the processes and not of the clock, so that a loaded machine fails nothing. A child counts where its
+parent waits for it: a server that a fixture starts counts with the test that tears it down.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Generator
+from typing import Final
+
+import pytest
+
+SLOWEST: Final = 10
+USED_S: Final[defaultdict[str, float]] = defaultdict(float)
+"""The processor time of each test, as its reports arrive."""
+
+
+class _Stopwatch:
+    """Seconds that this process and the children it waited for have used, user and system."""
+
+    def __init__(self) -> None:
+        self._last = self._now()
+
+    @staticmethod
+    def _now() -> float:
+        return sum(os.times()[:4])
+
+    def lap(self) -> float:
+        """Seconds used since the last lap."""
+        before, self._last = self._last, self._now()
+        return self._last - before
+
+
+STOPWATCH: Final = _Stopwatch()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--cpu-budget SECONDS``: the run fails if its tests use more."""
+    parser.addoption("--cpu-budget", type=float, metavar="SECONDS", help="fail if the tests use more processor time")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported until now is no test's."""
+    STOPWATCH.lap()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note on each report what its phase used: a worker sends it along."""
+    report = yield
+    report.user_properties.append(("cpu_s", STOPWATCH.lap()))
+    return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add what one phase of a test used, in a worker or not."""
+    phase = [value for name, value in report.user_properties if name == "cpu_s"][-1:]
+    USED_S[report.nodeid] += sum(value for value in phase if isinstance(value, float))
+
+
+def _over(config: pytest.Config) -> bool:
+    budget = config.getoption("cpu_budget")
+    return budget is not None and sum(USED_S.values()) > budget
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run that used more than its budget."""
+    if _over(session.config) and not hasattr(session.config, "workerinput"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The sum, the budget, and the tests that used most."""
+    budget = config.getoption("cpu_budget")
+    held = "" if budget is None else f" of {budget:.0f} s that they may use"
+    terminalreporter.write_line(f"tests used {sum(USED_S.values()):.0f} s of processor time{held}", red=_over(config))
+    if _over(config) or config.getoption("durations") is not None:
+        most = sorted(USED_S, key=lambda name: -USED_S[name])
+        for name in most[: config.getoption("durations") or SLOWEST]:
+            terminalreporter.write_line(f"{USED_S[name]:8.2f} s {name}")
