@@ -55,9 +55,9 @@ def serve(
 ) -> None:
     """Serve a book over HTTP until interrupted, to this machine alone unless in production."""
     from api.cli.settings import Settings
-    from client.cli.service_command import faults_told
+    from client.cli.error_report import errors_reported
 
-    with faults_told():
+    with errors_reported():
         settings = Settings.load(profile)
         log_key = settings.load_log_key()
         issuers = settings.load_issuers()
@@ -130,9 +130,9 @@ def dev_issuer(
     from api.dev_issuer.settings import IssuerProfile
     from api.server.http_server import serve as run
     from api.server.http_server import unix_ms
-    from client.cli.service_command import faults_told
+    from client.cli.error_report import errors_reported
 
-    with faults_told():
+    with errors_reported():
         known = IssuerProfile.load(profile)
         listener = _listening(known.host, known.port)
         url = f"http://{known.host}:{listener.getsockname()[1]}"

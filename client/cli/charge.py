@@ -1,168 +1,119 @@
-"""``epsilon charge`` and ``epsilon quote``: ask what a run would get, charge it, settle it."""
+"""``epsilon charge`` and ``epsilon quote``: get the decision on a run, charge it, settle it."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from client.cli.completion import charges
-from client.cli.service_command import (
+from client.cli.arguments import (
     AsJson,
+    ChargeId,
     CommandId,
     DryRun,
-    Moment,
+    OptionalTime,
     ProfilePath,
-    faults_told,
     fresh_id,
     milliseconds,
-    submit,
-    tell,
+    read_object,
 )
-from client.cli.service_command import show as show_one
+from client.cli.declarations import examples, read_command, signed_command
+from client.cli.error_report import errors_reported
+from client.cli.output import print_json, print_outcome
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from client.service.service import Service
     from ledger.wire.canonical_json import Object
 
-app = typer.Typer(no_args_is_help=True, help="Charges: make one, see where it stands, settle it.")
+app = typer.Typer(no_args_is_help=True, help="Charges: make one, show its state, settle it.")
 
 _Body = Annotated[Path, typer.Argument(metavar="CHARGE", help="The body of a charge, in JSON.")]
 _Contract = Annotated[
     str, typer.Option("--contract", metavar="CONTRACT", help="A contract's file or SHA-256, where CHARGE names none.")
 ]
-_Charge = Annotated[str, typer.Argument(metavar="ID", help="The id of the charge.", autocompletion=charges)]
-
-
-@app.callback()
-def _group() -> None:
-    """Charges."""
 
 
 def quote(
     profile: ProfilePath,
     charge: _Body,
     contract: _Contract = "",
-    deadline: Moment = None,
+    deadline: OptionalTime = None,
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Ask for the decision that a charge would get now; nothing is recorded."""
+    """Get the decision that a charge would get now; nothing is recorded."""
     from client.profile.profile import Profile
 
-    with faults_told(as_json=as_json):
-        known = Profile.load(profile)
+    with errors_reported(as_json=as_json):
+        caller = Profile.load(profile)
         body = _body(charge, contract, deadline)
-        with known.open() as service:
-            answer = service.quote(known.signer(), known.actor, body)
-        typer.echo(json.dumps(answer.body, indent=2) if as_json else f"The charge would be {answer.outcome}.")
+        with caller.open() as service:
+            answer = service.quote(caller.signer(), caller.actor, body)
+    if as_json:
+        print_json(answer.body)
+    else:
+        typer.echo(f"The charge would be {answer.outcome}.")
 
 
-@app.command(
-    epilog="""
-Examples:
-
-  epsilon charge make bank-a.toml charge.json --id run-1
-
-  epsilon charge make bank-a.toml charge.json --contract contract.json --deadline 2026-12-01T00:00:00Z --json
-
-`epsilon train` makes its own charge; this is for clean rooms that train by other means.
-"""
+@signed_command(
+    app,
+    "charge",
+    "charge make bank-a.toml charge.json --id run-1",
+    "charge make bank-a.toml charge.json --contract contract.json --deadline 2026-12-01T00:00:00Z --json",
+    note="`epsilon train` makes its own charge; this is for clean rooms that train by other means.",
 )
-def make(  # noqa: PLR0913 - each an option
-    profile: ProfilePath,
-    charge: _Body,
-    contract: _Contract = "",
-    deadline: Moment = None,
-    id: CommandId = "",  # noqa: A002 - the wire's name
-    *,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
+def make(charge: _Body, *, contract: _Contract = "", deadline: OptionalTime = None) -> Object:
     """Charge a run before it starts: it counts in full until it is posted or voided, or its deadline passes."""
-    with faults_told(as_json=as_json):
-        body = _body(charge, contract, deadline)
-    submit(profile, "charge", body, id, as_json=as_json, dry_run=dry_run)
+    return _body(charge, contract, deadline)
+
+
+@read_command(app, "charge show bank-a.toml run-1", "charge show hospital.toml run-1 --json")
+def show(service: Service, charge: ChargeId) -> Object:
+    """Show the current state of a charge: pending, posted or voided, its steps and its deadline."""
+    return service.charge(charge)
 
 
 @app.command(
-    epilog="""
-Examples:
-
-  epsilon charge show bank-a.toml run-1
-
-  epsilon charge show hospital.toml run-1 --json
-"""
-)
-def show(profile: ProfilePath, charge: _Charge, *, as_json: AsJson = False) -> None:
-    """Show where a charge stands: pending, posted or voided, for how many steps, until when."""
-    from client.profile.profile import Profile
-
-    with faults_told(as_json=as_json), Profile.load(profile).open() as service:
-        show_one(service.charge(charge), as_json=as_json)
-
-
-@app.command(
-    epilog="""
-Examples:
-
-  epsilon charge post bank-a.toml run-1 80 --room room.pem
-
-  epsilon charge post bank-a.toml run-1 0 --room room.pem --json
-"""
+    epilog=examples(
+        "charge post bank-a.toml run-1 80 --room room.pem", "charge post bank-a.toml run-1 0 --room room.pem --json"
+    )
 )
 def post(  # noqa: PLR0913 - each an argument
     profile: ProfilePath,
-    charge: _Charge,
-    steps: Annotated[int, typer.Argument(min=0, help="The steps that began; the rest goes back to headroom.")],
+    charge: ChargeId,
+    steps: Annotated[int, typer.Argument(min=0, help="The steps that began; the rest returns to the budget.")],
     room: Annotated[Path, typer.Option(metavar="FILE", help="The clean room's own signing key, as a PEM file.")],
     id: CommandId = "",  # noqa: A002 - the wire's name
     *,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Settle a charge for what ran, as the clean room that ran it."""
+    """Settle a charge for the steps that ran, as the clean room that ran it."""
     from client.http.access_tokens import CleanRoomCredentials
     from client.keys.signer import Signer
     from client.profile.profile import Profile
 
     name = fresh_id("post", id)
-    with faults_told(as_json=as_json, id=name):
-        known, signer = Profile.load(profile), Signer.load(room)
-        with known.open() as service:
-            own = service.as_caller(CleanRoomCredentials(signer, known.log.origin))
-            actor = str(own.charge(charge)["actor"])
-            answer = own.submit(signer, actor, "post", {"charge": charge, "steps": steps}, name, dry_run=dry_run)
-        tell(answer, as_json=as_json)
+    with errors_reported(as_json=as_json, id=name):
+        caller, signer = Profile.load(profile), Signer.load(room)
+        with caller.open() as service:
+            clean_room = service.as_caller(CleanRoomCredentials(signer, caller.log.origin))
+            actor = str(clean_room.charge(charge)["actor"])
+            answer = clean_room.submit(signer, actor, "post", {"charge": charge, "steps": steps}, name, dry_run=dry_run)
+    print_outcome(answer, as_json=as_json)
 
 
-@app.command(
-    epilog="""
-Examples:
-
-  epsilon charge void bank-a.toml run-1
-
-  epsilon charge void hospital.toml run-1 --json
-"""
-)
-def void(
-    profile: ProfilePath,
-    charge: _Charge,
-    id: CommandId = "",  # noqa: A002 - the wire's name
-    *,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Settle a charge for nothing, while its key is not released: all of it goes back to headroom."""
-    submit(profile, "void", {"charge": charge}, id, as_json=as_json, dry_run=dry_run)
+@signed_command(app, "void", "charge void bank-a.toml run-1", "charge void hospital.toml run-1 --json")
+def void(charge: ChargeId) -> Object:
+    """Void a charge while its key is not released: all of it returns to the budget."""
+    return {"charge": charge}
 
 
 def _body(charge: Path, contract: str, deadline: datetime | None) -> Object:
     """A charge's body, completed from the command line. Raises: Malformed, OSError."""
-    from client.cli.service_command import read_object
     from client.service.detached_signatures import digest_of
     from ledger.wire.malformed import Malformed
 

@@ -1,262 +1,159 @@
-"""``epsilon lineage``: what has become of organisations, and what one has learnt from another."""
+"""``epsilon lineage``: lineage events of organisations and models, and the exposure that follows from them."""
 
 from __future__ import annotations
 
-import json
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from client.cli.completion import charges
-from client.cli.service_command import (
-    AsJson,
-    CommandId,
-    DryRun,
-    ProfilePath,
-    faults_told,
-    milliseconds,
-    moment_of,
-    print_rows,
-    shown,
-    submit,
-)
+from client.cli.arguments import ChargeId, Time, milliseconds
+from client.cli.declarations import read_command, signed_command
+from client.cli.output import cell, objects, print_rows, time_text
 
 if TYPE_CHECKING:
-    from ledger.wire.canonical_json import Object
+    from client.service.service import Service
+    from ledger.wire.canonical_json import Json, Object
 
-app = typer.Typer(no_args_is_help=True, help="Mergers, acquisitions, collusion, splits, and models handed over.")
+app = typer.Typer(no_args_is_help=True, help="Mergers, acquisitions, collusion, splits and model transfers.")
 
-_Into = Annotated[str, typer.Argument(metavar="DID", help="The organisation that goes on.")]
+_Survivor = Annotated[str, typer.Argument(metavar="DID", help="The organisation that continues.")]
 _Others = Annotated[list[str], typer.Argument(metavar="DID...", help="Organisations, each by its DID.")]
-_Charge = Annotated[
-    str,
-    typer.Argument(metavar="CHARGE", help="The id of the charge whose model it is.", autocompletion=charges),
-]
-_Giver = Annotated[str, typer.Option(metavar="DID", help="Who had the model; who was charged for it, if not given.")]
+_Giver = Annotated[str, typer.Option(metavar="DID", help="Who had the model; default: who was charged for it.")]
 
 
-@app.callback()
-def _group() -> None:
-    """Lineage."""
-
-
-@app.command(
-    epilog="""
-Examples:
-
-  epsilon lineage merge sro.toml did:web:bank-ab.example did:web:bank-a.example did:web:bank-b.example
-
-  epsilon lineage merge sro.toml did:web:bank-ab.example did:web:bank-a.example did:web:bank-b.example --proposed
-
-`epsilon plan merger` tells beforehand what it would make of every account.
-"""
+@signed_command(
+    app,
+    "merger",
+    "lineage merge sro.toml did:web:bank-ab.example did:web:bank-a.example did:web:bank-b.example",
+    "lineage merge sro.toml did:web:bank-ab.example did:web:bank-a.example did:web:bank-b.example --proposed",
+    note="`epsilon plan merger` previews the effect on all budgets.",
 )
-def merge(  # noqa: PLR0913 - each an argument
-    profile: ProfilePath,
-    organisation: _Into,
+def merge(
+    organisation: _Survivor,
     parents: _Others,
-    proposed: Annotated[bool, typer.Option("--proposed", help="Asked for beforehand: it may be denied.")] = False,  # noqa: FBT002 - an option
-    id: CommandId = "",  # noqa: A002 - the wire's name
     *,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Enter a merger: one organisation goes on, and knows all that its parents knew."""
-    body: Object = {"organisation": organisation, "parents": [*parents], **({"proposed": True} if proposed else {})}
-    submit(profile, "merger", body, id, as_json=as_json, dry_run=dry_run)
+    proposed: Annotated[
+        bool,
+        typer.Option("--proposed", help="Check caps first; refuse the merger if an account would exceed its cap."),
+    ] = False,
+) -> Object:
+    """Record a merger: the surviving organisation inherits the exposure (privacy loss) of all its parents."""
+    return {"organisation": organisation, "parents": [*parents], **({"proposed": True} if proposed else {})}
 
 
-@app.command(
-    epilog="""
-Examples:
-
-  epsilon lineage acquire sro.toml did:web:bank-a.example did:web:fintech.example
-
-  epsilon lineage acquire sro.toml did:web:bank-a.example did:web:fintech.example --json
-"""
+@signed_command(
+    app,
+    "acquisition",
+    "lineage acquire sro.toml did:web:bank-a.example did:web:fintech.example",
+    "lineage acquire sro.toml did:web:bank-a.example did:web:fintech.example --json",
 )
-def acquire(  # noqa: PLR0913 - each an argument
-    profile: ProfilePath,
-    organisation: _Into,
-    acquired: _Others,
-    id: CommandId = "",  # noqa: A002 - the wire's name
-    *,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Enter an acquisition: the acquirer knows all that the acquired knew."""
-    submit(
-        profile,
-        "acquisition",
-        {"acquired": [*acquired], "organisation": organisation},
-        id,
-        as_json=as_json,
-        dry_run=dry_run,
-    )
+def acquire(organisation: _Survivor, acquired: _Others) -> Object:
+    """Record an acquisition: the acquirer inherits the exposure of the acquired organisations."""
+    return {"acquired": [*acquired], "organisation": organisation}
 
 
-@app.command(
-    epilog="""
-Examples:
-
-  epsilon lineage collude sro.toml did:web:bank-a.example did:web:bank-b.example --since 2026-03-01T00:00:00Z
-
-  epsilon lineage collude sro.toml did:web:bank-a.example did:web:bank-b.example --since 2026-03-01T00:00:00Z --json
-"""
+@signed_command(
+    app,
+    "collusion",
+    "lineage collude sro.toml did:web:bank-a.example did:web:bank-b.example --since 2026-03-01T00:00:00Z",
+    "lineage collude sro.toml did:web:bank-a.example did:web:bank-b.example --since 2026-03-01T00:00:00Z --json",
 )
-def collude(  # noqa: PLR0913 - each an argument
-    profile: ProfilePath,
-    organisations: _Others,
-    since: Annotated[
-        datetime, typer.Option(formats=["%Y-%m-%dT%H:%M:%SZ"], metavar="TIME", help="Since when, in UTC.")
-    ],
-    id: CommandId = "",  # noqa: A002 - the wire's name
-    *,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Enter a collusion that was found: they, and whoever descends from them, are one lineage since then."""
-    body: Object = {"effective": milliseconds(since), "organisations": [*organisations]}
-    submit(profile, "collusion", body, id, as_json=as_json, dry_run=dry_run)
+def collude(organisations: _Others, *, since: Time) -> Object:
+    """Record detected collusion: the organisations and their descendants are one lineage from then on."""
+    return {"effective": milliseconds(since), "organisations": [*organisations]}
 
 
-@app.command(
-    epilog="""
-Examples:
-
-  epsilon lineage split sro.toml did:web:bank-a.example did:web:bank-a-cards.example
-
-  epsilon lineage split sro.toml did:web:bank-a.example did:web:bank-a-cards.example --json
-"""
+@signed_command(
+    app,
+    "split",
+    "lineage split sro.toml did:web:bank-a.example did:web:bank-a-cards.example",
+    "lineage split sro.toml did:web:bank-a.example did:web:bank-a-cards.example --json",
 )
-def split(  # noqa: PLR0913 - each an argument
-    profile: ProfilePath,
+def split(
     organisation: Annotated[str, typer.Argument(metavar="DID", help="The organisation that is left.")],
     child: Annotated[str, typer.Argument(metavar="CHILD", help="The organisation that leaves, by its DID.")],
-    id: CommandId = "",  # noqa: A002 - the wire's name
-    *,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Enter a split: the child keeps all that the organisation knew until now."""
-    submit(profile, "split", {"child": child, "organisation": organisation}, id, as_json=as_json, dry_run=dry_run)
+) -> Object:
+    """Record a split: the child keeps the exposure that the organisation has now."""
+    return {"child": child, "organisation": organisation}
 
 
-@app.command(
-    epilog="""
-Examples:
-
-  epsilon lineage transfer bank-a.toml run-1 did:web:bank-b.example
-
-  epsilon lineage transfer sro.toml run-1 did:web:bank-c.example --giver did:web:bank-b.example
-"""
+@signed_command(
+    app,
+    "transfer",
+    "lineage transfer bank-a.toml run-1 did:web:bank-b.example",
+    "lineage transfer sro.toml run-1 did:web:bank-c.example --giver did:web:bank-b.example",
 )
-def transfer(  # noqa: PLR0913 - each an argument
-    profile: ProfilePath,
-    charge: _Charge,
+def transfer(
+    charge: ChargeId,
     recipient: Annotated[str, typer.Argument(metavar="DID", help="Who gets the model.")],
-    giver: _Giver = "",
-    id: CommandId = "",  # noqa: A002 - the wire's name
     *,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Enter the handing over of a charge's model, and of what its giver knew."""
-    body: Object = {"charge": charge, "recipient": recipient, **({"giver": giver} if giver else {})}
-    submit(profile, "transfer", body, id, as_json=as_json, dry_run=dry_run)
-
-
-@app.command(
-    epilog="""
-Examples:
-
-  epsilon lineage publish sro.toml run-1
-
-  epsilon lineage publish sro.toml run-1 --giver did:web:bank-b.example --json
-"""
-)
-def publish(  # noqa: PLR0913 - each an argument
-    profile: ProfilePath,
-    charge: _Charge,
     giver: _Giver = "",
-    id: CommandId = "",  # noqa: A002 - the wire's name
-    *,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Enter that a charge's model was made public: everybody, present and to come, knows what its giver knew."""
-    body: Object = {"charge": charge, **({"giver": giver} if giver else {})}
-    submit(profile, "publication", body, id, as_json=as_json, dry_run=dry_run)
+) -> Object:
+    """Record the transfer of a charge's model: the recipient gets the giver's exposure with it."""
+    return {"charge": charge, "recipient": recipient, **({"giver": giver} if giver else {})}
 
 
-@app.command(
-    epilog="""
-Examples:
-
-  epsilon lineage declare sro.toml did:web:bank-a.example did:web:bank-b.example --epsilon 4
-
-  epsilon lineage declare sro.toml did:web:bank-a.example did:web:bank-b.example --epsilon 4 --json
-
-`epsilon plan coalitions` lists which coalitions would exceed a cap.
-"""
+@signed_command(
+    app,
+    "publication",
+    "lineage publish sro.toml run-1",
+    "lineage publish sro.toml run-1 --giver did:web:bank-b.example --json",
 )
-def declare(  # noqa: PLR0913 - each an argument
-    profile: ProfilePath,
+def publish(charge: ChargeId, *, giver: _Giver = "") -> Object:
+    """Record that a charge's model was published: every organisation, now and later, gets the giver's exposure."""
+    return {"charge": charge, **({"giver": giver} if giver else {})}
+
+
+@signed_command(
+    app,
+    "coalition",
+    "lineage declare sro.toml did:web:bank-a.example did:web:bank-b.example --epsilon 4",
+    "lineage declare sro.toml did:web:bank-a.example did:web:bank-b.example --epsilon 4 --json",
+    note="`epsilon plan coalitions` lists the coalitions that would exceed a cap.",
+)
+def declare(
     members: _Others,
-    epsilon: Annotated[str, typer.Option(help="What all of them together may learn, at each partition's δ.")],
-    id: CommandId = "",  # noqa: A002 - the wire's name
     *,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
+    epsilon: Annotated[str, typer.Option(help="The cap on their joint exposure, at each partition's δ.")],
+) -> Object:
     """Declare a coalition: from now on its members stay under one cap together."""
-    submit(profile, "coalition", {"epsilon": epsilon, "members": [*members]}, id, as_json=as_json, dry_run=dry_run)
+    return {"epsilon": epsilon, "members": [*members]}
 
 
-@app.command(
-    epilog="""
-Examples:
+def _print_lineage(lineage: Object) -> None:
+    nodes = objects(lineage.get("nodes"))
+    print_rows(("node", "kind", "organisation", "members", "since", "knows of"), [_row(one) for one in nodes])
+    if lineage.get("complete") is not True:
+        typer.echo(f"These are the nearest {len(nodes)}; there are more.", err=True)
 
-  epsilon lineage show sro.toml did:web:bank-a.example
 
-  epsilon lineage show bank-a.toml did:web:bank-a.example --json
-"""
+@read_command(
+    app,
+    "lineage show sro.toml did:web:bank-a.example",
+    "lineage show bank-a.toml did:web:bank-a.example --json",
+    table=_print_lineage,
 )
 def show(
-    profile: ProfilePath,
+    service: Service,
     organisation: Annotated[str, typer.Argument(metavar="DID", help="The organisation to start from.")],
-    *,
-    as_json: AsJson = False,
-) -> None:
-    """Show where an organisation stands and all that its arrows reach: nodes, who stands there, and what they know."""
-    from client.profile.profile import Profile
-
-    with faults_told(as_json=as_json), Profile.load(profile).open() as service:
-        found = service.lineage(organisation)
-    if as_json:
-        typer.echo(json.dumps(found, indent=2))
-        return
-    nodes = found.get("nodes")
-    rows = [_row(one) for one in nodes if isinstance(one, dict)] if isinstance(nodes, list) else []
-    print_rows(("node", "kind", "organisation", "members", "since", "knows of"), rows)
-    if found.get("complete") is not True:
-        typer.echo(f"These are the nearest {len(rows)}; there are more.", err=True)
+) -> Object:
+    """Show an organisation's lineage graph: its node, the ancestors, and whose exposure each has."""
+    return service.lineage(organisation)
 
 
 def _row(node: Object) -> tuple[str, ...]:
-    members, parents = node.get("members"), node.get("parents")
+    members = node.get("members")
     return (
-        shown(node.get("index")),
-        shown(node.get("kind")),
-        shown(node.get("organisation")),
+        cell(node.get("index")),
+        cell(node.get("kind")),
+        cell(node.get("organisation")),
         ", ".join(map(str, members)) if isinstance(members, list) else "",
-        moment_of(node.get("time")),
-        ", ".join(_arrow(one) for one in parents if isinstance(one, dict)) if isinstance(parents, list) else "",
+        time_text(node.get("time")),
+        ", ".join(map(_parent, objects(node.get("parents")))),
     )
 
 
-def _arrow(parent: Object) -> str:
-    """A node whose knowledge comes along: all of it, or what it had when the log had so many entries."""
+def _parent(parent: dict[str, Json]) -> str:
+    """A node whose exposure is inherited: all of it, or what it was when the log had so many entries."""
     before = parent.get("before")
     return f"{parent.get('node')}" if before is None else f"{parent.get('node')} before entry {before}"

@@ -1,163 +1,172 @@
-"""``epsilon policy``, what asks a service: publish a policy, show it, order an account's reset."""
+"""``epsilon policy``, what calls a service: publish a policy after a preview, show it, reset an account."""
 
 from __future__ import annotations
 
-import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from client.cli.service_command import (
-    AsJson,
-    CommandId,
-    DryRun,
-    ProfilePath,
-    faults_told,
-    fresh_id,
-    moment_of,
-    print_rows,
-    shown,
-    submit,
-    tell,
-)
+from client.cli.arguments import AsJson, CommandId, PartitionRef, ProfilePath, fresh_id
+from client.cli.declarations import examples, read_command, signed_command
+from client.cli.error_report import errors_reported
+from client.cli.output import cell, objects, print_json, print_outcome, print_rows, time_text
 
 if TYPE_CHECKING:
-    from ledger.wire.canonical_json import Object
+    from client.service.service import Service
+    from ledger.wire.canonical_json import Json, Object
 
-app = typer.Typer(no_args_is_help=True, help="An SRO's policies: publish one, and what one would change.")
-
-
-@app.callback()
-def _group() -> None:
-    """An SRO's policies."""
+app = typer.Typer(no_args_is_help=True, help="An SRO's policies: publish one, and preview its effect.")
+_PENDING: Final = {"attestation": "other evidence for its key", "frozen": "frozen", "sealed": "its model sealed"}
+Row = tuple[str, str, str, str]
 
 
 @app.command(
-    epilog="""
-Examples:
-
-  epsilon policy publish sro.toml policy.yaml
-
-  epsilon policy publish sro.toml policy-2.json --dry-run --json
-
-What it would change is shown first, and confirmed on a terminal. Elsewhere a policy that changes what stands, an open
-partition, a contract, an account or a pending charge, needs --yes.
-"""
+    epilog=examples(
+        "policy publish sro.toml policy.yaml",
+        "policy publish sro.toml policy-2.json --dry-run --json",
+        note="The effect is shown first, and confirmed at a terminal. Elsewhere a policy that changes an open "
+        "partition, a contract, an account or a pending charge needs --yes.",
+    )
 )
 def publish(  # noqa: PLR0913 - each an argument
     profile: ProfilePath,
     document: Annotated[Path, typer.Argument(metavar="FILE", help="A policy or its next version, JSON or YAML.")],
     id: CommandId = "",  # noqa: A002 - the wire's name
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Publish without being asked.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what it would change, and nothing else.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Publish without confirmation.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the effect and record nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a policy would change; then sign it and enter it: it binds from the time it names on."""
+    """Preview the effect of a policy; then sign and publish it: it binds from its effective date on."""
     from client.profile.profile import Profile
     from client.service.detached_signatures import read_document
 
     name = fresh_id("policy", id)
-    with faults_told(as_json=as_json, id=name):
-        known, data = Profile.load(profile), read_document(document)
-        signer = known.signer()
-        with known.open() as service:
+    with errors_reported(as_json=as_json, id=name):
+        caller, data = Profile.load(profile), read_document(document)
+        signer = caller.signer()
+        with caller.open() as service:
             impact = service.policy_impact(data)
+            if dry_run and as_json:
+                print_json(impact)
+            elif not as_json:
+                print_impact(impact, to_stderr=not dry_run)
             if dry_run:
-                _show_impact(impact, as_json=as_json, to_stderr=False)
                 return
-            if not as_json:
-                _show_impact(impact, as_json=False, to_stderr=True)
             if not yes:
                 _confirm(impact)
             stored = service.put_document(signer, data)
             body: Object = {"document": stored.document, "signatures": [stored.signature]}
-            # It replaces what it was shown against: were another published meanwhile, this one is refused.
+            # It replaces the version that the impact was computed against, and is refused after another publication.
             replaces = impact.get("replaces")
             tag = replaces if isinstance(replaces, str) else None
-            answer = service.submit(signer, known.actor, "policy", body, name, replaces=tag)
-        tell(answer, f"policy {stored.document}", as_json=as_json, extra={"impact": impact})
-
-
-def _show_impact(impact: Object, *, as_json: bool, to_stderr: bool) -> None:
-    from rich.console import Console
-
-    from client.cli.impact import print_impact
-
-    if as_json:
-        typer.echo(json.dumps(impact, indent=2))
-    else:
-        print_impact(impact, Console(stderr=to_stderr))
+            answer = service.submit(signer, caller.actor, "policy", body, name, replaces=tag)
+    print_outcome(answer, f"policy {stored.document}", as_json=as_json, extra={"impact": impact})
 
 
 def _confirm(impact: Object) -> None:
-    """Raises: Malformed, unless somebody says yes, or nothing that stands changes and nobody is there to ask."""
-    from client.cli.impact import touched
+    """Raises: Malformed, unless a person says yes, or nothing in force changes and there is no terminal."""
     from ledger.wire.malformed import Malformed
 
     if sys.stdin.isatty():
-        # Not the library's own question, which would put a blank on stdout.
+        # Not the library's own prompt, which would put a blank on stdout.
         typer.echo("Publish it? [y/N] ", nl=False, err=True)
         if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-            raise Malformed("--yes", "was not said: the policy is not published")
-    elif touched(impact):
-        raise Malformed("--yes", "must be given where nobody can be asked: the policy changes what stands already")
+            raise Malformed("--yes", "was not confirmed: the policy is not published")
+    elif any(impact.get(name) for name in ("accounts", "contracts", "partitions", "pending", "undeclared")):
+        raise Malformed("--yes", "is required without a terminal: the policy changes what is in force already")
 
 
-@app.command(
-    epilog="""
-Examples:
+def _print_versions(policy: Object) -> None:
+    names = ("version", "effective", "issuer", "document", "index")
+    rows = [
+        [cell(one.get(name)) if name != "effective" else time_text(one.get(name)) for name in names]
+        for one in objects(policy.get("versions"))
+    ]
+    print_rows((*names[:-1], "entry"), rows)
 
-  epsilon policy show bank-a.toml health
 
-  epsilon policy show bank-a.toml health --json
-"""
-)
+@read_command(app, "policy show bank-a.toml health", "policy show bank-a.toml health --json", table=_print_versions)
 def show(
-    profile: ProfilePath,
-    domain: Annotated[str, typer.Argument(metavar="DOMAIN", help="The domain that it governs.")],
-    *,
-    as_json: AsJson = False,
-) -> None:
-    """Show every version of a domain's policy: from when on it binds, who issued it, and its document."""
-    from client.profile.profile import Profile
-
-    with faults_told(as_json=as_json), Profile.load(profile).open() as service:
-        found = service.policy(domain)
-    if as_json:
-        typer.echo(json.dumps(found, indent=2))
-        return
-    versions = found.get("versions")
-    rows = [one for one in versions if isinstance(one, dict)] if isinstance(versions, list) else []
-    print_rows(("version", "effective", "issuer", "document", "entry"), [_row(one) for one in rows])
+    service: Service, domain: Annotated[str, typer.Argument(metavar="DOMAIN", help="The domain that it governs.")]
+) -> Object:
+    """Show every version of a domain's policy: its effective date, issuer and document."""
+    return service.policy(domain)
 
 
-def _row(version: Object) -> tuple[str, ...]:
-    told = {**version, "effective": moment_of(version.get("effective"))}
-    return tuple(shown(told.get(name)) for name in ("version", "effective", "issuer", "document", "index"))
-
-
-@app.command(
-    epilog="""
-Examples:
-
-  epsilon policy decree sro.toml did:web:hospital.example/scans/2026-q4 lineage:3 --reason "order 12 of 2026"
-
-  epsilon policy decree sro.toml did:web:hospital.example/scans/2026-q4 global --reason "order 13 of 2026" --json
-"""
+@signed_command(
+    app,
+    "decree",
+    'policy decree sro.toml did:web:hospital.example/scans/2026-q4 lineage:3 --reason "order 12 of 2026"',
+    'policy decree sro.toml did:web:hospital.example/scans/2026-q4 global --reason "order 13 of 2026" --json',
 )
-def decree(  # noqa: PLR0913 - each an argument
-    profile: ProfilePath,
-    partition: Annotated[str, typer.Argument(metavar="PARTITION", help="provider/dataset/partition.")],
+def decree(
+    partition: PartitionRef,
     holder: Annotated[str, typer.Argument(metavar="HOLDER", help="global or lineage:N, as `epsilon account` has it.")],
-    reason: Annotated[str, typer.Option(help="Why, on record for ever.")],
-    id: CommandId = "",  # noqa: A002 - the wire's name
     *,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Reset an account by the SRO's order: its lifetime odometer keeps counting, and the entry says who and why."""
-    body: Object = {"holder": holder, "partition": partition, "reason": reason}
-    submit(profile, "decree", body, id, as_json=as_json, dry_run=dry_run)
+    reason: Annotated[str, typer.Option(help="Why; recorded permanently.")],
+) -> Object:
+    """Reset an account by the SRO's order: its lifetime odometer keeps counting, and the entry records the reason."""
+    return {"holder": holder, "partition": partition, "reason": reason}
+
+
+def print_impact(impact: Object, *, to_stderr: bool = False) -> None:
+    """The effect of a policy as a table, where anything changes, and one sentence."""
+    from rich.console import Console
+    from rich.text import Text
+
+    if found := [*impact_rows(impact)]:
+        print_rows(("what", "name", "before", "after"), found, fold_from=4, to_stderr=to_stderr)
+    Console(stderr=to_stderr).print(Text(_summary(impact)), soft_wrap=True)
+
+
+def impact_rows(impact: Any) -> Iterator[Row]:  # noqa: ANN401 - the service's JSON
+    """What changes, its name, before and after."""
+    for one in impact["refused"]:
+        yield "would be refused", one["code"], "-", one["text"]
+    for one in impact["fields"]:
+        yield "policy", one["name"], _value(one["before"]), _value(one["after"])
+    for what in ("partition", "contract"):
+        for one in impact[f"{what}s"]:
+            yield what, one["name"], *_changed(one["before"], one["after"])
+    for one in impact["accounts"]:
+        word = "account FROZEN" if one["freezes"] else "account thawed" if one["thaws"] else "account"
+        before, after = one["before"], one["after"]
+        yield word, f"{after['holder']} of {after['partition']}", _used(before), _used(after)
+    for one in impact["undeclared"]:
+        yield "coalition", one, "-", "charge nothing until it is declared"
+    for one in impact["pending"]:
+        changes = ", ".join(word for name, word in _PENDING.items() if one[name])
+        yield "pending charge", one["charge"], "-", changes
+
+
+def _summary(impact: Any) -> str:  # noqa: ANN401 - the service's JSON
+    frozen = sum(one["freezes"] for one in impact["accounts"])
+    return (
+        f"{impact['policy']}, as of {impact['at']}: {len(impact['partitions'])} partitions change, "
+        f"{frozen} accounts would be frozen, {len(impact['pending'])} pending charges are touched."
+    )
+
+
+def _changed(before: Json, after: Json) -> tuple[str, str]:
+    """The fields of two objects that differ."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return _value(before), _value(after)
+    names = [name for name in after if before.get(name) != after[name]]
+    old, new = (", ".join(f"{name} {_value(one.get(name))}" for name in names) for one in (before, after))
+    return old, new
+
+
+def _value(value: Json) -> str:
+    if value is None:
+        return "none"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _used(account: Any) -> str:  # noqa: ANN401 - the service's JSON
+    cap = "watched" if account["epsilon_max"] is None else f"cap {account['epsilon_max']}"
+    quota = "" if account["share_max"] is None else f", quota {account['share_max']}"
+    return f"{account['used']} ({cap}{quota})"

@@ -65,15 +65,15 @@ def train(
     ] = False,
 ) -> None:
     """Run one training job in one clean room: charge, key, data, noise, post."""
-    from client.cli.service_command import faults_told
+    from client.cli.error_report import errors_reported
     from trainer_adapter.cli.exit_codes import TrainEnding
     from trainer_adapter.cli.job import Job
 
-    with faults_told(as_json=as_json, printed=_tell_fault):
+    with errors_reported(as_json=as_json, printer=_tell_fault):
         known, pause = Job.load(job), time.sleep if wait else None
         with _consumer(known) as service:
             ending = TrainEnding(service, known.id, resumes=known.resume is not None)
-            with faults_told(as_json=as_json, id=known.id, ending=ending, printed=_tell_fault):
+            with errors_reported(as_json=as_json, id=known.id, ending=ending, printer=_tell_fault):
                 run = _run_for_programs if as_json else _run_for_people
                 report = run(known, service, pause=pause, resume=resume)
     if as_json:
@@ -97,13 +97,13 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Open a sealed model in an attested clean room, and measure it on the job's public test set."""
-    from client.cli.service_command import faults_told
+    from client.cli.error_report import errors_reported
     from trainer_adapter.cli.exit_codes import OpeningEnding
     from trainer_adapter.cli.job import Job
 
-    with faults_told(as_json=as_json):
+    with errors_reported(as_json=as_json):
         known = Job.load(job)
-        with _consumer(known) as service, faults_told(as_json=as_json, ending=OpeningEnding(service)):
+        with _consumer(known) as service, errors_reported(as_json=as_json, ending=OpeningEnding(service)):
             from trainer_adapter.cli.evaluate import measure
 
             opened = measure(known, service, lambda line: typer.echo(line, err=True))
@@ -126,13 +126,13 @@ def release(
     wait: Wait = False,
 ) -> None:
     """Ask again whether a sealed model may leave, and write it if it may."""
-    from client.cli.service_command import faults_told
+    from client.cli.error_report import errors_reported
     from trainer_adapter.cli.exit_codes import OpeningEnding
     from trainer_adapter.cli.job import Job
 
-    with faults_told(as_json=as_json):
+    with errors_reported(as_json=as_json):
         known = Job.load(job)
-        with _consumer(known) as service, faults_told(as_json=as_json, ending=OpeningEnding(service)):
+        with _consumer(known) as service, errors_reported(as_json=as_json, ending=OpeningEnding(service)):
             from trainer_adapter.cli.evaluate import release as ask
 
             model = ask(known, service, lambda line: typer.echo(line, err=True), time.sleep if wait else None)
@@ -141,7 +141,7 @@ def release(
 
 def _tell_fault(told: Object) -> None:
     """A fault among the events, on a line of its own: a refusal, or whatever else went wrong."""
-    from client.cli.service_command import EXIT_REFUSED
+    from client.cli.error_report import EXIT_REFUSED
 
     _tell("refused" if told["exit_code"] == EXIT_REFUSED else "fault", **told)
 

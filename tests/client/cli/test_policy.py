@@ -149,8 +149,8 @@ def test_what_a_command_would_get_is_told_without_an_entry(own: Desk) -> None:
     """Permitted or refused, for every kind that is signed from a file or from words."""
     size = own.world.size
     for line, code, word in (
-        ("charge void bank-a.toml run-1 --dry-run", 0, "it would be voided; nothing was recorded"),
-        (f"dataset retire hospital.toml {REF} --dry-run", 0, "it would be permitted"),
+        ("charge void bank-a.toml run-1 --dry-run", 0, "would be voided; nothing was recorded"),
+        (f"dataset retire hospital.toml {REF} --dry-run", 0, "would be permitted"),
         ("contract enter bank-a.toml contract.yaml --signature hospital.jws --dry-run", 3, "version_not_next"),
         ("charge void hospital.toml run-1 --dry-run", 6, "not_authorised"),
     ):

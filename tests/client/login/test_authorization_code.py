@@ -249,7 +249,7 @@ def test_a_login_is_kept_in_a_file_of_its_owner(desk: Desk) -> None:
         assert json.loads(file.path.read_bytes())["subject"] == name
     out = desk.run("logout", str(desk.profile))
     assert (out.exit_code, out.stdout, file.path.exists()) == (0, "Logged out.\n", False)
-    assert desk.run("logout", str(desk.profile)).stdout == "Nobody was logged in.\n"
+    assert desk.run("logout", str(desk.profile)).stdout == "Not logged in.\n"
 
 
 def _expired(login: Login, _file: LoginFile, _desk: Desk) -> Login:

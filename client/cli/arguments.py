@@ -1,0 +1,67 @@
+"""Arguments and options that commands share, and the files that they name."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from ledger.wire.canonical_json import Object
+
+COMPLETIONS_MAX: Final = 200
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def complete_charge_id(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the id of a charge in the shell; where the service does not answer, complete nothing."""
+    from client.http.problems import Refused, Unreachable
+    from client.profile.profile import Profile
+    from ledger.wire.malformed import Malformed
+
+    try:
+        with Profile.load(Path(str(ctx.params["profile"]))).open(attempts=1) as service:
+            ids = [name for name in service.charges() if name.startswith(incomplete)]
+    except (KeyError, OSError, Malformed, Refused, Unreachable):
+        return []
+    return ids[:COMPLETIONS_MAX]
+
+
+ProfilePath = Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named client.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
+CommandId = Annotated[str, typer.Option("--id", metavar="ID", help="Idempotency key; generated if omitted.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the decision and record nothing.")]
+ChargeId = Annotated[
+    str, typer.Argument(metavar="CHARGE", help="The id of the charge.", autocompletion=complete_charge_id)
+]
+PartitionRef = Annotated[str, typer.Argument(metavar="PARTITION", help="provider/dataset/partition.")]
+_TIME: Final = typer.Option(formats=["%Y-%m-%dT%H:%M:%SZ"], metavar="TIME", help="In UTC: 2026-01-31T00:00:00Z.")
+Time = Annotated[datetime, _TIME]
+OptionalTime = Annotated[datetime | None, _TIME]
+
+
+def milliseconds(time: datetime) -> int:
+    """Unix milliseconds of a :data:`Time` from the command line."""
+    return (time.replace(tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
+
+
+def fresh_id(kind: str, given: str = "") -> str:
+    """The given id, or a random one; made before the request, so that an error can name it for a retry."""
+    import secrets
+
+    return given or f"{kind}-{secrets.token_hex(8)}"
+
+
+def read_object(path: Path) -> Object:
+    """Read a file that holds one JSON object, no larger than a command. Raises: Malformed, OSError."""
+    from ledger.domain.commands import COMMAND_BYTES_MAX
+    from ledger.wire.canonical_json import parse
+    from ledger.wire.malformed import Malformed
+
+    with path.open("rb") as file:
+        value = parse(file.read(COMMAND_BYTES_MAX + 1), COMMAND_BYTES_MAX, str(path))
+    if not isinstance(value, dict):
+        raise Malformed(str(path), "must be an object")
+    return value

@@ -1,0 +1,140 @@
+"""How a command that calls the service reports an error: a sentence, its reasons, what to do next, and an exit code.
+
+Data go to stdout, everything else to stderr. With ``--json`` an error is data too: one object with ``code``,
+``detail``, ``exit_code``, ``field``, ``id``, ``index`` and ``reasons``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from client.http.problems import Refused
+    from ledger.wire.canonical_json import Object
+
+EXIT_INTERNAL: Final = 1
+EXIT_INVALID: Final = 2
+EXIT_REFUSED: Final = 3
+EXIT_NOT_FOUND: Final = 4
+EXIT_CONFLICT: Final = 5
+EXIT_NOT_AUTHORISED: Final = 6
+EXIT_RETRY: Final = 75
+
+_NEXT: Final = {
+    EXIT_INTERNAL: "Server error: report it to the service's operator, then retry.",
+    EXIT_INVALID: "Nothing was recorded: fix the field named above and retry.",
+    EXIT_NOT_FOUND: "Nothing was recorded: check the name, and that this organisation may see it.",
+    EXIT_CONFLICT: "Nothing was recorded: read the current state with a `show` command, or retry with another --id.",
+    EXIT_NOT_AUTHORISED: "Nothing was recorded: check the profile's actor and key, and what its role may do.",
+    EXIT_RETRY: "Retry in a moment.",
+}
+_RECORDED: Final = "Refusal logged as entry {index}. Retry with a new --id after changing the fields above."
+_DENIED: Final = "Nothing was recorded: change the fields above and retry."
+_UNKNOWN: Final = "It is unknown whether this was recorded: retry with --id {id}, which repeats the same command."
+_NEXT_BY_CODE: Final = {
+    "login_failed": "Not logged in: run `epsilon login` again, or report it to the issuer's operator.",
+    "login_needed": "Nothing was recorded: log in and retry.",
+    "no_key": "Nothing was recorded: use an organisation's profile, which names its key.",
+    "signature_missing": "Nothing was recorded: have it signed (`epsilon contract sign`) and give each file with "
+    "--signature.",
+    "token_invalid": "Nothing was recorded: check the profile; a person runs `epsilon login` again.",
+}
+_FILE: Final = "Nothing was recorded: check the file and retry."
+
+Ending = Callable[[Exception, int, str], tuple[int, str]]
+"""From an error, its exit code and the next step, to what they are where entries were recorded before it."""
+ErrorPrinter = Callable[["Object"], None]
+
+
+def _single(_error: Exception, code: int, step: str) -> tuple[int, str]:
+    return code, step
+
+
+def print_error(error: Object) -> None:
+    """An error for programs: one object on stdout."""
+    typer.echo(json.dumps(error, indent=2, sort_keys=True))
+
+
+@contextmanager
+def errors_reported(
+    *,
+    as_json: bool = False,
+    id: str = "",  # noqa: A002 - the wire's name
+    ending: Ending = _single,
+    printer: ErrorPrinter = print_error,
+) -> Iterator[None]:
+    """Report an error of the block and end the program with its exit code.
+
+    Args:
+        as_json: also print the error's object, by ``printer``.
+        id: of the command that is sent, where there is one.
+        ending: for a block that sends several commands.
+        printer: writes the object to stdout.
+    """
+    from client.http.problems import Refused, Unreachable
+    from ledger.wire.malformed import Malformed
+
+    try:
+        yield
+    except (Refused, Unreachable, Malformed, OSError) as error:
+        code, step = ending(error, *_next_step(error, id))
+        report = _report(error, id)
+        typer.echo(f"{report['code']}: {report['detail']}", err=True)
+        for reason in error.reasons if isinstance(error, Refused) else ():
+            typer.echo(f"  {reason.code}: {reason.detail}", err=True)
+        typer.echo(step, err=True)
+        if as_json:
+            printer({"field": "", "id": "", "index": None, "reasons": [], **report, "exit_code": code})
+        raise typer.Exit(code) from None
+
+
+def _next_step(error: Exception, name: str) -> tuple[int, str]:
+    """The exit code, and what to do next."""
+    from client.http.problems import Refused, Unreachable
+    from ledger.wire.malformed import Malformed
+
+    if isinstance(error, Refused):
+        return error.exit_code, _after_refusal(error, name)
+    if isinstance(error, Unreachable):
+        return error.exit_code, _UNKNOWN.format(id=name) if name else _NEXT[EXIT_RETRY]
+    if isinstance(error, Malformed):
+        return EXIT_INVALID, _NEXT[EXIT_INVALID]
+    return EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_INVALID, _FILE
+
+
+def _after_refusal(error: Refused, name: str) -> str:
+    if error.exit_code == EXIT_REFUSED:
+        return _DENIED if error.index is None else _RECORDED.format(index=error.index)
+    if error.code in _NEXT_BY_CODE:
+        return _NEXT_BY_CODE[error.code]
+    if name and error.exit_code in {EXIT_INTERNAL, EXIT_RETRY}:
+        return _UNKNOWN.format(id=name)
+    return _NEXT[error.exit_code]
+
+
+def _report(error: Exception, name: str) -> Object:
+    from client.http.problems import Refused, Unreachable
+    from ledger.wire.malformed import Malformed
+
+    if isinstance(error, Refused):
+        return {
+            "code": error.code,
+            "detail": error.detail or error.title or f"HTTP status {error.status}",
+            "field": error.field,
+            "id": error.id,
+            "index": error.index,
+            "reasons": [{"code": one.code, "detail": one.detail} for one in error.reasons],
+        }
+    if isinstance(error, Unreachable):
+        return {"code": "unreachable", "detail": str(error), "id": name}
+    if isinstance(error, Malformed):
+        return {"code": "malformed", "detail": str(error), "field": error.field}
+    assert isinstance(error, OSError)
+    # An error of the operating system need not concern a file.
+    where, what = str(error.filename or ""), error.strerror or str(error)
+    return {"code": "file", "detail": f"{where}: {what}" if where else what, "field": where}

@@ -1,0 +1,73 @@
+"""What commands print: tables for people, JSON for programs, and the outcome of a signed command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import typer
+
+from client.cli.arguments import EPOCH
+
+if TYPE_CHECKING:
+    from client.service.service import Answer
+    from ledger.wire.canonical_json import Json, Object
+
+
+def print_json(value: Json) -> None:
+    """One JSON value on stdout."""
+    typer.echo(json.dumps(value, indent=2))
+
+
+def print_outcome(answer: Answer, what: str = "", *, as_json: bool, extra: Object | None = None) -> None:
+    """The outcome of a command: a sentence, or the whole answer with its receipt and ``extra`` fields."""
+    if as_json:
+        names = ("body", "id", "index", "outcome", "receipt", "repeated")
+        print_json({**{name: getattr(answer, name) for name in names}, **(extra or {})})
+    elif answer.index is None:
+        typer.echo(f"{what or answer.id}: would be {answer.outcome}; nothing was recorded")
+    else:
+        before = ", recorded before" if answer.repeated else ""
+        typer.echo(f"{what or answer.id}: {answer.outcome}, entry {answer.index}, id {answer.id}{before}")
+
+
+def print_fields(value: Object) -> None:
+    """A table of an object's fields."""
+    print_rows(("field", "value"), [(name, cell(one)) for name, one in value.items()], fold_from=1)
+
+
+def print_rows(
+    names: Sequence[str], rows: Sequence[Sequence[str]], *, fold_from: int = 0, to_stderr: bool = False
+) -> None:
+    """A table; long values of the columns from ``fold_from`` on are folded, never cut."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*names)
+    for column in table.columns[fold_from:]:
+        column.overflow = "fold"
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console(stderr=to_stderr).print(table)
+
+
+def objects(value: Json) -> list[Object]:
+    """The objects in a list of an answer; none where it is no list."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def time_text(value: Json) -> str:
+    """A time in Unix milliseconds as people read it, in UTC."""
+    if not isinstance(value, int):
+        return "-"
+    return (EPOCH + timedelta(milliseconds=value)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def cell(value: Json) -> str:
+    """A value as the text of a table's cell."""
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
