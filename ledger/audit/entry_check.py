@@ -22,7 +22,7 @@ from ledger.domain.entries import Entry
 from ledger.domain.facts import GLOBAL, Facts, State, holder_of
 from ledger.domain.gate import Caps, Gate, Header, Request, Verdict
 from ledger.domain.outcomes import Code
-from ledger.filters import Rule, read_rule
+from ledger.filters import PureSum, Rule, read_rule
 from ledger.transitions.account_loss import standing
 from ledger.transitions.charges import Laid, lay
 from ledger.transitions.decide import decide, signing_key
@@ -190,7 +190,7 @@ def _check_opened(facts: Facts, asked: Asked, entry: Entry, gate: Gate) -> None:
     spelled = c.dump(entry.body["terms"]).decode()
     rule = read_rule(spelled)
     terms = rule.to_json()
-    wanted = {"delta": body.delta, "kind": body.rule if rule.delta else "pure", "epsilon": body.epsilon}
+    wanted = {"delta": body.delta, "kind": body.rule if rule.delta else PureSum.kind(), "epsilon": body.epsilon}
     for name, value in wanted.items():
         if terms.get(name, value) != value:
             raise Malformed(f"body.terms.{name}", "is not what the partition asked for")

@@ -19,6 +19,7 @@ from ledger.domain.governance_commands import REASON_MAX, GoverningBody
 from ledger.domain.lineage_commands import LineageBody
 from ledger.mechanisms.mechanism import GROUP_MAX, RELATIONS, STEPS_MAX
 from ledger.mechanisms.plan import AnyPlan, parse_plan
+from ledger.mechanisms.price_proofs import RULE_NAMES
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number, parse_number
 from ledger.wire.malformed import Malformed
@@ -33,7 +34,7 @@ COMMITMENTS_MAX: Final = 32
 """Documents of record commitments that one partition names, each of up to 8,190 records."""
 ROLES: Final = ("SRO", "TSO", "TDP", "TDC", "AUDITOR")
 UNITS: Final = ("record", "user")
-RULES: Final = ("renyi", "reference", "gaussian")
+RULES: Final = RULE_NAMES
 KINDS: Final = (
     "organisation",
     "policy",

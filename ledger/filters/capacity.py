@@ -1,11 +1,10 @@
-"""A cap as integers, and the tests of a rule whose coordinates must all hold."""
+"""A cap (ε, δ) as integers: the capacity of an account at each coordinate."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ledger.mechanisms.loss import Loss
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal, format_number
 
@@ -51,37 +50,6 @@ class Cap:
             "capacity": list(self.capacity),
             "epsilon": format_number(self.epsilon),
         }
-
-
-class Additive:
-    """A rule whose coordinates add up and must all stay within their capacities."""
-
-    def admits(self, loss: Loss, cap: Cap) -> bool:
-        """Whether no charge is infinite and every sum is within capacity."""
-        pairs = zip(range(len(cap.capacity)), cap.capacity, strict=True)
-        return all((at := loss.at(place)) is not None and bound is not None and at <= bound for place, bound in pairs)
-
-    def share(self, loss: Loss, cap: Cap) -> Fraction:
-        """The greatest share used over the coordinates; at least 1 where one holds an infinite charge."""
-        shares = [used(loss.at(place), bound) for place, bound in enumerate(cap.capacity)]
-        return max(shares, default=Fraction(0))
-
-    def decisive(self, loss: Loss, cap: Cap) -> int | None:
-        """The coordinate with the greatest share used; None if one holds an infinite charge."""
-        if any(loss.infinite):
-            return None
-        return max(range(len(cap.capacity)), key=lambda place: used(loss.finite[place], cap.capacity[place]))
-
-    def runs(self, loss: Loss, cap: Cap, run: Loss) -> int:
-        """The fewest runs that fit at one coordinate."""
-        if any(run.infinite) or not self.admits(loss, cap):
-            return 0
-        fit = [
-            ((bound or 0) - at) // cost
-            for at, bound, cost in zip(loss.finite, cap.capacity, run.finite, strict=True)
-            if cost
-        ]
-        return min(fit, default=0)
 
 
 def used(at: int | None, bound: int | None) -> Fraction:

@@ -15,10 +15,9 @@ black-box losses add up step by step and are refunded so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final
+from typing import Annotated, ClassVar, Final, Literal
 
 from ledger.accounting import (
     certificate,
@@ -30,25 +29,24 @@ from ledger.accounting import (
     gaussian_keeps,
     slack,
 )
-from ledger.filters.capacity import Additive, Cap, NoRoom
+from ledger.filters.capacity import Cap, NoRoom
 from ledger.filters.odometer_checkpoints import checkpoint
+from ledger.filters.rule import SLACK, Coordinate, Rule
 from ledger.mechanisms.decomposition import Run, runs_of
 from ledger.mechanisms.loss import Loss, Segment
 from ledger.mechanisms.mechanism import Mechanism
 from ledger.mechanisms.price_proofs import require_priced
-from ledger.wire import canonical_json as c
-from ledger.wire.exact_numbers import DELTA_ONE, NAT, ceil_slack, format_number, parse_positive
+from ledger.wire.exact_numbers import DELTA_ONE, NAT, ceil_slack
+from ledger.wire.field_types import Positive, between, constant, distinct
 from ledger.wire.malformed import Malformed
 
-KIND: Final = "gaussian"
 DELTA_LEAST: Final = Fraction(1, 10**9)
 MENU_MAX: Final = 16
 _PARTS: Final = (2, 4, 8, 16, 64, 256)
 """A run takes such a part of the slack: whichever lets most runs like it fit."""
 
 
-@dataclass(frozen=True, slots=True)
-class GaussianRule(Additive):
+class GaussianRule(Rule, frozen=True, tag="gaussian"):
     """The terms of one partition.
 
     Attributes:
@@ -57,13 +55,30 @@ class GaussianRule(Additive):
         menu: the values of τ that a certificate may have, in δ units, fixed at opening.
     """
 
-    delta: Fraction
-    epsilon: Fraction
-    slack: int
-    menu: tuple[int, ...]
+    searched: ClassVar[bool] = True
+    delta: Positive
+    epsilon: Positive
+    slack: Annotated[int, between(1, DELTA_ONE)]
+    menu: Annotated[tuple[Annotated[int, between(1, DELTA_ONE)], ...], distinct(MENU_MAX)]
+    v: Literal[1] = constant(1)
+
+    def __post_init__(self) -> None:
+        """Hold the slack below δ, and the menu within the slack. Raises: Malformed."""
+        super().__post_init__()
+        if Fraction(self.slack, DELTA_ONE) >= self.delta:
+            raise Malformed("slack", "must be less than δ")
+        if max(self.menu) > self.slack:
+            raise Malformed("menu", f"must hold values of at most the slack, {self.slack}")
 
     @classmethod
-    def choose(cls, delta: Fraction, epsilon: Fraction, kept: int) -> GaussianRule:
+    def choose(
+        cls,
+        delta: Fraction,
+        caps: tuple[Fraction, ...],
+        load: Mechanism | None,  # noqa: ARG003 - a certificate is made for each run
+        relation: str = "REPLACE_SPECIAL",  # noqa: ARG003 - any
+        slack: int = 0,
+    ) -> GaussianRule:
         """Half of δ is slack unless another part is declared.
 
         Raises:
@@ -71,47 +86,15 @@ class GaussianRule(Additive):
         """
         if not DELTA_LEAST <= delta < 1:
             raise Malformed("delta", "must be at least 1e-9 and less than 1 for the rule gaussian")
-        if not Fraction(kept, DELTA_ONE) < delta:
+        if not Fraction(slack, DELTA_ONE) < delta:
             raise Malformed("slack", "must be less than δ")
-        slack_units = kept or int(delta * DELTA_ONE) // 2
-        return cls(delta, epsilon, slack_units, tuple(sorted({slack_units // part for part in _PARTS} - {0})))
-
-    @classmethod
-    def parse(cls, value: object) -> GaussianRule:
-        """Read recorded terms; the exact inverse of :meth:`to_json`. Raises: Malformed."""
-        known = c.fields(value, "terms", ("delta", "epsilon", "kind", "menu", "slack", "v"))
-        c.one_of(known["kind"], "terms.kind", (KIND,))
-        c.integer(known["v"], "terms.v", 1, 1)
-        delta, epsilon = (parse_positive(known[name], f"terms.{name}") for name in ("delta", "epsilon"))
-        slack_units = c.integer(known["slack"], "terms.slack", 1, DELTA_ONE)
-        if Fraction(slack_units, DELTA_ONE) >= delta:
-            raise Malformed("terms.slack", "must be less than δ")
-        menu = known["menu"]
-        if not isinstance(menu, list) or not 1 <= len(menu) <= MENU_MAX or menu != sorted(set(menu), key=menu.index):
-            raise Malformed("terms.menu", f"must be a list of 1 to {MENU_MAX} different values")
-        taus = tuple(c.integer(tau, f"terms.menu[{place}]", 1, slack_units) for place, tau in enumerate(menu))
-        return cls(delta, epsilon, slack_units, taus)
-
-    def to_json(self) -> c.Object:
-        """The terms, as the entry that opens the partition records them."""
-        return {
-            "delta": format_number(self.delta),
-            "epsilon": format_number(self.epsilon),
-            "kind": KIND,
-            "menu": list(self.menu),
-            "slack": self.slack,
-            "v": 1,
-        }
+        units = slack or int(delta * DELTA_ONE) // 2
+        return cls(delta, caps[0], units, tuple(sorted({units // part for part in _PARTS} - {0})))
 
     @property
-    def coordinates(self) -> tuple[str, ...]:
+    def coordinates(self) -> tuple[Coordinate, ...]:
         """μ² in units of 2^-40, and the δ slack in δ units."""
-        return ("mu squared", "delta slack")
-
-    @property
-    def searched(self) -> bool:
-        """By a curve in floats."""
-        return True
+        return (Coordinate("mu squared", NAT, ""), SLACK)
 
     @property
     def certain(self) -> Fraction:
@@ -120,7 +103,7 @@ class GaussianRule(Additive):
 
     def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
         """Each piece at its own certificate. Slow when new, kept afterwards. Raises: NotPriced."""
-        require_priced(mechanism, relation, KIND)
+        require_priced(mechanism, relation, self.kind())
         return tuple(_segment(self, run, relation) for run in runs_of(mechanism))
 
     def covers(self, segments: tuple[Segment, ...], mechanism: Mechanism, relation: str) -> bool:
@@ -130,7 +113,7 @@ class GaussianRule(Additive):
             NotPriced: for one without a proven price.
             ValueError: for prices at other coordinates.
         """
-        require_priced(mechanism, relation, KIND)
+        require_priced(mechanism, relation, self.kind())
         runs = runs_of(mechanism)
         pairs = zip(segments, runs, strict=False)
         return len(segments) == len(runs) and all(_covered(self, one, run, relation) for one, run in pairs)

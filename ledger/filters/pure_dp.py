@@ -6,49 +6,42 @@ that ran is at most the sum of the greatest losses of its parts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Annotated, ClassVar, Literal
 
 from ledger.accounting import pure_epsilon
-from ledger.filters.capacity import Additive, Cap
+from ledger.filters.capacity import Cap
+from ledger.filters.rule import Coordinate, Rule, order
 from ledger.mechanisms.decomposition import runs_of
 from ledger.mechanisms.loss import Loss, Segment, cover
 from ledger.mechanisms.mechanism import Mechanism
-from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import NAT, ceil_units, floor_units
+from ledger.wire.field_types import constant, exact
 
-KIND: Final = "pure"
 
-
-@dataclass(frozen=True, slots=True)
-class PureSum(Additive):
+class PureSum(Rule, frozen=True, tag="pure"):
     """The terms of a partition with δ = 0."""
 
-    delta: Fraction = Fraction(0)
+    takes_slack: ClassVar[bool] = False
+    delta: Annotated[Fraction, exact(Fraction(0), Fraction(0))] = constant(Fraction(0))
+    v: Literal[1] = constant(1)
 
     @classmethod
-    def parse(cls, value: object) -> PureSum:
-        """Read recorded terms; the exact inverse of :meth:`to_json`. Raises: Malformed."""
-        known = c.fields(value, "terms", ("delta", "kind", "v"))
-        c.one_of(known["kind"], "terms.kind", (KIND,))
-        c.integer(known["v"], "terms.v", 1, 1)
-        c.one_of(known["delta"], "terms.delta", ("0",))
+    def choose(
+        cls,
+        delta: Fraction,  # noqa: ARG003 - it is 0
+        caps: tuple[Fraction, ...],  # noqa: ARG003 - each is its own capacity
+        load: Mechanism | None,  # noqa: ARG003 - any pure mechanism is priced
+        relation: str = "REPLACE_SPECIAL",  # noqa: ARG003 - any
+        slack: int = 0,  # noqa: ARG003 - none is taken
+    ) -> PureSum:
+        """There is nothing to choose."""
         return cls()
 
-    def to_json(self) -> c.Object:
-        """The terms, as the entry that opens the partition records them."""
-        return {"delta": "0", "kind": KIND, "v": 1}
-
     @property
-    def coordinates(self) -> tuple[str, ...]:
+    def coordinates(self) -> tuple[Coordinate, ...]:
         """One, in loss units."""
-        return ("order infinity",)
-
-    @property
-    def searched(self) -> bool:
-        """Nothing is."""
-        return False
+        return (order("infinity"),)
 
     def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
         """Each step at its pure ε. Raises: NotPriced, for what has none."""

@@ -14,41 +14,61 @@ references with a region of counts would each break it (the tests show how).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from functools import cached_property
+from typing import ClassVar, Final, Literal
 
 from ledger.accounting import count_capacity, count_epsilon, count_keeps
-from ledger.filters.capacity import Additive, Cap, NoRoom
+from ledger.filters.capacity import Cap, NoRoom
 from ledger.filters.odometer_checkpoints import checkpoint
+from ledger.filters.rule import Coordinate, Rule
 from ledger.mechanisms.decomposition import runs_of
 from ledger.mechanisms.loss import Loss, Segment, cover
 from ledger.mechanisms.mechanism import Gaussian, Mechanism, PoissonGaussian
 from ledger.mechanisms.price_proofs import REPLACE, NotPriced, require_priced
-from ledger.wire import canonical_json as c
-from ledger.wire.exact_numbers import format_number, parse_number, parse_positive
+from ledger.wire.field_types import Positive, constant
 from ledger.wire.malformed import Malformed
 
-KIND: Final = "reference"
 DELTA_LEAST: Final = Fraction(1, 10**9)
 """Below it the noise of the distribution's computation would decide."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reference(Additive):
+class Reference(Rule, frozen=True, tag="reference", dict=True):
     """The terms of one partition.
 
     Attributes:
         delta: of the partition's budget; ``epsilon`` likewise, which the odometer's checkpoints divide.
-        step: the reference step.
+        noise_multiplier: of the reference step; ``probability`` is its sampling probability.
     """
 
-    delta: Fraction
-    epsilon: Fraction
-    step: PoissonGaussian
+    takes_slack: ClassVar[bool] = False
+    per_unit: ClassVar[bool] = True
+    searched: ClassVar[bool] = True
+    delta: Positive
+    epsilon: Positive
+    noise_multiplier: Fraction
+    probability: Positive
+    v: Literal[1] = constant(1)
+
+    def __post_init__(self) -> None:
+        """Hold the reference step to the bounds of a mechanism. Raises: Malformed."""
+        super().__post_init__()
+        _ = self.step
+
+    @cached_property
+    def step(self) -> PoissonGaussian:
+        """The reference step."""
+        return PoissonGaussian(self.probability, self.noise_multiplier, 1)
 
     @classmethod
-    def choose(cls, delta: Fraction, epsilon: Fraction, load: Mechanism | None, relation: str) -> Reference:
+    def choose(
+        cls,
+        delta: Fraction,
+        caps: tuple[Fraction, ...],
+        load: Mechanism | None,
+        relation: str = "REPLACE_SPECIAL",
+        slack: int = 0,  # noqa: ARG003 - none is taken
+    ) -> Reference:
         """The declared load's step is the reference.
 
         Raises:
@@ -63,47 +83,16 @@ class Reference(Additive):
         step = _as_sampled(runs[0][1]) if len(runs) == 1 else None
         if step is None:
             raise Malformed("load", "must be one plan of Poisson-sampled Gaussian steps: its step is the reference")
-        return cls(delta, epsilon, step)
-
-    @classmethod
-    def parse(cls, value: object) -> Reference:
-        """Read recorded terms; the exact inverse of :meth:`to_json`. Raises: Malformed."""
-        known = c.fields(value, "terms", ("delta", "epsilon", "kind", "noise_multiplier", "probability", "v"))
-        c.one_of(known["kind"], "terms.kind", (KIND,))
-        c.integer(known["v"], "terms.v", 1, 1)
-        probability = parse_positive(known["probability"], "terms.probability")
-        noise = parse_number(known["noise_multiplier"], "terms.noise_multiplier")
-        try:
-            step = PoissonGaussian(probability, noise, 1)
-        except Malformed as fault:
-            raise fault.under("terms") from None
-        delta, epsilon = (parse_positive(known[name], f"terms.{name}") for name in ("delta", "epsilon"))
-        return cls(delta, epsilon, step)
-
-    def to_json(self) -> c.Object:
-        """The terms, as the entry that opens the partition records them."""
-        return {
-            "delta": format_number(self.delta),
-            "epsilon": format_number(self.epsilon),
-            "kind": KIND,
-            "noise_multiplier": format_number(self.step.noise_multiplier),
-            "probability": format_number(self.step.probability),
-            "v": 1,
-        }
+        return cls(delta, caps[0], step.noise_multiplier, step.probability)
 
     @property
-    def coordinates(self) -> tuple[str, ...]:
+    def coordinates(self) -> tuple[Coordinate, ...]:
         """One, in steps."""
-        return ("reference steps",)
-
-    @property
-    def searched(self) -> bool:
-        """On a grid of losses."""
-        return True
+        return (Coordinate("reference steps", 1, ""),)
 
     def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
         """One for each step that the reference dominates. Raises: NotPriced, for any other."""
-        require_priced(mechanism, relation, KIND)
+        require_priced(mechanism, relation, self.kind())
         for _, step in runs_of(mechanism):
             found = _as_sampled(step)
             if found is None or not self.dominates(found):

@@ -19,19 +19,21 @@ throughout, and keeps that one; with weights chosen anew for each cap it would k
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from operator import mul
-from typing import Final
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta
 
 from ledger.accounting import ACCEPTED, ISSUED, conversion, price, slack
 from ledger.filters.capacity import Cap, NoRoom, used
+from ledger.filters.rule import SLACK, Coordinate, Rule, order
 from ledger.mechanisms.decomposition import runs_of
 from ledger.mechanisms.loss import Loss, Segment, cover
 from ledger.mechanisms.mechanism import Mechanism
-from ledger.wire import canonical_json as c
-from ledger.wire.exact_numbers import DELTA_ONE, NAT, ceil_slack, format_number, parse_positive
+from ledger.wire.exact_numbers import DELTA_ONE, NAT, ceil_slack
+from ledger.wire.field_types import Positive, between, constant
 from ledger.wire.malformed import Malformed
 
 ORDER_MAX: Final = 256
@@ -43,8 +45,7 @@ _UNDECLARED: Final = ((600, 200, 200), (800, 200), (500, 500), (1_000,))
 _DECLARED: Final = ((900, 50, 50), (950, 50), (500, 500), (1_000,))
 
 
-@dataclass(frozen=True, slots=True)
-class Renyi:
+class Renyi(Rule, frozen=True, tag="renyi"):
     """The terms of one partition.
 
     Attributes:
@@ -54,10 +55,21 @@ class Renyi:
         slack: δ units kept aside for charges that are (ε, δ) black boxes; the orders share the rest.
     """
 
-    delta: Fraction
-    orders: tuple[int, ...]
-    weights: tuple[int, ...]
-    slack: int = 0
+    delta: Positive
+    orders: Annotated[tuple[Annotated[int, between(2, ORDER_MAX)], ...], Meta(min_length=1, max_length=ORDERS_MAX)]
+    weights: Annotated[tuple[Annotated[int, between(1, WEIGHT_ONE)], ...], Meta(max_length=ORDERS_MAX)]
+    slack: Annotated[int, between(0, DELTA_ONE)] = constant(0)
+    v: Literal[1] = constant(1)
+
+    def __post_init__(self) -> None:
+        """Hold orders, weights and slack to one another. Raises: Malformed."""
+        super().__post_init__()
+        if tuple(sorted(set(self.orders))) != self.orders:
+            raise Malformed("orders", "must ascend")
+        if len(self.weights) != len(self.orders) or sum(self.weights) > WEIGHT_ONE:
+            raise Malformed("weights", f"must have one share per order, {WEIGHT_ONE} together at most")
+        if Fraction(self.slack, DELTA_ONE) >= self.delta:
+            raise Malformed("slack", "must be less than δ")
 
     def __hash__(self) -> int:
         """Without δ, whose hash is slow: rules with the same orders are few."""
@@ -70,12 +82,12 @@ class Renyi:
         caps: tuple[Fraction, ...],
         load: Mechanism | None,
         relation: str = "REPLACE_SPECIAL",
-        kept: int = 0,
+        slack: int = 0,
     ) -> Renyi:
         """Orders with a good one for every cap, for the declared load and for Gaussian-like runs.
 
         Args:
-            kept: δ units of slack, which the orders do not get.
+            slack: δ units reserved for black boxes, which the orders do not get.
 
         Raises:
             Malformed: if δ is outside (0, 1), or the slack takes all of it.
@@ -84,12 +96,12 @@ class Renyi:
         """
         if not 0 < delta < 1:
             raise Malformed("delta", "must lie between 0 and 1")
-        if not Fraction(kept, DELTA_ONE) < delta:
+        if not Fraction(slack, DELTA_ONE) < delta:
             raise Malformed("slack", "must be less than δ")
         price = (_load_prices(load, relation) if load else {}) or {order: order for order in range(2, ORDER_MAX + 1)}
         closed: NoRoom | None = None
         for split in _DECLARED if load else _UNDECLARED:
-            rule = cls._weighted(delta, caps, price, split, kept)
+            rule = cls._weighted(delta, caps, price, split, slack)
             try:
                 for epsilon in caps:
                     rule.cap(epsilon)
@@ -113,51 +125,15 @@ class Renyi:
         pairs = sorted(zip(chosen, shares, strict=True))
         return cls(delta, tuple(order for order, _ in pairs), tuple(share for _, share in pairs), kept)
 
-    @classmethod
-    def parse(cls, value: object) -> Renyi:
-        """Read recorded terms; the exact inverse of :meth:`to_json`. Raises: Malformed."""
-        known = c.fields(value, "terms", ("delta", "kind", "orders", "slack", "v", "weights"))
-        c.one_of(known["kind"], "terms.kind", ("renyi",))
-        c.integer(known["v"], "terms.v", 1, 1)
-        orders = _integers(known["orders"], "terms.orders", 2, ORDER_MAX)
-        weights = _integers(known["weights"], "terms.weights", 1, WEIGHT_ONE)
-        if not orders or tuple(sorted(set(orders))) != orders:
-            raise Malformed("terms.orders", "must ascend")
-        if len(weights) != len(orders) or sum(weights) > WEIGHT_ONE:
-            raise Malformed("terms.weights", f"must have one share per order, {WEIGHT_ONE} together at most")
-        delta, slack = (
-            parse_positive(known["delta"], "terms.delta"),
-            c.integer(known["slack"], "terms.slack", 0, DELTA_ONE),
-        )
-        if Fraction(slack, DELTA_ONE) >= delta:
-            raise Malformed("terms.slack", "must be less than δ")
-        return cls(delta, orders, weights, slack)
-
-    def to_json(self) -> c.Object:
-        """The terms, as the entry that opens the partition records them."""
-        return {
-            "delta": format_number(self.delta),
-            "kind": "renyi",
-            "orders": list(self.orders),
-            "slack": self.slack,
-            "v": 1,
-            "weights": list(self.weights),
-        }
-
     @property
-    def coordinates(self) -> tuple[str, ...]:
+    def coordinates(self) -> tuple[Coordinate, ...]:
         """One per order, in loss units, and the δ slack, in δ units."""
-        return (*(f"order {order}" for order in self.orders), "delta slack")
+        return (*map(order, self.orders), SLACK)
 
     @property
     def shared(self) -> Fraction:
         """The part of δ that the orders share."""
         return self.delta - Fraction(self.slack, DELTA_ONE)
-
-    @property
-    def searched(self) -> bool:
-        """No: capacities have 60 digits on every machine, and are rounded down."""
-        return False
 
     def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
         """What each piece costs a step, at each order and in the slack. Raises: NotPriced."""
@@ -265,12 +241,6 @@ class Renyi:
             raise ArithmeticError("every order holds an infinite charge")
         least = max(Fraction(0), min(told)) + Fraction(1, NAT)
         return Fraction(-(-least.numerator * NAT // least.denominator), NAT)
-
-
-def _integers(value: object, field: str, least: int, most: int) -> tuple[int, ...]:
-    if not isinstance(value, list) or len(value) > ORDERS_MAX:
-        raise Malformed(field, f"must be a list of at most {ORDERS_MAX} integers")
-    return tuple(c.integer(item, f"{field}[{place}]", least, most) for place, item in enumerate(value))
 
 
 def _bound(order: int, epsilon: Fraction, delta: Fraction) -> Fraction:

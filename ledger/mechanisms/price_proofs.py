@@ -20,6 +20,9 @@ from ledger.mechanisms.mechanism import (
     Zcdp,
 )
 
+RULE_NAMES: Final = ("renyi", "reference", "gaussian")
+"""The admission rules that a partition may declare; one without δ has the rule ``pure``."""
+PURE: Final = "pure"
 ZERO_OUT, ADD_REMOVE, REPLACE = RELATIONS
 _ADDED: Final = (ZERO_OUT, ADD_REMOVE)
 _REPLACED: Final = (ZERO_OUT, REPLACE)

@@ -18,7 +18,7 @@ from ledger.filters import Cap, Rule, read_rule
 from ledger.mechanisms.loss import Loss, Segment, loss_of
 from ledger.transitions.account_loss import standing
 from ledger.wire import canonical_json as c
-from ledger.wire.exact_numbers import DELTA_ONE, NAT, ceil_decimal, format_number
+from ledger.wire.exact_numbers import NAT, ceil_decimal, format_number
 
 CODE: Final = "no_room"
 _PLACES: Final = (4, 6, 8, 10, 12)
@@ -108,13 +108,9 @@ class Room:
         bound = None if place is None else self.limit.cap.capacity[place]
         if place is None or bound is None:
             return ""
-        name = self.rule.coordinates[place]
-        one, unit = _UNITS.get(name, (NAT, "nat"))
+        name, one, unit = self.rule.coordinates[place]
         values = self.before.finite[place], self.run.finite[place], bound
         return f"{name}: {_sum(values, one)} {unit}".rstrip()
-
-
-_UNITS: Final = {"reference steps": (1, ""), "delta slack": (DELTA_ONE, "of δ"), "mu squared": (NAT, "")}
 
 
 def _sum(values: tuple[int, int, int], one: int) -> str:

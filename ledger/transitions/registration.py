@@ -7,7 +7,7 @@ from ledger.domain.commands import EnterDocument, OpenPartition, RegisterOrganis
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Caps, Gate, Request
 from ledger.domain.outcomes import Code
-from ledger.filters import NoRoom, Rule, choose_rule
+from ledger.filters import RULES, NoRoom, Rule, choose_rule
 from ledger.mechanisms.decomposition import grouped
 from ledger.mechanisms.mechanism import Mechanism
 from ledger.mechanisms.plan import RECORD, group_of
@@ -140,8 +140,8 @@ def _rule_for(body: OpenPartition, caps: Caps) -> Rule:
 def _load(body: OpenPartition) -> Mechanism | None:
     """The declared load as one privacy unit sees it. Raises: Refusal."""
     plan = body.load
-    if body.rule == "reference" and body.unit not in {RECORD, plan.unit if plan else RECORD}:
-        detail = "body.unit: must be 'record' for the rule reference, or what its load clips by"
+    if RULES[body.rule].per_unit and body.unit not in {RECORD, plan.unit if plan else RECORD}:
+        detail = f"body.unit: must be 'record' for the rule {body.rule}, or what its load clips by"
         raise Refusal(Code.MALFORMED, detail, "body.unit")
     if plan is None:
         return None

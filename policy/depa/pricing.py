@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
 
 from ledger.accounting import Report, calibrate_noise, report_epsilon
-from ledger.filters import NoRoom, open_rule
+from ledger.filters import NoRoom, choose_rule
 from ledger.mechanisms.decomposition import grouped
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import Composed, Mechanism, Pure
 from ledger.mechanisms.plan import AnyPlan, MechanismPlan, Plan
-from ledger.mechanisms.price_proofs import NotPriced
+from ledger.mechanisms.price_proofs import PURE, RULE_NAMES, NotPriced
 from ledger.wire.canonical_json import Object
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
@@ -27,9 +26,6 @@ from policy.depa.evaluation import compared, group_of
 from policy.depa.import_terms import RELATION, Terms
 from policy.depa.pipeline.pipeline import Pipeline
 from policy.depa.pipeline.training_stage import Training
-
-RULES: Final = ("reference", "renyi", "gaussian", "pure")
-"""The last is what a budget without δ has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +84,8 @@ def price(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reasons
         of = f"groups of {rows or 1}, {len(known)} stage(s): {compared(told.epsilon, most)}"
         reasons.refuse("run_above_contract", "pipeline.pipeline", None, of)
     budget = terms.budget or most
-    counted = RULES if budget is not None else ()
-    runs = tuple((rule, _runs(rule, run, Fraction(0) if rule == "pure" else delta, budget)) for rule in counted)
+    counted = ((*((name, delta) for name in RULE_NAMES), (PURE, Fraction(0)))) if budget is not None else ()
+    runs = tuple((name, _runs(name, run, of, budget)) for name, of in counted)
     return Priced(known, whole, rows, told, budget, runs)
 
 
@@ -146,10 +142,11 @@ def _together(plans: tuple[AnyPlan, ...]) -> AnyPlan:
 def _runs(kind: str, run: Mechanism, delta: Fraction, budget: Fraction | None) -> int | str:
     assert budget is not None
     try:
-        rule = open_rule("renyi" if kind == "pure" else kind, delta, (budget,), run, RELATION)
+        rule = choose_rule(kind if delta else RULE_NAMES[0], delta, (budget,), run, RELATION)
+        cap = rule.cap(budget)
         segments = rule.segments(run, RELATION)
         loss = loss_of(segments, sum(segment.steps for segment in segments))
-        return rule.runs(Loss.zero(len(rule.coordinates)), rule.cap(budget), loss)
+        return rule.runs(Loss.zero(len(rule.coordinates)), cap, loss)
     except (Malformed, NoRoom, NotPriced, ArithmeticError) as fault:
         return str(fault)
 

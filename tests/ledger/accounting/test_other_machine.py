@@ -13,7 +13,7 @@ from dp_accounting.pld import privacy_loss_distribution as library
 from ledger.accounting import ACCEPTED, certified, exact_square_covers, gaussian_capacity, gaussian_keeps, price
 from ledger.accounting.pld_counting import count_capacity, count_keeps
 from ledger.accounting.pld_mechanisms import repeated
-from ledger.filters import Cap, Rule, open_rule
+from ledger.filters import Cap, Rule, choose_rule
 from ledger.mechanisms.loss import Segment, cover
 from ledger.mechanisms.mechanism import (
     BlackBox,
@@ -52,7 +52,7 @@ Issued = tuple[list[tuple[Segment, ...]], Cap]
 def rule_of(kind: str) -> Rule:
     """A rule of this kind, for a budget of ε 3."""
     load = STEPS if kind == "reference" else None
-    return open_rule("renyi" if kind == "pure" else kind, Fraction(0) if kind == "pure" else DELTA, (EPSILON,), load)
+    return choose_rule("renyi" if kind == "pure" else kind, Fraction(0) if kind == "pure" else DELTA, (EPSILON,), load)
 
 
 def issued(kind: str) -> Issued:

@@ -86,9 +86,16 @@ def odometer(rule: Renyi, loss: Loss) -> float:
         return inf
 
 
-def unsplit(rule: Renyi) -> Renyi:
+class Unsplit(Renyi, frozen=True, tag="unsplit"):
     """The unsound habit: the whole of δ at every order. No partition can open with such weights."""
-    return Renyi(rule.delta, rule.orders, (1_000,) * len(rule.orders))
+
+    def __post_init__(self) -> None:
+        """Weights are not held to their sum."""
+
+
+def unsplit(rule: Renyi) -> Renyi:
+    """The same orders, each with the whole of δ."""
+    return Unsplit(rule.delta, rule.orders, (1_000,) * len(rule.orders))
 
 
 def random_trial(seed: int) -> Trial:

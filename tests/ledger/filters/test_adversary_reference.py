@@ -4,15 +4,14 @@
 """
 
 import random
-from dataclasses import dataclass
 from fractions import Fraction
 from math import exp, log
 
 import pytest
 
 from ledger.filters import Cap
-from ledger.filters.capacity import Additive
 from ledger.filters.reference_step import Reference
+from ledger.filters.rule import Rule
 from ledger.mechanisms.loss import Loss
 from tests.ledger.filters.game import Charging, Game, Run
 from tests.ledger.filters.lattice import Pair, dominated, on_lattice, tilted
@@ -35,11 +34,11 @@ TWO = (tilted([(1, 16), (-3, 13), (-4, 32)], BASE), tilted([(4, 17), (-3, 13), (
 SKEWED_RATIO, BACKWARD_RATIO, TWO_RATIO = 1.3705, 11.517, 1.2280
 
 
-@dataclass(frozen=True)
-class Counting(Additive):
+class Counting(Rule, frozen=True, tag="counting"):
     """The rule's own test of admission, at the capacity of a reference that lives on a lattice."""
 
-    most: int
+    delta: Fraction = Fraction(0)
+    most: int = 0
 
     @classmethod
     def of(cls, reference: Pair, epsilon: float, delta: float) -> "Counting":
@@ -47,7 +46,7 @@ class Counting(Additive):
         most = 0
         while reference.times(most + 1).delta(epsilon) <= delta:
             most += 1
-        return cls(most)
+        return cls(most=most)
 
     def cap(self, epsilon: Fraction) -> Cap:
         """The count, and no slack."""
@@ -123,7 +122,7 @@ def test_what_the_reference_dominates_counts_as_one(batch: int) -> None:
         source = random.Random(seed)  # noqa: S311 - the same libraries every time
         reference = on_lattice(random_mechanism(source), STEP)
         library = [reference, post_processed(source, reference), post_processed(source, reference)]
-        epsilon, rule = source.choice([1.5, 3, 6]) * STEP, Counting(source.randint(3, 6))
+        epsilon, rule = source.choice([1.5, 3, 6]) * STEP, Counting(most=source.randint(3, 6))
         runs = [Run(0, 1), Run(1, 2), Run(2, 3)]
         game = Game.explore(counting(rule, runs, [STEP_PRICE] * 3), runs, together=2)
         promise = reference.times(rule.most).delta(epsilon)
@@ -136,7 +135,7 @@ def test_what_the_reference_dominates_counts_as_one(batch: int) -> None:
 def shortcut(reference: Pair, other: Pair, most: int, epsilon: float) -> float:
     """How far the analyst gets, as a multiple of the promise, if a step of ``other`` counts as one."""
     runs = [Run(0, 1), Run(1, 2), Run(1, 1)]
-    game = Game.explore(counting(Counting(most), runs, [STEP_PRICE] * 2), runs)
+    game = Game.explore(counting(Counting(most=most), runs, [STEP_PRICE] * 2), runs)
     return game.reached([reference, other], lambda _: epsilon) / reference.times(most).delta(epsilon)
 
 
@@ -160,7 +159,7 @@ def test_comparing_one_direction_is_broken() -> None:
 def test_a_mechanism_that_nothing_dominates_is_refused() -> None:
     """An infinite price at the count: neither in full nor in part."""
     runs = [Run(0, 2)]
-    assert Game.explore(counting(Counting(5), runs, [REFUSED]), runs).moves == [[]]
+    assert Game.explore(counting(Counting(most=5), runs, [REFUSED]), runs).moves == [[]]
 
 
 BY_RESPONSE = Fraction(exp(0.1)).limit_denominator(10**9)

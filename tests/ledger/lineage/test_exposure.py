@@ -25,7 +25,8 @@ for _partition in PARTITIONS:
 BASE.everyone, BASE.lineage = False, BASE.lineage.__class__(127)
 for _bank in BANKS:
     CONTRACTS[_bank] = BASE.contract(_bank)
-ORDERS = tuple(int(name.split()[1]) for name in read_rule(BASE.state.partitions[ref_of("one")].terms).coordinates[:-1])
+COORDINATES = read_rule(BASE.state.partitions[ref_of("one")].terms).coordinates
+ORDERS = tuple(int(one.name.split()[1]) for one in COORDINATES[:-1])
 
 
 def fresh() -> World:

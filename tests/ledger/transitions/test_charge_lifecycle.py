@@ -237,7 +237,7 @@ class Life(World):
         for partition in ("one", "two"):
             rule = read_rule(self.state.partitions[ref_of(partition)].terms)
             names = [one for one in self.state.charges.values() if ref_of(partition) in one.partitions]
-            orders = tuple(int(name.split()[1]) for name in rule.coordinates[:-1])
+            orders = tuple(int(one.name.split()[1]) for one in rule.coordinates[:-1])
             step = PoissonGaussian(parse_number("0.1", ""), parse_number("2", ""), 1)
             price = price_of(step, "REPLACE_SPECIAL", orders)
             segment = (Segment(STEPS, (*price, 0)),)

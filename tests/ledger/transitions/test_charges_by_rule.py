@@ -78,7 +78,7 @@ def test_each_partition_charges_by_its_own_rule(world: World, base: tuple[World,
     orders = {name: tuple(read_rule(world.state.partitions[ref_of(name)].terms).coordinates) for name in where}
     step = PoissonGaussian(Fraction(1, 10), Fraction(16), 1)
     for name, priced in (("renyi", step), ("users", Group(3, step))):
-        at = tuple(int(one.split()[1]) for one in orders[name][:-1])
+        at = tuple(int(one.name.split()[1]) for one in orders[name][:-1])
         expected = tuple(None if one is None else 40 * one for one in price(priced, "REPLACE_SPECIAL", at))
         found = pending(world, name)
         assert tuple(found.at(place) for place in range(len(at))) == expected
@@ -100,7 +100,7 @@ def test_a_charge_is_for_as_many_records_of_a_unit_as_its_joins_let_in(world: Wo
     step = Group(5, PoissonGaussian(Fraction(1, 10), Fraction(32), 1))
     for name in where:
         names = read_rule(world.state.partitions[ref_of(name)].terms).coordinates[:-1]
-        at = tuple(int(one.split()[1]) for one in names)
+        at = tuple(int(one.name.split()[1]) for one in names)
         expected = tuple(None if one is None else 40 * one for one in price(step, "REPLACE_SPECIAL", at))
         assert tuple(pending(world, name).at(place) for place in range(len(at))) == expected
     assert world.state.charges["run"].pipeline == "5" * 64
@@ -113,7 +113,7 @@ def test_a_run_over_users_sees_each_once(world: World, base: tuple[World, str]) 
     over_users: c.Object = {**plan_of(40, noise="32"), "unit": "user"}
     step = PoissonGaussian(Fraction(1, 10), Fraction(32), 1)
     names = read_rule(world.state.partitions[ref_of("users")].terms).coordinates[:-1]
-    at = tuple(int(one.split()[1]) for one in names)
+    at = tuple(int(one.name.split()[1]) for one in names)
     before = [0] * len(at)
     for name, more, priced in (("run", {}, step), ("joined", {"unit_records_max": 2}, Group(2, step))):
         assert world.charge(name, BANK, base[1], ("users",), over_users, **more).code is Code.PENDING  # type: ignore[arg-type] # JSON

@@ -1,0 +1,146 @@
+"""The interface of an admission rule: a privacy filter, its odometer, and what it records of itself."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import ClassVar, NamedTuple, Self
+
+from ledger.filters.capacity import Cap, used
+from ledger.mechanisms.loss import Loss, Segment
+from ledger.mechanisms.mechanism import Mechanism
+from ledger.wire.canonical_json import Object
+from ledger.wire.exact_numbers import DELTA_ONE, NAT
+from ledger.wire.records import Record, convert, to_json
+
+
+class Coordinate(NamedTuple):
+    """One coordinate of a loss: its name, how many loss units make one of its unit, and that unit for people."""
+
+    name: str
+    one: int
+    unit: str
+
+
+SLACK = Coordinate("delta slack", DELTA_ONE, "of δ")
+
+
+def order(name: int | str) -> Coordinate:
+    """The Rényi divergence at one order, in nats."""
+    return Coordinate(f"order {name}", NAT, "nat")
+
+
+class Rule(Record, frozen=True, tag_field="kind"):
+    """The privacy filter of one partition (Rogers, Roth, Ullman, Vadhan 2016): its recorded terms and its tests.
+
+    A loss has one integer per coordinate. A cap is a bound (ε, δ) as integers: its capacity. Every test is monotone in
+    the loss, so charges may settle in any order.
+
+    Prices and capacities that are computed in floats are issued with a margin, and checked with half of it where they
+    are read: ``covers`` and ``keeps`` search for nothing, evaluate what they are given, and are sound by themselves.
+
+    Attributes:
+        takes_slack: part of δ may be reserved for (ε, δ) black boxes.
+        per_unit: the declared load is compared as it is, and never as a group of records that change together.
+        searched: capacities are searched for in floats, so another machine may find one that differs a little.
+    """
+
+    takes_slack: ClassVar[bool] = True
+    per_unit: ClassVar[bool] = False
+    searched: ClassVar[bool] = False
+    delta: Fraction
+
+    @classmethod
+    def choose(
+        cls,
+        delta: Fraction,
+        caps: tuple[Fraction, ...],
+        load: Mechanism | None,
+        relation: str = "REPLACE_SPECIAL",
+        slack: int = 0,
+    ) -> Rule:
+        """The rule of a new partition.
+
+        Args:
+            delta: of the partition's budget.
+            caps: the ε of the partition's budget first, then of every other cap.
+            load: the mechanism that the partition is expected to be charged for.
+            relation: the neighbouring relation.
+            slack: δ units reserved for black boxes.
+
+        Raises:
+            Malformed: for what the rule cannot be opened with.
+            NotPriced: if the load has no proven price.
+            NoRoom: if a cap has no room.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def parse(cls, value: object) -> Self:
+        """Read recorded terms; the exact inverse of :meth:`to_json`. Raises: Malformed."""
+        return convert(cls, value, "terms")
+
+    def to_json(self) -> Object:
+        """The terms, as the entry that opens the partition records them."""
+        terms: Object = to_json(self)
+        return terms
+
+    @classmethod
+    def kind(cls) -> str:
+        """The rule's name in terms."""
+        return str(cls.__struct_config__.tag)
+
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """What a loss is measured by."""
+        raise NotImplementedError
+
+    def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
+        """The price of a mechanism, piece by piece. Raises: NotPriced, for one without a proven price."""
+        raise NotImplementedError
+
+    def covers(self, segments: tuple[Segment, ...], mechanism: Mechanism, relation: str) -> bool:
+        """Whether a mechanism costs at most these prices. Raises: NotPriced, ValueError (at other coordinates)."""
+        raise NotImplementedError
+
+    def cap(self, epsilon: Fraction) -> Cap:
+        """The capacity under which the loss keeps (ε, the partition's δ). Raises: NoRoom."""
+        raise NotImplementedError
+
+    def keeps(self, cap: Cap) -> bool:
+        """Whether a loss within this capacity keeps its (ε, δ). Raises: ValueError (at other coordinates)."""
+        raise NotImplementedError
+
+    def odometer(self, loss: Loss) -> Fraction:
+        """The privacy odometer: the anytime-valid ε of a loss at the partition's δ, rounded up.
+
+        Raises:
+            ArithmeticError: if no finite ε is proven.
+        """
+        raise NotImplementedError
+
+    def admits(self, loss: Loss, cap: Cap) -> bool:
+        """Whether the bound still holds at this loss: here no charge is infinite and every sum is within capacity."""
+        pairs = zip(range(len(cap.capacity)), cap.capacity, strict=True)
+        return all((at := loss.at(place)) is not None and bound is not None and at <= bound for place, bound in pairs)
+
+    def share(self, loss: Loss, cap: Cap) -> Fraction:
+        """The share of capacity used, 0 when empty and 1 when full; here the greatest over the coordinates."""
+        shares = [used(loss.at(place), bound) for place, bound in enumerate(cap.capacity)]
+        return max(shares, default=Fraction(0))
+
+    def decisive(self, loss: Loss, cap: Cap) -> int | None:
+        """The coordinate that decides whether a loss is admitted; None where an infinite charge does."""
+        if any(loss.infinite):
+            return None
+        return max(range(len(cap.capacity)), key=lambda place: used(loss.finite[place], cap.capacity[place]))
+
+    def runs(self, loss: Loss, cap: Cap, run: Loss) -> int:
+        """How many more runs that cost ``run`` each still fit, if there is no other charge."""
+        if any(run.infinite) or not self.admits(loss, cap):
+            return 0
+        fit = [
+            ((bound or 0) - at) // cost
+            for at, bound, cost in zip(loss.finite, cap.capacity, run.finite, strict=True)
+            if cost
+        ]
+        return min(fit, default=0)
