@@ -1,0 +1,184 @@
+"""Books that an earlier program made: today's program reads, verifies, exports, restores and continues them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from client.keys.signer import Signer
+from ledger.book.book import Book, Submission
+from policy.decisions.gate import gate
+from tests.golden.golden_books import (
+    BOOKS,
+    COMPLETE,
+    ENGINES,
+    HERE,
+    ON_ENGINES,
+    GoldenBook,
+    empty_postgresql,
+    epsilon,
+    golden_book,
+    sha256,
+    unpack,
+)
+
+BANKS: Final = ("did:web:bank-a.example", *(f"golden {number}" for number in range(20)))
+"""The names that the keys of organisations who charge are derived from."""
+PLAN: Final = {
+    "batch_size_expected": 64,
+    "clipping_norm": "1",
+    "kind": "dp_sgd",
+    "noise_multiplier": "32",
+    "sampler": {"kind": "poisson", "probability": "0.0625"},
+    "steps": 2,
+    "v": 1,
+}
+
+
+@pytest.fixture(params=ON_ENGINES, ids="-".join)
+def book(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GoldenBook]:
+    """Each golden book on each engine that it is there for."""
+    name, engine = request.param
+    with golden_book(name, engine, tmp_path) as found:
+        yield found
+
+
+def verify(book: GoldenBook, *options: object) -> dict[str, Any]:
+    """What ``epsilon verify`` reports."""
+    report: dict[str, Any] = json.loads(epsilon("verify", book.book, *book.log, *options, "--json"))
+    return report
+
+
+def test_a_golden_book_verifies(book: GoldenBook) -> None:
+    """Every entry is decided again with the same outcome, every row is what the entries make of it."""
+    kept = [part for name in ("checkpoint", "checkpoint-early") for part in ("--kept", book.folder / name)]
+    assert verify(book, *kept) == json.loads((book.folder / "verified.json").read_text())
+
+
+def test_entries_are_the_same_bytes(book: GoldenBook) -> None:
+    """As they are stored, and as the program writes what it has read."""
+    assert [sha256(data) for data in book.entries()] == book.digests
+    printed = epsilon("log", book.book, "--json").splitlines()
+    assert [sha256(line.encode()) for line in printed] == book.digests
+
+
+def test_a_golden_book_continues(book: GoldenBook, tmp_path: Path) -> None:
+    """One more charge is recorded; the earlier verifier checks its receipt, and today's program the whole book."""
+    entries = [json.loads(data) for data in book.entries()]
+    size, now = len(entries), int(entries[-1]["time"])
+    raw, signature = _charge(entries, now)
+    with closing(_open(book, now + 1)) as opened:
+        (outcome,) = opened.submit([Submission(raw, signature)])
+        with opened.read() as facts:
+            grown = facts.size
+    assert outcome.index is not None
+    assert size <= outcome.index < grown
+    assert outcome.code.word in {"pending", "budget_exhausted", "not_priced", "policy_denied"}
+    assert verify(book, "--kept", book.folder / "checkpoint")["entries"] == grown
+    epsilon("receipt", book.book, "golden-1", tmp_path / "new")
+    name = tmp_path / "new" / str(outcome.index)
+    _old_verifier("receipt", f"{name}.tlog-proof", f"{name}.entry", *book.log)
+    epsilon("publish", book.book, tmp_path / "published", *book.log)
+    _old_verifier("tiles", tmp_path / "published", *book.log, "--kept", book.folder / "checkpoint")
+
+
+@pytest.mark.parametrize("name", BOOKS)
+def test_receipts_hold_for_both_verifiers(name: str, tmp_path: Path) -> None:
+    """What the earlier program gave out proves its entry to today's verifier and to its own."""
+    folder = unpack(name, tmp_path)
+    receipts = sorted((folder / "receipts").glob("*.receipt"))
+    assert receipts
+    current = HERE.parents[1] / "ledger" / "verifier.py"
+    for receipt in receipts:
+        for verifier in (current, HERE / "verifier-0001.txt"):
+            _run(verifier, "receipt", receipt, receipt.with_suffix(".entry"), "--log", folder / "log.vkey")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", COMPLETE)
+def test_a_golden_backup_is_restored(name: str, engine: str, tmp_path: Path) -> None:
+    """On either engine; backed up again, the archive holds the same bytes, documents included."""
+    folder = unpack(name, tmp_path)
+    log, kept = ("--log", folder / "log.vkey"), ("--kept", folder / "checkpoint")
+    if engine == "sqlite":
+        target = str(tmp_path / "restored.sqlite")
+        epsilon("db", "restore", folder / "backup.zip", target, *log, *kept)
+        epsilon("db", "backup", target, tmp_path / "again.zip", *log)
+    else:
+        with empty_postgresql() as (target, _, _):
+            epsilon("db", "restore", folder / "backup.zip", target, *log, *kept)
+            epsilon("db", "backup", target, tmp_path / "again.zip", *log)
+    assert _members(tmp_path / "again.zip") == _members(folder / "backup.zip")
+
+
+@pytest.mark.parametrize(("name", "engine"), [one for one in ON_ENGINES if one[0] in COMPLETE], ids="-".join)
+def test_a_golden_book_is_published_and_backed_up_as_before(name: str, engine: str, tmp_path: Path) -> None:
+    """The same files with the same bytes, in a new folder and over the earlier one; the same archive."""
+    with golden_book(name, engine, tmp_path / "golden") as book:
+        before = _files(book.folder / "tiles")
+        assert len(before) > 1
+        epsilon("publish", book.book, tmp_path / "tiles", *book.log)
+        assert _files(tmp_path / "tiles") == before
+        epsilon("publish", book.book, book.folder / "tiles", *book.log)
+        assert _files(book.folder / "tiles") == before
+        epsilon("db", "backup", book.book, tmp_path / "again.zip", *book.log)
+        assert _members(tmp_path / "again.zip") == _members(book.folder / "backup.zip")
+    _run(HERE.parents[1] / "ledger" / "verifier.py", "tiles", tmp_path / "tiles", *book.log)
+
+
+def _members(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def _open(book: GoldenBook, now: int) -> Book:
+    origin = (book.folder / "log.vkey").read_text().partition("+")[0]
+    return Book.open(book.url, gate=gate, log_key=_private("log"), origin=origin, clock=lambda: now, volatile=True)
+
+
+def _private(name: str) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
+
+
+def _charge(entries: list[dict[str, Any]], now: int) -> tuple[bytes, str]:
+    """The bytes of a small charge under a contract of a bank whose key the tests have, and the bank's signature."""
+    signers = {signer.key_id: signer for signer in (Signer(_private(name)) for name in BANKS)}
+    permitted = [one for one in entries if one["body"]["outcome"] == "permitted"]
+    contract = next(one for one in permitted if one["kind"] == "contract" and one["key_id"] in signers)
+    opened = next(one["body"]["request"] for one in permitted if one["kind"] == "partition")
+    signer, sealing = signers[contract["key_id"]], {"crv": "X25519", "kty": "OKP", "x": f"{'C' * 42}A"}
+    body = {
+        "clean_room": {"sealing": sealing, "signing": Signer(_private("golden clean room")).jwk},
+        "contract": contract["body"]["request"]["document"],
+        "deadline": now + 3_600_000,
+        "partitions": [f"{opened['provider']}/{opened['dataset']}/{opened['partition']}"],
+        "plan": PLAN,
+    }
+    command = {"actor": contract["actor"], "body": body, "id": "golden-1", "key_id": signer.key_id, "kind": "charge"}
+    raw = json.dumps({**command, "v": 1}, separators=(",", ":"), sort_keys=True).encode()
+    return raw, signer.sign(raw)
+
+
+def _old_verifier(*arguments: object) -> None:
+    _run(HERE / "verifier-0001.txt", *arguments)
+
+
+def _run(verifier: Path, *arguments: object) -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", verifier, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
