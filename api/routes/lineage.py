@@ -38,7 +38,7 @@ from ledger.filters import NoRoom, read_rule
 from ledger.lineage.coalitions import exposure_of
 from ledger.wire.exact_numbers import ceil_decimal, format_number, parse_positive
 from ledger.wire.malformed import Malformed
-from policy.planning.account_caps import bounds_of, standing
+from policy.planning.account_caps import account_status, partition_bounds
 from policy.planning.coalition_search import coalitions
 
 if TYPE_CHECKING:
@@ -208,9 +208,9 @@ def _accounts(facts: Snapshot | Past, node: Node, now: int, caller: Caller) -> l
         partition = facts.partitions[account.partition]
         if caller.organisation not in node.members and not caller.sees_account(partition, account.holder, facts):
             continue
-        bounds = bounds_of(facts, partition, now)
+        bounds = partition_bounds(facts, partition, now)
         if bounds is not None:
-            found.append(standing(facts, account, bounds).to_json())
+            found.append(account_status(facts, account, bounds).to_json())
     return found
 
 

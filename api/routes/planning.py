@@ -21,10 +21,10 @@ from ledger.domain.commands import COMMAND_BYTES_MAX
 from ledger.domain.entries import Entry
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
-from policy.planning.merger_impact import joined
+from policy.planning.merger_impact import merged_accounts
 from policy.planning.plan_report import report
 from policy.planning.policy_impact import impact
-from policy.planning.what_if import Question, Run
+from policy.planning.what_if import PlannedRun, WhatIf
 
 if TYPE_CHECKING:
     from api.http.snapshots import Moments
@@ -53,14 +53,14 @@ def _add_plans(router: APIRouter, moments: Moments) -> None:
         openapi_extra=takes(PLANNED),
     )
     def plan(raw: Raw, caller: Calling) -> Response:
-        asked = Run.parse(c.parse(raw, COMMAND_BYTES_MAX), caller.organisation)
+        asked = PlannedRun.parse(c.parse(raw, COMMAND_BYTES_MAX), caller.organisation)
         with moments.long() as facts:
             for ref in asked.partitions:
                 visible_partition(facts, ref, "partitions", caller)
             get_visible(facts.contracts.get(asked.contract), caller.sees_contract, facts, f"contract {asked.contract}")
             now = moments.time(facts)
             since = now - RATE_MS
-            return json_response(report(Question(facts, asked, now), _first(facts, since), since))
+            return json_response(report(WhatIf(facts, asked, now), _first(facts, since), since))
 
 
 def _first(facts: Snapshot, since: int) -> int:
@@ -97,7 +97,7 @@ def _add_impacts(router: APIRouter, moments: Moments) -> None:
             for did in named:
                 if did not in facts.organisations:
                     raise not_found(f"organisation {did}")
-            items: list[c.Json] = [one.to_json() for one in joined(facts, named, moments.time(facts))]
+            items: list[c.Json] = [one.to_json() for one in merged_accounts(facts, named, moments.time(facts))]
             return json_response({"items": items, "next_cursor": None})
 
 

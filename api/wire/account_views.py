@@ -41,7 +41,7 @@ from ledger.mechanisms.mechanism import RELATIONS
 from ledger.store.snapshot import Past, Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal, format_number
-from policy.planning.account_caps import Bounds, bounds_of, standing
+from policy.planning.account_caps import PartitionBounds, account_status, partition_bounds
 
 if TYPE_CHECKING:
     from api.auth.authorisation import Caller
@@ -205,13 +205,13 @@ class Accounts:
 
     facts: Snapshot | Past
     partition: Partition
-    bounds: Bounds | None
+    bounds: PartitionBounds | None
     last: Charge | None
 
     @classmethod
     def of(cls, facts: Snapshot | Past, found: Partition, now: int) -> Accounts:
         """Under what binds at ``now`` (ms)."""
-        return cls(facts, found, bounds_of(facts, found, now), _last(facts, found.ref))
+        return cls(facts, found, partition_bounds(facts, found, now), _last(facts, found.ref))
 
     def to_json(self) -> c.Object:
         """What all of them share."""
@@ -247,7 +247,7 @@ class Accounts:
     def _standing(self, account: Account) -> c.Object | None:
         if self.bounds is None:
             return None
-        return standing(self.facts, account, self.bounds).to_json()
+        return account_status(self.facts, account, self.bounds).to_json()
 
 
 def _last(facts: Snapshot | Past, ref: str) -> Charge | None:

@@ -52,7 +52,7 @@ BOUNDS: Final = record(
     title="Bounds",
     description="what the policy in force says of a partition; epsilon_max is null where everyone is only watched",
 )
-"""As :meth:`policy.planning.account_caps.Bounds.to_json` writes it."""
+"""As :meth:`policy.planning.account_caps.PartitionBounds.to_json` writes it."""
 _ANY_HOLDER: Final = text(
     "^(global|lineage:(0|[1-9][0-9]{0,18}))$",
     "everyone, or one lineage by its node; a lineage that is only asked about has one that is no entry's",
@@ -69,7 +69,7 @@ STANDING: Final = record(
     title="Standing",
     description="one account under its cap and quota, pending counted in full; over them it is frozen",
 )
-"""As :meth:`policy.planning.account_caps.Standing.to_json` writes it."""
+"""As :meth:`policy.planning.account_caps.AccountStatus.to_json` writes it."""
 _DECISION: Final = record(
     {
         "binding": nullable(CHECK),
@@ -80,7 +80,7 @@ _DECISION: Final = record(
     title="PlannedDecision",
     description="what the run would get now; binding is what decides, or the account that is fullest afterwards",
 )
-"""As :meth:`policy.planning.what_if.Decision.to_json` writes it."""
+"""As :meth:`policy.planning.what_if.DecisionReport.to_json` writes it."""
 _ADVICE: Final = record(
     {
         "blocked": several(CHECK),
@@ -179,7 +179,7 @@ JOINED: Final = page(
         description="one account that a merger would change; coalition is the node of a declared one",
     )
 )
-"""As :meth:`policy.planning.merger_impact.Joined.to_json` writes it."""
+"""As :meth:`policy.planning.merger_impact.MergedAccount.to_json` writes it."""
 SMALLEST: Final = record(
     {
         "asked": integer("organisations that were asked about"),

@@ -15,7 +15,7 @@ from policy.cli.book_access import NOT_FOUND, failure, opened, past
 
 if TYPE_CHECKING:
     from ledger.store.snapshot import Past, Snapshot
-    from policy.planning.what_if import Question
+    from policy.planning.what_if import WhatIf
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
 policy = typer.Typer(no_args_is_help=True)
@@ -90,11 +90,11 @@ Exits with 3 if any account is over its cap.
 )
 def breaches(book: _Book, at: _At = "", *, as_json: _AsJson = False) -> None:
     """Say which accounts are over the cap that binds them, and by how much: they take nothing until that is mended."""
-    from policy.planning.cap_breaches import breaches as found_in
+    from policy.planning.account_caps import accounts_over_cap
     from policy.planning.text_report import breach_lines
 
     with opened(book) as facts:
-        found = list(found_in(facts, _moment(at)))
+        found = list(accounts_over_cap(facts, _moment(at)))
     _tell({"breaches": [one.to_json() for one in found]}, breach_lines(found), as_json=as_json)
     if found:
         raise typer.Exit(REFUSED)
@@ -165,7 +165,7 @@ def again(
     from ledger.domain.entries import Entry
     from ledger.transitions.guards import Asked
     from policy.planning.text_report import decision_lines
-    from policy.planning.what_if import Question, Run
+    from policy.planning.what_if import PlannedRun, WhatIf
 
     with opened(book) as now:
         index = now.entry_index(name)
@@ -175,7 +175,7 @@ def again(
     command = entry.command
     asked = Asked(command, read_body(command), command.to_bytes(), entry.signature)
     with past(book, index if as_of is None else as_of) as facts:
-        decision = _under(Question(facts, Run.of(asked), entry.time), document).decision
+        decision = _under(WhatIf(facts, PlannedRun.of(asked), entry.time), document).decision
     told = {"decision": decision.to_json(), "recorded": entry.code.word}
     _tell(told, decision_lines(told), as_json=as_json)
     if not decision.permit:
@@ -199,14 +199,14 @@ def merger(
     as_json: _AsJson = False,
 ) -> None:
     """Say what merging would make of every account, which it would freeze, and by how much."""
-    from policy.planning.merger_impact import joined
+    from policy.planning.merger_impact import merged_accounts
     from policy.planning.text_report import merger_lines
 
     with opened(book) as facts:
         for did in organisations:
             if did not in facts.organisations:
                 raise failure(f"{did} is not registered", NOT_FOUND)
-        found = joined(facts, organisations, _moment(at))
+        found = merged_accounts(facts, organisations, _moment(at))
     _tell({"accounts": [one.to_json() for one in found]}, merger_lines(found), as_json=as_json)
 
 
@@ -241,18 +241,20 @@ def coalitions(
     _tell({"partitions": [one.to_json() for one in found]}, coalition_lines(found), as_json=as_json)
 
 
-def _under(question: Question, document: Path | None) -> Question:
+def _under(question: WhatIf, document: Path | None) -> WhatIf:
     """Raises: Malformed, OSError."""
     from ledger.cli.input_files import read_bytes
     from ledger.domain.gate import DOCUMENT_BYTES_MAX
-    from policy.planning.hypothetical_facts import governed
+    from policy.planning.hypothetical_facts import with_policy_throughout
 
     if document is None:
         return question
-    return question.on(governed(question.facts, read_bytes(document, "policy", DOCUMENT_BYTES_MAX))[1])
+    return question.with_facts(
+        with_policy_throughout(question.facts, read_bytes(document, "policy", DOCUMENT_BYTES_MAX))[1]
+    )
 
 
-def _question(facts: Snapshot | Past, charge: Path, actor: str, epochs: str, now: int) -> Question:
+def _question(facts: Snapshot | Past, charge: Path, actor: str, epochs: str, now: int) -> WhatIf:
     """Raises: Malformed."""
     from dataclasses import replace
 
@@ -262,9 +264,9 @@ def _question(facts: Snapshot | Past, charge: Path, actor: str, epochs: str, now
     from ledger.wire.exact_numbers import parse_positive
     from ledger.wire.malformed import Malformed
     from policy.planning.plan_search import for_epochs
-    from policy.planning.what_if import Question, Run
+    from policy.planning.what_if import PlannedRun, WhatIf
 
-    asked = Run.parse(c.parse(read_bytes(charge, "charge"), 65_535, "charge"), c.did(actor, "--actor"))
+    asked = PlannedRun.parse(c.parse(read_bytes(charge, "charge"), 65_535, "charge"), c.did(actor, "--actor"))
     for ref in asked.partitions:
         if ref not in facts.partitions:
             raise failure(f"there is no partition {ref}", NOT_FOUND)
@@ -276,7 +278,7 @@ def _question(facts: Snapshot | Past, charge: Path, actor: str, epochs: str, now
         if not isinstance(asked.plan, Plan):
             raise Malformed("--epochs", "is for a plan of kind 'dp_sgd'")
         asked = replace(asked, plan=for_epochs(asked.plan, parse_positive(epochs, "--epochs")))
-    return Question(facts, asked, now)
+    return WhatIf(facts, asked, now)
 
 
 def _first(facts: Snapshot | Past, since: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,7 +19,7 @@ from policy.documents import RunBounds
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class PartitionBounds:
     """What the policies say of one partition.
 
     Attributes:
@@ -56,13 +57,13 @@ class Bounds:
         }
 
 
-def bounds_of(facts: Facts, partition: Partition, now: int) -> Bounds | None:
+def partition_bounds(facts: Facts, partition: Partition, now: int) -> PartitionBounds | None:
     """What binds a partition at a time (ms), None without a policy in force."""
     binds = binding(facts, partition, now)
     if binds is None:
         return None
     days = binds.age_days_max
-    return Bounds(
+    return PartitionBounds(
         level=binds.level,
         everyone=partition.epsilon if binds.caps_everyone else None,
         lineage=min(binds.lineage_epsilon_max, partition.epsilon),
@@ -76,7 +77,7 @@ def bounds_of(facts: Facts, partition: Partition, now: int) -> Bounds | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AccountStatus:
     """One account under its cap, pending counted in full.
 
     Attributes:
@@ -111,7 +112,7 @@ class Standing:
         }
 
 
-def cap_of(facts: Facts, partition: Partition, holder: str, bounds: Bounds) -> Fraction | None:
+def cap_of(facts: Facts, partition: Partition, holder: str, bounds: PartitionBounds) -> Fraction | None:
     """The ε that binds an account; None where it is only watched. Contracts may say less to their own runs."""
     if holder == GLOBAL:
         return bounds.everyone
@@ -119,19 +120,39 @@ def cap_of(facts: Facts, partition: Partition, holder: str, bounds: Bounds) -> F
     return min(own or bounds.lineage, partition.epsilon)
 
 
-def standing(facts: Facts, account: Account, bounds: Bounds | None) -> Standing:
+def account_status(facts: Facts, account: Account, bounds: PartitionBounds | None) -> AccountStatus:
     """Where an account stands, or would stand; only watched without bounds."""
     partition, holder = facts.partitions[account.partition], account.holder
     epsilon = cap_of(facts, partition, holder, bounds) if bounds else None
     loss = account_loss.standing(facts, account)
-    share, admitted = used(partition, loss, partition.epsilon if epsilon is None else epsilon)
+    share, admitted = _used(partition, loss, partition.epsilon if epsilon is None else epsilon)
     over = epsilon is not None and not admitted
     if bounds is None or bounds.share is None or holder == GLOBAL or _coalition_cap(facts, holder) is not None:
-        return Standing(partition.ref, holder, epsilon, share, over)
+        return AccountStatus(partition.ref, holder, epsilon, share, over)
     rule = read_rule(partition.terms)
     quota = rule.cap(partition.epsilon).part(bounds.share)
     fuller = None if share is None else max(share, rule.share(loss, quota))
-    return Standing(partition.ref, holder, epsilon, fuller, over or not rule.admits(loss, quota), bounds.share)
+    return AccountStatus(partition.ref, holder, epsilon, fuller, over or not rule.admits(loss, quota), bounds.share)
+
+
+def accounts_over_cap(facts: Facts, now: int) -> Iterator[AccountStatus]:
+    """Every frozen account: of everyone, of each lineage at which somebody stands, and of each coalition."""
+    for ref, holder in sorted(facts.accounts):
+        partition = facts.partitions[ref]
+        bounds = partition_bounds(facts, partition, now)
+        if bounds is None or not _counts(facts, holder):
+            continue
+        found = account_status(facts, facts.accounts[ref, holder], bounds)
+        if found.over:
+            yield found
+
+
+def _counts(facts: Facts, holder: str) -> bool:
+    """Not of a lineage that all have left for another: what it knew, that one knows."""
+    if holder == GLOBAL:
+        return True
+    node = facts.nodes[int(holder.partition(":")[2])]
+    return node.kind is NodeKind.COALITION or bool(node.members)
 
 
 def _coalition_cap(facts: Facts, holder: str) -> Fraction | None:
@@ -139,7 +160,7 @@ def _coalition_cap(facts: Facts, holder: str) -> Fraction | None:
     return node.epsilon if node and node.kind is NodeKind.COALITION else None
 
 
-def used(partition: Partition, loss: Loss, epsilon: Fraction) -> tuple[Fraction | None, bool]:
+def _used(partition: Partition, loss: Loss, epsilon: Fraction) -> tuple[Fraction | None, bool]:
     """The share of a cap's capacity, None if it has none; and whether the rule admits the loss."""
     rule = read_rule(partition.terms)
     try:
@@ -149,7 +170,7 @@ def used(partition: Partition, loss: Loss, epsilon: Fraction) -> tuple[Fraction 
     return rule.share(loss, cap), rule.admits(loss, cap)
 
 
-def empty(partition: Partition, holder: str) -> Account:
+def empty_account(partition: Partition, holder: str) -> Account:
     """The account of a holder who has charged nothing."""
     zero = Loss.zero(len(read_rule(partition.terms).coordinates))
     return Account(partition.ref, holder, zero, zero)

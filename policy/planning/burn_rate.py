@@ -14,7 +14,7 @@ from ledger.mechanisms.loss import Loss
 from ledger.transitions.account_loss import standing
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
-from policy.planning.account_caps import empty
+from policy.planning.account_caps import empty_account
 
 HOUR_MS: Final = 3_600_000
 HORIZON_HOURS: Final = 100 * 366 * 24
@@ -50,7 +50,7 @@ class Projection:
         }
 
 
-def recent(facts: Facts, ref: str, holder: str, first: int) -> Loss:
+def recent_loss(facts: Facts, ref: str, holder: str, first: int) -> Loss:
     """What an account was charged by entries from index ``first`` on, as it counts now."""
     if holder == GLOBAL:
         spans = [Span(node, first, END) for node in facts.nodes]
@@ -58,7 +58,7 @@ def recent(facts: Facts, ref: str, holder: str, first: int) -> Loss:
         whole = known(facts.nodes, int(holder.partition(":")[2]), END)
         spans = [Span(one.author, max(one.first, first), one.before) for one in whole]
     partition = facts.partitions[ref]
-    return sum((a + b for at, a, b in facts.exposures(spans) if at == ref), empty(partition, holder).posted)
+    return sum((a + b for at, a, b in facts.exposures(spans) if at == ref), empty_account(partition, holder).posted)
 
 
 def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch of time that makes the rate
@@ -76,8 +76,8 @@ def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch
     # A rate is of the time there was something to charge.
     since = max(since, partition.opened)
     rule = read_rule(partition.terms)
-    account = facts.accounts.get((ref, holder)) or empty(partition, holder)
-    stands, lately = standing(facts, account), recent(facts, ref, holder, first)
+    account = facts.accounts.get((ref, holder)) or empty_account(partition, holder)
+    stands, lately = standing(facts, account), recent_loss(facts, ref, holder, first)
     try:
         cap = rule.cap(epsilon)
     except NoRoom:

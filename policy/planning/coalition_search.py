@@ -11,7 +11,7 @@ from ledger.filters import NoRoom, read_rule
 from ledger.lineage.coalitions import SmallestCoalitions, smallest_coalitions
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal, format_number
-from policy.planning.account_caps import bounds_of
+from policy.planning.account_caps import partition_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def coalitions(
     asked, found = consumers(facts), []
     for ref in partitions if partitions is not None else sorted(facts.partitions):
         partition = facts.partitions[ref]
-        bounds = bounds_of(facts, partition, now)
+        bounds = partition_bounds(facts, partition, now)
         cap = epsilon if epsilon is not None else bounds.lineage if bounds else None
         if cap is None or (partitions is None and partition.retired):
             continue

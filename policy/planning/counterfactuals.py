@@ -13,8 +13,8 @@ from typing import Final
 from ledger.domain.gate import Check
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
-from policy.planning.plan_search import blocked, noise_that_passes, steps_that_pass
-from policy.planning.what_if import Question
+from policy.planning.plan_search import blocking_checks, least_noise_admitted, most_steps_admitted
+from policy.planning.what_if import WhatIf
 
 CANDIDATES_MAX: Final = 64
 """Other partitions that are tried; what was not tried is said."""
@@ -57,16 +57,16 @@ class Advice:
         }
 
 
-def advise(question: Question) -> Advice:
+def advise(question: WhatIf) -> Advice:
     """The smallest change of each kind. Slow when new: it works out prices and ε of plans nobody has asked for."""
-    if question.passes:
+    if question.is_admitted:
         return Advice(None, None, (), 0, ())
-    steps = steps_that_pass(question, question.run.plan.steps)
+    steps = most_steps_admitted(question, question.run.plan.steps)
     swaps, untried = _swaps(question)
-    return Advice(steps or None, noise_that_passes(question), swaps, untried, blocked(question))
+    return Advice(steps or None, least_noise_admitted(question), swaps, untried, blocking_checks(question))
 
 
-def _swaps(question: Question) -> tuple[tuple[Swap, ...], int]:
+def _swaps(question: WhatIf) -> tuple[tuple[Swap, ...], int]:
     asked, facts = question.run.partitions, question.facts
     datasets = {(one.provider, one.dataset) for ref in asked if (one := facts.partitions.get(ref))}
     others = [
@@ -81,6 +81,6 @@ def _swaps(question: Question) -> tuple[tuple[Swap, ...], int]:
         for one in tried if mine else ():
             same = mine and (mine.provider, mine.dataset) == (one.provider, one.dataset)
             changed = (*asked[:place], one.ref, *asked[place + 1 :])
-            if same and question.instead(partitions=changed).passes:
+            if same and question.with_partitions(changed).is_admitted:
                 found.append(Swap(ref, one.ref))
     return tuple(found), len(others) - len(tried)

@@ -1,78 +1,85 @@
-"""Facts as they would be: other documents, other accounts, laid over what stands. Nothing that stands is changed.
+"""Hypothetical state for what-if decisions: other documents, accounts or contracts in front of the current state.
 
-What would be asked of them is decided by the gate and the rules as ever, so a supposed decision is the real one on
-supposed facts.
+The gate and the rules decide on it as they do on the current state, which nothing here changes.
 """
 
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping
-from typing import Any, Final, cast
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeVar, cast
 
-from ledger.domain.facts import Account, Contract, Facts, PolicyVersion
+from ledger.domain.facts import Account, Contract, Facts, PolicyVersion, Span
 from ledger.domain.lineage_graph import END
+from ledger.mechanisms.loss import Loss
 from ledger.wire import canonical_json as c
 from policy.decisions.documents_in_force import read_policy
 from policy.documents import Policy
 
+K = TypeVar("K")
+V = TypeVar("V")
 ALWAYS: Final = 0
-"""The time (ms) since which a policy that is put in the place of all others has been in force."""
+"""The time (ms) since which a policy that takes the place of all others has been in force."""
 
 
-class _Supposed:
+class HypotheticalFacts:
+    """The current state with some documents, policies, accounts and contracts replaced or added, by key."""
+
     def __init__(
         self,
         facts: Facts,
-        documents: Mapping[str, bytes],
-        policies: Mapping[str, tuple[PolicyVersion, ...]],
-        accounts: Mapping[tuple[str, str], Account],
-        contracts: Mapping[str, Contract],
+        documents: Mapping[str, bytes] | None = None,
+        policies: Mapping[str, tuple[PolicyVersion, ...]] | None = None,
+        accounts: Mapping[tuple[str, str], Account] | None = None,
+        contracts: Mapping[str, Contract] | None = None,
     ) -> None:
-        self._facts = facts
-        self._added = accounts
-        self.documents = _over(documents, facts.documents)
-        self.policies = _over(policies, facts.policies)
-        self.accounts = _over(accounts, facts.accounts)
-        self.contracts = _over(contracts, facts.contracts)
+        """Replace these; everything else is read from ``facts``."""
+        self._facts, self._accounts = facts, accounts or {}
+        self.documents = _in_front(documents, facts.documents)
+        self.policies = _in_front(policies, facts.policies)
+        self.accounts = _in_front(accounts, facts.accounts)
+        self.contracts = _in_front(contracts, facts.contracts)
+        self.organisations, self.keys, self.datasets = facts.organisations, facts.keys, facts.datasets
+        self.partitions, self.contract_heads, self.charges = facts.partitions, facts.contract_heads, facts.charges
+        self.forgiven, self.nodes = facts.forgiven, facts.nodes
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever else stands
-        return getattr(self._facts, name)
+    @property
+    def publication(self) -> int | None:
+        """See :class:`ledger.domain.facts.Facts`."""
+        return self._facts.publication
 
     def accounts_of(self, holder: str) -> list[Account]:
         """Every account of one holder, by partition."""
         found = {one.partition: one for one in self._facts.accounts_of(holder)}
-        found.update({ref: one for (ref, whose), one in self._added.items() if whose == holder})
+        found.update({ref: one for (ref, whose), one in self._accounts.items() if whose == holder})
         return [found[ref] for ref in sorted(found)]
 
+    def runs(self, spans: Iterable[Span]) -> int:
+        """See :class:`ledger.domain.facts.Facts`."""
+        return self._facts.runs(spans)
 
-def _over(new: Mapping[Any, Any], old: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    return ChainMap(cast("dict[Any, Any]", new), cast("dict[Any, Any]", old)) if new else old
-
-
-def suppose(
-    facts: Facts,
-    documents: Mapping[str, bytes] | None = None,
-    policies: Mapping[str, tuple[PolicyVersion, ...]] | None = None,
-    accounts: Mapping[tuple[str, str], Account] | None = None,
-    contracts: Mapping[str, Contract] | None = None,
-) -> Facts:
-    """Facts with these in the place of what stands under the same keys; all else as it stands."""
-    return cast("Facts", _Supposed(facts, documents or {}, policies or {}, accounts or {}, contracts or {}))
+    def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
+        """See :class:`ledger.domain.facts.Facts`."""
+        return self._facts.exposures(spans)
 
 
-def published(facts: Facts, data: bytes) -> tuple[Policy, Facts]:
-    """A policy, and the facts as they would be were it entered now, after all that was. Raises: Malformed."""
+def _in_front(new: Mapping[K, V] | None, old: Mapping[K, V]) -> Mapping[K, V]:
+    # A ChainMap takes mappings that can be written; nothing writes to this one.
+    return ChainMap(cast("dict[K, V]", new), cast("dict[K, V]", old)) if new else old
+
+
+def with_policy_published(facts: Facts, data: bytes) -> tuple[Policy, Facts]:
+    """A policy, and the state if it were entered now, after everything in the log. Raises: Malformed."""
     policy = read_policy(data)
     versions = (*facts.policies.get(policy.domain, ()), _version(policy, data, policy.effective, END))
-    return policy, suppose(facts, documents={c.digest(data): data}, policies={policy.domain: versions})
+    return policy, HypotheticalFacts(facts, {c.digest(data): data}, {policy.domain: versions})
 
 
-def governed(facts: Facts, data: bytes) -> tuple[Policy, Facts]:
-    """A policy, and the facts as they would be had it been its domain's only one all along. Raises: Malformed."""
+def with_policy_throughout(facts: Facts, data: bytes) -> tuple[Policy, Facts]:
+    """A policy, and the state if it had been its domain's only one from the start. Raises: Malformed."""
     policy = read_policy(data)
     versions = (_version(policy, data, ALWAYS, -1),)
-    return policy, suppose(facts, documents={c.digest(data): data}, policies={policy.domain: versions})
+    return policy, HypotheticalFacts(facts, {c.digest(data): data}, {policy.domain: versions})
 
 
 def _version(policy: Policy, data: bytes, effective: int, index: int) -> PolicyVersion:

@@ -11,11 +11,11 @@ from ledger.domain.lineage_graph import NodeKind
 from ledger.lineage.graph_edits import would_be
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal
-from policy.planning.account_caps import Standing, bounds_of, empty, standing
+from policy.planning.account_caps import AccountStatus, account_status, empty_account, partition_bounds
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class MergedAccount:
     """One account that a merger changes.
 
     Attributes:
@@ -25,8 +25,8 @@ class Joined:
     """
 
     partition: str
-    before: tuple[Standing, ...]
-    after: Standing
+    before: tuple[AccountStatus, ...]
+    after: AccountStatus
     coalition: int | None
 
     @property
@@ -46,7 +46,7 @@ class Joined:
         }
 
 
-def joined(facts: Facts, organisations: Sequence[str], now: int) -> tuple[Joined, ...]:
+def merged_accounts(facts: Facts, organisations: Sequence[str], now: int) -> tuple[MergedAccount, ...]:
     """What a merger of these organisations, and of all who stand with them, would make of their accounts.
 
     Partitions in order; of each the union's account, then those of coalitions. A partition without a policy in force
@@ -62,9 +62,11 @@ def joined(facts: Facts, organisations: Sequence[str], now: int) -> tuple[Joined
         known = facts.nodes.get(index)
         coalition = index if known is not None and known.kind is NodeKind.COALITION else None
         partition = facts.partitions[account.partition]
-        bounds = bounds_of(facts, partition, now)
+        bounds = partition_bounds(facts, partition, now)
         holders = [account.holder] if coalition is not None else [holder_of(node) for node in nodes]
-        before = (facts.accounts.get((partition.ref, one)) or empty(partition, one) for one in holders)
-        after = standing(facts, account, bounds)
-        found.append(Joined(partition.ref, tuple(standing(facts, one, bounds) for one in before), after, coalition))
+        before = (facts.accounts.get((partition.ref, one)) or empty_account(partition, one) for one in holders)
+        after = account_status(facts, account, bounds)
+        found.append(
+            MergedAccount(partition.ref, tuple(account_status(facts, one, bounds) for one in before), after, coalition)
+        )
     return tuple(sorted(found, key=lambda one: (one.partition, one.coalition or -1)))

@@ -8,14 +8,21 @@ from ledger.domain.facts import GLOBAL
 from ledger.mechanisms.plan import Plan
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal, format_number
-from policy.planning.account_caps import bounds_of, cap_of
+from policy.planning.account_caps import cap_of, partition_bounds
 from policy.planning.burn_rate import Projection, projection
 from policy.planning.counterfactuals import advise
-from policy.planning.plan_search import RUNS_MAX, MoreRuns, blocked, noise_that_passes, runs_that_fit, steps_that_pass
-from policy.planning.what_if import Question
+from policy.planning.plan_search import (
+    RUNS_MAX,
+    MoreRuns,
+    blocking_checks,
+    least_noise_admitted,
+    most_steps_admitted,
+    runs_that_fit,
+)
+from policy.planning.what_if import WhatIf
 
 
-def report(question: Question, first: int, since: int) -> c.Object:
+def report(question: WhatIf, first: int, since: int) -> c.Object:
     """The decision, what fits, what would change it, and how long the accounts last.
 
     Args:
@@ -25,10 +32,10 @@ def report(question: Question, first: int, since: int) -> c.Object:
     runs = runs_that_fit(question)
     return {
         "advice": None if decision.permit else advise(question).to_json(),
-        "blocked": [check.to_json() for check in blocked(question)],
+        "blocked": [check.to_json() for check in blocking_checks(question)],
         "decision": decision.to_json(),
         "lasts": [one.to_json() for one in lasts(question, first, since)],
-        "noise_multiplier_least": _number(noise_that_passes(question)),
+        "noise_multiplier_least": _number(least_noise_admitted(question)),
         "runs": runs_json(runs),
         "steps_most": _steps(question),
     }
@@ -54,8 +61,8 @@ def runs_json(runs: MoreRuns) -> c.Object:
     }
 
 
-def _steps(question: Question) -> c.Object:
-    steps, plan = steps_that_pass(question), question.run.plan
+def _steps(question: WhatIf) -> c.Object:
+    steps, plan = most_steps_admitted(question), question.run.plan
     epochs = steps * plan.sampling_probability if isinstance(plan, Plan) else None
     # An epoch that is not whole is cut off, never rounded up.
     told = None if epochs is None else format_number(Fraction(int(100 * epochs), 100))
@@ -66,12 +73,12 @@ def _number(number: Fraction | None) -> str | None:
     return None if number is None else format_number(number)
 
 
-def lasts(question: Question, first: int, since: int) -> list[Projection]:
+def lasts(question: WhatIf, first: int, since: int) -> list[Projection]:
     """Until when the accounts that the run would be charged to have room, charged on as lately."""
     facts, found = question.facts, []
     for ref in question.run.partitions:
         partition = facts.partitions.get(ref)
-        bounds = bounds_of(facts, partition, question.now) if partition else None
+        bounds = partition_bounds(facts, partition, question.now) if partition else None
         author = facts.organisations.get(question.run.actor)
         if partition is None or bounds is None or author is None:
             continue

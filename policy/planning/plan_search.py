@@ -24,8 +24,8 @@ from ledger.mechanisms.plan import AnyPlan, MechanismPlan, Plan, group_of
 from ledger.transitions.guards import Refusal
 from ledger.transitions.headroom import Room
 from ledger.wire.malformed import Malformed
-from policy.planning.hypothetical_facts import suppose
-from policy.planning.what_if import Decision, Question
+from policy.planning.hypothetical_facts import HypotheticalFacts
+from policy.planning.what_if import DecisionReport, WhatIf
 
 RUNS_MAX: Final = 1_000_000
 """More runs than this are not counted."""
@@ -60,14 +60,14 @@ def for_epochs(plan: Plan, epochs: Fraction) -> Plan:
     return replace(plan, steps=math.ceil(epochs / plan.sampling_probability))
 
 
-def blocked(question: Question) -> tuple[Check, ...]:
+def blocking_checks(question: WhatIf) -> tuple[Check, ...]:
     """The checks that fail whatever the noise and the steps are; none if a run small enough might pass."""
     least = with_steps(question.run.plan, 1)
-    mild = question.instead(with_noise(least, NOISE_MAX) or least)
-    return tuple(check for check in mild.free.checks if not check.passed)
+    mild = question.with_plan(with_noise(least, NOISE_MAX) or least)
+    return tuple(check for check in mild.without_epsilon.checks if not check.passed)
 
 
-def steps_that_pass(question: Question, most: int | None = None) -> int:
+def most_steps_admitted(question: WhatIf, most: int | None = None) -> int:
     """The most steps of the run's plan that would be charged, up to ``most``; 0 if not even one would.
 
     Exact: so many pass and, unless ``most`` was reached, one more does not. Both were decided.
@@ -78,7 +78,7 @@ def steps_that_pass(question: Question, most: int | None = None) -> int:
     def of(steps: int) -> AnyPlan:
         return with_steps(plan, steps)
 
-    mild = question.instead(of(1))
+    mild = question.with_plan(of(1))
     if _closed(mild):
         return 0
     found = edge(_denied(question, of), 0, limit + 1, Edge(plan.steps, 1.0)).place
@@ -86,10 +86,10 @@ def steps_that_pass(question: Question, most: int | None = None) -> int:
     for one, cap in _run_caps(mild):
         if found:
             found = most_steps(_mechanism_of(of, one), cap, one.delta, one.relation, found)
-    return _settled(lambda steps: question.instead(of(steps)).passes, found, 0, limit)
+    return _settled(lambda steps: question.with_plan(of(steps)).is_admitted, found, 0, limit)
 
 
-def noise_that_passes(question: Question) -> Fraction | None:
+def least_noise_admitted(question: WhatIf) -> Fraction | None:
     """The least noise multiplier of the run's plan, to four decimals, that would be charged.
 
     Exact: it passes and a ten-thousandth less does not. Both were decided. None if no permitted noise passes, or the
@@ -97,7 +97,7 @@ def noise_that_passes(question: Question) -> Fraction | None:
     """
     plan = question.run.plan
     mildest = with_noise(plan, NOISE_MAX)
-    if mildest is None or _closed(mild := question.instead(mildest)):
+    if mildest is None or _closed(mild := question.with_plan(mildest)):
         return None
 
     def of(noise: int) -> AnyPlan:
@@ -112,24 +112,24 @@ def noise_that_passes(question: Question) -> Fraction | None:
         if least is None:
             return None
         found = max(found, int(least * NOISE_PLACES))
-    found = _settled(lambda noise: question.instead(of(noise)).passes, found, _NOISE_MOST + 1, _NOISE_LEAST)
+    found = _settled(lambda noise: question.with_plan(of(noise)).is_admitted, found, _NOISE_MOST + 1, _NOISE_LEAST)
     return Fraction(found, NOISE_PLACES) if found <= _NOISE_MOST else None
 
 
-def _closed(mild: Question) -> bool:
+def _closed(mild: WhatIf) -> bool:
     """Whether even the mildest plan is denied, whatever its ε; or an account is closed to everything."""
     try:
-        return not mild.free.permit or not mild.limits
+        return not mild.without_epsilon.permit or not mild.limits
     except (Refusal, KeyError):
         return True
 
 
-def _denied(question: Question, of: Callable[[int], AnyPlan]) -> Callable[[int], float]:
+def _denied(question: WhatIf, of: Callable[[int], AnyPlan]) -> Callable[[int], float]:
     """On which side of the gate's bounds on a plan itself, its ε left aside."""
-    return lambda place: beyond(None, Fraction(1), holds=question.instead(of(place)).free.permit)
+    return lambda place: beyond(None, Fraction(1), holds=question.with_plan(of(place)).without_epsilon.permit)
 
 
-def _run_caps(question: Question) -> list[tuple[Partition, Fraction]]:
+def _run_caps(question: WhatIf) -> list[tuple[Partition, Fraction]]:
     """The greatest ε of one run, for each way in which the partitions tell it."""
     least: dict[tuple[Fraction, str, str, int], tuple[Partition, Fraction]] = {}
     for one in question.partitions:
@@ -149,7 +149,7 @@ def _mechanism_of(of: Callable[[int], AnyPlan], partition: Partition) -> Callabl
     return mechanism
 
 
-def _fullness(question: Question, of: Callable[[int], AnyPlan]) -> Callable[[int], float]:
+def _fullness(question: WhatIf, of: Callable[[int], AnyPlan]) -> Callable[[int], float]:
     """How far the fullest account would be over, by the rule's own test."""
 
     def excess(place: int) -> float:
@@ -204,19 +204,19 @@ class MoreRuns:
 
     runs: int
     accounts: tuple[AccountRuns, ...]
-    then: Decision
+    then: DecisionReport
 
 
-def runs_that_fit(question: Question) -> MoreRuns:
+def runs_that_fit(question: WhatIf) -> MoreRuns:
     """How many more such runs fit: the last was decided on the facts with all before it, and so was the one after."""
     low, high = 0, RUNS_MAX + 1
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _after(question, middle - 1).passes else (low, middle)
+        low, high = (middle, high) if _after(question, middle - 1).is_admitted else (low, middle)
     return MoreRuns(low, _account_runs(question), _after(question, low).decision)
 
 
-def _account_runs(question: Question) -> tuple[AccountRuns, ...]:
+def _account_runs(question: WhatIf) -> tuple[AccountRuns, ...]:
     try:
         rooms = question.rooms(question.run.plan)
     except (Refusal, Malformed, KeyError):
@@ -230,7 +230,7 @@ def _runs_in(room: Room) -> AccountRuns:
     return AccountRuns(limit.partition, limit.holder, fit, rule.share(room.before, limit.cap))
 
 
-def _after(question: Question, runs: int) -> Question:
+def _after(question: WhatIf, runs: int) -> WhatIf:
     """The same question after so many of these runs."""
     if not runs:
         return question
@@ -244,7 +244,7 @@ def _after(question: Question, runs: int) -> Question:
     holders = (GLOBAL, holder_of(node), *map(holder_of, coalitions_of(facts.nodes, node)))
     accounts = {(ref, who): _charged(facts, ref, who, cost, runs) for ref, cost in costs.items() for who in holders}
     contracts = {run.contract: contract._replace(runs=contract.runs + runs)}
-    return question.on(suppose(facts, accounts=accounts, contracts=contracts))
+    return question.with_facts(HypotheticalFacts(facts, accounts=accounts, contracts=contracts))
 
 
 def _charged(facts: Facts, ref: str, holder: str, cost: Loss, runs: int) -> Account:

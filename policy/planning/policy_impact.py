@@ -23,8 +23,11 @@ from policy.decisions.documents_in_force import dataset_of, policy_in_force, rea
 from policy.decisions.gate import gate
 from policy.documents import LEVEL_SEALED, ContractDocument, Policy
 from policy.documents.run_bounds import strictest
-from policy.planning.account_caps import Bounds, Standing, bounds_of, standing
-from policy.planning.hypothetical_facts import published, suppose
+from policy.planning.account_caps import AccountStatus, PartitionBounds, account_status, partition_bounds
+from policy.planning.hypothetical_facts import HypotheticalFacts, with_policy_published
+
+BoundsChange = tuple[PartitionBounds | None, PartitionBounds | None]
+"""The bounds of a partition before and after; None without a policy in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,8 @@ class Change:
 class AccountChange:
     """An account whose cap changes, under both."""
 
-    before: Standing
-    after: Standing
+    before: AccountStatus
+    after: AccountStatus
 
     @property
     def freezes(self) -> bool:
@@ -137,10 +140,10 @@ def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str]) -> Impac
     Raises:
         Malformed: if it is no policy, or contradicts itself.
     """
-    policy, after = published(facts, data)
+    policy, after = with_policy_published(facts, data)
     at = max(now, policy.effective)
     mine = [one for one in _open(facts) if dataset_of(facts, one).domain == policy.domain]
-    bounds = {one.ref: (bounds_of(facts, one, at), bounds_of(after, one, at)) for one in mine}
+    bounds = {one.ref: (partition_bounds(facts, one, at), partition_bounds(after, one, at)) for one in mine}
     changed = [one for one in mine if bounds[one.ref][0] != bounds[one.ref][1]]
     accounts = tuple(change for one in changed for change in _accounts(facts, one, bounds[one.ref]))
     before = policy_in_force(facts, policy.domain, at)
@@ -163,7 +166,7 @@ def _open(facts: Facts) -> Iterator[Partition]:
     return (one for ref in sorted(facts.partitions) if not (one := facts.partitions[ref]).retired)
 
 
-def _shown(bounds: Bounds | None) -> c.Json:
+def _shown(bounds: PartitionBounds | None) -> c.Json:
     return bounds.to_json() if bounds else None
 
 
@@ -171,7 +174,7 @@ def _refused(facts: Facts, data: bytes, policy: Policy, now: int) -> tuple[Check
     body = EnterDocument(c.digest(data), ())
     command = Command("policy", "planned", policy.issuer, "", {})
     request = Request(command, body, now, signers=(policy.issuer,))
-    verdict = gate(request, suppose(facts, documents={body.document: data}))
+    verdict = gate(request, HypotheticalFacts(facts, documents={body.document: data}))
     return tuple(check for check in verdict.checks if not check.passed)
 
 
@@ -193,14 +196,12 @@ def _told(value: object) -> c.Json:
     return str(value)
 
 
-def _accounts(
-    facts: Facts, partition: Partition, bounds: tuple[Bounds | None, Bounds | None]
-) -> Iterator[AccountChange]:
+def _accounts(facts: Facts, partition: Partition, bounds: BoundsChange) -> Iterator[AccountChange]:
     """Everyone's account, and those of lineages at which somebody stands, where the cap or the quota changes."""
     holders = [who for ref, who in facts.accounts if ref == partition.ref and (who == GLOBAL or _stands(facts, who))]
     for holder in sorted(holders):
         account = facts.accounts[partition.ref, holder]
-        before, after = (standing(facts, account, one) for one in bounds)
+        before, after = (account_status(facts, account, one) for one in bounds)
         if (before.epsilon, before.quota) != (after.epsilon, after.quota):
             yield AccountChange(before, after)
 
@@ -211,7 +212,10 @@ def _stands(facts: Facts, holder: str) -> bool:
 
 
 def _contracts(
-    facts: Facts, mine: list[Partition], bounds: dict[str, tuple[Bounds | None, Bounds | None]], at: int
+    facts: Facts,
+    mine: list[Partition],
+    bounds: dict[str, BoundsChange],
+    at: int,
 ) -> Iterator[Change]:
     for name in sorted(facts.contract_heads):
         contract = facts.contracts[facts.contract_heads[name]]
@@ -227,7 +231,7 @@ def _contracts(
             yield Change(name, sides[0], sides[1])
 
 
-def _under(document: ContractDocument, bounds: list[Bounds]) -> c.Object:
+def _under(document: ContractDocument, bounds: list[PartitionBounds]) -> c.Object:
     """What binds runs under a contract, of all that say something the strictest."""
     own, share = document.lineage_epsilon_max, document.share_max
     lineage = [*(one.lineage for one in bounds), *([own] if own is not None else ())]
@@ -254,7 +258,7 @@ def _pending(
     facts: Facts,
     names: Iterable[str],
     policies: tuple[Policy | None, Policy],
-    bounds: dict[str, tuple[Bounds | None, Bounds | None]],
+    bounds: dict[str, BoundsChange],
     accounts: tuple[AccountChange, ...],
 ) -> Iterator[PendingChange]:
     old, new = policies
@@ -274,7 +278,7 @@ def _pending(
             yield found
 
 
-def _leaves(policy: Policy | None, bounds: Bounds | None) -> bool:
+def _leaves(policy: Policy | None, bounds: PartitionBounds | None) -> bool:
     return policy is not None and bounds is not None and policy.model_release and bounds.level < LEVEL_SEALED
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from policy.checks.field_readers import format_time
-from policy.planning.account_caps import Standing
+from policy.planning.account_caps import AccountStatus
 from policy.planning.coalition_search import Coalitions
-from policy.planning.merger_impact import Joined
+from policy.planning.merger_impact import MergedAccount
 from policy.planning.policy_impact import Impact
 
 
-def breach_lines(found: Sequence[Standing]) -> Iterator[str]:
+def breach_lines(found: Sequence[AccountStatus]) -> Iterator[str]:
     """Accounts over their cap."""
     for one in found:
         yield f"account {one.holder} of {one.partition} is over its cap: {_used(one)}"
@@ -60,13 +60,13 @@ def _value(value: Any) -> str:  # noqa: ANN401 - JSON
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _used(one: Standing) -> str:
+def _used(one: AccountStatus) -> str:
     cap = "watched" if one.epsilon is None else f"cap {one.to_json()['epsilon_max']}"
     quota = "" if one.quota is None else f", quota {one.to_json()['share_max']}"
     return f"{one.percent} ({cap}{quota})"
 
 
-def merger_lines(found: Iterable[Joined]) -> Iterator[str]:
+def merger_lines(found: Iterable[MergedAccount]) -> Iterator[str]:
     """What merging would do."""
     listed = list(found)
     for one in listed:

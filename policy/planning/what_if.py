@@ -1,7 +1,7 @@
-"""A run somebody thinks of: what it would get now, with every check and the one that binds.
+"""What-if decisions: the decision that a planned run would get now, with every check and the binding one.
 
-Asked of the gate and of the rules themselves, on facts that stand or are supposed; no signature is needed, no clean
-room exists, and nothing is recorded.
+The gate and the rules decide, on the current or a hypothetical state. No signature and no clean room is needed, and
+nothing is recorded.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from ledger.wire.exact_numbers import EPSILON_MAX
 from ledger.wire.malformed import Malformed
 from policy.decisions.gate import gate as policy_gate
 
-_NOBODY: Final = c.base64url(bytes(32))
-"""The keys of a clean room that does not exist."""
-_TOLD_UNIT: Final = 10**9
-"""An ε is told in billionths."""
+_NO_KEY: Final = c.base64url(bytes(32))
+"""Stands for the keys of a clean room, which a planned run does not have."""
+_EPSILON_UNIT: Final = 10**9
+"""An ε is reported in billionths."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PlannedRun:
     """Who would charge what, under which contract (its document's digest), to which partitions."""
 
     actor: str
@@ -46,7 +46,7 @@ class Run:
     base: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, value: object, actor: str) -> Run:
+    def parse(cls, value: object, actor: str) -> PlannedRun:
         """Read a charge's body, of which the clean room and the deadline may be missing. Raises: Malformed."""
         names = ("contract", "partitions", "plan")
         known = c.fields(value, "", names, optional=("base", "clean_room", "deadline", "recipients"))
@@ -65,7 +65,7 @@ class Run:
         )
 
     @classmethod
-    def of(cls, asked: Asked) -> Run:
+    def of(cls, asked: Asked) -> PlannedRun:
         """The run of a command. Raises: TypeError, if it is no charge."""
         body = asked.body
         if not isinstance(body, MakeCharge):
@@ -75,11 +75,11 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """What a run would get.
+class DecisionReport:
+    """The decision on a planned run.
 
     Attributes:
-        checks: the gate's in order, then one for each account asked; an error of form has none.
+        checks: the gate's in order, then one for each account; invalid input has none.
         binding: of a refusal the first check that failed; of a permit the account that is fullest afterwards.
     """
 
@@ -103,57 +103,62 @@ class Decision:
         }
 
 
-class Question:
-    """One run on facts at one time; the plan can be varied, all else is fixed."""
+class WhatIf:
+    """One planned run in one state at one time; the ``with_`` methods vary one of them."""
 
-    def __init__(self, facts: Facts, run: Run, now: int, gate: Gate = policy_gate) -> None:
+    def __init__(self, facts: Facts, run: PlannedRun, now: int, gate: Gate = policy_gate) -> None:
         """``now`` is in Unix milliseconds."""
         self.facts, self.run, self.now, self.gate = facts, run, now, gate
 
-    def on(self, facts: Facts) -> Question:
-        """The same question on other facts."""
-        return Question(facts, self.run, self.now, self.gate)
+    def with_facts(self, facts: Facts) -> WhatIf:
+        """The same run in another state."""
+        return WhatIf(facts, self.run, self.now, self.gate)
 
-    def instead(self, plan: AnyPlan | None = None, partitions: tuple[str, ...] | None = None) -> Question:
-        """Of another plan, or on other partitions."""
-        run = replace(self.run, plan=plan or self.run.plan, partitions=partitions or self.run.partitions)
-        return Question(self.facts, run, self.now, self.gate)
+    def with_plan(self, plan: AnyPlan) -> WhatIf:
+        """Another plan, everything else equal."""
+        return WhatIf(self.facts, replace(self.run, plan=plan), self.now, self.gate)
+
+    def with_partitions(self, partitions: tuple[str, ...]) -> WhatIf:
+        """The same plan on other partitions."""
+        return WhatIf(self.facts, replace(self.run, partitions=partitions), self.now, self.gate)
 
     def body(self, plan: AnyPlan) -> MakeCharge:
         """The body of a command that would ask for it."""
         run = self.run
-        signing, sealing = PublicKey("Ed25519", _NOBODY), PublicKey("X25519", _NOBODY)
+        signing, sealing = PublicKey("Ed25519", _NO_KEY), PublicKey("X25519", _NO_KEY)
         room = (signing, sealing, self.now + 1)
         return MakeCharge(run.contract, run.partitions, plan, *room, run.recipients, run.base)
 
-    def decided(self) -> Decided:
-        """The ledger's own answer. Never raises for what a caller can send."""
+    def decide(self) -> Decided:
+        """The ledger's decision. Never raises for what a caller can send."""
         asked = Asked(self._command, self.body(self.run.plan), b"", "")
         return weigh(self.facts, asked, self.now, 0, self.gate)
 
     @property
-    def passes(self) -> bool:
+    def is_admitted(self) -> bool:
         """Whether it would be charged."""
-        return self.decided().code is Code.PENDING
+        return self.decide().code is Code.PENDING
 
     @cached_property
-    def decision(self) -> Decision:
-        """The answer with every check, those that passed included."""
-        decided = self.decided()
+    def decision(self) -> DecisionReport:
+        """The decision with every check, including those that passed."""
+        decided = self.decide()
         try:
-            told = tuple((one.ref, epsilon_of(one, self.body(self.run.plan))) for one in self.partitions)
-            verdict = self.verdict(told)
+            epsilons = tuple((one.ref, epsilon_of(one, self.body(self.run.plan))) for one in self.partitions)
+            verdict = self.verdict(epsilons)
             rooms = self.rooms(self.run.plan) if verdict.permit else []
         except (Refusal, Malformed, KeyError):
             # What is refused before a check is made has its reason in the detail.
-            return Decision(decided.code, decided.detail, (), None)
+            return DecisionReport(decided.code, decided.detail, (), None)
         checks = (*verdict.checks, *(room.check(self.holder) for room in rooms))
         failed = next((check for check in checks if not check.passed), None)
-        return Decision(decided.code, decided.detail, checks, failed or self._fullest(rooms))
+        return DecisionReport(decided.code, decided.detail, checks, failed or self._fullest(rooms))
 
-    def verdict(self, told: Sequence[tuple[str, Fraction]]) -> Verdict:
+    def verdict(self, epsilons: Sequence[tuple[str, Fraction]]) -> Verdict:
         """The gate's, at this ε of the run on each partition."""
-        return self.gate(Request(self._command, self.body(self.run.plan), self.now, epsilon=tuple(told)), self.facts)
+        return self.gate(
+            Request(self._command, self.body(self.run.plan), self.now, epsilon=tuple(epsilons)), self.facts
+        )
 
     @cached_property
     def partitions(self) -> tuple[Partition, ...]:
@@ -162,23 +167,23 @@ class Question:
 
     @property
     def author(self) -> Organisation:
-        """Who asks. Raises: KeyError."""
+        """The consumer. Raises: KeyError."""
         return self.facts.organisations[self.run.actor]
 
     @property
     def holder(self) -> str:
-        """The holder of the lineage that asks. Raises: KeyError."""
+        """The account holder of the consumer's lineage. Raises: KeyError."""
         return holder_of(self.author.node)
 
     @cached_property
-    def free(self) -> Verdict:
-        """The gate's verdict on a run of no ε: what it denies, no change of noise or steps mends."""
+    def without_epsilon(self) -> Verdict:
+        """The gate's verdict on a run of zero ε: no change of noise or steps lifts what it denies."""
         return self.verdict([(ref, Fraction(0)) for ref in self.run.partitions])
 
     @cached_property
     def limits(self) -> list[Limit]:
         """Every cap that binds. Raises: Refusal, if one has no room for anything."""
-        return limits_on(self.facts, self.partitions, self.free, self.author)
+        return limits_on(self.facts, self.partitions, self.without_epsilon, self.author)
 
     def rooms(self, plan: AnyPlan) -> list[Room]:
         """Every account it would be charged to, before and after. Raises: Refusal, Malformed, if it has no price."""
@@ -188,12 +193,14 @@ class Question:
 
     def run_cap(self, ref: str) -> Fraction:
         """The greatest ε of one run on a partition, in billionths, that the gate permits; the others at 0."""
-        low, high = 0, int(EPSILON_MAX * _TOLD_UNIT) + 1
+        low, high = 0, int(EPSILON_MAX * _EPSILON_UNIT) + 1
         while high - low > 1:
             middle = (low + high) // 2
-            told = [(one, Fraction(middle, _TOLD_UNIT) if one == ref else Fraction(0)) for one in self.run.partitions]
-            low, high = (middle, high) if self.verdict(told).permit else (low, middle)
-        return Fraction(low, _TOLD_UNIT)
+            epsilons = [
+                (one, Fraction(middle, _EPSILON_UNIT) if one == ref else Fraction(0)) for one in self.run.partitions
+            ]
+            low, high = (middle, high) if self.verdict(epsilons).permit else (low, middle)
+        return Fraction(low, _EPSILON_UNIT)
 
     @property
     def _command(self) -> Command:

@@ -25,7 +25,7 @@ from ledger.transitions.governance import NOTICES_MAX
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from policy.cli.plan import app
-from policy.planning.cap_breaches import breaches
+from policy.planning.account_caps import accounts_over_cap
 from tests.factories.stored import (
     BANK_A,
     BANK_B,
@@ -227,11 +227,11 @@ def test_collusion_found_late_is_a_breach_with_its_excess(world: World) -> None:
     """Each was within its cap; together they are over, from that entry on, and the past is as it was."""
     assert [admitted(world, bank, 6, PARTITION) for bank in (BANK_A, BANK_B)] == [6, 6]
     with world.book.read() as facts:
-        assert list(breaches(facts, world.clock.now)) == []
+        assert list(accounts_over_cap(facts, world.clock.now)) == []
     body: c.Object = {"effective": 0, "organisations": [BANK_A, BANK_B]}
     assert world.send(SRO, "collusion", body, "collusion").code.word == "permitted"
     with world.book.read() as facts:
-        (found,) = breaches(facts, world.clock.now)
+        (found,) = accounts_over_cap(facts, world.clock.now)
     asked = ["policy", "breaches", world.url, "--at", format_time(world.clock.now)]
     done = CliRunner().invoke(app, [*asked, "--json"])
     assert (done.exit_code, json.loads(done.output)) == (3, {"breaches": [found.to_json()]})

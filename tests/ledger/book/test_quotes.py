@@ -16,8 +16,8 @@ from ledger.domain.entries import Entry
 from ledger.domain.outcomes import Code
 from ledger.transitions.guards import Asked
 from ledger.wire import canonical_json as c
-from policy.planning.hypothetical_facts import governed
-from policy.planning.what_if import Question, Run
+from policy.planning.hypothetical_facts import with_policy_throughout
+from policy.planning.what_if import PlannedRun, WhatIf
 from tests.factories.stored import BANK_A, BANK_B, HOUR_MS, SMALL, World, open_world, plan, policy
 
 NAMES: Final = count()
@@ -100,7 +100,7 @@ def test_every_recorded_charge_is_decided_so_again_on_the_facts_it_met(world: Wo
     for index, entry in charges:
         asked = Asked(entry.command, read_body(entry.command), entry.command.to_bytes(), entry.signature)
         with world.book.read(as_of=index) as facts:
-            question = Question(facts, Run.of(asked), entry.time)
+            question = WhatIf(facts, PlannedRun.of(asked), entry.time)
             decision = question.decision
             assert decision.code is entry.code
             if entry.code.refused:
@@ -108,7 +108,7 @@ def test_every_recorded_charge_is_decided_so_again_on_the_facts_it_met(world: Wo
                 recorded = entry.body["checks"]
                 assert isinstance(recorded, list)
                 assert failed == [one for one in recorded if isinstance(one, dict) and not one["passed"]]
-            strict = question.on(governed(facts, strictest)[1]).decision
+            strict = question.with_facts(with_policy_throughout(facts, strictest)[1]).decision
             assert strict.binding is not None
             assert not strict.permit
             seen.add((entry.code, strict.binding.code))

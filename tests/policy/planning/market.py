@@ -14,7 +14,7 @@ from ledger.mechanisms.plan import parse_plan
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from policy.decisions.gate import gate
-from policy.planning.what_if import Question, Run
+from policy.planning.what_if import PlannedRun, WhatIf
 from tests.factories.memory import BANKS, HOSPITAL, ROLES, SRO, START, World, key_of, plan_of, ref_of
 from tests.policy.scene import POLICY
 
@@ -75,11 +75,13 @@ class Market(World):
         }
         return self.enter(c.dump(document), f"contract-{bank[8:]}", bank, bank, HOSPITAL)
 
-    def ask(self, run: c.Object, *partitions: str, bank: str = BANKS[0], contract: str = "") -> Question:
+    def ask(self, run: c.Object, *partitions: str, bank: str = BANKS[0], contract: str = "") -> WhatIf:
         """The question what a run would get now."""
         document = contract or self.state.contract_heads[f"scans-{bank[8:]}"]
         refs = tuple(ref_of(one) for one in partitions or ("one",))
-        return Question(self.state, Run(bank, self.state.contracts[document].document, refs, parse_plan(run)), self.now)
+        return WhatIf(
+            self.state, PlannedRun(bank, self.state.contracts[document].document, refs, parse_plan(run)), self.now
+        )
 
     def charged(self, name: str, run: c.Object, *partitions: str, bank: str = BANKS[0]) -> Code:
         """A run charged for good."""

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.domain.outcomes import Code
-from policy.planning.account_caps import standing
-from policy.planning.burn_rate import HOUR_MS, projection, recent
+from policy.planning.account_caps import account_status
+from policy.planning.burn_rate import HOUR_MS, projection, recent_loss
 from policy.planning.plan_search import runs_that_fit
 from tests.factories.memory import BANKS, ref_of
 from tests.policy.planning.market import DAY, PLAN, Market, opened
@@ -58,11 +58,11 @@ def test_what_was_voided_makes_no_rate_and_what_came_before_neither() -> None:
     first = market.index
     assert market.charged("void", PLAN) is Code.PENDING
     assert market.void("void").code is Code.VOIDED
-    assert recent(market.state, REF, GLOBAL, first).empty
+    assert recent_loss(market.state, REF, GLOBAL, first).empty
     told = projection(market.state, REF, GLOBAL, Fraction(6), first, market.now - DAY, market.now)
     assert (told.until, told.full) == (None, False), "nothing lately: it lasts"
-    one = recent(market.state, REF, GLOBAL, market.state.charges["run-1"].index)
-    both = recent(market.state, REF, GLOBAL, 0)
+    one = recent_loss(market.state, REF, GLOBAL, market.state.charges["run-1"].index)
+    both = recent_loss(market.state, REF, GLOBAL, 0)
     assert one + one == both == market.state.accounts[REF, GLOBAL].loss
 
 
@@ -70,10 +70,10 @@ def test_a_lineage_has_its_own_rate() -> None:
     """What others charge is not in it; what it was handed is."""
     market = daily(1)
     other = holder_of(market.state.organisations[BANKS[1]].node)
-    assert recent(market.state, REF, other, 0).empty
+    assert recent_loss(market.state, REF, other, 0).empty
     market.merge(BANKS[1], (BANKS[0],))
     merged = holder_of(market.state.organisations[BANKS[1]].node)
-    assert recent(market.state, REF, merged, 0) == recent(market.state, REF, GLOBAL, 0)
+    assert recent_loss(market.state, REF, merged, 0) == recent_loss(market.state, REF, GLOBAL, 0)
 
 
 def test_an_account_without_room_is_full_now() -> None:
@@ -91,7 +91,7 @@ def test_what_a_decree_lets_begin_anew_stands_so_everywhere() -> None:
     account = market.state.accounts[REF, holder]
     before = runs_that_fit(market.ask(PLAN)).runs
     market.state.forgiven[REF, holder] = market.state.forgiven[REF, GLOBAL] = account.posted
-    assert standing(market.state, account, None).share == 0
+    assert account_status(market.state, account, None).share == 0
     assert runs_that_fit(market.ask(PLAN)).runs == before + 3
     full = projection(market.state, REF, holder, Fraction(5, 2), 0, market.now - DAY, market.now)
     assert not full.full

@@ -12,8 +12,8 @@ from ledger.domain.outcomes import Code
 from ledger.transitions.guards import Asked
 from ledger.wire.exact_numbers import format_number
 from policy.planning.counterfactuals import CANDIDATES_MAX, Swap, advise
-from policy.planning.hypothetical_facts import governed
-from policy.planning.what_if import Run
+from policy.planning.hypothetical_facts import with_policy_throughout
+from policy.planning.what_if import PlannedRun
 from tests.factories.memory import BANKS, HOSPITAL, SRO, plan_of, ref_of, snapshot
 from tests.policy.planning.market import PLAN, Market, opened, policy_bytes
 
@@ -33,10 +33,10 @@ def test_each_change_told_passes_and_less_of_it_does_not() -> None:
     advice = advise(market.ask(PLAN))
     assert advice.steps is not None
     assert advice.noise is not None
-    assert [market.ask(plan_of(steps)).passes for steps in (advice.steps, advice.steps + 1)] == [True, False]
+    assert [market.ask(plan_of(steps)).is_admitted for steps in (advice.steps, advice.steps + 1)] == [True, False]
     less = advice.noise - Fraction(1, 10_000)
     noises = [plan_of(40, format_number(noise)) for noise in (advice.noise, less)]
-    assert [market.ask(plan).passes for plan in noises] == [True, False]
+    assert [market.ask(plan).is_admitted for plan in noises] == [True, False]
     assert advice.swaps == (Swap(ref_of("one"), ref_of("other")),)
     assert (advice.untried, advice.blocked) == (0, ())
     assert market.charged("moved", PLAN, "other") is Code.PENDING
@@ -77,10 +77,10 @@ def test_a_refused_charge_can_be_asked_about_afterwards() -> None:
     question = market.ask(PLAN)
     body = replace(question.body(question.run.plan), recipients=(BANKS[1],), base=("run-0",))
     charge = Asked(Command("charge", "refused", BANKS[0], "", {}), body, b"", "")
-    assert Run.of(charge) == replace(question.run, recipients=(BANKS[1],), base=("run-0",))
+    assert PlannedRun.of(charge) == replace(question.run, recipients=(BANKS[1],), base=("run-0",))
     void = market.command("void", "void-x", BANKS[0], {"charge": "x"})
     with pytest.raises(TypeError, match="a void is no charge"):
-        Run.of(void)
+        PlannedRun.of(void)
 
 
 def test_a_decision_can_be_made_again_under_another_policy_and_on_earlier_facts() -> None:
@@ -92,11 +92,11 @@ def test_a_decision_can_be_made_again_under_another_policy_and_on_earlier_facts(
     binding = question.decision.binding
     assert binding is not None
     assert (binding.code, binding.source) == ("run_above_policy", "policy health-images version 2")
-    policy, facts = governed(market.state, policy_bytes(7, run={"epsilon_max": "2.25"}))
-    again = question.on(facts).decision
+    policy, facts = with_policy_throughout(market.state, policy_bytes(7, run={"epsilon_max": "2.25"}))
+    again = question.with_facts(facts).decision
     assert again.permit
     assert {check.source for check in again.checks if check.code == "run_above_policy"} == {policy.source}
-    before = question.on(early).decision
+    before = question.with_facts(early).decision
     assert before.permit
     assert {check.source for check in before.checks if check.code == "run_above_policy"} == {
         "policy health-images version 1"

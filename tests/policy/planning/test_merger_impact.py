@@ -9,8 +9,8 @@ import pytest
 from ledger.domain.facts import holder_of
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
-from policy.planning.account_caps import bounds_of, standing
-from policy.planning.merger_impact import joined
+from policy.planning.account_caps import account_status, partition_bounds
+from policy.planning.merger_impact import merged_accounts
 from tests.factories.memory import BANKS, SRO, ref_of, snapshot
 from tests.policy.planning.market import PLAN, Market, opened
 
@@ -31,7 +31,7 @@ def test_what_is_told_is_what_happens(pair: tuple[int, int]) -> None:
     """Every account of the union and of coalitions that follow: its share, its cap, and whether it is frozen."""
     market = busy()
     before, names = snapshot(market.state), [BANKS[place] for place in pair]
-    told = joined(market.state, names, market.now)
+    told = merged_accounts(market.state, names, market.now)
     assert market.state == before, "asking changes nothing"
     for one in told:
         for place, name in enumerate(names if one.coalition is None else ()):
@@ -44,8 +44,8 @@ def test_what_is_told_is_what_happens(pair: tuple[int, int]) -> None:
     for one in told:
         holder = holder_of(node if one.coalition is None else one.coalition)
         account = market.state.accounts[one.partition, holder]
-        bounds = bounds_of(market.state, market.state.partitions[one.partition], market.now)
-        assert standing(market.state, account, bounds).share == one.after.share
+        bounds = partition_bounds(market.state, market.state.partitions[one.partition], market.now)
+        assert account_status(market.state, account, bounds).share == one.after.share
         assert bounds is not None
         assert one.coalition is not None or one.after.epsilon == bounds.lineage
         assert one.after.over == (one.after.share is not None and one.after.share > 1)
@@ -58,10 +58,10 @@ def test_what_is_told_is_what_happens(pair: tuple[int, int]) -> None:
 def test_the_heavy_two_would_be_frozen_and_the_light_would_not() -> None:
     """On the first partition alone, by so much; shown with its numbers."""
     market = busy()
-    told = joined(market.state, BANKS[:2], market.now)
+    told = merged_accounts(market.state, BANKS[:2], market.now)
     over = [one for one in told if one.after.over]
     assert [(one.partition, one.coalition) for one in over if one.coalition is None] == [(ref_of("one"), None)]
-    assert not [one for one in joined(market.state, BANKS[2:4], market.now) if one.after.over]
+    assert not [one for one in merged_accounts(market.state, BANKS[2:4], market.now) if one.after.over]
     shown = over[0].to_json()
     assert str(shown["excess"]).endswith(" %")
     assert not [one for one in over[0].before if one.over]
@@ -70,4 +70,4 @@ def test_the_heavy_two_would_be_frozen_and_the_light_would_not() -> None:
 def test_an_organisation_nobody_knows_is_named() -> None:
     """As a lookup that fails."""
     with pytest.raises(KeyError, match="nobody"):
-        joined(busy().state, ("did:web:nobody.example", BANKS[0]), 0)
+        merged_accounts(busy().state, ("did:web:nobody.example", BANKS[0]), 0)

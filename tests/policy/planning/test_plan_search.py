@@ -11,11 +11,11 @@ from ledger.mechanisms.plan import Plan, parse_plan
 from ledger.wire import canonical_json as c
 from policy.planning.plan_search import (
     RUNS_MAX,
-    blocked,
+    blocking_checks,
     for_epochs,
-    noise_that_passes,
+    least_noise_admitted,
+    most_steps_admitted,
     runs_that_fit,
-    steps_that_pass,
 )
 from tests.factories.memory import BANKS, plan_of
 from tests.policy.planning.market import PLAN, Market, opened
@@ -27,8 +27,8 @@ def test_the_steps_told_pass_and_one_more_does_not() -> None:
     """By the run's cap in the contract while the accounts have room."""
     market = opened()
     question = market.ask(plan_of(4_000))
-    steps = steps_that_pass(question)
-    assert market.ask(plan_of(steps)).passes
+    steps = most_steps_admitted(question)
+    assert market.ask(plan_of(steps)).is_admitted
     more = market.ask(plan_of(steps + 1)).decision
     assert not more.permit
     assert more.binding is not None
@@ -42,17 +42,17 @@ def test_steps_are_those_that_counting_finds() -> None:
     market = opened()
     while market.charged(f"run-{market.index}", PLAN) is Code.PENDING:
         pass
-    found = steps_that_pass(market.ask(PLAN))
-    counted = next(steps for steps in range(1, 41) if not market.ask(plan_of(steps)).passes) - 1
+    found = most_steps_admitted(market.ask(PLAN))
+    counted = next(steps for steps in range(1, 41) if not market.ask(plan_of(steps)).is_admitted) - 1
     assert 0 < found == counted < 40
     assert market.charged("more", plan_of(found + 1)) is Code.BUDGET_EXHAUSTED
     assert market.charged("last", plan_of(found)) is Code.PENDING
-    assert steps_that_pass(market.ask(plan_of(1))) == 0
+    assert most_steps_admitted(market.ask(plan_of(1))) == 0
 
 
 def test_steps_asked_up_to_a_limit_are_not_more() -> None:
     """A run that passes whole is told whole."""
-    assert steps_that_pass(opened().ask(PLAN), 7) == 7
+    assert most_steps_admitted(opened().ask(PLAN), 7) == 7
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -61,11 +61,11 @@ def test_the_noise_told_passes_and_less_does_not(full: bool) -> None:  # noqa: F
     market = opened()
     while full and market.charged(f"run-{market.index}", PLAN) is Code.PENDING:
         pass
-    noise = noise_that_passes(market.ask(PLAN))
+    noise = least_noise_admitted(market.ask(PLAN))
     assert noise is not None
     assert (noise > 2) == full
     plans = [plan_of(40, f"{float(multiplier):.4f}".rstrip("0").rstrip(".")) for multiplier in (noise, noise - UNIT)]
-    assert [market.ask(plan).passes for plan in plans] == [True, False]
+    assert [market.ask(plan).is_admitted for plan in plans] == [True, False]
     denied = market.ask(plans[1]).decision
     assert denied.binding is not None
     assert denied.binding.code == ("no_room" if full else "run_above_contract")
@@ -97,7 +97,7 @@ def test_what_no_run_can_mend_is_told_as_such() -> None:
     market = opened()
     market.now += 301 * 86_400_000
     question = market.ask(PLAN)
-    assert (steps_that_pass(question), noise_that_passes(question)) == (0, None)
+    assert (most_steps_admitted(question), least_noise_admitted(question)) == (0, None)
     told = runs_that_fit(question)
     assert (told.runs, told.then.code) == (0, Code.POLICY_DENIED)
 
@@ -107,9 +107,9 @@ def test_other_mechanisms_are_planned_too() -> None:
     market = opened()
     whole: c.Object = {"kind": "laplace", "noise_multiplier": "0.25", "v": 1}
     question = market.ask({"kind": "mechanism", "mechanism": whole, "v": 1})
-    assert not question.passes
-    assert steps_that_pass(question) == 0
-    noise = noise_that_passes(question)
+    assert not question.is_admitted
+    assert most_steps_admitted(question) == 0
+    noise = least_noise_admitted(question)
     assert noise is not None
     assert noise <= Fraction(1, 2)
 
@@ -140,7 +140,7 @@ def test_epochs_are_expected_passes() -> None:
 def test_bounds_on_the_plan_itself_are_found_too() -> None:
     """The policy says how many steps and how little noise a run may have, whatever its ε is."""
     market = opened(run={"epsilon_max": "2.5", "noise_multiplier_min": "3.5", "steps_max": 25})
-    assert noise_that_passes(market.ask(plan_of(20))) == Fraction(7, 2)
-    assert steps_that_pass(market.ask(plan_of(400, "4"))) == 25
-    assert (steps_that_pass(market.ask(plan_of(20))), noise_that_passes(market.ask(plan_of(30)))) == (0, None)
-    assert not blocked(market.ask(plan_of(400))), "with fewer steps and more noise it would pass"
+    assert least_noise_admitted(market.ask(plan_of(20))) == Fraction(7, 2)
+    assert most_steps_admitted(market.ask(plan_of(400, "4"))) == 25
+    assert (most_steps_admitted(market.ask(plan_of(20))), least_noise_admitted(market.ask(plan_of(30)))) == (0, None)
+    assert not blocking_checks(market.ask(plan_of(400))), "with fewer steps and more noise it would pass"

@@ -11,8 +11,7 @@ from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from policy.checks.field_readers import format_time
-from policy.planning.account_caps import bounds_of
-from policy.planning.cap_breaches import breaches
+from policy.planning.account_caps import accounts_over_cap, partition_bounds
 from policy.planning.policy_impact import Impact, impact
 from tests.factories.memory import BANKS, SRO, START, plan_of, ref_of, snapshot
 from tests.policy.planning.market import DAY, PLAN, Market, opened, policy_bytes
@@ -33,9 +32,9 @@ def seen(market: Market, **changes: Any) -> Impact:  # noqa: ANN401 - whatever a
     data, before = policy_bytes(2, **changes), snapshot(market.state)
     told = impact(market.state, data, market.now, market.state.charges)
     assert market.state == before, "asking changes nothing"
-    old = {ref: bounds_of(market.state, one, told.at) for ref, one in market.state.partitions.items()}
+    old = {ref: partition_bounds(market.state, one, told.at) for ref, one in market.state.partitions.items()}
     market.enter(data, "policy-2", SRO, SRO)
-    new = {ref: bounds_of(market.state, one, told.at) for ref, one in market.state.partitions.items()}
+    new = {ref: partition_bounds(market.state, one, told.at) for ref, one in market.state.partitions.items()}
     assert not told.refused
     assert {one.name for one in told.partitions} == {ref for ref in old if old[ref] != new[ref]}
     for one in told.partitions:
@@ -109,7 +108,7 @@ def test_a_quota_freezes_whom_it_freezes() -> None:
     assert {one.after.holder for one in told.accounts} == set(nodes[:2])
     assert market.charged("after-a", plan_of(1, "100")) is Code.BUDGET_EXHAUSTED
     assert market.charged("after-b", plan_of(1, "100"), bank=BANKS[1]) is Code.PENDING
-    assert {one.holder for one in breaches(market.state, market.now)} == over
+    assert {one.holder for one in accounts_over_cap(market.state, market.now)} == over
 
 
 @pytest.mark.parametrize(
