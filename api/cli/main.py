@@ -169,10 +169,10 @@ def preload_pricing() -> Thread:
     def price_one_step() -> None:
         from fractions import Fraction
 
-        from ledger.accounting import told_epsilon
+        from ledger.accounting import reported_epsilon
         from ledger.mechanisms.mechanism import PoissonGaussian
 
-        told_epsilon(PoissonGaussian(Fraction(1, 100), Fraction(1), 1), Fraction(1, 100_000), "REPLACE_SPECIAL")
+        reported_epsilon(PoissonGaussian(Fraction(1, 100), Fraction(1), 1), Fraction(1, 100_000), "REPLACE_SPECIAL")
         logging.getLogger("api.warming").info("ready to price")
 
     thread = Thread(target=price_one_step, name="epsilon-warming", daemon=True)

@@ -14,7 +14,7 @@ from ledger.accounting.calibration import (
     least_noise,
     most_steps,
 )
-from ledger.accounting.epsilon_report import Report, report_epsilon, slack, told_epsilon
+from ledger.accounting.epsilon_report import Report, report_epsilon, reported_epsilon, slack
 from ledger.accounting.gaussian_certificates import (
     certificate,
     certified,
@@ -55,6 +55,6 @@ __all__ = [
     "price",
     "pure_epsilon",
     "report_epsilon",
+    "reported_epsilon",
     "slack",
-    "told_epsilon",
 ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from ledger.accounting.epsilon_report import rough_epsilon, told_epsilon
+from ledger.accounting.epsilon_report import estimate_epsilon, reported_epsilon
 from ledger.mechanisms.mechanism import NOISE_MAX, NOISE_MIN, STEPS_MAX, Mechanism, PoissonGaussian
 from ledger.wire.malformed import Malformed
 
@@ -94,12 +94,12 @@ def _excesses(
 
     def told(place: int) -> float:
         try:
-            return beyond(told_epsilon(of(place), delta, relation), epsilon)
+            return beyond(reported_epsilon(of(place), delta, relation), epsilon)
         except Malformed:
             return _FAR
 
     def rough(place: int) -> float:
-        return beyond(rough_epsilon(of(place), delta, relation), epsilon)
+        return beyond(estimate_epsilon(of(place), delta, relation), epsilon)
 
     return told, rough
 

@@ -1,4 +1,4 @@
-"""What people are told of one fixed run: an ε at a δ, with the accountant that proves it."""
+"""The reported ε of one fixed run at a δ, with the accountant (PLD, RDP or basic composition) that proves it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ledger.accounting.pure_dp import pure_epsilon
 from ledger.accounting.renyi import divergence
 from ledger.accounting.renyi_closed_forms import conversion, delta_of_group
 from ledger.accounting.rounding import float_down
-from ledger.mechanisms.decomposition import runs_of
+from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.mechanism import BlackBox, Composed, Group, Mechanism, SelfComposed
 from ledger.mechanisms.price_proofs import NotPriced, require_priced
 from ledger.wire.canonical_json import Object
@@ -86,16 +86,16 @@ def report_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Repo
     return Report(epsilon, delta, accountant, relation, f"dp-accounting {version('dp-accounting')}")
 
 
-def told_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Fraction:
+def reported_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Fraction:
     """The ε of :func:`report`. Raises: Malformed, NotPriced."""
     return report_epsilon(mechanism, delta, relation).epsilon
 
 
 @lru_cache(maxsize=4_096)
-def rough_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Fraction | None:
-    """An upper bound near what :func:`report` tells, at a tenth of the work: where to look first, and for no decision.
+def estimate_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Fraction | None:
+    """An upper bound near :func:`report_epsilon`, at a tenth of its work: a first guess for searches, for no decision.
 
-    Of δ = 0 exactly what is told. None if it is infinite.
+    At δ = 0 it is exact. None if it is infinite.
 
     Raises:
         NotPriced: if there is no proof for this mechanism under this relation.
@@ -122,7 +122,7 @@ def slack(mechanism: Mechanism) -> Fraction:
         case Group(mechanism=BlackBox() as inner):
             return delta_of_group(inner.epsilon, inner.delta, mechanism.k)
         case Composed() | SelfComposed() | Group(mechanism=Composed() | SelfComposed() | Group()):
-            return sum((count * slack(step) for count, step in runs_of(mechanism)), Fraction(0))
+            return sum((count * slack(step) for count, step in to_steps(mechanism)), Fraction(0))
         case _:
             return Fraction(0)
 

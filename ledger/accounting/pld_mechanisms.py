@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ledger.accounting.pld import Distribution, require_points
 from ledger.accounting.renyi_closed_forms import delta_of_group
 from ledger.accounting.rounding import float_down, float_up
-from ledger.mechanisms.decomposition import runs_of
+from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.mechanism import (
     BlackBox,
     Composed,
@@ -45,7 +45,7 @@ def compose(mechanism: Mechanism, relation: str, interval: float) -> Distributio
         NotPriced: if a part of it has no distribution.
         Unwieldy: if its grid would have too many points.
     """
-    parts = [repeated(step, relation, count, interval) for count, step in runs_of(mechanism)]
+    parts = [repeated(step, relation, count, interval) for count, step in to_steps(mechanism)]
     return reduce(Distribution.then, parts)
 
 
@@ -152,7 +152,7 @@ def _relation(relation: str) -> Any:  # noqa: ANN401 - the library's enum
 
 def intervals(mechanism: Mechanism) -> tuple[float, ...]:
     """The grids worth their time: a mixture of Gaussians takes ten times as long on the next finer one."""
-    return INTERVALS[:1] if any(is_mixture(step) for _, step in runs_of(mechanism)) else INTERVALS
+    return INTERVALS[:1] if any(is_mixture(step) for _, step in to_steps(mechanism)) else INTERVALS
 
 
 def is_mixture(step: Mechanism) -> bool:

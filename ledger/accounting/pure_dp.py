@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ledger.accounting.renyi_closed_forms import WIDE, decimal, round_up
-from ledger.mechanisms.decomposition import runs_of
+from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.mechanism import Group, Laplace, Mechanism, Pure, RandomisedResponse
 from ledger.mechanisms.price_proofs import REPLACE, require_priced
 
@@ -17,7 +17,7 @@ def pure_epsilon(mechanism: Mechanism, relation: str) -> Fraction:
         NotPriced: if it has none, or none that is proven, under this relation.
     """
     require_priced(mechanism, relation, "pure")
-    return sum((count * _step(step, relation) for count, step in runs_of(mechanism)), Fraction(0))
+    return sum((count * _step(step, relation) for count, step in to_steps(mechanism)), Fraction(0))
 
 
 def _step(step: Mechanism, relation: str) -> Fraction:

@@ -32,7 +32,7 @@ from ledger.accounting import (
 from ledger.filters.capacity import Cap, NoRoom
 from ledger.filters.odometer_checkpoints import checkpoint
 from ledger.filters.rule import SLACK, Coordinate, Rule
-from ledger.mechanisms.decomposition import Run, runs_of
+from ledger.mechanisms.decomposition import Steps, to_steps
 from ledger.mechanisms.loss import Loss, Segment
 from ledger.mechanisms.mechanism import Mechanism
 from ledger.mechanisms.price_proofs import require_priced
@@ -104,7 +104,7 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
     def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
         """Each piece at its own certificate. Slow when new, kept afterwards. Raises: NotPriced."""
         require_priced(mechanism, relation, self.kind())
-        return tuple(_segment(self, run, relation) for run in runs_of(mechanism))
+        return tuple(_segment(self, run, relation) for run in to_steps(mechanism))
 
     def covers(self, segments: tuple[Segment, ...], mechanism: Mechanism, relation: str) -> bool:
         """Whether each piece's (μ², τ) is a certificate of it: any, with a τ of the menu, not only the one chosen here.
@@ -114,7 +114,7 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
             ValueError: for prices at other coordinates.
         """
         require_priced(mechanism, relation, self.kind())
-        runs = runs_of(mechanism)
+        runs = to_steps(mechanism)
         pairs = zip(segments, runs, strict=False)
         return len(segments) == len(runs) and all(_covered(self, one, run, relation) for one, run in pairs)
 
@@ -150,7 +150,7 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
 
 
 @lru_cache(maxsize=4_096)
-def _segment(rule: GaussianRule, run: Run, relation: str) -> Segment:
+def _segment(rule: GaussianRule, run: Steps, relation: str) -> Segment:
     count, step = run
     square = exact_square(step, relation)
     if square is not None:
@@ -165,7 +165,7 @@ def _segment(rule: GaussianRule, run: Run, relation: str) -> Segment:
     return Segment(count, (best, tau), unit=count)
 
 
-def _covered(rule: GaussianRule, one: Segment, run: Run, relation: str) -> bool:
+def _covered(rule: GaussianRule, one: Segment, run: Steps, relation: str) -> bool:
     count, step = run
     square, tau = one.price
     # What is infinite is never admitted, and no less than anything.

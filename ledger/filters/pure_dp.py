@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 from ledger.accounting import pure_epsilon
 from ledger.filters.capacity import Cap
 from ledger.filters.rule import Coordinate, Rule, order
-from ledger.mechanisms.decomposition import runs_of
+from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.loss import Loss, Segment, cover
 from ledger.mechanisms.mechanism import Mechanism
 from ledger.wire.exact_numbers import NAT, ceil_units, floor_units
@@ -45,7 +45,7 @@ class PureSum(Rule, frozen=True, tag="pure"):
 
     def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
         """Each step at its pure ε. Raises: NotPriced, for what has none."""
-        runs = runs_of(mechanism)
+        runs = to_steps(mechanism)
         return tuple(Segment(count, (ceil_units(pure_epsilon(step, relation)),)) for count, step in runs)
 
     def covers(self, segments: tuple[Segment, ...], mechanism: Mechanism, relation: str) -> bool:

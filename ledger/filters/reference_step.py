@@ -22,7 +22,7 @@ from ledger.accounting import count_capacity, count_epsilon, count_keeps
 from ledger.filters.capacity import Cap, NoRoom
 from ledger.filters.odometer_checkpoints import checkpoint
 from ledger.filters.rule import Coordinate, Rule
-from ledger.mechanisms.decomposition import runs_of
+from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.loss import Loss, Segment, cover
 from ledger.mechanisms.mechanism import Gaussian, Mechanism, PoissonGaussian
 from ledger.mechanisms.price_proofs import REPLACE, NotPriced, require_priced
@@ -79,7 +79,7 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
             raise Malformed("delta", "must be at least 1e-9 and less than 1 for the rule reference")
         if relation == REPLACE:
             raise Malformed("relation", f"{relation} has no proven dominating pair for the rule reference")
-        runs = runs_of(load) if load else ()
+        runs = to_steps(load) if load else ()
         step = _as_sampled(runs[0][1]) if len(runs) == 1 else None
         if step is None:
             raise Malformed("load", "must be one plan of Poisson-sampled Gaussian steps: its step is the reference")
@@ -93,11 +93,11 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
     def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
         """One for each step that the reference dominates. Raises: NotPriced, for any other."""
         require_priced(mechanism, relation, self.kind())
-        for _, step in runs_of(mechanism):
+        for _, step in to_steps(mechanism):
             found = _as_sampled(step)
             if found is None or not self.dominates(found):
                 raise NotPriced(f"a step of {step.kind} is not dominated by the partition's reference step")
-        return tuple(Segment(count, (1,)) for count, _ in runs_of(mechanism))
+        return tuple(Segment(count, (1,)) for count, _ in to_steps(mechanism))
 
     def covers(self, segments: tuple[Segment, ...], mechanism: Mechanism, relation: str) -> bool:
         """A step counts as one at least, if the reference dominates it. Raises: NotPriced, ValueError."""

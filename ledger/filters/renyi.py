@@ -29,7 +29,7 @@ from msgspec import Meta
 from ledger.accounting import ACCEPTED, ISSUED, conversion, price, slack
 from ledger.filters.capacity import Cap, NoRoom, used
 from ledger.filters.rule import SLACK, Coordinate, Rule, order
-from ledger.mechanisms.decomposition import runs_of
+from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.loss import Loss, Segment, cover
 from ledger.mechanisms.mechanism import Mechanism
 from ledger.wire.exact_numbers import DELTA_ONE, NAT, ceil_slack
@@ -151,7 +151,7 @@ class Renyi(Rule, frozen=True, tag="renyi"):
     def _segments(self, mechanism: Mechanism, relation: str, halves: int) -> tuple[Segment, ...]:
         return tuple(
             Segment(count, (*price(step, relation, self.orders, halves), ceil_slack(slack(step))))
-            for count, step in runs_of(mechanism)
+            for count, step in to_steps(mechanism)
         )
 
     def cap(self, epsilon: Fraction) -> Cap:
@@ -259,7 +259,7 @@ def _best_order(epsilon: Fraction, delta: Fraction, price: dict[int, int]) -> in
 def _load_prices(load: Mechanism, relation: str) -> dict[int, int]:
     """What the whole load costs at each order at which it is finite."""
     orders = tuple(range(2, LOAD_ORDER_MAX + 1))
-    pieces = [(count, price(step, relation, orders)) for count, step in runs_of(load)]
+    pieces = [(count, price(step, relation, orders)) for count, step in to_steps(load)]
     columns = zip(orders, zip(*(units for _, units in pieces), strict=True), strict=True)
     known = {order: tuple(unit for unit in column if unit is not None) for order, column in columns}
     whole = {order: column for order, column in known.items() if len(column) == len(pieces)}

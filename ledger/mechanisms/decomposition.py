@@ -1,4 +1,4 @@
-"""The pieces of a mechanism: what it is charged, settled and refunded by."""
+"""A mechanism decomposed: its atoms, and the equal steps by which it is charged, settled and refunded."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from ledger.mechanisms.mechanism import (
 )
 from ledger.wire.malformed import Malformed
 
-RUNS_MAX: Final = 16
+PIECES_MAX: Final = 16
 """Pieces of one charge that are settled by themselves; each is recorded with its price."""
 
-Run = tuple[int, Mechanism]
-"""So many equal steps, each of one atomic mechanism: what a charge is priced and settled by."""
+Steps = tuple[int, Mechanism]
+"""A count of equal steps, and the atomic mechanism of each: a charge is priced and settled by them."""
 
 
-def leaves(mechanism: Mechanism) -> Iterator[Mechanism]:
-    """The mechanisms inside that hold no other."""
+def atoms(mechanism: Mechanism) -> Iterator[Mechanism]:
+    """The atomic mechanisms inside: those that hold no other."""
     inner = _held(mechanism)
     if not inner:
         yield mechanism
     for one in inner:
-        yield from leaves(one)
+        yield from atoms(one)
 
 
-def selections(mechanism: Mechanism) -> int:
-    """How many of the mechanisms inside are tunings, each of which takes long to price."""
-    return isinstance(mechanism, RepeatAndSelect) + sum(selections(one) for one in _held(mechanism))
+def count_selections(mechanism: Mechanism) -> int:
+    """How many private selections (``repeat_and_select``) are inside; each takes long to price."""
+    return isinstance(mechanism, RepeatAndSelect) + sum(count_selections(one) for one in _held(mechanism))
 
 
 def _held(mechanism: Mechanism) -> tuple[Mechanism, ...]:
@@ -58,23 +58,23 @@ def kinds_of(mechanism: Mechanism) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kind for one in inner for kind in kinds_of(one))) if inner else (mechanism.kind,)
 
 
-def runs_of(mechanism: Mechanism) -> tuple[Run, ...]:
+def to_steps(mechanism: Mechanism) -> tuple[Steps, ...]:
     """The pieces of a mechanism, in order: each so many steps that are charged and refunded one by one.
 
     A repeated composition of several pieces counts its rounds as steps; a selection is one step.
 
     Raises:
-        Malformed: if there are more than ``RUNS_MAX`` pieces, ``STEPS_MAX`` steps or ``GROUP_MAX`` in a group.
+        Malformed: if there are more than ``PIECES_MAX`` pieces, ``STEPS_MAX`` steps or ``GROUP_MAX`` in a group.
     """
     runs = _runs(mechanism)
-    if len(runs) > RUNS_MAX:
-        raise Malformed("", f"has more than {RUNS_MAX} pieces that are settled by themselves")
+    if len(runs) > PIECES_MAX:
+        raise Malformed("", f"has more than {PIECES_MAX} pieces that are settled by themselves")
     if sum(count for count, _ in runs) > STEPS_MAX:
         raise Malformed("", f"has more than {STEPS_MAX} steps")
     return runs
 
 
-def _runs(mechanism: Mechanism) -> tuple[Run, ...]:  # noqa: PLR0911 - one a kind
+def _runs(mechanism: Mechanism) -> tuple[Steps, ...]:  # noqa: PLR0911 - one a kind
     match mechanism:
         case PoissonGaussian() | SampledWithoutReplacement():
             return ((mechanism.steps, replace(mechanism, steps=1)),)
@@ -88,13 +88,13 @@ def _runs(mechanism: Mechanism) -> tuple[Run, ...]:  # noqa: PLR0911 - one a kin
                 return ((inner[0][0] * mechanism.count, inner[0][1]),)
             return ((mechanism.count, mechanism.mechanism),)
         case Group():
-            return tuple((count, grouped(mechanism.k, step)) for count, step in _runs(mechanism.mechanism))
+            return tuple((count, group_privacy(mechanism.k, step)) for count, step in _runs(mechanism.mechanism))
         case _:
             return ((1, mechanism),)
 
 
-def grouped(k: int, mechanism: Mechanism) -> Mechanism:
-    """A mechanism seen by groups of ``k``; a group of groups is one group. Raises: Malformed."""
+def group_privacy(k: int, mechanism: Mechanism) -> Mechanism:
+    """Group privacy: a mechanism as groups of ``k`` see it; a group of groups is one group. Raises: Malformed."""
     if isinstance(mechanism, Group):
         return Group(k * mechanism.k, mechanism.mechanism)
     return mechanism if k == 1 else Group(k, mechanism)
@@ -103,7 +103,7 @@ def grouped(k: int, mechanism: Mechanism) -> Mechanism:
 def first_steps(mechanism: Mechanism, steps: int) -> Mechanism | None:
     """The first ``steps`` steps of a mechanism, None for none of them."""
     pieces: list[Mechanism] = []
-    for count, step in runs_of(mechanism):
+    for count, step in to_steps(mechanism):
         if ran := min(steps, count):
             whole = ran == 1 and not isinstance(step, Composed)
             pieces.append(step if whole else SelfComposed(ran, step))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields as fields_of
 from typing import Any, Final
 
-from ledger.mechanisms.decomposition import leaves, runs_of, selections
+from ledger.mechanisms.decomposition import atoms, count_selections, to_steps
 from ledger.mechanisms.mechanism import INTEGERS, KINDS, NUMBERS, WORDS, Mechanism
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number
@@ -31,10 +31,10 @@ def parse_mechanism(value: object, depth: int = DEPTH_MAX) -> Mechanism:
     given = c.fields(value, "", ("kind", "v", *names))
     c.integer(given["v"], "v", 1, 1)
     found = known(**{name: _read(given[name], name, depth) for name in names})
-    if sum(1 for _ in leaves(found)) > LEAVES_MAX:
+    if sum(1 for _ in atoms(found)) > LEAVES_MAX:
         raise Malformed("", f"holds more than {LEAVES_MAX} mechanisms")
-    runs_of(found)
-    if selections(found) > SELECTIONS_MAX:
+    to_steps(found)
+    if count_selections(found) > SELECTIONS_MAX:
         raise Malformed("", f"holds more than {SELECTIONS_MAX} selections")
     return found
 

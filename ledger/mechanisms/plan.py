@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Final, Self
 
-from ledger.mechanisms.decomposition import first_steps, runs_of
+from ledger.mechanisms.decomposition import first_steps, to_steps
 from ledger.mechanisms.mechanism import STEPS_MAX, Mechanism, PoissonGaussian
 from ledger.mechanisms.mechanism_json import parse_mechanism
 from ledger.wire.canonical_json import Json, digest, dump, fields, integer, one_of
@@ -124,7 +124,7 @@ class MechanismPlan:
 
     def __post_init__(self) -> None:
         """Hold the mechanism to what can be charged. Raises: Malformed."""
-        runs_of(self.whole)
+        to_steps(self.whole)
 
     def __hash__(self) -> int:
         """By digest: what was priced is found by its plan."""
@@ -149,7 +149,7 @@ class MechanismPlan:
     @cached_property
     def steps(self) -> int:
         """What is settled one by one, counted over all pieces."""
-        return sum(count for count, _ in runs_of(self.whole))
+        return sum(count for count, _ in to_steps(self.whole))
 
     def mechanism(self, steps: int) -> Mechanism:
         """What the first ``steps`` steps of this plan are, for the accountant. Raises: Malformed, for none."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ledger.mechanisms.decomposition import kinds_of, leaves
+from ledger.mechanisms.decomposition import atoms, kinds_of
 from ledger.mechanisms.mechanism import (
     RELATIONS,
     BlackBox,
@@ -107,5 +107,5 @@ def _selectable(mechanism: Mechanism) -> None:
     """A black box's δ would be paid for every repetition; and to tune a tuning takes too long to price."""
     if "repeat_and_select" in kinds_of(mechanism):
         raise NotPriced("repeat_and_select of a repeat_and_select has no proven price")
-    if any(isinstance(one, BlackBox) for one in leaves(mechanism)):
+    if any(isinstance(one, BlackBox) for one in atoms(mechanism)):
         raise NotPriced("repeat_and_select of a black_box has no proven price")

@@ -7,12 +7,12 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Protocol
 
-from ledger.accounting import told_epsilon
+from ledger.accounting import reported_epsilon
 from ledger.domain.commands import MakeCharge
 from ledger.domain.facts import Partition
 from ledger.domain.outcomes import Code
 from ledger.filters import Cap, read_rule
-from ledger.mechanisms.decomposition import grouped
+from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Segment
 from ledger.mechanisms.plan import AnyPlan, group_of
 from ledger.mechanisms.price_proofs import NotPriced
@@ -79,7 +79,7 @@ def price(partition: Partition, body: MakeCharge) -> tuple[Segment, ...]:
 @lru_cache(maxsize=65_536)
 def _priced(terms: str, relation: str, unit_records: int, plan: AnyPlan) -> tuple[Segment, ...]:
     try:
-        return read_rule(terms).segments(grouped(unit_records, plan.mechanism(plan.steps)), relation)
+        return read_rule(terms).segments(group_privacy(unit_records, plan.mechanism(plan.steps)), relation)
     except (NotPriced, ArithmeticError) as fault:
         raise Refusal(Code.NOT_PRICED, str(fault), "body.plan") from None
 
@@ -97,7 +97,7 @@ def covered(partition: Partition, body: MakeCharge, segments: tuple[Segment, ...
 @lru_cache(maxsize=65_536)
 def _covered(terms: str, relation: str, unit_records: int, plan: AnyPlan, segments: tuple[Segment, ...]) -> bool:
     try:
-        return read_rule(terms).covers(segments, grouped(unit_records, plan.mechanism(plan.steps)), relation)
+        return read_rule(terms).covers(segments, group_privacy(unit_records, plan.mechanism(plan.steps)), relation)
     except (NotPriced, ArithmeticError) as fault:
         raise Refusal(Code.NOT_PRICED, str(fault), "body.plan") from None
 
@@ -118,8 +118,8 @@ def epsilon_of(partition: Partition, body: MakeCharge) -> Fraction:
 
 @lru_cache(maxsize=65_536)
 def _told(numerator: int, denominator: int, relation: str, unit_records: int, plan: AnyPlan) -> Fraction:
-    whole = grouped(unit_records, plan.mechanism(plan.steps))
+    whole = group_privacy(unit_records, plan.mechanism(plan.steps))
     try:
-        return told_epsilon(whole, Fraction(numerator, denominator), relation)
+        return reported_epsilon(whole, Fraction(numerator, denominator), relation)
     except (NotPriced, ArithmeticError) as fault:
         raise Refusal(Code.NOT_PRICED, str(fault), "body.plan") from None

@@ -8,7 +8,7 @@ from ledger.domain.facts import Facts
 from ledger.domain.gate import Caps, Gate, Request
 from ledger.domain.outcomes import Code
 from ledger.filters import RULES, NoRoom, Rule, choose_rule
-from ledger.mechanisms.decomposition import grouped
+from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.mechanism import Mechanism
 from ledger.mechanisms.plan import RECORD, group_of
 from ledger.mechanisms.price_proofs import NotPriced
@@ -146,7 +146,7 @@ def _load(body: OpenPartition) -> Mechanism | None:
     if plan is None:
         return None
     try:
-        return grouped(group_of(plan, body.unit, body.unit_records_max), plan.mechanism(plan.steps))
+        return group_privacy(group_of(plan, body.unit, body.unit_records_max), plan.mechanism(plan.steps))
     except Malformed as fault:
         raise fault.under("body.load") from None
 

@@ -8,7 +8,7 @@ from ledger.domain.commands import MakeCharge
 from ledger.domain.facts import Contract, Facts, Organisation, Partition
 from ledger.domain.gate import Request, Verdict
 from ledger.domain.lineage_graph import Node, NodeKind, ancestors, coalitions_of
-from ledger.mechanisms.decomposition import kinds_of, leaves
+from ledger.mechanisms.decomposition import atoms, kinds_of
 from ledger.mechanisms.mechanism import Mechanism, SampledWithoutReplacement
 from ledger.mechanisms.plan import AnyPlan
 from ledger.wire.exact_numbers import format_number
@@ -154,7 +154,7 @@ def _bounded(  # noqa: PLR0913, PLR0917 - a run, and who bounds it
 ) -> None:
     if bounds.steps_max is not None:
         findings.count_at_most(f"steps_above_{who}", "steps of the run", steps, bounds.steps_max, source)
-    for leaf in leaves(whole):
+    for leaf in atoms(whole):
         if (least := bounds.noise_multiplier_min) is not None:
             noise = getattr(leaf, "noise_multiplier", None)
             if noise is None:

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from ledger.accounting import Report, calibrate_noise, report_epsilon
 from ledger.filters import NoRoom, choose_rule
-from ledger.mechanisms.decomposition import grouped
+from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import Composed, Mechanism, Pure
 from ledger.mechanisms.plan import AnyPlan, MechanismPlan, Plan
@@ -73,7 +73,7 @@ def price(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reasons
     if delta is None:
         return None
     whole, rows = _together(known), group_of(pipeline, terms)
-    run = grouped(rows or 1, whole.mechanism(whole.steps))
+    run = group_privacy(rows or 1, whole.mechanism(whole.steps))
     try:
         told = report_epsilon(run, delta, RELATION)
     except (Malformed, NotPriced, ArithmeticError) as fault:

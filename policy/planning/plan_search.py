@@ -17,7 +17,7 @@ from ledger.accounting import NOISE_PLACES, Edge, beyond, edge, least_noise, mos
 from ledger.domain.facts import GLOBAL, Account, Facts, Partition, holder_of
 from ledger.domain.gate import Check
 from ledger.domain.lineage_graph import coalitions_of
-from ledger.mechanisms.decomposition import grouped
+from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Loss
 from ledger.mechanisms.mechanism import NOISE_MAX, NOISE_MIN, STEPS_MAX, Mechanism, SelfComposed
 from ledger.mechanisms.plan import AnyPlan, MechanismPlan, Plan, group_of
@@ -144,7 +144,7 @@ def _mechanism_of(of: Callable[[int], AnyPlan], partition: Partition) -> Callabl
     def mechanism(place: int) -> Mechanism:
         plan = of(place)
         group = group_of(plan, partition.unit, partition.unit_records_max)
-        return grouped(group, plan.mechanism(plan.steps))
+        return group_privacy(group, plan.mechanism(plan.steps))
 
     return mechanism
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from ledger.accounting import told_epsilon
+from ledger.accounting import reported_epsilon
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
 from policy.checks.field_readers import format_time
@@ -49,7 +49,7 @@ def charged(folder: Path, name: str, plan: Plan, records: int, epsilon: Fraction
     with open_world(folder) as world:
         run = plan.to_json()
         digest = _furnish(world, plan, records, epsilon)
-        told = Charged(name, told_epsilon(plan.whole, DELTA, RELATION))
+        told = Charged(name, reported_epsilon(plan.whole, DELTA, RELATION))
         where: dict[str, Any] = {"partitions": (f"{HOSPITAL}/digits/train",), "contract": digest}
         _expect("pending", world.submit(world.charge(name, run=run, **where)))
         _expect("permitted", world.submit(world.release(name, run)))

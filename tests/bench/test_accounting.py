@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from ledger.accounting import told_epsilon
+from ledger.accounting import reported_epsilon
 from ledger.accounting.epsilon_report import report_epsilon
 from ledger.filters.renyi import Renyi
 from ledger.mechanisms.loss import Segment
@@ -32,7 +32,7 @@ def test_pricing_a_plan(benchmark: BenchmarkFixture, steps: int) -> None:
         return made[-1]
 
     def ask(mechanism: PoissonGaussian) -> tuple[tuple[Segment, ...], Fraction]:
-        return rule.segments(mechanism, "REPLACE_SPECIAL"), told_epsilon(mechanism, DELTA, "REPLACE_SPECIAL")
+        return rule.segments(mechanism, "REPLACE_SPECIAL"), reported_epsilon(mechanism, DELTA, "REPLACE_SPECIAL")
 
     misses = report_epsilon.cache_info().misses
     known = fresh()

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
 from api.demo import digits
-from ledger.accounting import told_epsilon
+from ledger.accounting import reported_epsilon
 from ledger.mechanisms.plan import Plan
 from ledger.wire.exact_numbers import ceil_decimal
 from tests.bench.charged import DELTA, RELATION, charged
@@ -102,7 +102,7 @@ def _audited(noise_part: float) -> tuple[Tally, float]:
 @pytest.mark.parametrize("part", [Fraction(1), Fraction(1, 2)], ids=["the plan's noise", "half of it"])
 def test_the_audit_of_a_charged_run(benchmark: BenchmarkFixture, tmp_path: Path, part: Fraction) -> None:
     """The bound stays below the ledger's ε with the plan's own noise, and passes it with half, in every run."""
-    budget = Fraction(ceil_decimal(told_epsilon(PLAN.whole, DELTA, RELATION), 3))
+    budget = Fraction(ceil_decimal(reported_epsilon(PLAN.whole, DELTA, RELATION), 3))
     found: list[Fraction] = []
 
     def run() -> None:

@@ -98,7 +98,7 @@ from ledger.mechanisms.plan import parse_plan
 preload_pricing().join()
 loaded = set(sys.modules)
 plan = parse_plan({plan})
-accounting.told_epsilon(plan.mechanism(plan.steps), Fraction(1, 100_000), "REPLACE_SPECIAL")
+accounting.reported_epsilon(plan.mechanism(plan.steps), Fraction(1, 100_000), "REPLACE_SPECIAL")
 print(sorted(set(sys.modules) - loaded))
 """
 

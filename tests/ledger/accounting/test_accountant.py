@@ -9,7 +9,7 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.accounting import calibrate_noise, calibrate_steps, price, told_epsilon
+from ledger.accounting import calibrate_noise, calibrate_steps, price, reported_epsilon
 from ledger.mechanisms.mechanism import PoissonGaussian
 from ledger.wire.exact_numbers import LOSS_MAX, NAT
 from ledger.wire.malformed import Malformed
@@ -118,7 +118,7 @@ def test_told_epsilon_is_the_libraries_pld(mechanism: PoissonGaussian, delta: Fr
     event = PoissonSampledDpEvent(float(mechanism.probability), GaussianDpEvent(float(mechanism.noise_multiplier)))
     accountant.compose(event, mechanism.steps)
     expected = accountant.get_epsilon(float(delta))
-    assert float(told_epsilon(mechanism, delta, "REPLACE_SPECIAL")) == pytest.approx(expected, rel=5e-5)
+    assert float(reported_epsilon(mechanism, delta, "REPLACE_SPECIAL")) == pytest.approx(expected, rel=5e-5)
 
 
 @settings(deadline=None, max_examples=8)
@@ -126,7 +126,7 @@ def test_told_epsilon_is_the_libraries_pld(mechanism: PoissonGaussian, delta: Fr
 def test_told_epsilon_is_never_below_the_exact_gaussian(noise: int, steps: int, digits: int) -> None:
     """Without sampling, T steps are one Gaussian of noise σ/√T, whose ε is known exactly."""
     sigma, delta = Fraction(noise, 100), Fraction(1, 10**digits)
-    told = told_epsilon(PoissonGaussian(Fraction(1), sigma, steps), delta, "REPLACE_SPECIAL")
+    told = reported_epsilon(PoissonGaussian(Fraction(1), sigma, steps), delta, "REPLACE_SPECIAL")
     exact = get_epsilon_gaussian(float(sigma) / steps**0.5, float(delta))
     assert float(told) >= exact * (1 - 1e-12)
     assert float(told) <= exact + 0.01
@@ -134,7 +134,7 @@ def test_told_epsilon_is_never_below_the_exact_gaussian(noise: int, steps: int, 
 
 def test_tiny_steps_are_told_by_the_lesser_bound() -> None:
     """A million tiny steps: the discretised PLD alone would tell several times too much."""
-    told = told_epsilon(
+    told = reported_epsilon(
         PoissonGaussian(Fraction(1, 1000), Fraction(50), 1_000_000), Fraction(1, 10**6), "REPLACE_SPECIAL"
     )
     assert float(told) < 0.081
@@ -143,7 +143,7 @@ def test_tiny_steps_are_told_by_the_lesser_bound() -> None:
 def test_no_epsilon_is_told_below_a_delta_of_1e_11() -> None:
     """There the discretisation's own infinite mass would decide."""
     with pytest.raises(Malformed, match="delta"):
-        told_epsilon(PLANS[0][0], Fraction(1, 10**12), "REPLACE_SPECIAL")
+        reported_epsilon(PLANS[0][0], Fraction(1, 10**12), "REPLACE_SPECIAL")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_what_no_noise_can_keep_is_refused() -> None:
 )
 def test_a_ruinous_plan_is_told_at_once(mechanism: PoissonGaussian) -> None:
     """A plan that anyone may send must not take gigabytes: far beyond every budget, Rényi's bound is told."""
-    assert told_epsilon(mechanism, Fraction(1, 10**6), "REPLACE_SPECIAL") > 256
+    assert reported_epsilon(mechanism, Fraction(1, 10**6), "REPLACE_SPECIAL") > 256
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(Fraction(1), Fraction(1, 10**5)), (Fraction(3), Fraction(1, 1483))])
@@ -194,7 +194,7 @@ def test_calibrated_steps_are_the_most_that_keep_the_budget(epsilon: Fraction, d
     steps = calibrate_steps(probability, noise, epsilon, delta)
 
     def told(count: int) -> Fraction:
-        return told_epsilon(PoissonGaussian(probability, noise, count), delta, "REPLACE_SPECIAL")
+        return reported_epsilon(PoissonGaussian(probability, noise, count), delta, "REPLACE_SPECIAL")
 
     assert told(steps) <= epsilon < told(steps + 1)
 

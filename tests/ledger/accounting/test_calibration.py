@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.accounting import calibration, told_epsilon
+from ledger.accounting import calibration, reported_epsilon
 from ledger.accounting.calibration import Edge, edge, least_noise, most_steps
 from ledger.mechanisms.mechanism import Laplace, Mechanism, PoissonGaussian
 
@@ -81,7 +81,7 @@ def test_steps_are_found_up_to_a_limit() -> None:
     assert most_steps(of, Fraction(1, 100), delta, relation, 100) == 0
     assert most_steps(of, Fraction(2), delta, relation, 100) == 100
     found = most_steps(of, Fraction(2), delta, relation, 10_000)
-    assert told_epsilon(of(found), delta, relation) <= 2 < told_epsilon(of(found + 1), delta, relation)
+    assert reported_epsilon(of(found), delta, relation) <= 2 < reported_epsilon(of(found + 1), delta, relation)
 
 
 def test_a_calibration_evaluates_few_plans(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,9 +90,9 @@ def test_a_calibration_evaluates_few_plans(monkeypatch: pytest.MonkeyPatch) -> N
 
     def counted(mechanism: Mechanism, delta: Fraction, relation: str) -> Fraction:
         told.append(mechanism)
-        return told_epsilon(mechanism, delta, relation)
+        return reported_epsilon(mechanism, delta, relation)
 
-    monkeypatch.setattr(calibration, "told_epsilon", counted)
+    monkeypatch.setattr(calibration, "reported_epsilon", counted)
     assert (
         calibration.calibrate_steps(Fraction(1, 186), Fraction(6_531, 10_000), Fraction(1), Fraction(1, 1_483)) == 186
     )

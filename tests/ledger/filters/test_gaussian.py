@@ -141,9 +141,9 @@ def test_a_run_is_certified_as_a_whole() -> None:
 
 def certificate_of(mechanism: Mechanism, tau: Fraction) -> int | None:
     """The certificate of a whole mechanism of one piece."""
-    from ledger.mechanisms.decomposition import runs_of
+    from ledger.mechanisms.decomposition import to_steps
 
-    ((count, step),) = runs_of(mechanism)
+    ((count, step),) = to_steps(mechanism)
     return certificate(step, ZERO_OUT, count, tau)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.accounting import price, report_epsilon, slack
-from ledger.mechanisms.decomposition import RUNS_MAX, first_steps, grouped, kinds_of, runs_of, selections
+from ledger.mechanisms.decomposition import PIECES_MAX, count_selections, first_steps, group_privacy, kinds_of, to_steps
 from ledger.mechanisms.loss import Loss, Segment, loss_of
 from ledger.mechanisms.mechanism import (
     GROUP_MAX,
@@ -83,8 +83,8 @@ def depth(mechanism: Mechanism) -> int:
 def test_a_mechanism_reads_back(mechanism: Mechanism) -> None:
     """Through its canonical bytes; or, with more in it than can be priced soon, is refused."""
     try:
-        runs_of(mechanism)
-        too_much = selections(mechanism) > SELECTIONS_MAX
+        to_steps(mechanism)
+        too_much = count_selections(mechanism) > SELECTIONS_MAX
     except Malformed:
         too_much = True
     if too_much:
@@ -185,7 +185,7 @@ def test_depth_and_size_are_bounded() -> None:
     with pytest.raises(Malformed, match="deeper"):
         parse_mechanism(nested(DEPTH_MAX + 1))
     many = {"kind": "composed", "mechanisms": [GAUSSIAN] * LEAVES_MAX, "v": 1}
-    assert len(runs_of(parse_mechanism(many))) == LEAVES_MAX == RUNS_MAX
+    assert len(to_steps(parse_mechanism(many))) == LEAVES_MAX == PIECES_MAX
     with pytest.raises(Malformed, match="mechanisms"):
         parse_mechanism({**many, "mechanisms": [GAUSSIAN] * (LEAVES_MAX + 1)})
     with pytest.raises(Malformed, match="more than 16 mechanisms"):
@@ -204,7 +204,7 @@ def test_depth_and_size_are_bounded() -> None:
 def test_n_fold_equals_n_times(mechanism: Mechanism, count: int, k: int) -> None:
     """Self-composed, composed of n, in a group or not: the same loss to the unit, and the same slack."""
     relation = getattr(mechanism, "relation", None) or ("REPLACE_ONE" if "without" in mechanism.kind else RELATIONS[0])
-    one = grouped(k, mechanism)
+    one = group_privacy(k, mechanism)
     fold, listed = SelfComposed(count, one), Composed((one,) * count)
     losses = [sum_of(folded, relation) for folded in (fold, listed)]
     single = sum_of(one, relation)
@@ -217,7 +217,7 @@ def test_n_fold_equals_n_times(mechanism: Mechanism, count: int, k: int) -> None
 def sum_of(mechanism: Mechanism, relation: str) -> Loss:
     """The loss of all pieces added up, beyond 256 nat too, so that infinities do not hide a difference."""
     total = Loss.zero(len(ORDERS) + 1)
-    for count, step in runs_of(mechanism):
+    for count, step in to_steps(mechanism):
         units = (*price(step, relation, ORDERS), -(-(slack(step) * DELTA_ONE) // 1))
         finite = tuple(0 if unit is None else count * int(unit) for unit in units)
         total = total + Loss(finite, tuple(count * int(unit is None) for unit in units))
@@ -241,11 +241,11 @@ ROUNDS = SelfComposed(4, Composed((Gaussian(Fraction(3)), Laplace(Fraction(5))))
 def test_pieces_are_what_is_settled() -> None:
     """Steps are counted through pieces in order; a repeated round and a selection are whole steps."""
     plan = Composed((PoissonGaussian(Fraction(1, 10), Fraction(2), 7), ROUNDS, Gaussian(Fraction(9))))
-    assert [count for count, _ in runs_of(plan)] == [7, 4, 1]
+    assert [count for count, _ in to_steps(plan)] == [7, 4, 1]
     tuned = RepeatAndSelect(Fraction(3), PoissonGaussian(Fraction(1, 10), Fraction(2), 50), "0")
-    assert runs_of(tuned) == ((1, tuned),)
-    assert runs_of(Group(2, plan))[0] == (7, Group(2, PoissonGaussian(Fraction(1, 10), Fraction(2), 1)))
-    assert grouped(2, Group(3, tuned)) == Group(6, tuned)
+    assert to_steps(tuned) == ((1, tuned),)
+    assert to_steps(Group(2, plan))[0] == (7, Group(2, PoissonGaussian(Fraction(1, 10), Fraction(2), 1)))
+    assert group_privacy(2, Group(3, tuned)) == Group(6, tuned)
     assert kinds_of(Composed((tuned, ROUNDS))) == ("repeat_and_select", "poisson_gaussian", "gaussian", "laplace")
 
 
@@ -254,13 +254,13 @@ def test_pieces_are_what_is_settled() -> None:
 def test_the_first_steps_cost_what_is_settled_for_them(steps: int) -> None:
     """The mechanism of what ran and the loss that is posted for it are one."""
     plan = Composed((PoissonGaussian(Fraction(1, 10), Fraction(2), 7), ROUNDS, Gaussian(Fraction(9))))
-    segments = tuple(Segment(count, price(step, "REPLACE_SPECIAL", ORDERS)) for count, step in runs_of(plan))
+    segments = tuple(Segment(count, price(step, "REPLACE_SPECIAL", ORDERS)) for count, step in to_steps(plan))
     ran = first_steps(plan, steps)
     if ran is None:
         assert steps == 0
         assert loss_of(segments, 0).empty
         return
-    again = tuple(Segment(count, price(step, "REPLACE_SPECIAL", ORDERS)) for count, step in runs_of(ran))
+    again = tuple(Segment(count, price(step, "REPLACE_SPECIAL", ORDERS)) for count, step in to_steps(ran))
     assert loss_of(again, steps) == loss_of(segments, steps)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ledger.accounting import told_epsilon
+from ledger.accounting import reported_epsilon
 from ledger.mechanisms.mechanism import PoissonGaussian
 from ledger.mechanisms.plan import parse_plan
 from policy.depa.import_check import Checked
@@ -45,9 +45,9 @@ def test_the_noise_is_the_least_that_keeps_what_was_asked() -> None:
     kept = plan.mechanism(plan.steps)
     assert isinstance(kept, PoissonGaussian)
     assert (kept.probability, kept.steps) == (Fraction(1, 10), 20)
-    assert told_epsilon(kept, Fraction(1, 10_000), "REPLACE_SPECIAL") <= 2
+    assert reported_epsilon(kept, Fraction(1, 10_000), "REPLACE_SPECIAL") <= 2
     less = PoissonGaussian(kept.probability, kept.noise_multiplier - Fraction(1, 10_000), kept.steps)
-    assert told_epsilon(less, Fraction(1, 10_000), "REPLACE_SPECIAL") > 2
+    assert reported_epsilon(less, Fraction(1, 10_000), "REPLACE_SPECIAL") > 2
     assert refusals(found) == []
     assert found.charge is not None
     assert found.charge["pipeline"] == found.pipeline

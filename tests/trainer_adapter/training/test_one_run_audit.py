@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ledger.accounting import told_epsilon
+from ledger.accounting import reported_epsilon
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.csprng import Randomness
@@ -124,7 +124,7 @@ def _audit(noise_part: float, secret: bytes) -> Fraction:
 
 def test_the_engine_passes_and_halved_noise_is_caught() -> None:
     """The plan's own noise proves an ε well above 0 and below the ledger's; half of it proves more than that."""
-    promised = told_epsilon(AUDITED.whole, DELTA, "ADD_OR_REMOVE_ONE")
+    promised = reported_epsilon(AUDITED.whole, DELTA, "ADD_OR_REMOVE_ONE")
     secret = bytes(range(32))
     assert promised / 4 < _audit(1.0, secret) < promised
     assert _audit(0.5, secret) > promised
