@@ -9,7 +9,7 @@ from sqlalchemy import Connection, LargeBinary, String, Table, cast, select
 
 from ledger.domain.facts import GLOBAL, Span, holder_of
 from ledger.domain.memory_state import MemoryState
-from ledger.lineage.exposure import known
+from ledger.lineage.exposure import known_spans
 from ledger.log.verification_findings import Broken
 from ledger.mechanisms.loss import Loss
 from ledger.store.engine import is_postgres
@@ -79,7 +79,7 @@ def check_sums(state: MemoryState, size: int) -> None:
 def _holders(state: MemoryState, size: int) -> Iterator[tuple[str, list[Span]]]:
     yield GLOBAL, [Span(node, 0, size) for node in state.nodes]
     for node in state.nodes:
-        yield holder_of(node), known(state.nodes, node, size)
+        yield holder_of(node), known_spans(state.nodes, node, size)
 
 
 def _both_empty(*sums: tuple[Loss, Loss] | None) -> bool:

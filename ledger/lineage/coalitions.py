@@ -17,7 +17,7 @@ from typing import Final
 from ledger.domain.facts import Facts, Span
 from ledger.domain.lineage_graph import END
 from ledger.filters import Cap, Rule, read_rule
-from ledger.lineage.exposure import Sources, known
+from ledger.lineage.exposure import ExposureSums, known_spans
 from ledger.mechanisms.loss import Loss
 
 WORK_MAX: Final = 100_000
@@ -32,7 +32,7 @@ def exposure_of(facts: Facts, partition: str, organisations: Iterable[str]) -> L
     """The loss of a partition that these organisations may know together: pending in full, each run once."""
     cuts: dict[int, int] = {}
     nodes = sorted({facts.organisations[did].node for did in organisations})
-    for span in (span for node in nodes for span in known(facts.nodes, node, END)):
+    for span in (span for node in nodes for span in known_spans(facts.nodes, node, END)):
         cuts[span.author] = max(cuts.get(span.author, 0), span.before)
     return _sum(facts, partition, [Span(author, 0, cut) for author, cut in sorted(cuts.items())], nodes)
 
@@ -54,7 +54,7 @@ class _CoalitionSearch:
         for did in sorted(organisations):
             at.setdefault(facts.organisations[did].node, did)
         nodes = tuple(at)
-        sources = Sources(facts, END)
+        sources = ExposureSums(facts, END)
         atoms = {}
         for mask, spans in _spans_by_knowers(facts, nodes).items():
             near = (node for place, node in enumerate(nodes) if mask >> place & 1)
@@ -189,7 +189,7 @@ def _spans_by_knowers(facts: Facts, nodes: Sequence[int]) -> dict[int, list[Span
     """Which charges each set of lineages, and nobody else among them, knows."""
     cuts: dict[int, list[tuple[int, int]]] = {}
     for place, node in enumerate(nodes):
-        for span in known(facts.nodes, node, END):
+        for span in known_spans(facts.nodes, node, END):
             cuts.setdefault(span.author, []).append((span.before, 1 << place))
     found: dict[int, list[Span]] = {}
     for author, ends in sorted(cuts.items()):
@@ -202,7 +202,7 @@ def _spans_by_knowers(facts: Facts, nodes: Sequence[int]) -> dict[int, list[Span
 
 
 def _sum(facts: Facts, partition: str, spans: list[Span], near: Iterable[int]) -> Loss:
-    found = Sources(facts, END).total(spans, near).get(partition)
+    found = ExposureSums(facts, END).total(spans, near).get(partition)
     coordinates = read_rule(facts.partitions[partition].terms).coordinates
     return found[0] + found[1] if found else Loss.zero(len(coordinates))
 

@@ -1,9 +1,9 @@
-"""Exposure: what a holder can know of a partition, the sum over the *distinct* runs that its node reaches.
+"""Exposure: the privacy loss of a partition that a holder can know, summed over the *distinct* runs its node reaches.
 
-A set, not a sum of totals. So two parents that share a run count it once, joining twice changes nothing, and the
-order of joining does not matter. Sums are kept in accounts, one per node and partition; a new sum is put together
-from those that are kept and corrected by the runs in the overlap alone, so that two organisations with 10^5 runs
-each and none in common are joined without reading a single run.
+It is a sum over a set: two parents that share a run count it once, merging twice changes nothing, and the order of
+mergers does not matter. Accounts store one sum per node and partition. A new sum is composed from stored ones and
+corrected by the runs in their overlap alone, so merging two organisations with 10^5 runs each and none in common
+reads no run.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ Sums = dict[str, tuple[Loss, Loss]]
 
 
 def exposure(facts: Facts, partition: str, node: int) -> Loss | None:
-    """What a lineage may know of a partition, pending counted in full; None if nothing."""
+    """The exposure of a lineage to a partition, pending counted in full; None if there is none."""
     account = facts.accounts.get((partition, holder_of(node)))
     return account.loss if account else None
 
 
-def known(nodes: Mapping[int, Node], node: int, size: int, before: int | None = None) -> list[Span]:
+def known_spans(nodes: Mapping[int, Node], node: int, size: int, before: int | None = None) -> list[Span]:
     """The spans of charges that a node knows, or knew at ``before``, in a log of ``size`` entries."""
     cuts = ((at, min(Arrow(at, cut).cut, size)) for at, cut in reach(nodes, node, before).items())
     return sorted(Span(at, 0, cut) for at, cut in cuts if at < cut)
 
 
-def shared(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
-    """What lies in both; each is a list without overlaps."""
+def intersect(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
+    """The intersection of two lists of spans, each without overlaps."""
     by_author: dict[int, list[Span]] = {}
     for one in others:
         by_author.setdefault(one.author, []).append(one)
@@ -43,8 +43,8 @@ def shared(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
     return [one for one in met if one.first < one.before]
 
 
-def without(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
-    """What lies in the first and not in the second."""
+def subtract(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
+    """The spans in the first list and not in the second."""
     by_author: dict[int, list[Span]] = {}
     for one in sorted(others):
         by_author.setdefault(one.author, []).append(one)
@@ -60,13 +60,13 @@ def without(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
     return rest
 
 
-def missing(facts: Facts, nodes: Mapping[int, Node], receiver: int, arrow: Arrow, size: int) -> int:
-    """How many charges an arrow would bring to a node that it does not know."""
-    return facts.runs(without(known(nodes, arrow.node, size, arrow.before), known(nodes, receiver, size)))
+def count_missing(facts: Facts, nodes: Mapping[int, Node], receiver: int, arrow: Arrow, size: int) -> int:
+    """How many charges an edge would bring to a node that does not know them."""
+    return facts.runs(subtract(known_spans(nodes, arrow.node, size, arrow.before), known_spans(nodes, receiver, size)))
 
 
-class Sources:
-    """Kept accounts to put sums together from, as they stand before a change."""
+class ExposureSums:
+    """Composes exposure sums from the stored accounts, before a change is applied."""
 
     def __init__(self, facts: Facts, size: int) -> None:
         """``size`` is that of the log."""
@@ -83,7 +83,7 @@ class Sources:
             if node not in self._facts.nodes:
                 continue
             mine = self._spans(node)
-            also, rest = shared(wanted, mine), without(mine, wanted)
+            also, rest = intersect(wanted, mine), subtract(mine, wanted)
             if self._facts.runs(rest) >= self._facts.runs(also):
                 continue
             for one in self._accounts(node):
@@ -91,14 +91,14 @@ class Sources:
             for ref, posted, pending in self._facts.exposures(rest):
                 had = sums.get(ref, (Loss.zero(len(posted.finite)),) * 2)
                 sums[ref] = (had[0] - posted, had[1] - pending)
-            wanted = without(wanted, mine)
+            wanted = subtract(wanted, mine)
         for ref, posted, pending in self._facts.exposures(wanted):
             _add(sums, ref, posted, pending)
         return sums
 
     def _spans(self, node: int) -> list[Span]:
         if node not in self._known:
-            self._known[node] = known(self._facts.nodes, node, self._size)
+            self._known[node] = known_spans(self._facts.nodes, node, self._size)
         return self._known[node]
 
     def _accounts(self, node: int) -> list[Account]:

@@ -9,11 +9,11 @@ from typing import Any, Final
 from ledger.domain.commands import OpenPartition, RegisterOrganisation, Retire
 from ledger.domain.entries import Entry
 from ledger.domain.facts import Contract, Dataset, Organisation, Partition, PolicyVersion, SigningKey, State
-from ledger.lineage.graph_edits import Drawing, registered
+from ledger.lineage.graph_edits import LineageEdit, register
 from ledger.transitions import apply_charges
 from ledger.transitions.apply_charges import Said, Sums
 from ledger.transitions.apply_governance import GOVERNING_CHANGES
-from ledger.transitions.apply_lineage import LINEAGE_CHANGES, redraw
+from ledger.transitions.apply_lineage import LINEAGE_CHANGES, apply_edit
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number
 
@@ -58,7 +58,7 @@ def _organisation(state: State, entry: Entry, index: int) -> None:
     did, key = body.organisation, body.key
     state.organisations[did] = Organisation(did, body.name, body.roles, index, index, ((entry.time, index),))
     state.keys[key.thumbprint] = SigningKey(key.thumbprint, did, key.x, None, index)
-    redraw(state, registered(Drawing(state, index, entry.time), did), entry.time)
+    apply_edit(state, register(LineageEdit(state, index, entry.time), did), entry.time)
 
 
 def _policy(state: State, entry: Entry, index: int) -> None:

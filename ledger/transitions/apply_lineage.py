@@ -11,61 +11,61 @@ from ledger.domain.facts import State
 from ledger.domain.lineage_commands import Collude, Declare, Merge, Publish, Split, Transfer
 from ledger.domain.lineage_graph import Arrow
 from ledger.lineage import graph_edits
-from ledger.lineage.graph_edits import Drawing
+from ledger.lineage.graph_edits import LineageEdit
 from ledger.wire.exact_numbers import parse_number
 
 
-def redraw(state: State, drawn: Drawing, time: int) -> None:
-    """Make a drawing true, at a time."""
+def apply_edit(state: State, edit: LineageEdit, time: int) -> None:
+    """Apply an edit to the state, at a time (ms)."""
     # Sums are put together from the accounts and the graph before the change.
-    accounts = drawn.accounts()
-    for index, node in drawn.drawn.items():
+    accounts = edit.accounts()
+    for index, node in edit.changed.items():
         state.nodes[index] = node
-    for did in drawn.moves:
+    for did in edit.moves:
         found = state.organisations[did]
-        state.organisations[did] = replace(found, node=drawn.index, moves=(*found.moves, (time, drawn.index)))
+        state.organisations[did] = replace(found, node=edit.index, moves=(*found.moves, (time, edit.index)))
     for account in accounts:
         state.accounts[account.partition, account.holder] = account
 
 
-def _merger(state: State, entry: Entry, index: int) -> Drawing:
+def _merger(state: State, entry: Entry, index: int) -> LineageEdit:
     body = entry.asked
     assert isinstance(body, Merge)
-    return graph_edits.joined(Drawing(state, index, entry.time), body.organisation, _nodes(entry))
+    return graph_edits.merge(LineageEdit(state, index, entry.time), body.organisation, _nodes(entry))
 
 
-def _collusion(state: State, entry: Entry, index: int) -> Drawing:
+def _collusion(state: State, entry: Entry, index: int) -> LineageEdit:
     body = entry.asked
     assert isinstance(body, Collude)
-    return graph_edits.colluded(Drawing(state, index, entry.time), body.organisations, body.effective)
+    return graph_edits.collude(LineageEdit(state, index, entry.time), body.organisations, body.effective)
 
 
-def _split(state: State, entry: Entry, index: int) -> Drawing:
+def _split(state: State, entry: Entry, index: int) -> LineageEdit:
     body = entry.asked
     assert isinstance(body, Split)
     parent, own = _nodes(entry)
-    return graph_edits.split(Drawing(state, index, entry.time), body.organisation, body.child, (parent, own))
+    return graph_edits.split(LineageEdit(state, index, entry.time), body.organisation, body.child, (parent, own))
 
 
-def _transfer(state: State, entry: Entry, index: int) -> Drawing:
+def _transfer(state: State, entry: Entry, index: int) -> LineageEdit:
     body, recorded = entry.asked, _recorded(entry)
     assert isinstance(body, Transfer)
     arrow = Arrow(recorded["node"], recorded["before"])
     recipient = state.organisations[body.recipient].node
-    return graph_edits.handed(Drawing(state, index, entry.time), recorded["giver"], arrow, recipient)
+    return graph_edits.transfer(LineageEdit(state, index, entry.time), recorded["giver"], arrow, recipient)
 
 
-def _publication(state: State, entry: Entry, index: int) -> Drawing:
+def _publication(state: State, entry: Entry, index: int) -> LineageEdit:
     recorded = _recorded(entry)
     assert isinstance(entry.asked, Publish)
-    return graph_edits.published(Drawing(state, index, entry.time), recorded["giver"], recorded["node"])
+    return graph_edits.publish(LineageEdit(state, index, entry.time), recorded["giver"], recorded["node"])
 
 
-def _coalition(state: State, entry: Entry, index: int) -> Drawing:
+def _coalition(state: State, entry: Entry, index: int) -> LineageEdit:
     body = entry.asked
     assert isinstance(body, Declare)
     epsilon = parse_number(body.epsilon, "epsilon")
-    return graph_edits.declared(Drawing(state, index, entry.time), entry.actor, body.members, epsilon)
+    return graph_edits.declare_coalition(LineageEdit(state, index, entry.time), entry.actor, body.members, epsilon)
 
 
 def _nodes(entry: Entry) -> tuple[int, ...]:
@@ -76,9 +76,9 @@ def _recorded(entry: Entry) -> dict[str, Any]:
     return entry.body
 
 
-def _applied(draw: Callable[[State, Entry, int], Drawing]) -> Callable[[State, Entry, int], None]:
+def _applied(edit: Callable[[State, Entry, int], LineageEdit]) -> Callable[[State, Entry, int], None]:
     def change(state: State, entry: Entry, index: int) -> None:
-        redraw(state, draw(state, entry, index), entry.time)
+        apply_edit(state, edit(state, entry, index), entry.time)
 
     return change
 

@@ -15,8 +15,8 @@ from ledger.domain.gate import Gate, Request
 from ledger.domain.lineage_commands import Collude, Declare, Merge, Publish, Split, Transfer
 from ledger.domain.lineage_graph import Arrow, NodeKind, descendants, knows
 from ledger.domain.outcomes import ChargeState, Code
-from ledger.lineage.exposure import missing
-from ledger.lineage.graph_edits import standing
+from ledger.lineage.exposure import count_missing
+from ledger.lineage.graph_edits import occupied
 from ledger.transitions.guards import Asked, Decided, Refusal, acting, permitted
 
 _PARENTS: Final = {"merger": "parents", "acquisition": "acquired"}
@@ -47,7 +47,7 @@ def collusion(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> D
     if body.effective > now:
         raise Refusal(Code.MALFORMED, "body.effective: must not lie after now", "body.effective")
     stood = {one.stood(body.effective) for one in found}
-    parents = standing(facts, descendants(facts.nodes, stood, body.effective))
+    parents = occupied(facts, descendants(facts.nodes, stood, body.effective))
     if len(stood) == 1:
         raise Refusal(Code.CONFLICT, "these organisations were one lineage then", "body.organisations")
     permitted(gate, Request(asked.command, body, now), facts)
@@ -64,7 +64,7 @@ def split(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decid
     if parent.did == child.did:
         raise Refusal(Code.MALFORMED, "body.child: must be another organisation", "body.child")
     arrow = Arrow(parent.node, index)
-    if parent.node != child.node and not missing(facts, facts.nodes, child.node, arrow, index):
+    if parent.node != child.node and not count_missing(facts, facts.nodes, child.node, arrow, index):
         raise Refusal(Code.CONFLICT, f"{child.did} knows all that {parent.did} knows", "body.child")
     permitted(gate, Request(asked.command, body, now), facts)
     return Decided(Code.PERMITTED, derived={"parents": [parent.node, child.node]})
@@ -88,7 +88,7 @@ def transfer(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> De
     colluded = any(facts.nodes[node].kind is NodeKind.COLLUSION for _, node in giver.moves)
     planned = giver.did == found.actor and recipient.did in found.recipients and not colluded
     arrow = Arrow(found.author, found.index + 1) if planned else Arrow(giver.node, index)
-    if not missing(facts, facts.nodes, recipient.node, arrow, index):
+    if not count_missing(facts, facts.nodes, recipient.node, arrow, index):
         raise Refusal(Code.CONFLICT, f"{recipient.did} knows all that this would bring", "body.recipient")
     permitted(gate, Request(asked.command, body, now), facts)
     return Decided(Code.PERMITTED, derived={"before": arrow.before, "giver": giver.did, "node": arrow.node})
@@ -101,7 +101,7 @@ def publication(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) ->
     reporter, found = acting(facts, asked, "SRO"), _charge(facts, body.charge)
     giver = _giver(facts, body, found, reporter)
     public, arrow = facts.publication, Arrow(giver.node, index)
-    if public is not None and not missing(facts, facts.nodes, public, arrow, index):
+    if public is not None and not count_missing(facts, facts.nodes, public, arrow, index):
         raise Refusal(Code.CONFLICT, f"all that {giver.did} knows is public already", "body.charge")
     permitted(gate, Request(asked.command, body, now), facts)
     return Decided(Code.PERMITTED, derived={"giver": giver.did, "node": giver.node})

@@ -16,7 +16,7 @@ from ledger.domain.lineage_commands import Collude, Declare, Merge, Publish, Spl
 from ledger.domain.lineage_graph import NodeKind
 from ledger.domain.outcomes import ChargeState
 from ledger.filters import NoRoom, read_rule
-from ledger.lineage.graph_edits import would_be
+from ledger.lineage.graph_edits import preview_merge
 from ledger.transitions.account_loss import over
 from ledger.wire.exact_numbers import ceil_decimal
 from policy.checks.findings import Findings
@@ -34,7 +34,7 @@ def merger(request: Request, facts: Facts) -> Verdict:
     findings = _reported(request, facts, "parent_unknown", (body.organisation, *body.parents))
     if body.proposed and findings.verdict().permit:
         nodes = sorted({facts.organisations[did].node for did in (body.organisation, *body.parents)})
-        _fits(findings, facts, would_be(facts, nodes), request.now)
+        _fits(findings, facts, preview_merge(facts, nodes), request.now)
     return findings.verdict()
 
 

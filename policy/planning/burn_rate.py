@@ -9,7 +9,7 @@ from typing import Final
 from ledger.domain.facts import GLOBAL, Facts, Span
 from ledger.domain.lineage_graph import END
 from ledger.filters import NoRoom, read_rule
-from ledger.lineage.exposure import known
+from ledger.lineage.exposure import known_spans
 from ledger.mechanisms.loss import Loss
 from ledger.transitions.account_loss import standing
 from ledger.wire import canonical_json as c
@@ -55,7 +55,7 @@ def recent_loss(facts: Facts, ref: str, holder: str, first: int) -> Loss:
     if holder == GLOBAL:
         spans = [Span(node, first, END) for node in facts.nodes]
     else:
-        whole = known(facts.nodes, int(holder.partition(":")[2]), END)
+        whole = known_spans(facts.nodes, int(holder.partition(":")[2]), END)
         spans = [Span(one.author, max(one.first, first), one.before) for one in whole]
     partition = facts.partitions[ref]
     return sum((a + b for at, a, b in facts.exposures(spans) if at == ref), empty_account(partition, holder).posted)

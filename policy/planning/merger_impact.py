@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from ledger.domain.facts import Facts, holder_of
 from ledger.domain.lineage_graph import NodeKind
-from ledger.lineage.graph_edits import would_be
+from ledger.lineage.graph_edits import preview_merge
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal
 from policy.planning.account_caps import AccountStatus, account_status, empty_account, partition_bounds
@@ -57,7 +57,7 @@ def merged_accounts(facts: Facts, organisations: Sequence[str], now: int) -> tup
     """
     nodes = tuple(dict.fromkeys(facts.organisations[did].node for did in organisations))
     found = []
-    for account in would_be(facts, nodes):
+    for account in preview_merge(facts, nodes):
         index = int(account.holder.partition(":")[2])
         known = facts.nodes.get(index)
         coalition = index if known is not None and known.kind is NodeKind.COALITION else None

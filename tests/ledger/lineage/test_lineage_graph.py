@@ -14,7 +14,7 @@ from ledger.domain.facts import GLOBAL, Charge, Facts, holder_of
 from ledger.domain.lineage_graph import END, SUCCESSION, NodeKind, knowers
 from ledger.domain.outcomes import ChargeState
 from ledger.filters import read_rule
-from ledger.lineage.exposure import known
+from ledger.lineage.exposure import known_spans
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.transitions.guards import Decided
 from tests.factories.memory import BANKS, SRO, START, World, plan_of, ref_of, settled_world, snapshot
@@ -200,7 +200,7 @@ class Play:
 
 def names_known(facts: Facts, node: int) -> set[str]:
     """The ids of the charges that a node knows, by its spans."""
-    spans = known(facts.nodes, node, END)
+    spans = known_spans(facts.nodes, node, END)
     return {
         one.id
         for one in facts.charges.values()
