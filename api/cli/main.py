@@ -87,7 +87,7 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: IssuerFiles,
     import sys
 
     from api.app import create_app
-    from api.keys.key_store import AuthoriseOnly, FileKeyStore
+    from api.keys.key_store import FileKeyStore, KeyStore
     from api.middleware.json_log import log_to
     from api.server.http_server import base_url, unix_ms
     from api.server.http_server import serve as run
@@ -97,7 +97,7 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: IssuerFiles,
     from ledger.verifier import LogKey
     from policy.decisions.gate import gate
 
-    store = FileKeyStore(settings.keys) if settings.keys else AuthoriseOnly()
+    store = FileKeyStore(settings.keys) if settings.keys else KeyStore()
     if settings.keys:
         typer.echo(f"Data keys lie unencrypted in {settings.keys}: for demonstrations only.", err=True)
     try:
@@ -127,16 +127,16 @@ def dev_issuer(
 ) -> None:
     """Give out access tokens on this machine until interrupted: for development, where it proves nothing."""
     from api.dev_issuer.routes import create_issuer_app
-    from api.dev_issuer.settings import IssuerProfile
+    from api.dev_issuer.settings import IssuerSettings
     from api.server.http_server import serve as run
     from api.server.http_server import unix_ms
     from client.cli.error_report import errors_reported
 
     with errors_reported():
-        known = IssuerProfile.load(profile)
+        known = IssuerSettings.load(profile)
         listener = _listening(known.host, known.port)
         url = f"http://{known.host}:{listener.getsockname()[1]}"
-        issuer = known.issuer(url, unix_ms)
+        issuer = known.issuer(profile.parent, url, unix_ms)
     typer.echo(f"A development issuer, which proves nothing about anybody, at {url} until interrupted.", err=True)
     run(create_issuer_app(issuer), listener)
 

@@ -26,7 +26,7 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final, Literal
 from urllib.parse import urlencode, urlsplit
 
 from cryptography.exceptions import InvalidSignature
@@ -40,7 +40,9 @@ from client.http.jwt_claims import SKEW_S, JwtClaims
 from client.keys.signer import Signer
 from ledger.crypto.public_keys import PublicKey
 from ledger.wire import canonical_json as c
+from ledger.wire.field_types import Did, distinct
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record
 
 LIFE_S: Final = 300
 CODE_S: Final = 60
@@ -50,12 +52,11 @@ NOBODY: Final = "-"
 """Whom somebody chooses who wants to be none of the people: no person's name begins so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
-    """Who somebody may choose to be."""
+class Person(Record, frozen=True):
+    """A person that a browser may log in as."""
 
-    organisation: str
-    roles: tuple[str, ...] = ()
+    organisation: Did
+    roles: Annotated[tuple[Literal["AUDITOR", "OPERATOR"], ...], distinct(2)] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Final, NoReturn, Protocol, final
+from typing import Final, NoReturn, final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
@@ -54,85 +54,53 @@ class KeyUnavailable(Exception):  # noqa: N818 - reads as what it says
     """The store holds no such data key that it may hand over; tells which, never its bytes."""
 
 
-class KeyStore(Protocol):
-    """Where data keys lie."""
+class KeyStore:
+    """Where data keys are. This one holds none and authorises only: the receipt of the key release is the authority."""
 
-    def gives(self, provider: str) -> bool:
-        """Whether a provider's data keys are handed out here; else the provider hands them over itself."""
-        ...
+    deposit: str | None = None
+    """The X25519 key (base64url) that keys of sealed models are encrypted to; None where no deposits are taken."""
 
-    def data_key(self, provider: str, name: str) -> Secret | None:
-        """The data key ``name`` of ``provider``; None where the provider hands it over itself.
+    def gives(self, provider: str) -> bool:  # noqa: ARG002 - the interface's arguments
+        """Whether a provider's data keys are given out here; otherwise the provider gives them out itself."""
+        return False
+
+    def data_key(self, provider: str, name: str) -> Secret | None:  # noqa: ARG002 - the interface's arguments
+        """The data key ``name`` of ``provider``; None where the provider gives it out itself.
 
         Raises:
             KeyUnavailable: if the store should hold it and cannot give it.
         """
-        ...
-
-    @property
-    def deposit(self) -> str | None:
-        """The X25519 key (base64url) that keys of sealed models are deposited under; None where none are taken."""
-        ...
+        return None
 
     def deposit_model_key(self, charge: str, model: str, sealed: str) -> None:
-        """Keep the key of a sealed model, which only this store can open; the same again changes nothing.
+        """Store the key of a sealed model, encrypted so that only this store can open it; the same again is no change.
 
         Raises:
             Malformed: if it was sealed to another store, or for another charge or model.
-            KeyUnavailable: if it cannot be kept.
+            KeyUnavailable: if it cannot be stored.
         """
-        ...
-
-    def model_key(self, charge: str, model: str) -> Secret | None:
-        """The key of a sealed model; None where the provider hands it over itself. Raises: KeyUnavailable."""
-        ...
-
-    def keep(self, release: str, envelope: bytes) -> bytes:
-        """Keep the envelope of a key release, and give back the one that was kept first.
-
-        Raises:
-            KeyUnavailable: if it cannot be kept: then it is not handed out either.
-        """
-        ...
-
-    def kept(self, release: str) -> bytes | None:
-        """The envelope kept for a key release. Raises: KeyUnavailable, if it cannot be read."""
-        ...
-
-
-class AuthoriseOnly:
-    """Holds no keys: the receipt of the key-release entry is the authority."""
-
-    def gives(self, provider: str) -> bool:  # noqa: ARG002 - the interface's arguments
-        """Never."""
-        return False
-
-    def data_key(self, provider: str, name: str) -> Secret | None:  # noqa: ARG002 - the interface's arguments
-        """None, always."""
-        return None
-
-    deposit: str | None = None
-
-    def deposit_model_key(self, charge: str, model: str, sealed: str) -> None:
-        """Refused: there is nowhere to keep it. Raises: KeyUnavailable."""
         del sealed
         message = f"this service holds no keys: the key of model {model} of {charge} has to go to the provider's store"
         raise KeyUnavailable(message)
 
     def model_key(self, charge: str, model: str) -> Secret | None:  # noqa: ARG002 - the interface's arguments
-        """None, always."""
+        """The key of a sealed model; None where the provider gives it out itself. Raises: KeyUnavailable."""
         return None
 
     def keep(self, release: str, envelope: bytes) -> bytes:  # noqa: ARG002 - the interface's arguments
-        """The envelope itself: there is none to keep."""
+        """Store the envelope of a key release, and return the one that was stored first.
+
+        Raises:
+            KeyUnavailable: if it cannot be stored: then it is not given out either.
+        """
         return envelope
 
     def kept(self, release: str) -> bytes | None:  # noqa: ARG002 - the interface's arguments
-        """None, always."""
+        """The stored envelope of a key release. Raises: KeyUnavailable, if it cannot be read."""
         return None
 
 
-class FileKeyStore:
+class FileKeyStore(KeyStore):
     """Data keys in files, one folder per provider, each readable by its owner alone."""
 
     def __init__(self, folder: Path) -> None:
@@ -175,7 +143,7 @@ class FileKeyStore:
         return Secret(value)
 
     @property
-    def deposit(self) -> str:
+    def deposit(self) -> str:  # type: ignore[override] # made when it is read first
         """The public half of its deposit key, which is made when it is first asked for. Raises: OSError."""
         return c.base64url(self._deposit().public_key().public_bytes_raw())
 

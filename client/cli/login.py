@@ -38,9 +38,9 @@ def login(
         LoginFile(profile).write(login)
     until = datetime.fromtimestamp(login.expires_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if as_json:
-        print_json({"expires_s": login.expires_s, "issuer": login.purpose.issuer, "subject": login.subject})
+        print_json({"expires_s": login.expires_s, "issuer": login.issuer, "subject": login.subject})
     else:
-        typer.echo(f"Logged in as {login.subject} of {login.purpose.issuer}, until {until}.")
+        typer.echo(f"Logged in as {login.subject} of {login.issuer}, until {until}.")
 
 
 def logout(profile: ProfilePath, *, as_json: AsJson = False) -> None:

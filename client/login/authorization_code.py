@@ -15,7 +15,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 from urllib.parse import urlencode
 
@@ -158,4 +158,4 @@ def _login(  # noqa: PLR0913, PLR0917 - what is held against what
         now=asked_s,
     )
     # Counted from when it was asked for, so that it is never thought to hold longer than it does.
-    return Login(profile.purpose(), subject, asked_s + life_s, token)
+    return Login(**asdict(profile.purpose()), access_token=token, expires_s=asked_s + life_s, subject=subject)

@@ -11,22 +11,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from shlex import quote
-from typing import Final
+from typing import Annotated, Final, Literal
 
 from client.http.problems import Refused
 from client.keys.private_file import read_private, write_private
-from ledger.wire import canonical_json as c
+from ledger.wire.field_types import between, constant, text
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record, read, write
 
 FILE_BYTES_MAX: Final = 32_768
 TOKEN_LENGTH_MAX: Final = 8_192
 TIME_S_MAX: Final = 253_402_300_799
 LOGIN_NEEDED: Final = "login_needed"
-_NAMES: Final = ("access_token", "client_id", "expires_s", "issuer", "log", "service", "subject", "v")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,42 +39,26 @@ class Purpose:
     log: str
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
-    """A person's access token, until when it holds (Unix seconds), and who that person is to the issuer."""
+class Login(Record, frozen=True):
+    """A person's access token, its expiry (Unix seconds), and who that person is to the issuer."""
 
-    purpose: Purpose
-    subject: str
-    expires_s: int
-    access_token: str = field(repr=False)
+    access_token: Annotated[str, text(TOKEN_LENGTH_MAX)]
+    client_id: Annotated[str, text(1_000)]
+    expires_s: Annotated[int, between(0, TIME_S_MAX)]
+    issuer: Annotated[str, text(1_000)]
+    log: Annotated[str, text(1_000)]
+    service: Annotated[str, text(1_000)]
+    subject: Annotated[str, text(1_000)]
+    v: Literal[1] = constant(1)
 
-    def to_json(self) -> c.Object:
-        """As the file has it."""
-        return {
-            "access_token": self.access_token,
-            "client_id": self.purpose.client_id,
-            "expires_s": self.expires_s,
-            "issuer": self.purpose.issuer,
-            "log": self.purpose.log,
-            "service": self.purpose.service,
-            "subject": self.subject,
-            "v": 1,
-        }
+    @property
+    def purpose(self) -> Purpose:
+        """What it is for."""
+        return Purpose(self.issuer, self.client_id, self.service, self.log)
 
-    @classmethod
-    def parse(cls, data: bytes) -> Login:
-        """Read what :meth:`to_json` gives. Raises: Malformed."""
-        known = c.fields(c.parse(data, FILE_BYTES_MAX, "login"), "login", _NAMES)
-        c.integer(known["v"], "login.v", 1, 1)
-        issuer, client_id, service, log = (
-            c.string(known[name], f"login.{name}") for name in ("issuer", "client_id", "service", "log")
-        )
-        return cls(
-            Purpose(issuer, client_id, service, log),
-            subject=c.string(known["subject"], "login.subject"),
-            expires_s=c.integer(known["expires_s"], "login.expires_s", 0, TIME_S_MAX),
-            access_token=c.string(known["access_token"], "login.access_token", TOKEN_LENGTH_MAX),
-        )
+    def __repr__(self) -> str:
+        """Show who is logged in, without the token."""
+        return f"Login({self.subject} at {self.issuer} until {self.expires_s})"
 
 
 class LoginFile:
@@ -89,12 +73,12 @@ class LoginFile:
     def write(self, login: Login) -> None:
         """Keep a login in place of the one before. Raises: OSError."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_private(self.path, c.dump(login.to_json()))
+        write_private(self.path, write(login))
 
     def read(self, purpose: Purpose, now: float) -> Login:
         """The login that was kept, if it is for this and holds ``now``, in Unix seconds. Raises: Refused, OSError."""
         try:
-            login = Login.parse(read_private(self.path, FILE_BYTES_MAX + 1, "login"))
+            login = read(Login, read_private(self.path, FILE_BYTES_MAX + 1, "login"), FILE_BYTES_MAX, "login")
         except FileNotFoundError:
             raise self._needed("nobody is logged in") from None
         except Malformed as fault:

@@ -18,7 +18,7 @@ from api.demo import digits, participants
 from api.demo.participants import Enrol, Organisation
 from api.demo.stage import opened
 from api.demo.trainer import Address, Task, write_job
-from api.keys.key_store import AuthoriseOnly, FileKeyStore
+from api.keys.key_store import FileKeyStore, KeyStore
 from api.server.http_server import unix_ms
 from client.keys.data_encryption import encrypt
 from client.keys.signer import Signer, load_private
@@ -145,7 +145,7 @@ def open_place(folder: Path, *, authorise_only: bool = False, **policy: c.Json) 
     store = FileKeyStore(folder / "data-keys")
     book = Book.open(url, gate=gate, log_key=log_key, origin=ORIGIN, clock=clock)
     try:
-        with opened(book, AuthoriseOnly() if authorise_only else store, log, clock) as (address, enrol):
+        with opened(book, KeyStore() if authorise_only else store, log, clock) as (address, enrol):
             yield _furnished(folder, book, store, address, enrol, policy, clock)
     finally:
         book.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from api.keys.key_store import AuthoriseOnly
+from api.keys.key_store import KeyStore
 from client.http.problems import Refused
 from client.keys.hpke_envelope import unseal
 from client.service.service import Answer
@@ -151,7 +151,7 @@ def test_no_key_is_sealed_again_after_the_post(world: World, room: CleanRoom) ->
 
 def test_authorise_only_answers_with_a_receipt_and_no_envelope(tmp_path: Path) -> None:
     """The provider's own key store obeys the receipt."""
-    with open_world(tmp_path, AuthoriseOnly()) as world:
+    with open_world(tmp_path, KeyStore()) as world:
         room = CleanRoom()
         body = world.charge_body(world.found(), room)
         world.service.submit(world.bank, BANK, "charge", body, "run-1")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api.keys.key_store import AuthoriseOnly, FileKeyStore, KeyUnavailable, Secret
+from api.keys.key_store import FileKeyStore, KeyStore, KeyUnavailable, Secret
 from ledger.wire.malformed import Malformed
 
 HOSPITAL = "did:web:hospital.example"
@@ -81,7 +81,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 def test_authorise_only_holds_no_key() -> None:
     """The provider hands its keys over itself."""
-    assert AuthoriseOnly().data_key(HOSPITAL, "digits") is None
+    assert KeyStore().data_key(HOSPITAL, "digits") is None
 
 
 def test_a_store_says_whose_keys_it_hands_out(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_store_says_whose_keys_it_hands_out(tmp_path: Path) -> None:
     store = FileKeyStore(tmp_path)
     store.create(HOSPITAL, "digits")
     assert (store.gives(HOSPITAL), store.gives(f"{HOSPITAL}x")) == (True, False)
-    assert not AuthoriseOnly().gives(HOSPITAL)
+    assert not KeyStore().gives(HOSPITAL)
 
 
 def test_a_secret_is_not_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx
+import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -253,7 +254,7 @@ def test_a_login_is_kept_in_a_file_of_its_owner(desk: Desk) -> None:
 
 
 def _expired(login: Login, _file: LoginFile, _desk: Desk) -> Login:
-    return Login(login.purpose, login.subject, 1, login.access_token)
+    return msgspec.structs.replace(login, expires_s=1)
 
 
 def _opened_up(login: Login, file: LoginFile, _desk: Desk) -> Login:
@@ -304,7 +305,7 @@ def test_without_a_login_that_holds_the_sentence_says_what_to_type(
 def test_a_token_that_the_service_does_not_believe_leads_to_a_login(desk: Desk) -> None:
     """As after another start of the issuer with another key."""
     login = desk.log_in()
-    LoginFile(desk.profile).write(Login(login.purpose, "asha", login.expires_s, login.access_token[:-8] + "AAAAAAAA"))
+    LoginFile(desk.profile).write(msgspec.structs.replace(login, access_token=login.access_token[:-8] + "AAAAAAAA"))
     told = desk.run("account", str(desk.profile))
     assert told.exit_code == 6
     assert "token_invalid" in told.stderr

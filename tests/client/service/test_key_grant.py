@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 from typer.testing import CliRunner
 
-from api.keys.key_store import AuthoriseOnly
+from api.keys.key_store import KeyStore
 from client.cli.main import app
 from client.keys.hpke_envelope import unseal
 from client.keys.signer import Signer
@@ -42,7 +42,7 @@ class Released(NamedTuple):
 @pytest.fixture
 def released(tmp_path: Path) -> Iterator[Released]:
     """One charge, its key released by an authorise-only service."""
-    with open_world(tmp_path, AuthoriseOnly()) as world:
+    with open_world(tmp_path, KeyStore()) as world:
         room = CleanRoom()
         contract = world.found()
         # As long as the grant command, which has the machine's own clock, may need it.
