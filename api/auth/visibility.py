@@ -63,7 +63,7 @@ def require_visible(facts: Snapshot, caller: Caller, submission: Submission) -> 
     if caller.sees_all:
         return
     try:
-        asked = Asked.read(submission.raw, submission.signature)
+        asked = submission.pending
     except Malformed:
         return
     hidden = next(_hidden(caller, asked, facts), None)

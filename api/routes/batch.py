@@ -98,13 +98,13 @@ def _asked(value: object, where: str, held: _Held) -> _Ready | Problem:
     raw, signature = c.dump(known["command"]), c.string(known["signature"], f"{where}.signature", _SIGNATURE_MAX)
     if len(raw) > COMMAND_BYTES_MAX:
         raise Malformed(f"{where}.command", f"has more than the {COMMAND_BYTES_MAX} bytes allowed")
+    submission = Submission(raw, signature)
     try:
-        command = Command.parse(raw)
+        command = submission.command
     except Malformed as fault:
         raise fault.under(f"{where}.command") from None
     if command.kind != "charge":
         raise Malformed(f"{where}.command.kind", f"must be 'charge' at this path, not '{command.kind}'")
-    submission = Submission(raw, signature)
     try:
         held.caller.check_actor(command.actor)
         held.binding.check(signature, "POST", held.path, command.id)

@@ -78,8 +78,9 @@ def _route(book: Book, kind: str, binding: Binding) -> Callable[..., Response]:
     ) -> Response:
         with book.read() as facts:
             caller = unknown.authenticate(facts)
-            command = _command(raw, kind, caller)
-            submission = _bound(binding, command, raw, jws, dry_run)
+            submission = Submission(raw, jws)
+            command = _command(submission, kind, caller)
+            _check_binding(binding, submission, dry_run)
             require_visible(facts, caller, submission)
             if kind in VERSIONED:
                 check_version(facts, command, if_match, caller)
@@ -102,10 +103,11 @@ def _key_release_route(book: Book, releases: KeyReleases, kind: str, binding: Bi
     def submit(raw: Raw, jws: Signature, unknown: DeferredCaller, dry_run: DryRun = "false") -> Response:
         with book.read() as facts:
             caller = unknown.authenticate(facts)
-            command = _command(raw, kind, caller)
+            submission = Submission(raw, jws)
+            command = _command(submission, kind, caller)
             dry = dry_run == "true"
             with nullcontext() if dry else log_withheld(command):
-                submission = _bound(binding, command, raw, jws, dry_run)
+                _check_binding(binding, submission, dry_run)
                 require_visible(facts, caller, submission)
         if dry:
             # Its nonce is not burnt.
@@ -117,11 +119,11 @@ def _key_release_route(book: Book, releases: KeyReleases, kind: str, binding: Bi
     return submit
 
 
-def _bound(binding: Binding, command: Command, raw: bytes, jws: str, dry_run: str) -> Submission:
+def _check_binding(binding: Binding, submission: Submission, dry_run: str) -> None:
     """A signature for a dry run is good for nothing else. Raises: Problem."""
+    command = submission.command
     path = PATHS[command.kind]
-    binding.check(jws, "POST", f"{path}?dry_run=true" if dry_run == "true" else path, command.id)
-    return Submission(raw, jws)
+    binding.check(submission.signature, "POST", f"{path}?dry_run=true" if dry_run == "true" else path, command.id)
 
 
 def _told(book: Book, caller: Caller, command: Command, outcome: Outcome, status: int | None = None) -> Response:
@@ -175,9 +177,9 @@ def quote_router(book: Book, binding: Binding) -> APIRouter:
     def quote(raw: Raw, jws: Signature, unknown: DeferredCaller) -> Response:
         with book.read() as facts:
             caller = unknown.authenticate(facts)
-            command = _command(raw, "charge", caller)
-            binding.check(jws, "POST", QUOTES, command.id)
             submission = Submission(raw, jws)
+            command = _command(submission, "charge", caller)
+            binding.check(jws, "POST", QUOTES, command.id)
             require_visible(facts, caller, submission)
         return _told(book, caller, command, book.quote(submission), 200)
 
@@ -210,8 +212,8 @@ def document_router(book: Book, binding: Binding) -> APIRouter:
     return router
 
 
-def _command(raw: bytes, kind: str, caller: Caller) -> Command:
-    command = Command.parse(raw)
+def _command(submission: Submission, kind: str, caller: Caller) -> Command:
+    command = submission.command
     if command.kind != kind:
         raise Malformed("kind", f"must be '{kind}' at this path, not '{command.kind}'")
     caller.check_actor(command.actor)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
-from ledger.audit.recorded_prices import Recorded, keeps, read_cap
+from ledger.audit.recorded_prices import RecordedPrices, keeps, read_cap
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.domain.commands import EnterDocument, MakeCharge, OpenPartition, parse_ref
 from ledger.domain.entries import Entry
@@ -27,7 +27,7 @@ from ledger.transitions.account_loss import standing
 from ledger.transitions.charges import Laid, lay
 from ledger.transitions.decide import decide, signing_key
 from ledger.transitions.guards import Asked, Decided, Refusal
-from ledger.transitions.pricing import SEARCHED
+from ledger.transitions.pricing import COMPUTED
 from ledger.transitions.registration import opening, signers
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number
@@ -89,7 +89,7 @@ def _check_code(decided: Decided, entry: Entry) -> None:
 def _check_refused(facts: Facts, asked: Asked, entry: Entry, decided: Decided, gate: Gate) -> None:
     """A refusal is decided by numbers found here; for lack of room it may stand where there hardly is any."""
     if (entry.code, decided.code) == (Code.BUDGET_EXHAUSTED, Code.PENDING):
-        rooms = lay(facts, asked, entry.time, gate, SEARCHED).rooms(facts)
+        rooms = lay(facts, asked, entry.time, gate, COMPUTED).rooms(facts)
         if max(room.rule.share(room.after, room.limit.cap) for room in rooms) >= NEARLY_FULL:
             return
     _check_code(decided, entry)
@@ -98,7 +98,7 @@ def _check_refused(facts: Facts, asked: Asked, entry: Entry, decided: Decided, g
 def _check_pending(facts: Facts, asked: Asked, entry: Entry, gate: Gate) -> None:
     """Decided by the recorded numbers; whether there was room, :func:`check_fits` looks at."""
     _check_code(Decided(Code.PENDING), entry)
-    numbers = Recorded(entry)
+    numbers = RecordedPrices(entry)
     laid = lay(facts, asked, entry.time, gate, numbers)
     _compare(laid.derived(), entry)
     if entry.body.get("alerts", []) != laid.alerts(facts, numbers):
@@ -110,7 +110,7 @@ def _check_alerts(facts: Facts, laid: Laid, entry: Entry) -> None:
 
     Only accounts that are watched and not capped have a capacity that is not recorded.
     """
-    found = (laid.alerts(facts, Recorded(entry, elsewhere)) for elsewhere in (-1, 0, 1))
+    found = (laid.alerts(facts, RecordedPrices(entry, elsewhere)) for elsewhere in (-1, 0, 1))
     crossed = [set(map(c.spelled, alerts)) for alerts in found]
     recorded: Any = entry.body.get("alerts", [])
     told = list(map(c.spelled, recorded))

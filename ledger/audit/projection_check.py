@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from sqlalchemy import Connection, LargeBinary, String, Table, cast, select
+from sqlalchemy import LargeBinary, String, Table, cast, select
 
 from ledger.domain.facts import GLOBAL, Span, holder_of
 from ledger.domain.memory_state import MemoryState
 from ledger.lineage.exposure import known_spans
 from ledger.log.verification_findings import Broken
 from ledger.mechanisms.loss import Loss
-from ledger.store.engine import is_postgres
+from ledger.store.engine import Executor, is_postgres
 from ledger.store.snapshot import Snapshot
 from ledger.store.tables import EntryRow, metadata, table_of
 
@@ -86,7 +86,7 @@ def _both_empty(*sums: tuple[Loss, Loss] | None) -> bool:
     return all(one is None or (one[0].empty and one[1].empty) for one in sums)
 
 
-def find_invalid_text(connection: Connection) -> None:
+def find_invalid_text(connection: Executor) -> None:
     """Read every text of every table as bytes. Raises: Broken, naming the first that is not UTF-8.
 
     SQLite keeps any bytes as text, and its driver cannot read a row that holds others than UTF-8, nor say where it is.
@@ -97,7 +97,7 @@ def find_invalid_text(connection: Connection) -> None:
             _search(connection, table)
 
 
-def _search(connection: Connection, table: Table) -> None:
+def _search(connection: Executor, table: Table) -> None:
     texts = [column for column in table.columns if isinstance(column.type, String)]
     if not texts:
         return

@@ -18,7 +18,7 @@ from ledger.domain.facts import GLOBAL, Partition
 from ledger.filters import Cap, read_rule
 from ledger.mechanisms.loss import Segment
 from ledger.transitions.apply_charges import read_prices
-from ledger.transitions.pricing import Bound, covered
+from ledger.transitions.pricing import COMPUTED, Bound, covered
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number, parse_number
 from ledger.wire.malformed import Malformed
@@ -28,8 +28,8 @@ FOUND_PART: Final = Fraction(1, 1_000)
 """By how much of it another machine may find a capacity greater or less: searches end within a twenty-thousandth."""
 
 
-class Recorded:
-    """The numbers of one permitted charge; see :class:`ledger.transitions.pricing.Numbers`."""
+class RecordedPrices:
+    """The numbers of one permitted charge; see :class:`ledger.transitions.pricing.PriceSource`."""
 
     def __init__(self, entry: Entry, elsewhere: int = 0) -> None:
         """Those of this entry; with capacities that it does not record as found here, or the most above or below it."""
@@ -46,6 +46,10 @@ class Recorded:
         if not covered(partition, body, segments):
             raise Malformed("body.prices", f"of {partition.ref} is below what the plan costs")
         return segments
+
+    def epsilon(self, partition: Partition, body: MakeCharge) -> Fraction:
+        """Computed here: no entry records it. Raises: Malformed, Refusal."""
+        return COMPUTED.epsilon(partition, body)
 
     def cap(self, bound: Bound) -> Cap:
         """As recorded, if that is not too much. Raises: Malformed."""

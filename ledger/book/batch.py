@@ -1,30 +1,30 @@
-"""One batch: decide, apply and append, inside one transaction."""
+"""Third stop of a command: decided on the state at one index and appended, inside the transaction of one batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
+from ledger.book.publish import LogSigner
+from ledger.book.submission import Outcome
 from ledger.crypto import detached_jws
-from ledger.domain.commands import Command, MakeCharge, Post, ReleaseKey, ReleaseModel, Settle
+from ledger.domain.commands import Command, MakeCharge, Post, ReleaseKey, ReleaseModel, Settle, read_body
 from ledger.domain.entries import Entry
 from ledger.domain.gate import Gate
 from ledger.domain.outcomes import Code
-from ledger.log.checkpoint import receipt, sign
-from ledger.log.verification import open_checkpoint
 from ledger.store.database_state import DatabaseState
-from ledger.store.merkle_tables import Tree, entry_bytes, entry_index, entry_indexes, latest_checkpoint
+from ledger.store.merkle_tables import entry_bytes, entry_index, entry_indexes, latest_checkpoint
 from ledger.store.snapshot import Log, Snapshot
 from ledger.store.table_mapping import append_rows
-from ledger.store.tables import CheckpointRow, EntryRow
+from ledger.store.tables import EntryRow
 from ledger.transitions.apply import apply
 from ledger.transitions.decide import LEDGER_ACTOR, authentic, decide
 from ledger.transitions.guards import Asked, Decided, Refusal
-from ledger.verifier import Checkpoint, LogKey
+from ledger.transitions.pricing import PriceMissing
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
@@ -34,66 +34,21 @@ LAPSE_ID: Final = "lapse-"
 """How the ids of lapses begin, and no other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What one command of a batch got. See :class:`ledger.book.book.Outcome`."""
-
-    code: Code
-    index: int | None
-    body: c.Object
-    field: str = ""
-    detail: str = ""
-    repeated: bool = False
-
-
-class Recorder:
-    """What decides and signs for a book, the same in every batch."""
-
-    def __init__(self, gate: Gate, log_key: Ed25519PrivateKey, origin: str, clock: Callable[[], int]) -> None:
-        """See :meth:`ledger.book.book.Book.open`."""
-        self.gate, self.clock = gate, clock
-        self._private = log_key
-        self._origin = origin
-        self.log = LogKey(origin, log_key.public_key().public_bytes_raw())
-        self.public = detached_jws.public_key(log_key)
-        self.log_x = self.public.x
-
-    def now(self, log: Log) -> int:
-        """What time it is for a log: the clock's, and never before the last entry's."""
-        return max(self.clock(), log.time)
-
-    def decide(self, facts: Snapshot, asked: Asked) -> Decided:
-        """Decide as the next entry would be decided; for a quote, and for what is kept of it."""
-        return decide(facts, asked, self.now(facts), facts.size, self.gate, self.log_x)
-
-    def sign(self, tree: Tree) -> str:
-        """The checkpoint of a tree."""
-        return sign(Checkpoint(self._origin, tree.size, tree.root()), self._private)
-
-    def check(self, snapshot: Snapshot) -> None:
-        """The newest checkpoint is this log's and is of the book's own tree. Raises: BookUnusable's cause."""
-        checkpoint = open_checkpoint(snapshot.checkpoint, self.log)
-        if (checkpoint.size, checkpoint.root) != (snapshot.size, snapshot.root):
-            raise Malformed("checkpoint", f"is of {checkpoint.size} entries, the book has {snapshot.size} others")
-
-    def lapse(self, charge: str) -> Asked:
-        """The book's own command for a charge whose deadline has passed."""
-        name = f"{LAPSE_ID}{c.digest(charge.encode())[:32]}"
-        command = Command("lapse", name, LEDGER_ACTOR, self.public.thumbprint, {"charge": charge})
-        raw = command.to_bytes()
-        return Asked.read(raw, detached_jws.sign(self._private, raw))
-
-
 class Batch:
-    """The commands of one transaction, each seeing what those before it did."""
+    """The commands of one transaction: each is decided on the state that those before it left (snapshot isolation).
+
+    Takes an open writing transaction and prepared commands, in order; gives each command's outcome, without a receipt,
+    and the entries that :func:`ledger.book.publish.publish` writes. Errors of a command are outcomes; what it raises
+    is the database's.
+    """
 
     def __init__(self, connection: Connection, recorder: Recorder) -> None:
-        """Begin on an open writing transaction; what is due to lapse lapses first."""
-        self._connection = connection
+        """Begin on an open writing transaction; charges whose deadline has passed lapse first."""
+        self.connection = connection
         self._recorder = recorder
         self._state = DatabaseState(connection)
         log = Log(connection)
-        self._tree = log.tree
+        self.tree = log.tree
         self._entries: dict[str, tuple[int, Entry]] = {}
         self._rows: list[dict[str, object]] = []
         self.note = latest_checkpoint(connection)
@@ -102,37 +57,39 @@ class Batch:
         for charge in self._state.due(self._now, LAPSES_MAX):
             self.record(recorder.lapse(charge))
 
-    @property
-    def size(self) -> int:
-        """How many entries there are with those of this batch."""
-        return self._tree.size
-
-    def expect(self, batch: Sequence[Asked]) -> None:
-        """Read what these commands will ask for at once, and not row by row."""
-        names = [asked.command.id for asked in batch]
-        self._stored = {**dict.fromkeys(names), **entry_indexes(self._connection, names)}
-        self._prefetch(batch)
-
-    def _prefetch(self, batch: Sequence[Asked]) -> None:
-        """Load the actors, keys, charges, contracts and partitions that commands name; read through for the rest."""
+    def prefetch(self, commands: Sequence[Asked]) -> None:
+        """Load the ids, actors, keys, charges, contracts and partitions that commands name; the rest on demand."""
+        names = [asked.command.id for asked in commands]
+        self._stored = {**dict.fromkeys(names), **entry_indexes(self.connection, names)}
         state = self._state
-        charges = [asked.body for asked in batch if isinstance(asked.body, MakeCharge)]
-        settled = (asked.body for asked in batch if isinstance(asked.body, Post | ReleaseKey | ReleaseModel | Settle))
-        state.organisations.load(asked.command.actor for asked in batch)
-        state.keys.load([asked.command.key_id for asked in batch] + [body.signing.thumbprint for body in charges])
+        charges = [asked.body for asked in commands if isinstance(asked.body, MakeCharge)]
+        settled = (
+            asked.body for asked in commands if isinstance(asked.body, Post | ReleaseKey | ReleaseModel | Settle)
+        )
+        state.organisations.load(asked.command.actor for asked in commands)
+        state.keys.load([asked.command.key_id for asked in commands] + [body.signing.thumbprint for body in charges])
         state.charges.load([body.charge for body in settled] + [name for body in charges for name in body.base])
         state.contracts.load(body.contract for body in charges)
         state.partitions.load(ref for body in charges for ref in body.partitions)
 
-    def record(self, asked: Asked) -> Answer:
-        """Decide a command, and append it if what was decided is recorded."""
+    def record_call(self, call: Sequence[Asked]) -> list[Outcome]:
+        """Record commands in order, up to the first that lacks a price that it needs: no price is computed here."""
+        return list(self._recorded(call))
+
+    def _recorded(self, call: Sequence[Asked]) -> Iterator[Outcome]:
+        with suppress(PriceMissing):
+            for asked in call:
+                yield self.record(asked)
+
+    def record(self, asked: Asked) -> Outcome:
+        """Decide a command, and append it if its outcome is recorded. Raises: PriceMissing, with nothing appended."""
         known = self._known(asked)
         if known is not None:
             return known
-        index = self._tree.size
+        index = self.tree.size
         decided = decide(self._state, asked, self._now, index, self._recorder.gate, self._recorder.log_x)
         if not decided.code.recorded:
-            return Answer(decided.code, None, decided.derived, decided.field, decided.detail)
+            return outcome_of(asked, decided)
         command = asked.command
         body: c.Object = {**decided.derived, "outcome": decided.code.word, "request": command.body}
         if decided.code.refused:
@@ -140,49 +97,70 @@ class Batch:
         entry = Entry(command.kind, command.id, self._now, command.actor, command.key_id, body, asked.signature)
         try:
             data = entry.to_bytes()
-        except Malformed as fault:
-            return Answer(Code.MALFORMED, None, {}, "", str(fault))
+        except Malformed as error:
+            return outcome_of(asked, Decided(Code.MALFORMED, str(error)))
         self._append(index, entry, data)
-        return Answer(decided.code, index, body, decided.field, decided.detail)
+        return replace(outcome_of(asked, decided), index=index, body=body)
 
     def _append(self, index: int, entry: Entry, data: bytes) -> None:
         apply(self._state, entry, index)
-        self._tree.append(data)
+        self.tree.append(data)
         self._entries[entry.id] = (index, entry)
         self._rows.append({"position": index, "id": entry.id, "kind": entry.kind, "time": entry.time, "data": data})
 
-    def _known(self, asked: Asked) -> Answer | None:
-        """The answer that this id has already: the same again to the same command, else refused by name."""
+    def _known(self, asked: Asked) -> Outcome | None:
+        """The outcome that this id has already (it is an idempotency key): for the same command only."""
         name = asked.command.id
         if name in self._entries:
             index, entry = self._entries[name]
         else:
-            found = self._stored[name] if name in self._stored else entry_index(self._connection, name)
+            found = self._stored[name] if name in self._stored else entry_index(self.connection, name)
             if found is None:
                 return None
-            index, entry = found, Entry.parse(entry_bytes(self._connection, found))
+            index, entry = found, Entry.parse(entry_bytes(self.connection, found))
         try:
             authentic(self._state, asked, self._recorder.log_x)
         except Refusal as refusal:
-            decided = refusal.decided
-            return Answer(decided.code, None, decided.derived, decided.field, decided.detail)
+            return outcome_of(asked, refusal.decided)
         if entry.command != asked.command:
-            return Answer(Code.ID_REUSED, None, {}, "id", f"the id {name} was used for another command")
-        detail = entry.body.get("detail", "")
-        return Answer(entry.code, index, entry.body, "", str(detail), repeated=True)
+            return outcome_of(asked, Decided(Code.ID_REUSED, f"the id {name} was used for another command", "id"))
+        detail = str(entry.body.get("detail", ""))
+        return Outcome(entry.code, name, index, entry.body, None, "", detail, repeated=True)
 
-    def finish(self) -> None:
-        """Write everything, and the checkpoint over it."""
-        if not self._rows:
-            return
-        self._state.flush()
-        append_rows(self._connection, EntryRow, self._rows)
-        self._tree.flush()
-        self.note = self._recorder.sign(self._tree)
-        append_rows(self._connection, CheckpointRow, [{"tree_size": self._tree.size, "note": self.note}])
+    def flush(self) -> bool:
+        """Write the changed state and the new entries; whether there is any."""
+        if self._rows:
+            self._state.flush()
+            append_rows(self.connection, EntryRow, self._rows)
+        return bool(self._rows)
 
-    def receipt(self, index: int) -> str:
-        """The receipt of an entry under the newest checkpoint."""
-        if self.note is None:
-            raise AssertionError("an entry stands under a checkpoint")
-        return receipt(index, self._tree.proof(index), self.note)
+
+def outcome_of(asked: Asked, decided: Decided) -> Outcome:
+    """The outcome of a command that is not recorded."""
+    name = asked.command.id
+    return Outcome(decided.code, name, None, decided.derived, None, decided.field, decided.detail, repeated=False)
+
+
+class Recorder:
+    """What decides for a book, the same in every batch: the gate, the clock and the log's key."""
+
+    def __init__(self, gate: Gate, clock: Callable[[], int], signer: LogSigner) -> None:
+        """See :meth:`ledger.book.book.Book.open`."""
+        self.gate, self.clock, self.signer = gate, clock, signer
+        self._public = detached_jws.public_key(signer.private)
+        self.log_x = self._public.x
+
+    def now(self, log: Log) -> int:
+        """The time of the next entry (ms): the clock's, and never before the last entry's."""
+        return max(self.clock(), log.time)
+
+    def decide(self, state: Snapshot, asked: Asked) -> Decided:
+        """Decide as the next entry would be decided, for a quote or to compute prices; changes nothing."""
+        return decide(state, asked, self.now(state), state.size, self.gate, self.log_x)
+
+    def lapse(self, charge: str) -> Asked:
+        """The book's own command for a charge whose deadline has passed."""
+        name = f"{LAPSE_ID}{c.digest(charge.encode())[:32]}"
+        command = Command("lapse", name, LEDGER_ACTOR, self._public.thumbprint, {"charge": charge})
+        raw = command.to_bytes()
+        return Asked(command, read_body(command), raw, detached_jws.sign(self.signer.private, raw))

@@ -20,12 +20,13 @@ from typing import Final, Self, overload
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Engine
 
-from ledger.book.batch import Recorder
+from ledger.book.batch import Recorder, outcome_of
 from ledger.book.checkpoint_file import Kept
 from ledger.book.document_quota import Shelf
 from ledger.book.group_commit import CLOSED, Writer
 from ledger.book.preconditions import check_usable, drop_lock, take_lock
-from ledger.book.prepare import Preparer
+from ledger.book.prepare import CommandPreparer, Prepared
+from ledger.book.publish import LogSigner
 from ledger.book.submission import BookBusy, BookStopped, BookUnusable, Outcome, Submission
 from ledger.domain.gate import DOCUMENT_BYTES_MAX, Gate
 from ledger.store.engine import engine_of
@@ -39,7 +40,7 @@ from ledger.wire.malformed import Malformed
 __all__ = ["Book", "BookBusy", "BookStopped", "BookUnusable", "Outcome", "Submission"]
 
 AGAIN_MAX: Final = 4
-"""How often a command that is refused before its price is asked for is made ready again, as others are recorded."""
+"""How often a command is prepared again in a row because what others recorded meanwhile changed the prices it needs."""
 
 
 class Book:
@@ -53,7 +54,7 @@ class Book:
         self._storing = threading.Lock()
         self._shelf = Shelf()
         self._closed = False
-        self._preparer = Preparer(self._reads, recorder)
+        self._preparer = CommandPreparer(self._reads, recorder)
         self._writer = Writer(self._writes, self._reads, recorder, kept)
 
     @classmethod
@@ -87,9 +88,9 @@ class Book:
         lock = take_lock(url)
         engines = engine_of(url, writes=True), engine_of(url, writes=False)
         try:
-            recorder = Recorder(gate, log_key, origin, clock)
-            keeping = None if kept is None else Kept(kept, recorder.log)
-            check_usable(engines[1], recorder, keeping, volatile=volatile)
+            recorder = Recorder(gate, clock, LogSigner(log_key, origin))
+            keeping = None if kept is None else Kept(kept, recorder.signer.key)
+            check_usable(engines[1], recorder.signer, keeping, volatile=volatile)
             return cls(engines, recorder, keeping, lock)
         except BaseException:
             for engine in engines:
@@ -105,17 +106,19 @@ class Book:
             BookStopped: if the outcome is unknown. Send the same commands again once the book is open.
         """
         outcomes: list[Outcome] = []
+        waiting: Sequence[Submission | Prepared] = submissions
         again = 0
-        while len(outcomes) < len(submissions):
-            ready = self._preparer.prepare(submissions[len(outcomes) :])
-            if again > AGAIN_MAX and isinstance(ready[0], Asked):
-                ready[0] = replace(ready[0], unpriced_at=None)
+        while waiting:
+            ready = self._preparer.prepare(waiting, again=again > 0)
             found = self._send(ready)
             again = 0 if found else again + 1
+            if again > AGAIN_MAX:
+                raise BookBusy("the policies and contracts change faster than the command is priced; send it again")
             outcomes += found
+            waiting = [*ready[len(found) :], *waiting[len(ready) :]]
         return outcomes
 
-    def _send(self, ready: list[Asked | Outcome]) -> list[Outcome]:
+    def _send(self, ready: list[Prepared]) -> list[Outcome]:
         if self._writer.stopped is not None:
             raise BookStopped(self._writer.stopped)
         asked = [one for one in ready if isinstance(one, Asked)]
@@ -143,12 +146,10 @@ class Book:
         while True:
             with self.read() as facts:
                 if not facts.due(self._recorder.now(facts), 1):
-                    decided = self._recorder.decide(facts, asked)
-                    break
+                    # The prices are cached; should they have changed since, they are computed once more.
+                    return outcome_of(asked, self._recorder.decide(facts, replace(asked, prices=None)))
             # A command would find them lapsed, so they lapse now.
             self._writer.send(()).result()
-        name = asked.command.id
-        return Outcome(decided.code, name, None, decided.derived, None, decided.field, decided.detail, repeated=False)
 
     def put_document(self, data: bytes) -> str:
         """Keep bytes beside the log under their SHA-256; the same bytes again change nothing.
@@ -198,7 +199,7 @@ class Book:
     @contextmanager
     def _past(self, size: int) -> Iterator[Past]:
         with self._reads.begin() as connection:
-            yield Past(connection, size, self._recorder.sign)
+            yield Past(connection, size, self._recorder.signer.sign)
 
     @property
     def stopped(self) -> str | None:

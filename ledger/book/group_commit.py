@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Final
@@ -19,9 +19,10 @@ from typing import Final
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from ledger.book.batch import Answer, Batch, Recorder
+from ledger.book.batch import Batch, Recorder
 from ledger.book.checkpoint_file import Kept
 from ledger.book.preconditions import check_unchanged
+from ledger.book.publish import publish
 from ledger.book.submission import BookStopped, Outcome
 from ledger.store.engine import lock_log
 from ledger.store.snapshot import Snapshot
@@ -141,13 +142,11 @@ class Writer:
         with self._writes.begin() as connection:
             lock_log(connection)
             check_unchanged(connection)
-            written = Batch(connection, self._recorder)
-            written.expect([asked for call in calls for asked in call])
-            answered = [list(_decided(written, call)) for call in calls]
-            written.finish()
-            outcomes = [[_outcome(written, asked, one) for asked, one in call] for call in answered]
-        if self._kept is not None and written.note is not None:
-            self._kept.note = written.note
+            batch = Batch(connection, self._recorder)
+            batch.prefetch([asked for call in calls for asked in call])
+            outcomes = publish(batch, self._recorder.signer, [batch.record_call(call) for call in calls])
+        if self._kept is not None and batch.note is not None:
+            self._kept.note = batch.note
         return outcomes
 
     def _stop(self, fault: BaseException, calls: list[_Call]) -> None:
@@ -169,25 +168,3 @@ class Writer:
                 return
             if waiting is not None:
                 waiting[1].set_exception(BookStopped(self.stopped or CLOSED))
-
-
-def _decided(written: Batch, call: Sequence[Asked]) -> Iterator[tuple[Asked, Answer]]:
-    """Answers in order, as far as the price of each command is known to be ready."""
-    for asked in call:
-        if asked.unpriced_at is not None and written.size > asked.unpriced_at:
-            return
-        yield asked, written.record(asked)
-
-
-def _outcome(written: Batch, asked: Asked, answer: Answer) -> Outcome:
-    proof = None if answer.index is None else written.receipt(answer.index)
-    return Outcome(
-        answer.code,
-        asked.command.id,
-        answer.index,
-        answer.body,
-        proof,
-        answer.field,
-        answer.detail,
-        repeated=answer.repeated,
-    )

@@ -19,11 +19,11 @@ from ledger.store.tables import SCHEMA_REVISION
 from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
-    from ledger.book.batch import Recorder
     from ledger.book.checkpoint_file import Kept
+    from ledger.book.publish import LogSigner
 
 
-def check_usable(engine: Engine, recorder: Recorder, kept: Kept | None, *, volatile: bool) -> None:
+def check_usable(engine: Engine, signer: LogSigner, kept: Kept | None, *, volatile: bool) -> None:
     """See that a book is whole, guarded, durable and this log's.
 
     Args:
@@ -47,7 +47,7 @@ def check_usable(engine: Engine, recorder: Recorder, kept: Kept | None, *, volat
             snapshot = Snapshot(connection)
             try:
                 if snapshot.size:
-                    recorder.check(snapshot)
+                    signer.check(snapshot)
                 if kept is not None:
                     kept.check(snapshot)
             except (Malformed, KeyError) as fault:

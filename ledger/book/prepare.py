@@ -1,131 +1,117 @@
-"""Reading, verifying and pricing commands, in the thread that sends them: the writer finds every price ready.
+"""First stop of a command: read it, verify its signature and compute its prices, in the thread that submits it.
 
-A price can take seconds. While one is worked out no snapshot is held, which would keep a database from clearing up
-and other readers from a connection: each fact is read on a short snapshot of its own. What is found may be outdated
-by the time the writer decides, so the writer decides again, on facts of one index. Only a few are priced at once.
+A price can take seconds to compute. No snapshot is held meanwhile, which would keep the database from removing old
+rows and other readers from a connection: each fact is read in a short transaction of its own (:class:`ShortReads`).
+The result may be outdated when the writer decides, so the writer decides again, on the state at one index. Only a few
+commands are priced at once.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Final
 
-from sqlalchemy import Connection, Engine, Result, Select, func, select
+from sqlalchemy import Engine
 
 from ledger.book.batch import LAPSE_ID, Recorder
 from ledger.book.submission import BookBusy, Outcome, Submission
 from ledger.domain.commands import MakeCharge, OpenPartition
 from ledger.domain.outcomes import Code
+from ledger.store.engine import ShortReads
 from ledger.store.snapshot import Snapshot
-from ledger.store.tables import EntryRow, table_of
 from ledger.transitions.decide import authentic
 from ledger.transitions.guards import Asked, Refusal
+from ledger.transitions.pricing import CollectedPrices, PreparedPrices
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
-PRICED_MAX: Final = 16_384
-"""Runs under a contract that are remembered as priced; all are forgotten when there are more."""
+PRICES_MAX: Final = 16_384
+"""Prepared prices that are cached, one for each contract, plan and partitions; the cache is emptied when it is full."""
 READ_MAX: Final = 512
 """Commands of one call that are read ahead, at most."""
 AT_ONCE: Final = os.cpu_count() or 1
-"""How many prices are worked out at once; it is work for processors alone."""
+"""How many commands are priced at once: pricing is work for processors alone."""
 WAIT_S: Final = 30.0
 """How long a command waits for its turn to be priced."""
 
-_CHANGE_PRICES: Final = frozenset(
+_CHANGES_PRICES: Final = frozenset(
     {"coalition", "contract", "dataset", "decree", "partition", "policy", "recommendation", "revocation"}
 )
-_AFTER_PRICING: Final = frozenset(
-    {Code.PENDING, Code.PERMITTED, Code.POLICY_DENIED, Code.BUDGET_EXHAUSTED, Code.NOT_PRICED}
-)
-_entry: Final = table_of(EntryRow)
+"""Kinds of command after which the prices of a later one are better prepared once they are recorded."""
+
+Prepared = Asked | Outcome
+"""A command that is ready for the writer, or the outcome of one that will never reach it."""
 
 
-class Glimpses:
-    """Stands where a connection would and holds none: each statement reads on a snapshot of its own."""
-
-    def __init__(self, engine: Engine) -> None:
-        """Read through ``engine``."""
-        self._engine = engine
-
-    def execute(self, statement: Select[Any], parameters: dict[str, object] | None = None) -> Result[Any]:
-        """Every row of the result, in memory."""
-        with self._engine.begin() as connection:
-            return connection.execute(statement, parameters).freeze()()
-
-
-class Preparer:
-    """Makes commands ready for the writer."""
+class CommandPreparer:
+    """Prepares commands for the writer."""
 
     def __init__(self, reads: Engine, recorder: Recorder) -> None:
         """Read through ``reads``; decide as ``recorder`` does."""
-        self._glimpses = cast("Connection", Glimpses(reads))
+        self._reads = ShortReads(reads)
         self._recorder = recorder
         self._turns = threading.BoundedSemaphore(AT_ONCE)
-        self._lock = threading.Lock()
-        self._priced: set[tuple[object, ...]] = set()
-        self._seen = 0, -1
+        self._prices: dict[Hashable, PreparedPrices] = {}
 
-    def prepare(self, submissions: Sequence[Submission]) -> list[Asked | Outcome]:
-        """As many commands as can be made ready now: a price may hang on what one before it will change.
+    def prepare(self, commands: Sequence[Submission | Prepared], *, again: bool = False) -> list[Prepared]:
+        """Read, verify and price the first commands of a call.
+
+        Args:
+            commands: as they were submitted, or prepared before.
+            again: whether the writer sent the first one back, so that no cached price is good enough.
+
+        Returns:
+            As many as can be prepared now, at least one: not those whose price an earlier one may change. A command
+            that is malformed or reserved for the book has its outcome already; every other one carries the key that
+            its signature was verified with and, if it needs any, the prices that deciding it took.
 
         Raises:
-            BookBusy: if too many are being priced.
+            BookBusy: if too many commands are being priced.
         """
-        ready: list[Asked | Outcome] = []
+        ready: list[Prepared] = []
         changing = False
-        facts = Snapshot(self._glimpses)
-        for one in _ahead(facts, submissions):
-            asked = self._verified(facts, one) if isinstance(one, Asked) else one
-            if isinstance(asked, Asked) and isinstance(asked.body, MakeCharge | OpenPartition):
-                if changing or (ready and not asked.verified_by):
-                    break
-                asked = self._priced_once(facts, asked)
-            ready.append(asked)
-            changing = changing or (isinstance(asked, Asked) and asked.command.kind in _CHANGE_PRICES)
+        state = Snapshot(self._reads)
+        for one in _ahead(state, commands):
+            if isinstance(one, Outcome):
+                ready.append(one)
+                continue
+            priced = isinstance(one.body, MakeCharge | OpenPartition)
+            if priced and changing:
+                break
+            command = one if one.verified_by else self._verified(state, one)
+            ready.append(self._priced(state, command, again=again) if priced else command)
+            changing = changing or command.command.kind in _CHANGES_PRICES
         return ready
 
-    def _verified(self, facts: Snapshot, asked: Asked) -> Asked:
-        """The command with its signature checked, if there is a key for it."""
-        # A refusal here may be outdated by the time the writer decides, so the writer repeats it.
+    def _verified(self, state: Snapshot, command: Asked) -> Asked:
+        """The command with the key that its signature verifies with, if there is one."""
+        # An error here may be outdated when the writer decides, so the writer verifies again and reports it.
         with suppress(Refusal, Malformed):
-            return replace(asked, verified_by=authentic(facts, asked, self._recorder.log_x).x)
-        return asked
+            return replace(command, verified_by=authentic(state, command, self._recorder.log_x).x)
+        return command
 
-    def _priced_once(self, facts: Snapshot, asked: Asked) -> Asked:
-        """Decide once, for what is kept of it; what was priced so before, and nothing changed since, is known."""
-        body = asked.body
-        key = (body.contract, body.partitions, body.plan) if isinstance(body, MakeCharge) else None
-        known = (self._last_change(facts.size), key)
-        if key is not None and known in self._priced:
-            return asked
+    def _priced(self, state: Snapshot, command: Asked, *, again: bool) -> Asked:
+        """The command with every number that deciding it takes in the current state."""
+        body = command.body
+        key = None
+        if isinstance(body, MakeCharge):
+            key = body.contract, body.partitions, body.plan, body.unit_records_max
+        cached = None if again or key is None else self._prices.get(key)
+        if cached is not None:
+            return replace(command, prices=cached)
+        collected = CollectedPrices()
         with self._turn():
-            decided = self._recorder.decide(facts, asked)
-        if decided.code not in _AFTER_PRICING:
-            return replace(asked, unpriced_at=facts.size)
-        if key is not None:
-            with self._lock:
-                if len(self._priced) >= PRICED_MAX:
-                    self._priced.clear()
-                self._priced.add(known)
-        return asked
-
-    def _last_change(self, size: int) -> int:
-        """Where the newest entry stands that a price may hang on, whichever process wrote it."""
-        seen, last = self._seen
-        if size > seen:
-            newer = select(func.max(_entry.c.position)).where(
-                _entry.c.position >= seen, _entry.c.position < size, _entry.c.kind.in_(_CHANGE_PRICES)
-            )
-            found = self._glimpses.execute(newer).scalar()
-            last = last if found is None else max(last, int(found))
-            with self._lock:
-                self._seen = max(self._seen, (size, last))
-        return last
+            self._recorder.decide(state, replace(command, prices=collected))
+        prices = collected.prepared()
+        if key is not None and prices.count:
+            if len(self._prices) >= PRICES_MAX:
+                self._prices.clear()
+            self._prices[key] = prices
+        return replace(command, prices=prices)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -137,29 +123,29 @@ class Preparer:
             self._turns.release()
 
 
-def _ahead(facts: Snapshot, submissions: Sequence[Submission]) -> Iterator[Asked | Outcome]:
-    """The commands in order, with their keys read in one statement for many.
+def _ahead(state: Snapshot, commands: Sequence[Submission | Prepared]) -> Iterator[Prepared]:
+    """The commands in order, read; their keys are prefetched in one statement for many.
 
-    Twice as many each time, since a price may put an end to it: no more is read in vain than was made ready.
+    Twice as many each time, since a price may put an end to it: no more is read in vain than was prepared.
     """
-    start, many = 0, 1
-    while start < len(submissions):
-        some = [_read(one) for one in submissions[start : start + many]]
-        if many > 1:
-            facts.keys.load(one.command.key_id for one in some if isinstance(one, Asked))
+    start, count = 0, 1
+    while start < len(commands):
+        some = [_read(one) if isinstance(one, Submission) else one for one in commands[start : start + count]]
+        if count > 1:
+            state.keys.load(one.command.key_id for one in some if isinstance(one, Asked))
         yield from some
-        start, many = start + many, min(2 * many, READ_MAX)
+        start, count = start + count, min(2 * count, READ_MAX)
 
 
-def _read(one: Submission) -> Asked | Outcome:
-    """A command, or why it is none."""
+def _read(one: Submission) -> Prepared:
+    """A command, or the outcome of what is none."""
     try:
-        asked = Asked.read(one.raw, one.signature)
-    except Malformed as fault:
-        return Outcome(Code.MALFORMED, _id_of(one.raw), None, {}, None, fault.field, str(fault), repeated=False)
+        asked = one.pending
+    except Malformed as error:
+        return Outcome(Code.MALFORMED, _id_of(one.raw), None, {}, None, error.field, str(error), repeated=False)
     if asked.command.kind == "lapse" or asked.command.id.startswith(LAPSE_ID):
         field = "kind" if asked.command.kind == "lapse" else "id"
-        detail = f"{field}: a lapse is the book's own entry; nobody may send one, nor take its id"
+        detail = f"{field}: a lapse is the book's own entry; no client may send one, nor use its id"
         return Outcome(Code.NOT_AUTHORISED, asked.command.id, None, {}, None, field, detail, repeated=False)
     return asked
 

@@ -1,10 +1,13 @@
-"""What is sent to a book, and what it answers."""
+"""What a client submits to a book, and the outcome it gets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
+from ledger.domain.commands import Command, read_body
 from ledger.domain.outcomes import Code
+from ledger.transitions.guards import Asked
 from ledger.wire import canonical_json as c
 
 
@@ -17,27 +20,38 @@ class BookUnusable(RuntimeError):  # noqa: N818 - what is the case
 
 
 class BookBusy(RuntimeError):  # noqa: N818 - what is the case
-    """The book has no room for this now; nothing of it was recorded, and it may be sent again."""
+    """The book has no capacity for this now; nothing of it was recorded, and the client may retry."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Submission:
-    """A command as it is sent: canonical bytes and the detached JWS over them."""
+    """A command as it is sent: canonical bytes and the detached JWS over them. It is parsed once, when first needed."""
 
     raw: bytes
     signature: str
 
+    @cached_property
+    def command(self) -> Command:
+        """The envelope of the command. Raises: Malformed."""
+        return Command.parse(self.raw)
+
+    @cached_property
+    def pending(self) -> Asked:
+        """The whole command, its signature not yet verified. Raises: Malformed."""
+        return Asked(self.command, read_body(self.command), self.raw, self.signature)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a command got.
+    """The outcome of one command.
 
     Attributes:
         index: its entry's place in the log; None if it was not recorded.
         body: the entry's body, or the checks of a quote.
         receipt: proof of the entry under a signed checkpoint.
-        field: the field at fault, if one is.
-        repeated: the very same command was recorded before, and this is the answer it got then.
+        field: the field that is invalid, if one is.
+        repeated: the same command was recorded before, and this is the answer that it got then; its id is an
+            idempotency key.
     """
 
     code: Code

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import func, select
 
 from ledger.log.checkpoint import receipt
 from ledger.log.verification import parse_witness_key
 from ledger.log.verification_findings import Broken
 from ledger.log.witness_protocol import cosigned, read_cosignature
+from ledger.store.engine import Executor
 from ledger.store.snapshot import Log
 from ledger.store.table_mapping import append_rows
 from ledger.store.tables import CheckpointRow, CosignatureRow, table_of
@@ -20,26 +21,26 @@ _kept = table_of(CosignatureRow)
 _checkpoint = table_of(CheckpointRow)
 
 
-def keep_cosignature(connection: Connection, size: int, key: WitnessKey, line: str) -> None:
+def keep_cosignature(connection: Executor, size: int, key: WitnessKey, line: str) -> None:
     """Keep a witness's line over the checkpoint of one size; the first one stays. Raises: Malformed, KeyError."""
     read_cosignature(line.encode(), checkpoint_at(connection, size), key)
     if line_of(connection, size, key.vkey) is None:
         append_rows(connection, CosignatureRow, [{"tree_size": size, "vkey": key.vkey, "line": line}])
 
 
-def newest_size(connection: Connection, key: WitnessKey) -> int:
+def newest_size(connection: Executor, key: WitnessKey) -> int:
     """The size of the newest checkpoint that a witness cosigned; 0 if it has cosigned none."""
     found = connection.execute(select(func.max(_kept.c.tree_size)).where(_kept.c.vkey == key.vkey)).scalar()
     return int(found or 0)
 
 
-def line_of(connection: Connection, size: int, vkey: str) -> str | None:
+def line_of(connection: Executor, size: int, vkey: str) -> str | None:
     """A witness's line at one size."""
     found = connection.execute(select(_kept.c.line).where(_kept.c.tree_size == size, _kept.c.vkey == vkey)).scalar()
     return None if found is None else str(found)
 
 
-def checkpoint_at(connection: Connection, size: int) -> str:
+def checkpoint_at(connection: Executor, size: int) -> str:
     """The signed checkpoint of one size, without cosignatures. Raises: KeyError."""
     found = connection.execute(select(_checkpoint.c.note).where(_checkpoint.c.tree_size == size)).scalar()
     if found is None:
@@ -47,13 +48,13 @@ def checkpoint_at(connection: Connection, size: int) -> str:
     return str(found)
 
 
-def cosigned_checkpoint(connection: Connection, size: int) -> str:
+def cosigned_checkpoint(connection: Executor, size: int) -> str:
     """The signed checkpoint of one size, with every cosignature that it has. Raises: KeyError."""
     lines = connection.execute(select(_kept.c.line).where(_kept.c.tree_size == size).order_by(_kept.c.vkey)).scalars()
     return cosigned(checkpoint_at(connection, size), map(str, lines))
 
 
-def best_size(connection: Connection, index: int, newest: int) -> int:
+def best_size(connection: Executor, index: int, newest: int) -> int:
     """The newest size with most cosignatures that takes in an entry; the newest of all if none was cosigned."""
     count = func.count()
     chosen = select(_kept.c.tree_size).where(_kept.c.tree_size > index, _kept.c.tree_size <= newest)

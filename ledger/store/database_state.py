@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import func, select
 
 from ledger.domain.facts import (
     Account,
@@ -24,6 +24,7 @@ from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Loss
 from ledger.store import row_mapping as p
 from ledger.store import tables as t
+from ledger.store.engine import Executor
 from ledger.store.node_rows import node_of, rows_of
 from ledger.store.table_mapping import Rows, read_only
 
@@ -31,7 +32,7 @@ from ledger.store.table_mapping import Rows, read_only
 class DatabaseState:
     """What stands, on one connection inside one transaction. See :class:`ledger.domain.facts.State`."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Executor) -> None:
         """Read and write through ``connection``."""
         self.connection = connection
         self.documents: Rows[str, bytes] = Rows(

@@ -12,13 +12,17 @@ session, and with it the lock, before the others give up waiting; when it wakes 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, Dialect, Engine, Executable, Result, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError
+from sqlalchemy.sql.selectable import TypedReturnsRows
 
 from ledger.wire.malformed import Malformed
 
+_Any: TypeAlias = Any
+"""SQLAlchemy's own types of statements and parameters."""
+T = TypeVar("T", bound=tuple[Any, ...])
 WRITE_LOCK: Final = 0x65_70_73_69_6C_6F_6E
 """The advisory lock of a PostgreSQL book, ``epsilon`` in ASCII; such locks are each database's own."""
 STALL_S: Final = 30
@@ -123,7 +127,48 @@ def _postgres_engine(url: URL, *, writes: bool) -> Engine:
     return engine
 
 
-def is_postgres(connection: Connection) -> bool:
+class Executor(Protocol):
+    """What runs statements: a connection inside its transaction, or :class:`ShortReads`."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """Of the database."""
+        ...
+
+    @overload
+    def execute(
+        self, statement: TypedReturnsRows[T], parameters: _Any = None, *, execution_options: _Any = None
+    ) -> Result[T]: ...
+
+    @overload
+    def execute(
+        self, statement: Executable, parameters: _Any = None, *, execution_options: _Any = None
+    ) -> Result[Any]: ...
+
+    def execute(self, statement: _Any, parameters: _Any = None, *, execution_options: _Any = None) -> Result[_Any]:
+        """Run one statement, or the same one for each set of parameters."""
+        ...
+
+
+class ShortReads:
+    """Runs each query on a snapshot of its own and holds no connection in between."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Read through ``engine``."""
+        self._engine = engine
+
+    @property
+    def dialect(self) -> Dialect:
+        """Of the database."""
+        return self._engine.dialect
+
+    def execute(self, statement: _Any, parameters: _Any = None, *, execution_options: _Any = None) -> Result[_Any]:
+        """Run one query; every row of the result is in memory."""
+        with self._engine.begin() as connection:
+            return connection.execute(statement, parameters, execution_options=execution_options).freeze()()
+
+
+def is_postgres(connection: Executor) -> bool:
     """Whether the book lies in PostgreSQL."""
     return connection.dialect.name == "postgresql"
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Final
 
-from sqlalchemy import Connection, TextClause, bindparam, func, select, text
+from sqlalchemy import TextClause, bindparam, func, select, text
 
 from ledger.log import merkle
+from ledger.store.engine import Executor
 from ledger.store.table_mapping import append_rows
 from ledger.store.tables import CheckpointRow, EntryRow, TreeNodeRow, table_of
 from ledger.verifier import leaf_hash
@@ -41,7 +42,7 @@ def _nodes(how_many: int) -> TextClause:
 class Tree:
     """The tree as one transaction sees it."""
 
-    def __init__(self, connection: Connection, size: int | None = None) -> None:
+    def __init__(self, connection: Executor, size: int | None = None) -> None:
         """Its size is one more than the last position, since entries leave no gap; or ``size``, for an earlier one."""
         self._connection = connection
         self._nodes: dict[tuple[int, int], bytes] = {}
@@ -86,8 +87,8 @@ class Tree:
         if missing := [place for place in wanted if place not in self._nodes]:
             named = {f"l{at}": level for at, (level, _) in enumerate(missing)}
             named |= {f"p{at}": place for at, (_, place) in enumerate(missing)}
-            for level, place, value in self._connection.execute(_nodes(len(missing)), named):
-                self._nodes[int(level), int(place)] = bytes(value)
+            for row in self._connection.execute(_nodes(len(missing)), named).mappings():
+                self._nodes[int(row["level"]), int(row["position"])] = bytes(row["hash"])
         return merkle.inclusion_proof(index, self.size, self.read)
 
     def flush(self) -> None:
@@ -97,31 +98,31 @@ class Tree:
         self._new.clear()
 
 
-def log_size(connection: Connection) -> int:
+def log_size(connection: Executor) -> int:
     """How many entries there are, in one step of the index."""
     last = connection.execute(_LAST).scalar()
     return 0 if last is None else int(last) + 1
 
 
-def hashes_between(connection: Connection, level: int, start: int, stop: int) -> list[bytes]:
+def hashes_between(connection: Executor, level: int, start: int, stop: int) -> list[bytes]:
     """The hashes of the complete subtrees of a level, from one position up to another; fewer, if there are fewer."""
     chosen = select(_node.c.hash).where(_node.c.level == level, _node.c.position >= start, _node.c.position < stop)
     return [bytes(value) for value in connection.execute(chosen.order_by(_node.c.position)).scalars()]
 
 
-def entries_between(connection: Connection, start: int, stop: int) -> list[bytes]:
+def entries_between(connection: Executor, start: int, stop: int) -> list[bytes]:
     """The exact bytes of the entries from one index up to another; fewer, if there are fewer."""
     chosen = select(_entry.c.data).where(_entry.c.position >= start, _entry.c.position < stop)
     return [bytes(data) for data in connection.execute(chosen.order_by(_entry.c.position)).scalars()]
 
 
-def latest_checkpoint(connection: Connection) -> str | None:
+def latest_checkpoint(connection: Executor) -> str | None:
     """The newest signed checkpoint, None for an empty book."""
     found = connection.execute(_NEWEST).scalar()
     return None if found is None else str(found)
 
 
-def entry_bytes(connection: Connection, index: int) -> bytes:
+def entry_bytes(connection: Executor, index: int) -> bytes:
     """The exact bytes of an entry. Raises: KeyError."""
     found = connection.execute(_ENTRY, {"position": index}).scalar()
     if found is None:
@@ -129,7 +130,7 @@ def entry_bytes(connection: Connection, index: int) -> bytes:
     return bytes(found)
 
 
-def entries_in_order(connection: Connection, before: int) -> Iterator[bytes]:
+def entries_in_order(connection: Executor, before: int) -> Iterator[bytes]:
     """The exact bytes of the first entries, read a thousand at a time. Raises: KeyError, where one is missing."""
     for start in range(0, before, _PAGE):
         stop = min(start + _PAGE, before)
@@ -139,13 +140,13 @@ def entries_in_order(connection: Connection, before: int) -> Iterator[bytes]:
         yield from found
 
 
-def entry_index(connection: Connection, command_id: str) -> int | None:
+def entry_index(connection: Executor, command_id: str) -> int | None:
     """Where the entry of a command stands, None if there is none."""
     found = connection.execute(_NAMED, {"id": command_id}).scalar()
     return None if found is None else int(found)
 
 
-def entry_indexes(connection: Connection, command_ids: Sequence[str]) -> dict[str, int]:
+def entry_indexes(connection: Executor, command_ids: Sequence[str]) -> dict[str, int]:
     """Where the entries of those commands stand that have one."""
     found: dict[str, int] = {}
     for start in range(0, len(command_ids), _NAMED_MAX):

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
 from ledger.log.verification_findings import Broken
+from ledger.store.engine import Executor
 from ledger.store.table_mapping import append_rows
 from ledger.store.tables import SealRow, table_of
 
@@ -23,14 +24,14 @@ class Seal:
     tree_size: int
 
 
-def seal_of(connection: Connection) -> Seal | None:
+def seal_of(connection: Executor) -> Seal | None:
     """The seal of a book, None while it takes entries."""
     table = table_of(SealRow)
     found = connection.execute(select(table.c.successor, table.c.tree_size)).one_or_none()
     return None if found is None else Seal(str(found[0]), int(found[1]))
 
 
-def check_seal(connection: Connection, size: int) -> str | None:
+def check_seal(connection: Executor, size: int) -> str | None:
     """Where a book of so many entries says that it goes on; None while it takes entries.
 
     The seal is no entry and nobody signs it: all that can be held against the log is the size it was put at.
@@ -44,6 +45,6 @@ def check_seal(connection: Connection, size: int) -> str | None:
     return None if seal is None else seal.successor
 
 
-def put_seal(connection: Connection, seal: Seal) -> None:
+def put_seal(connection: Executor, seal: Seal) -> None:
     """Seal a book, for ever. Raises: sqlalchemy.exc.IntegrityError, if it is sealed already."""
     append_rows(connection, SealRow, [{"position": 0, "successor": seal.successor, "tree_size": seal.tree_size}])

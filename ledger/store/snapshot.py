@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from sqlalchemy import Connection
-
 from ledger.domain.entries import Entry
 from ledger.domain.memory_state import MemoryState
 from ledger.log.checkpoint import receipt
 from ledger.log.tiles import Tile, tile_bytes
 from ledger.store.database_state import DatabaseState
+from ledger.store.engine import Executor
 from ledger.store.merkle_tables import (
     Tree,
     entries_between,
@@ -29,7 +28,7 @@ Sign = Callable[[Tree], str]
 class Log:
     """The entries and proofs of a log at one size, as one transaction sees them."""
 
-    def __init__(self, connection: Connection, size: int | None = None) -> None:
+    def __init__(self, connection: Executor, size: int | None = None) -> None:
         """Read through ``connection``; the whole log, or its first ``size`` entries."""
         self.connection = connection
         self.tree = Tree(connection, size)
@@ -97,7 +96,7 @@ class Log:
 class Snapshot(Log, DatabaseState):
     """Facts and entries as of the transaction that this snapshot was taken in."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Executor) -> None:
         """Read through ``connection``."""
         Log.__init__(self, connection)
         DatabaseState.__init__(self, connection)
@@ -111,7 +110,7 @@ class Past(Log, MemoryState):
     a commit ended there (Ed25519 signs the same text the same way).
     """
 
-    def __init__(self, connection: Connection, size: int, sign: Sign) -> None:
+    def __init__(self, connection: Executor, size: int, sign: Sign) -> None:
         """Apply the first ``size`` entries. Raises: KeyError, if there are not so many."""
         if not 0 <= size <= Tree(connection).size:
             raise KeyError(size)

@@ -8,11 +8,11 @@ from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final, Generic, TypeVar
 
-from sqlalchemy import Column, Connection, Table, bindparam, insert, select, tuple_
+from sqlalchemy import Column, Table, bindparam, insert, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import SQLModel
 
-from ledger.store.engine import is_postgres
+from ledger.store.engine import Executor, is_postgres
 from ledger.store.tables import table_of
 
 K = TypeVar("K")
@@ -34,7 +34,7 @@ class Rows(MutableMapping[K, V], Generic[K, V]):
 
     def __init__(  # noqa: PLR0913, PLR0917 - which table, its key, and how its rows are read and written
         self,
-        connection: Connection,
+        connection: Executor,
         row: type[SQLModel],
         columns: tuple[str, ...],
         read: Callable[[list[Fields]], V],
@@ -174,14 +174,14 @@ def _replacing(table: Any, *, postgres: bool) -> Any:  # noqa: ANN401
     return into.on_conflict_do_update(index_elements=keys, set_=rest)
 
 
-def append_rows(connection: Connection, row: type[SQLModel], rows: list[Fields]) -> None:
+def append_rows(connection: Executor, row: type[SQLModel], rows: list[Fields]) -> None:
     """Append to a table; nothing there is ever replaced."""
     if rows:
         table = table_of(row)
         connection.execute(insert(table), rows)
 
 
-def append_once(connection: Connection, row: type[SQLModel], fields: Fields) -> None:
+def append_once(connection: Executor, row: type[SQLModel], fields: Fields) -> None:
     """Append one row that any process may append, to the same effect; on SQLite one process alone does."""
     into = insert(table_of(row))
     if is_postgres(connection):

@@ -9,7 +9,7 @@ from ledger.domain.gate import Caps
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss, Segment, loss_of
 from ledger.transitions.account_loss import standing
-from ledger.transitions.pricing import Bound, Numbers
+from ledger.transitions.pricing import Bound, PriceSource
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
 
@@ -21,7 +21,7 @@ def crossed(  # noqa: PLR0913, PLR0917 - a charge, and what it is laid on
     prices: Mapping[str, tuple[Segment, ...]],
     steps: int,
     author: int,
-    numbers: Numbers,
+    numbers: PriceSource,
 ) -> list[c.Json]:
     """Each share below which an account stands before the charge, and at which or above it stands afterwards.
 

@@ -21,7 +21,7 @@ from ledger.transitions.alerts import crossed
 from ledger.transitions.guards import Asked, Decided, Refusal, acting, permitted
 from ledger.transitions.headroom import CODE, Limit, Room, silent
 from ledger.transitions.lineage import check_named
-from ledger.transitions.pricing import SEARCHED, Bound, Numbers, epsilon_of
+from ledger.transitions.pricing import COMPUTED, Bound, PriceSource, prices_of
 from ledger.wire import canonical_json as c
 
 DEADLINE_MS_MAX: Final = 30 * 86_400_000
@@ -52,7 +52,7 @@ class Laid:
             "prices": {ref: [one.to_json() for one in segments] for ref, segments in self.prices},
         }
 
-    def alerts(self, facts: Facts, numbers: Numbers) -> list[c.Json]:
+    def alerts(self, facts: Facts, numbers: PriceSource) -> list[c.Json]:
         """What it crosses."""
         steps, author = self.body.plan.steps, self.author.node
         return crossed(facts, self.partitions, dict(self.caps), dict(self.prices), steps, author, numbers)
@@ -61,16 +61,17 @@ class Laid:
 def charge(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
     """Reserve a whole run's loss on every account it touches, or refuse it with every reason."""
     del index
-    laid = lay(facts, asked, now, gate, SEARCHED)
+    prices = prices_of(asked)
+    laid = lay(facts, asked, now, gate, prices)
     own = holder_of(laid.author.node)
     # Every account says yes, or nothing is charged: the refusal names all that have no room.
     if full := [room.check(own) for room in laid.rooms(facts) if not room.enough]:
         raise _no_room(full)
-    alerts = laid.alerts(facts, SEARCHED)
+    alerts = laid.alerts(facts, prices)
     return Decided(Code.PENDING, derived={**laid.derived(), **({"alerts": alerts} if alerts else {})})
 
 
-def lay(facts: Facts, asked: Asked, now: int, gate: Gate, numbers: Numbers) -> Laid:
+def lay(facts: Facts, asked: Asked, now: int, gate: Gate, numbers: PriceSource) -> Laid:
     """Everything that is decided of a charge but whether there is room. Raises: Malformed, Refusal."""
     body = asked.body
     assert isinstance(body, MakeCharge)
@@ -82,7 +83,7 @@ def lay(facts: Facts, asked: Asked, now: int, gate: Gate, numbers: Numbers) -> L
         rule = "must lie after now and within thirty days of it"
         raise Refusal(Code.MALFORMED, f"body.deadline: {rule}", "body.deadline")
     prices = tuple((one.ref, numbers.price(one, body)) for one in partitions)
-    told = tuple((one.ref, epsilon_of(one, body)) for one in partitions)
+    told = tuple((one.ref, numbers.epsilon(one, body)) for one in partitions)
     verdict = permitted(gate, Request(asked.command, body, now, epsilon=told), facts)
     limits = limits_on(facts, partitions, verdict, author, numbers)
     return Laid(body, author, partitions, verdict.caps, prices, limits)
@@ -104,7 +105,11 @@ def _fresh_clean_room(facts: Facts, body: MakeCharge) -> None:
 
 
 def limits_on(
-    facts: Facts, partitions: tuple[Partition, ...], verdict: Verdict, author: Organisation, numbers: Numbers = SEARCHED
+    facts: Facts,
+    partitions: tuple[Partition, ...],
+    verdict: Verdict,
+    author: Organisation,
+    numbers: PriceSource = COMPUTED,
 ) -> list[Limit]:
     """Every cap that binds a charge by this author. Raises: Refusal, if one has no room for anything."""
     own = [_limit(bound, numbers) for bound in _bounds(partitions, dict(verdict.caps), author)]
@@ -122,7 +127,7 @@ def _bounds(partitions: tuple[Partition, ...], caps: dict[str, Caps], author: Or
             yield Bound(partition, holder, partition.epsilon, named.share, named.share_source)
 
 
-def _limit(bound: Bound, numbers: Numbers) -> Limit:
+def _limit(bound: Bound, numbers: PriceSource) -> Limit:
     try:
         return Limit(bound.partition.ref, bound.holder, numbers.cap(bound), bound.share, bound.source)
     except NoRoom as closed:
@@ -131,7 +136,7 @@ def _limit(bound: Bound, numbers: Numbers) -> Limit:
 
 
 def _coalition_limits(
-    facts: Facts, partitions: tuple[Partition, ...], author: int, numbers: Numbers
+    facts: Facts, partitions: tuple[Partition, ...], author: int, numbers: PriceSource
 ) -> Iterator[Limit]:
     """The caps of every coalition that follows the author; never beyond a partition's own budget."""
     for coalition in coalitions_of(facts.nodes, author):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ledger.domain.commands import Body, Command, read_body
 from ledger.domain.facts import Facts, Organisation
 from ledger.domain.gate import Gate, Request, Verdict
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
+
+if TYPE_CHECKING:
+    from ledger.transitions.pricing import ComputedPrices
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +22,7 @@ class Asked:
 
     Attributes:
         verified_by: the ``x`` of a key that it was already seen to verify with.
-        unpriced_at: the log's size at which it was refused before its price was asked for; None if all that it needs
-            is priced. It is made ready again if the log has grown since, so that no price is worked out in a batch.
+        prices: the numbers that were computed for it beforehand; None if they are computed while it is decided.
     """
 
     command: Command
@@ -27,7 +30,7 @@ class Asked:
     raw: bytes
     signature: str
     verified_by: str = ""
-    unpriced_at: int | None = None
+    prices: ComputedPrices | None = None
 
     @classmethod
     def read(cls, raw: bytes, signature: str) -> Asked:

@@ -1,23 +1,31 @@
-"""What a charge costs and what binds it, as numbers: worked out here, or by whoever wrote them down."""
+"""What a charge costs and which capacities bind it, as numbers: computed now, prepared before, or recorded.
+
+A number can take seconds to compute. So the book computes the numbers of a command before the writer decides it
+(:mod:`ledger.book.prepare`), and they travel with the command as :class:`PreparedPrices`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar, TypeVarTuple, cast
 
 from ledger.accounting import reported_epsilon
 from ledger.domain.commands import MakeCharge
 from ledger.domain.facts import Partition
 from ledger.domain.outcomes import Code
-from ledger.filters import Cap, read_rule
+from ledger.filters import Cap, NoRoom, Rule, read_rule
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Segment
 from ledger.mechanisms.plan import AnyPlan, group_of
 from ledger.mechanisms.price_proofs import NotPriced
-from ledger.transitions.guards import Refusal
+from ledger.transitions.guards import Asked, Refusal
 from ledger.wire.malformed import Malformed
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +43,15 @@ class Bound:
     source: str = ""
 
 
-class Numbers(Protocol):
+class PriceSource(Protocol):
     """Where the numbers of a charge come from."""
 
     def price(self, partition: Partition, body: MakeCharge) -> tuple[Segment, ...]:
         """A run's price under a partition's rule. Raises: Malformed, Refusal."""
+        ...
+
+    def epsilon(self, partition: Partition, body: MakeCharge) -> Fraction:
+        """The ε of the whole run at the partition's δ. Raises: Malformed, Refusal."""
         ...
 
     def cap(self, bound: Bound) -> Cap:
@@ -47,48 +59,125 @@ class Numbers(Protocol):
         ...
 
     def watched(self, bound: Bound) -> Cap:
-        """The capacity of which alerts tell shares. Raises: Malformed, NoRoom."""
+        """The capacity whose shares alerts report. Raises: Malformed, NoRoom."""
         ...
 
 
-class Searched:
-    """Worked out here: slow when new, kept afterwards."""
+class ComputedPrices:
+    """Computes every number on demand; a number that was computed before comes from a read-through cache."""
+
+    def number(self, compute: Callable[[*Ts], T], *args: *Ts) -> T:
+        """One number, from its function and the values that alone determine it. Raises: what the function raises."""
+        return compute(*args)
 
     def price(self, partition: Partition, body: MakeCharge) -> tuple[Segment, ...]:
-        """See :class:`Numbers`."""
-        return price(partition, body)
+        """See :class:`PriceSource`."""
+        return self.number(_price, partition.terms, partition.relation, _group(partition, body), body.plan)
+
+    def epsilon(self, partition: Partition, body: MakeCharge) -> Fraction:
+        """See :class:`PriceSource`."""
+        delta, unit_records = partition.delta, _group(partition, body)
+        return self.number(_epsilon, delta.numerator, delta.denominator, partition.relation, unit_records, body.plan)
 
     def cap(self, bound: Bound) -> Cap:
-        """See :class:`Numbers`."""
-        whole = read_rule(bound.partition.terms).cap(bound.epsilon)
+        """See :class:`PriceSource`."""
+        whole = self.number(_cap, bound.partition.terms, bound.epsilon)
         return whole if bound.share is None else whole.part(bound.share)
 
     def watched(self, bound: Bound) -> Cap:
-        """See :class:`Numbers`."""
+        """See :class:`PriceSource`."""
         return self.cap(bound)
 
+    def capacity(self, rule: Rule, epsilon: Fraction) -> Cap:
+        """The capacity of a cap under the rule of a partition that opens. Raises: Malformed, NoRoom."""
+        return self.number(_capacity, rule, epsilon)
 
-SEARCHED: Final = Searched()
+
+COMPUTED: Final = ComputedPrices()
 
 
-def price(partition: Partition, body: MakeCharge) -> tuple[Segment, ...]:
-    """A run's price under a partition's rule. Slow when new, kept afterwards. Raises: Malformed, Refusal."""
-    return _priced(partition.terms, partition.relation, _group(partition, body), body.plan)
+def prices_of(asked: Asked) -> ComputedPrices:
+    """Where a command's numbers come from while it is decided: prepared if it carries any, else computed then."""
+    return COMPUTED if asked.prices is None else asked.prices
+
+
+class CollectedPrices(ComputedPrices):
+    """Computes every number and keeps it, errors included, for :class:`PreparedPrices`."""
+
+    def __init__(self) -> None:
+        """Begin with no number."""
+        self._results: dict[Hashable, object] = {}
+
+    def number(self, compute: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Compute one number and keep it."""
+        try:
+            result = compute(*args)
+        except (Refusal, NoRoom, NotPriced, Malformed) as error:
+            self._results[compute, args] = error
+            raise
+        self._results[compute, args] = result
+        return result
+
+    def prepared(self) -> PreparedPrices:
+        """The numbers as a value."""
+        for result in self._results.values():
+            if isinstance(result, Exception):
+                # The frames of a traceback would keep the state of the database that they read.
+                result.__traceback__ = result.__context__ = None
+        return PreparedPrices(self._results)
+
+
+class PriceMissing(Exception):  # noqa: N818 - what is the case
+    """A decision needs a number that was not prepared: the state has changed since. Prepare the command again."""
+
+
+class PreparedPrices(ComputedPrices):
+    """The numbers that were computed for one command: a value that travels with it. Computes nothing.
+
+    Each number is kept under all the values that determine it, so that one that is found is never outdated.
+    """
+
+    def __init__(self, results: Mapping[Hashable, object]) -> None:
+        """Keep these numbers, each under its function and the function's arguments."""
+        self._results = results
+
+    @property
+    def count(self) -> int:
+        """How many numbers there are."""
+        return len(self._results)
+
+    def number(self, compute: Callable[[*Ts], T], *args: *Ts) -> T:
+        """The number that was computed. Raises: PriceMissing, and what the function raised."""
+        try:
+            result = self._results[compute, args]
+        except KeyError:
+            raise PriceMissing from None
+        if isinstance(result, Exception):
+            raise result.with_traceback(None)
+        return cast("T", result)
 
 
 @lru_cache(maxsize=65_536)
-def _priced(terms: str, relation: str, unit_records: int, plan: AnyPlan) -> tuple[Segment, ...]:
+def _price(terms: str, relation: str, unit_records: int, plan: AnyPlan) -> tuple[Segment, ...]:
     try:
         return read_rule(terms).segments(group_privacy(unit_records, plan.mechanism(plan.steps)), relation)
     except (NotPriced, ArithmeticError) as fault:
         raise Refusal(Code.NOT_PRICED, str(fault), "body.plan") from None
 
 
+def _cap(terms: str, epsilon: Fraction) -> Cap:
+    return read_rule(terms).cap(epsilon)
+
+
+def _capacity(rule: Rule, epsilon: Fraction) -> Cap:
+    return rule.cap(epsilon)
+
+
 def covered(partition: Partition, body: MakeCharge, segments: tuple[Segment, ...]) -> bool:
-    """Whether a run costs at most this, whoever worked it out. Slow when new, kept afterwards.
+    """Whether a run costs at most this, whoever computed it. Slow when new, cached afterwards.
 
     Raises:
-        Malformed, Refusal: as :func:`price` does.
+        Malformed, Refusal: as :meth:`PriceSource.price` does.
         ValueError: for prices at other coordinates.
     """
     return _covered(partition.terms, partition.relation, _group(partition, body), body.plan, segments)
@@ -110,14 +199,8 @@ def _group(partition: Partition, body: MakeCharge) -> int:
         raise fault.under("body.plan") from None
 
 
-def epsilon_of(partition: Partition, body: MakeCharge) -> Fraction:
-    """The ε of the whole run at the partition's δ. Slow when new, kept afterwards. Raises: Malformed, Refusal."""
-    delta = partition.delta
-    return _told(delta.numerator, delta.denominator, partition.relation, _group(partition, body), body.plan)
-
-
 @lru_cache(maxsize=65_536)
-def _told(numerator: int, denominator: int, relation: str, unit_records: int, plan: AnyPlan) -> Fraction:
+def _epsilon(numerator: int, denominator: int, relation: str, unit_records: int, plan: AnyPlan) -> Fraction:
     whole = group_privacy(unit_records, plan.mechanism(plan.steps))
     try:
         return reported_epsilon(whole, Fraction(numerator, denominator), relation)

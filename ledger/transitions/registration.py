@@ -13,6 +13,7 @@ from ledger.mechanisms.mechanism import Mechanism
 from ledger.mechanisms.plan import RECORD, group_of
 from ledger.mechanisms.price_proofs import NotPriced
 from ledger.transitions.guards import Asked, Decided, Refusal, acting, permitted
+from ledger.transitions.pricing import ComputedPrices, prices_of
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import DELTA_MIN, DELTA_ONE, EPSILON_MAX, parse_number
 from ledger.wire.malformed import Malformed
@@ -84,9 +85,10 @@ def partition(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> D
     """A partition opens with a budget and a rule that is good for every cap its policy names."""
     del index
     body, caps, rule = opening(facts, asked, now, gate)
+    prices = prices_of(asked)
     named = dict.fromkeys((parse_number(body.epsilon, "body.epsilon"), caps.lineage))
     try:
-        terms: c.Object = {"caps": [rule.cap(one).to_json() for one in named], "terms": rule.to_json()}
+        terms: c.Object = {"caps": [prices.capacity(rule, one).to_json() for one in named], "terms": rule.to_json()}
     except NoRoom as closed:
         raise _closed(body, closed) from None
     except Malformed as fault:
@@ -109,7 +111,7 @@ def opening(facts: Facts, asked: Asked, now: int, gate: Gate) -> tuple[OpenParti
     _own_data_key(facts, body)
     verdict = permitted(gate, Request(asked.command, body, now), facts)
     caps = dict(verdict.caps)[body.ref]
-    return body, caps, _rule_for(body, caps)
+    return body, caps, _rule_for(body, caps, prices_of(asked))
 
 
 def _own_data_key(facts: Facts, body: OpenPartition) -> None:
@@ -120,7 +122,7 @@ def _own_data_key(facts: Facts, body: OpenPartition) -> None:
             raise Refusal(Code.CONFLICT, detail, "body.data_key")
 
 
-def _rule_for(body: OpenPartition, caps: Caps) -> Rule:
+def _rule_for(body: OpenPartition, caps: Caps, prices: ComputedPrices) -> Rule:
     """The rule that a new partition gets under these caps. Raises: Malformed, Refusal."""
     epsilon, delta = parse_number(body.epsilon, "body.epsilon"), parse_number(body.delta, "body.delta")
     load = _load(body)
@@ -128,7 +130,8 @@ def _rule_for(body: OpenPartition, caps: Caps) -> Rule:
     if slack and slack >= delta:
         raise Refusal(Code.MALFORMED, "body.slack: must be less than δ", "body.slack")
     try:
-        return choose_rule(body.rule, delta, (epsilon, caps.lineage), load, body.relation, int(slack * DELTA_ONE))
+        declared = body.rule, delta, (epsilon, caps.lineage), load, body.relation, int(slack * DELTA_ONE)
+        return prices.number(choose_rule, *declared)
     except NoRoom as closed:
         raise _closed(body, closed) from None
     except NotPriced as fault:

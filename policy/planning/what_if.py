@@ -22,7 +22,7 @@ from ledger.transitions.charges import limits_on
 from ledger.transitions.decide import weigh
 from ledger.transitions.guards import Asked, Decided, Refusal
 from ledger.transitions.headroom import Limit, Room
-from ledger.transitions.pricing import epsilon_of, price
+from ledger.transitions.pricing import COMPUTED
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import EPSILON_MAX
 from ledger.wire.malformed import Malformed
@@ -144,7 +144,7 @@ class WhatIf:
         """The decision with every check, including those that passed."""
         decided = self.decide()
         try:
-            epsilons = tuple((one.ref, epsilon_of(one, self.body(self.run.plan))) for one in self.partitions)
+            epsilons = tuple((one.ref, COMPUTED.epsilon(one, self.body(self.run.plan))) for one in self.partitions)
             verdict = self.verdict(epsilons)
             rooms = self.rooms(self.run.plan) if verdict.permit else []
         except (Refusal, Malformed, KeyError):
@@ -188,7 +188,7 @@ class WhatIf:
     def rooms(self, plan: AnyPlan) -> list[Room]:
         """Every account it would be charged to, before and after. Raises: Refusal, Malformed, if it has no price."""
         body = self.body(plan)
-        prices = {one.ref: price(one, body) for one in self.partitions}
+        prices = {one.ref: COMPUTED.price(one, body) for one in self.partitions}
         return [Room.of(self.facts, limit, prices[limit.partition], plan.steps) for limit in self.limits]
 
     def run_cap(self, ref: str) -> Fraction:

@@ -15,7 +15,7 @@ from ledger.domain.commands import MakeCharge
 from ledger.domain.facts import Partition
 from ledger.mechanisms.plan import Plan
 from ledger.transitions.guards import Asked
-from ledger.transitions.pricing import price
+from ledger.transitions.pricing import COMPUTED
 from tests.bench.compare import Side, compare
 from tests.bench.history import HUB, Sent, opened
 from tests.factories.memory import ref_of
@@ -69,7 +69,7 @@ class Office:
     def price(self, bodies: list[MakeCharge]) -> None:
         """Price each."""
         for body in bodies:
-            price(self.partition, body)
+            COMPUTED.price(self.partition, body)
 
 
 @pytest.mark.parametrize("budget", BUDGETS)

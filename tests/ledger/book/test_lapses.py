@@ -15,7 +15,8 @@ from ledger.book.batch import Recorder
 from ledger.book.book import BookBusy, Outcome
 from ledger.book.document_quota import BYTES_MAX, DOCUMENTS_MAX, KEEP_MS, Shelf
 from ledger.book.group_commit import Writer
-from ledger.book.prepare import AT_ONCE, Preparer
+from ledger.book.prepare import AT_ONCE, CommandPreparer
+from ledger.book.publish import LogSigner
 from ledger.domain.entries import Entry
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Request, Verdict
@@ -128,8 +129,8 @@ def test_what_was_not_priced_is_made_ready_again(world: World) -> None:
     entered = world.document("contract", contract(MERGED), "contract-ab", MERGED, MERGED, HOSPITAL)
     world.book.close()
     reads, writes = engine_of(world.url, writes=False), engine_of(world.url, writes=True)
-    recorder = Recorder(gate, LOG_KEY, ORIGIN, world.clock)
-    preparer, writer = Preparer(reads, recorder), Writer(writes, reads, recorder, None)
+    recorder = Recorder(gate, world.clock, LogSigner(LOG_KEY, ORIGIN))
+    preparer, writer = CommandPreparer(reads, recorder), Writer(writes, reads, recorder, None)
 
     def write(ready: list[Asked | Outcome]) -> list[str]:
         asked = [one for one in ready if isinstance(one, Asked)]
@@ -178,7 +179,7 @@ def test_documents_nobody_refers_to_are_bounded() -> None:
 
 def test_a_document_counts_until_an_entry_refers_to_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stored and entered again and again; what is stored and left is refused at the bound."""
-    monkeypatch.setattr("ledger.shelf.DOCUMENTS_MAX", 4)
+    monkeypatch.setattr("ledger.book.document_quota.DOCUMENTS_MAX", 4)
     for version in range(2, 8):
         content = {**contract(BANK_A), "version": version}
         name = f"contract-{version}"
