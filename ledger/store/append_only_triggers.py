@@ -5,6 +5,8 @@ trigger before each insert refuses a row whose key, or whose other unique column
 no such replacement, but TRUNCATE, and sessions in which ordinary triggers are silent: its triggers fire ALWAYS. On
 both, entries must follow one another without a gap, which also stops a writer that lost its lock and does not know;
 and none follows once the book is sealed.
+
+The migrations make the triggers (``migrations/versions``); what is here is what a book is checked to have.
 """
 
 from __future__ import annotations
@@ -81,14 +83,14 @@ END
 """,
 }
 # pg_trigger.tgtype: row 1, before 2, insert 4, delete 8, update 16, truncate 32.
-_CHANGED: Final = ("BEFORE UPDATE OR DELETE", "FOR EACH ROW", 1 | 2 | 8 | 16, "refuse_change")
-_TRUNCATED: Final = ("BEFORE TRUNCATE", "FOR EACH STATEMENT", 2 | 32, "refuse_change")
-_INSERTED: Final = ("BEFORE INSERT", "FOR EACH ROW", 1 | 2 | 4, "refuse_gap")
-_SEALED: Final = ("BEFORE INSERT", "FOR EACH STATEMENT", 2 | 4, "refuse_sealed")
+_CHANGED: Final = (1 | 2 | 8 | 16, "refuse_change")
+_TRUNCATED: Final = (2 | 32, "refuse_change")
+_INSERTED: Final = (1 | 2 | 4, "refuse_gap")
+_SEALED: Final = (2 | 4, "refuse_sealed")
 
 
-def _postgres_triggers() -> dict[str, tuple[str, tuple[str, str, int, str]]]:
-    """Each trigger's name, its table, and when it fires."""
+def postgres_triggers() -> dict[str, tuple[str, tuple[int, str]]]:
+    """Each trigger's name, its table, when it fires (``pg_trigger.tgtype``), and its function."""
     made = {}
     for table in APPEND_ONLY:
         made[f"{table}_no_change"] = table, _CHANGED
@@ -96,30 +98,6 @@ def _postgres_triggers() -> dict[str, tuple[str, tuple[str, str, int, str]]]:
     made["entry_no_gap"] = "entry", _INSERTED
     made["entry_not_sealed"] = "entry", _SEALED
     return made
-
-
-def postgres_functions() -> dict[str, str]:
-    """Each function's name and statement."""
-    return {
-        name: f"CREATE FUNCTION {GUARD}.{name}() RETURNS trigger LANGUAGE plpgsql AS $${body}$$"
-        for name, body in _BODIES.items()
-    }
-
-
-def postgres_triggers() -> dict[str, tuple[str, str]]:
-    """Each trigger's name and its two statements: it is made, and made to fire always."""
-    return {
-        name: (
-            f"CREATE TRIGGER {name} {moment} ON {table} {each} EXECUTE FUNCTION {GUARD}.{function}()",
-            f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}",
-        )
-        for name, (table, (moment, each, _, function)) in _postgres_triggers().items()
-    }
-
-
-def table_of_trigger(name: str) -> str:
-    """The table that a trigger of PostgreSQL stands on. Raises: KeyError."""
-    return _postgres_triggers()[name][0]
 
 
 def lacking(connection: Connection) -> str | None:
@@ -151,6 +129,6 @@ def _lacking_in_postgres(connection: Connection) -> list[str]:
     have = {str(name): tuple(rest) for name, *rest in connection.execute(_TRIGGERS, {"guard": GUARD})}
     return [
         name
-        for name, (table, (_, _, kind, function)) in _postgres_triggers().items()
+        for name, (table, (kind, function)) in postgres_triggers().items()
         if have.get(name) != (table, kind, function, _BODIES[function])
     ]

@@ -8,49 +8,14 @@ owner of the tables cannot quietly replace what guards them. SQLite has no roles
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from sqlalchemy import Connection, text
 
-from ledger.store.append_only_triggers import GUARD
 from ledger.store.engine import is_postgres
 from ledger.store.tables import APPEND_ONLY
 
-WRITER: Final = "epsilon_writer"
 REVISION_TABLE: Final = "alembic_version"
-
-
-def grants(tables: Iterable[str], functions: Iterable[str]) -> list[str]:
-    """What makes the roles, unless they are there, and gives them their rights to these tables and functions."""
-    made = [
-        _role(WRITER),
-        "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
-        f"GRANT USAGE ON SCHEMA public TO {WRITER}",
-        f"REVOKE ALL ON {REVISION_TABLE} FROM PUBLIC, {WRITER}",
-        f"GRANT SELECT ON {REVISION_TABLE} TO {WRITER}",
-    ]
-    for table in tables:
-        rights = "SELECT, INSERT" if table in APPEND_ONLY else "SELECT, INSERT, UPDATE"
-        made += [f"REVOKE ALL ON {table} FROM PUBLIC, {WRITER}", f"GRANT {rights} ON {table} TO {WRITER}"]
-    return [*made, _guarded(functions)]
-
-
-def _role(name: str) -> str:
-    """Roles are the whole server's, so another book may have made this one, even at this moment."""
-    return (
-        f"DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = '{name}') THEN "
-        f"CREATE ROLE {name} NOLOGIN; END IF; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
-    )
-
-
-def _guarded(functions: Iterable[str]) -> str:
-    owned = " ".join(f"ALTER FUNCTION {GUARD}.{name}() OWNER TO {GUARD};" for name in functions)
-    return (
-        "DO $$ BEGIN IF (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN "  # noqa: S608
-        f"BEGIN CREATE ROLE {GUARD} NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END; "
-        f"{owned} ALTER SCHEMA {GUARD} OWNER TO {GUARD}; END IF; END $$"
-    )
 
 
 _EXCESS: Final = text(

@@ -18,8 +18,8 @@ from ledger.verifier import Checkpoint, LogKey
 from migrations.connect.book_location import Place
 from migrations.connect.errors import Absent, SchemaUnknown
 from migrations.connect.exclusive_access import Limits, connected, is_held
-from migrations.schema.additions import tables_at, triggers_at
 from migrations.schema.grants import wrong_grants
+from migrations.schema.history import schema_at
 from migrations.schema.revisions import bring_to, holds_book, missing_triggers, revision_of
 from migrations.transfer.log_check import Head, Step, check_kept, head_of
 
@@ -96,11 +96,11 @@ def status_of(place: Place, limits: Limits) -> Status:
             engine=f"{'SQLite' if dialect.name == 'sqlite' else 'PostgreSQL'} {version}",
             revision=revision,
             head=head,
-            triggers=len(triggers_at(revision, dialect.name)),
+            triggers=len(schema_at(revision, dialect.name).triggers),
             missing=tuple(missing_triggers(connection, revision)),
             rights=tuple(wrong_grants(connection, revision)),
             held=is_held(place, connection),
-            seal=seal_of(connection) if any(one.name == "seal" for one in tables_at(revision)) else None,
+            seal=seal_of(connection) if "seal" in schema_at(revision, dialect.name).tables else None,
         )
 
 

@@ -1,7 +1,7 @@
-"""Who may do what in a PostgreSQL book, as its tables say, beside what the migrations granted.
+"""Privileges on the tables of a PostgreSQL book, compared with those that the migrations granted.
 
-A service looks at its own role when it opens the book (``ledger.roles``); an operator is the owner, who may do
-everything, and looks at everybody else's.
+A service checks its own role when it opens the book (``ledger.store.database_grants``); an operator is the owner, who
+may do everything, and checks every other role.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
-from ledger.store.database_grants import REVISION_TABLE, WRITER
 from ledger.store.engine import is_postgres
-from ledger.store.tables import APPEND_ONLY
-from migrations.schema.additions import tables_at
+from migrations.schema.history import schema_at
 
 _GRANTED: Final = text(
     "SELECT r.relname, coalesce(w.rolname, 'everybody'), a.privilege_type FROM pg_catalog.pg_class r "
@@ -26,17 +24,14 @@ _GRANTED: Final = text(
 
 
 def wrong_grants(connection: Connection, revision: str) -> list[str]:
-    """What somebody may do and must not, and what the application may not do and must; in order, empty on SQLite.
+    """Privileges that a role has and must not have, or lacks and needs, as sentences in order; empty on SQLite.
 
-    Others than the application may be granted to read, and nothing else.
+    Roles other than the application's may be granted to read, and nothing else.
     """
     if not is_postgres(connection):
         return []
     granted = {(str(table), str(who), str(right)) for table, who, right in connection.execute(_GRANTED)}
-    due = {(REVISION_TABLE, WRITER, "SELECT")}
-    for table in tables_at(revision):
-        rights = ("SELECT", "INSERT") if table.name in APPEND_ONLY else ("SELECT", "INSERT", "UPDATE")
-        due |= {(table.name, WRITER, right) for right in rights}
+    due = schema_at(revision, "postgresql").grants
     more = [f"{who} may {right} {table}" for table, who, right in granted - due if right != "SELECT"]
     less = [f"{who} may not {right} {table}" for table, who, right in due - granted]
     return sorted(more + less)

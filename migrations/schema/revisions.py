@@ -17,12 +17,12 @@ from ledger.store.tables import SCHEMA_REVISION
 from migrations.connect.book_location import Place
 from migrations.connect.errors import NotDone, SchemaUnknown
 from migrations.connect.exclusive_access import Limits, tables_in
-from migrations.schema.additions import FIRST, tables_at, triggers_at
+from migrations.schema.history import FIRST, HISTORY, schema_at
 
 
-def known_revisions() -> list[str]:
+def known_revisions(history: Path = HISTORY) -> list[str]:
     """Every revision of this program, the oldest first."""
-    walked = ScriptDirectory.from_config(_config()).walk_revisions()
+    walked = ScriptDirectory.from_config(_config(history)).walk_revisions()
     return [str(one.revision) for one in walked][::-1]
 
 
@@ -39,12 +39,12 @@ def holds_book(place: Place, limits: Limits | None = None) -> bool:
 
 
 def _check_tables(tables: frozenset[str], said: str) -> None:
-    lacking = {REVISION_TABLE, *(table.name for table in tables_at(FIRST))} - tables
+    lacking = {REVISION_TABLE, *schema_at(FIRST, "sqlite").tables} - tables
     if tables and lacking:
         raise SchemaUnknown(f"{said} holds tables that are not a book's ({min(tables)}): name a database of its own")
 
 
-def revision_of(connection: Connection, said: str) -> str | None:
+def revision_of(connection: Connection, said: str, history: Path = HISTORY) -> str | None:
     """The book's revision, None in an empty database.
 
     Raises:
@@ -55,46 +55,53 @@ def revision_of(connection: Connection, said: str) -> str | None:
     if not tables:
         return None
     found = MigrationContext.configure(connection).get_current_heads()
-    if len(found) != 1 or found[0] not in known_revisions():
+    if len(found) != 1 or found[0] not in known_revisions(history):
         told = " and ".join(found) or "without a revision"
         raise SchemaUnknown(f"the book's schema {told} is newer than this program, which knows {SCHEMA_REVISION}")
     return str(found[0])
 
 
-def bring_to(connection: Connection, revision: str, said: str) -> None:
-    """Take the schema up or down to a revision, and check that every trigger of it stands.
+def bring_to(connection: Connection, revision: str, said: str, history: Path = HISTORY) -> None:
+    """Take the schema up or down to a revision, and check that every trigger of it is there.
+
+    Args:
+        revision: the one that the book is to have.
+        said: the book as people are told.
+        history: the folder of the revisions.
 
     Raises:
         SchemaUnknown: if the book is unknown, or lacks a trigger afterwards.
         NotDone: if there is no such revision, or going down would delete what is append-only.
     """
-    revisions = known_revisions()
+    revisions = known_revisions(history)
     if revision not in revisions:
         raise NotDone(f"there is no revision {revision[:40]!r}: the revisions are {', '.join(revisions)}")
-    here = revision_of(connection, said)
-    config = _config()
+    here = revision_of(connection, said, history)
+    config = _config(history)
     config.attributes["connection"] = connection
     (command.downgrade if here is not None and revision < here else command.upgrade)(config, revision)
-    missing = missing_triggers(connection, revision)
+    missing = missing_triggers(connection, revision, history)
     if missing:
         raise SchemaUnknown(f"the book lacks the trigger {missing[0]}")
 
 
-def missing_triggers(connection: Connection, revision: str) -> list[str]:
+def missing_triggers(connection: Connection, revision: str, history: Path = HISTORY) -> list[str]:
     """The triggers of a revision that are not there, silent, or not those of the program."""
-    expected = triggers_at(revision, connection.dialect.name)
+    expected = schema_at(revision, connection.dialect.name, history).triggers
     return [name for name in all_lacking(connection) if name in expected]
 
 
 def print_sql(out: TextIO, dialect: str, here: str | None, revision: str = SCHEMA_REVISION) -> None:
     """Write the SQL that an upgrade would run, one transaction; no database is asked."""
-    config = _config(out)
+    config = _config(out=out)
     config.attributes["dialect"] = dialect
     command.upgrade(config, f"{here or 'base'}:{revision}", sql=True)
 
 
-def _config(out: TextIO | None = None) -> Config:
+def _config(history: Path = HISTORY, out: TextIO | None = None) -> Config:
     config = Config(output_buffer=out) if out is not None else Config()
+    # A percent sign would begin an interpolation.
     config.set_main_option("script_location", str(Path(__file__).parents[1]).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
+    config.set_main_option("version_locations", str(history).replace("%", "%%"))
+    config.set_main_option("path_separator", "newline")
     return config

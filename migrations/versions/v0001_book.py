@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from migrations.schema.additions import create
+from migrations.schema.history import run_sql
 
 revision = "0001"
 down_revision = None
 
 
 def upgrade() -> None:
-    """Create every table, then the triggers."""
-    create(revision)
+    """Create every table, then the triggers and the grants."""
+    run_sql(__file__, "upgrade")
 
 
 def downgrade() -> None:

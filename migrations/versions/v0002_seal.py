@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from migrations.schema.additions import create, drop
+from migrations.schema.history import require_empty, run_sql
 
 revision = "0002"
 down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Create the table, and the triggers that guard it and that it pulls."""
-    create(revision)
+    """Create the table of the seal, the triggers that guard it, and the one that refuses entries after it."""
+    run_sql(__file__, "upgrade")
 
 
 def downgrade() -> None:
-    """Drop both; refused for a book that is sealed."""
-    drop(revision)
+    """Drop them; refused for a book that is sealed. Raises: NotDone."""
+    require_empty("seal")
+    run_sql(__file__, "downgrade")

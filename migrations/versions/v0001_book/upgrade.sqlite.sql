@@ -1,0 +1,242 @@
+CREATE TABLE account (
+	partition TEXT NOT NULL, 
+	holder TEXT NOT NULL, 
+	coordinate INTEGER NOT NULL, 
+	posted INTEGER NOT NULL, 
+	posted_infinite INTEGER NOT NULL, 
+	pending INTEGER NOT NULL, 
+	pending_infinite INTEGER NOT NULL, 
+	CONSTRAINT pk_account PRIMARY KEY (partition, holder, coordinate), 
+	CONSTRAINT ck_account_sign CHECK (posted >= 0 AND pending >= 0 AND posted_infinite >= 0 AND pending_infinite >= 0)
+)
+ STRICT;
+
+CREATE INDEX ix_account_holder ON account (holder);
+
+CREATE TABLE charge (
+	id TEXT NOT NULL, 
+	contract TEXT NOT NULL, 
+	actor TEXT NOT NULL, 
+	author INTEGER NOT NULL, 
+	partitions TEXT NOT NULL, 
+	"plan" TEXT NOT NULL, 
+	steps INTEGER NOT NULL, 
+	steps_posted INTEGER, 
+	state TEXT NOT NULL, 
+	key_id TEXT NOT NULL, 
+	sealing TEXT NOT NULL, 
+	key_release TEXT, 
+	deadline INTEGER NOT NULL, 
+	prices TEXT NOT NULL, 
+	recipients TEXT NOT NULL, 
+	base TEXT NOT NULL, 
+	entered INTEGER NOT NULL, 
+	notices TEXT NOT NULL, 
+	pipeline TEXT, 
+	CONSTRAINT pk_charge PRIMARY KEY (id), 
+	CONSTRAINT ck_charge_state CHECK (state IN ('pending', 'posted', 'voided')), 
+	CONSTRAINT ck_charge_steps_posted CHECK (steps_posted IS NULL OR steps_posted BETWEEN 0 AND steps), 
+	CONSTRAINT ck_charge_settled CHECK ((state = 'posted') = (steps_posted IS NOT NULL))
+)
+ STRICT;
+
+CREATE INDEX ix_charge_authored ON charge (author, entered);
+
+CREATE INDEX ix_charge_due ON charge (state, deadline);
+
+CREATE TABLE checkpoint (
+	tree_size INTEGER NOT NULL, 
+	note TEXT NOT NULL, 
+	CONSTRAINT pk_checkpoint PRIMARY KEY (tree_size), 
+	CONSTRAINT ck_checkpoint_tree_size CHECK (tree_size > 0)
+)
+ STRICT;
+
+CREATE TABLE contract (
+	document TEXT NOT NULL, 
+	id TEXT NOT NULL, 
+	version INTEGER NOT NULL, 
+	consumer TEXT NOT NULL, 
+	consumer_node INTEGER NOT NULL, 
+	providers TEXT NOT NULL, 
+	starts INTEGER NOT NULL, 
+	ends INTEGER NOT NULL, 
+	runs INTEGER NOT NULL, 
+	entered INTEGER NOT NULL, 
+	revoked INTEGER NOT NULL, 
+	CONSTRAINT pk_contract PRIMARY KEY (document), 
+	CONSTRAINT ck_contract_runs CHECK (runs >= 0 AND revoked IN (0, 1))
+)
+ STRICT;
+
+CREATE TABLE contract_head (
+	id TEXT NOT NULL, 
+	document TEXT NOT NULL, 
+	CONSTRAINT pk_contract_head PRIMARY KEY (id)
+)
+ STRICT;
+
+CREATE TABLE cosignature (
+	tree_size INTEGER NOT NULL, 
+	vkey TEXT NOT NULL, 
+	line TEXT NOT NULL, 
+	CONSTRAINT pk_cosignature PRIMARY KEY (tree_size, vkey), 
+	CONSTRAINT ck_cosignature_tree_size CHECK (tree_size > 0)
+)
+ WITHOUT ROWID,
+ STRICT;
+
+CREATE TABLE dataset (
+	provider TEXT NOT NULL, 
+	dataset TEXT NOT NULL, 
+	domain TEXT NOT NULL, 
+	document TEXT NOT NULL, 
+	entered INTEGER NOT NULL, 
+	recommendation TEXT, 
+	CONSTRAINT pk_dataset PRIMARY KEY (provider, dataset)
+)
+ STRICT;
+
+CREATE TABLE document (
+	digest TEXT NOT NULL, 
+	data BLOB NOT NULL, 
+	CONSTRAINT pk_document PRIMARY KEY (digest), 
+	CONSTRAINT ck_document_size CHECK (length(data) <= 262144)
+)
+ WITHOUT ROWID,
+ STRICT;
+
+CREATE TABLE entry (
+	position INTEGER NOT NULL, 
+	id TEXT NOT NULL, 
+	kind TEXT NOT NULL, 
+	time INTEGER NOT NULL, 
+	data BLOB NOT NULL, 
+	CONSTRAINT pk_entry PRIMARY KEY (position), 
+	CONSTRAINT ck_entry_position CHECK (position >= 0), 
+	CONSTRAINT ck_entry_size CHECK (length(data) BETWEEN 2 AND 65535), 
+	CONSTRAINT uq_entry_id UNIQUE (id)
+)
+ STRICT;
+
+CREATE TABLE forgiven (
+	partition TEXT NOT NULL, 
+	holder TEXT NOT NULL, 
+	loss TEXT NOT NULL, 
+	CONSTRAINT pk_forgiven PRIMARY KEY (partition, holder)
+)
+ STRICT;
+
+CREATE TABLE node (
+	position INTEGER NOT NULL, 
+	time INTEGER NOT NULL, 
+	kind TEXT NOT NULL, 
+	organisation TEXT NOT NULL, 
+	parents TEXT NOT NULL, 
+	children TEXT NOT NULL, 
+	members TEXT NOT NULL, 
+	epsilon TEXT, 
+	CONSTRAINT pk_node PRIMARY KEY (position), 
+	CONSTRAINT ck_node_epsilon CHECK ((kind = 'coalition') = (epsilon IS NOT NULL))
+)
+ STRICT;
+
+CREATE INDEX ix_node_kind ON node (kind, position);
+
+CREATE TABLE organisation (
+	did TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	roles TEXT NOT NULL, 
+	node INTEGER NOT NULL, 
+	moves TEXT NOT NULL, 
+	entered INTEGER NOT NULL, 
+	CONSTRAINT pk_organisation PRIMARY KEY (did)
+)
+ STRICT;
+
+CREATE TABLE partition (
+	ref TEXT NOT NULL, 
+	provider TEXT NOT NULL, 
+	dataset TEXT NOT NULL, 
+	epsilon TEXT NOT NULL, 
+	delta TEXT NOT NULL, 
+	relation TEXT NOT NULL, 
+	unit TEXT NOT NULL, 
+	unit_records_max INTEGER NOT NULL, 
+	records INTEGER NOT NULL, 
+	data_key TEXT NOT NULL, 
+	terms TEXT NOT NULL, 
+	opened INTEGER NOT NULL, 
+	retired INTEGER NOT NULL, 
+	entered INTEGER NOT NULL, 
+	commitments TEXT NOT NULL, 
+	CONSTRAINT pk_partition PRIMARY KEY (ref), 
+	CONSTRAINT ck_partition_records CHECK (records > 0), 
+	CONSTRAINT ck_partition_unit_records_max CHECK (unit_records_max > 0), 
+	CONSTRAINT ck_partition_retired CHECK (retired IN (0, 1))
+)
+ STRICT;
+
+CREATE TABLE policy_version (
+	domain TEXT NOT NULL, 
+	version INTEGER NOT NULL, 
+	document TEXT NOT NULL, 
+	issuer TEXT NOT NULL, 
+	effective INTEGER NOT NULL, 
+	entered INTEGER NOT NULL, 
+	CONSTRAINT pk_policy_version PRIMARY KEY (domain, version), 
+	CONSTRAINT ck_policy_version_version CHECK (version > 0)
+)
+ STRICT;
+
+CREATE TABLE signing_key (
+	key_id TEXT NOT NULL, 
+	owner TEXT NOT NULL, 
+	x TEXT NOT NULL, 
+	charge TEXT, 
+	entered INTEGER NOT NULL, 
+	CONSTRAINT pk_signing_key PRIMARY KEY (key_id)
+)
+ STRICT;
+
+CREATE TABLE tree_node (
+	level INTEGER NOT NULL, 
+	position INTEGER NOT NULL, 
+	hash BLOB NOT NULL, 
+	CONSTRAINT pk_tree_node PRIMARY KEY (level, position), 
+	CONSTRAINT ck_tree_node_hash CHECK (length(hash) = 32)
+)
+ WITHOUT ROWID,
+ STRICT;
+
+CREATE TRIGGER entry_no_update BEFORE UPDATE ON entry BEGIN SELECT RAISE(ABORT, 'entry is append-only'); END;
+
+CREATE TRIGGER entry_no_delete BEFORE DELETE ON entry BEGIN SELECT RAISE(ABORT, 'entry is append-only'); END;
+
+CREATE TRIGGER entry_no_replace BEFORE INSERT ON entry WHEN EXISTS (SELECT 1 FROM entry WHERE position = NEW.position OR id = NEW.id) BEGIN SELECT RAISE(ABORT, 'entry is append-only'); END;
+
+CREATE TRIGGER tree_node_no_update BEFORE UPDATE ON tree_node BEGIN SELECT RAISE(ABORT, 'tree_node is append-only'); END;
+
+CREATE TRIGGER tree_node_no_delete BEFORE DELETE ON tree_node BEGIN SELECT RAISE(ABORT, 'tree_node is append-only'); END;
+
+CREATE TRIGGER tree_node_no_replace BEFORE INSERT ON tree_node WHEN EXISTS (SELECT 1 FROM tree_node WHERE level = NEW.level AND position = NEW.position) BEGIN SELECT RAISE(ABORT, 'tree_node is append-only'); END;
+
+CREATE TRIGGER document_no_update BEFORE UPDATE ON document BEGIN SELECT RAISE(ABORT, 'document is append-only'); END;
+
+CREATE TRIGGER document_no_delete BEFORE DELETE ON document BEGIN SELECT RAISE(ABORT, 'document is append-only'); END;
+
+CREATE TRIGGER document_no_replace BEFORE INSERT ON document WHEN EXISTS (SELECT 1 FROM document WHERE digest = NEW.digest) BEGIN SELECT RAISE(ABORT, 'document is append-only'); END;
+
+CREATE TRIGGER checkpoint_no_update BEFORE UPDATE ON checkpoint BEGIN SELECT RAISE(ABORT, 'checkpoint is append-only'); END;
+
+CREATE TRIGGER checkpoint_no_delete BEFORE DELETE ON checkpoint BEGIN SELECT RAISE(ABORT, 'checkpoint is append-only'); END;
+
+CREATE TRIGGER checkpoint_no_replace BEFORE INSERT ON checkpoint WHEN EXISTS (SELECT 1 FROM checkpoint WHERE tree_size = NEW.tree_size) BEGIN SELECT RAISE(ABORT, 'checkpoint is append-only'); END;
+
+CREATE TRIGGER cosignature_no_update BEFORE UPDATE ON cosignature BEGIN SELECT RAISE(ABORT, 'cosignature is append-only'); END;
+
+CREATE TRIGGER cosignature_no_delete BEFORE DELETE ON cosignature BEGIN SELECT RAISE(ABORT, 'cosignature is append-only'); END;
+
+CREATE TRIGGER cosignature_no_replace BEFORE INSERT ON cosignature WHEN EXISTS (SELECT 1 FROM cosignature WHERE tree_size = NEW.tree_size AND vkey = NEW.vkey) BEGIN SELECT RAISE(ABORT, 'cosignature is append-only'); END;
+
+CREATE TRIGGER entry_no_gap BEFORE INSERT ON entry WHEN NEW.position IS NOT (SELECT coalesce(max(position), -1) + 1 FROM entry) BEGIN SELECT RAISE(ABORT, 'entries follow one another without a gap'); END;
