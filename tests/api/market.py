@@ -7,23 +7,11 @@ from typing import Final
 
 from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
-from tests.factories.service import (
-    BANK,
-    DATASET,
-    HOSPITAL,
-    NOW,
-    OPENED,
-    PARTITION,
-    PLAN,
-    SRO,
-    CleanRoom,
-    World,
-    contract_document,
-)
+from tests.factories.documents import PARTITION, contract, dataset
+from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL, SRO, TSO, CleanRoom
+from tests.factories.service import NOW, OPENED, PLAN, World
 
-CLINIC: Final = "did:web:clinic.example"
-OTHER_BANK: Final = "did:web:bank-b.example"
-TSO: Final = "did:web:tso.example"
+OTHER_BANK: Final = BANK_B
 BOTH: Final = "did:web:both.example"
 NOBODY: Final = "did:web:nobody.example"
 AUDITOR: Final = "did:web:auditor.example"
@@ -71,26 +59,20 @@ class Market:
             world.register(did, role, signer)
         self.both = Signer.generate()
         world.register(BOTH, "TDP", self.both, "TDC")
-        world.enter("dataset", {**DATASET, "provider": CLINIC}, CLINIC, self.clinic)
+        world.enter("dataset", dataset(CLINIC), CLINIC, self.clinic)
         opened: c.Object = {**OPENED, "data_key": "clinic-key", "provider": CLINIC}
         world.service.submit(self.clinic, CLINIC, "partition", opened, "partition-clinic")
-        agreed = {
-            **contract_document(),
-            "datasets": [{"dataset": "digits", "provider": CLINIC}],
-            "id": "digits-bank-b",
-            "tdc": OTHER_BANK,
-            "tdps": [CLINIC],
-        }
-        contract = world.enter("contract", agreed, OTHER_BANK, self.other_bank, self.clinic)[0]
-        self.own = Things(world.contract, "run-1", PARTITION, "run-3", self._declare(BANK, HOSPITAL))
+        agreed = contract(OTHER_BANK, CLINIC, NOW, id="digits-bank-b", run={"epsilon_max": "1"}, runs_max=10)
+        digest = world.enter("contract", agreed, OTHER_BANK, self.other_bank, self.clinic)[0]
+        self.own = Things(world.contract, "run-1", PARTITION, "run-3", self._declare(BANK_A, HOSPITAL))
         other = self._declare(OTHER_BANK, CLINIC)
-        self.foreign = Things(contract, "run-2", f"{CLINIC}/digits/2026-q4", "run-4", other)
-        world.service.submit(world.bank, BANK, "charge", self.charge(self.own, self.room), "run-1")
+        self.foreign = Things(digest, "run-2", f"{CLINIC}/digits/2026-q4", "run-4", other)
+        world.service.submit(world.bank, BANK_A, "charge", self.charge(self.own, self.room), "run-1")
         world.service.submit(self.other_bank, OTHER_BANK, "charge", self.charge(self.foreign, self.other_room), "run-2")
         world.keys.create(CLINIC, "clinic-key")
-        self._release(self.own.charge, BANK, self.room)
+        self._release(self.own.charge, BANK_A, self.room)
         self._release(self.foreign.charge, OTHER_BANK, self.other_room)
-        self._run(self.own, BANK, world.bank)
+        self._run(self.own, BANK_A, world.bank)
         self._run(self.foreign, OTHER_BANK, self.other_bank)
         for provider in (HOSPITAL, CLINIC):
             self._recommend(provider)
@@ -155,11 +137,11 @@ class Market:
             "SRO": Person(SRO, shown(SRO), world.sro),
             "TSO": Person(TSO, shown(TSO), self.tso),
             "TDP": Person(HOSPITAL, shown(HOSPITAL), world.hospital),
-            "TDC": Person(BANK, shown(BANK), world.bank),
-            "CCR": Person(BANK, world.everybody.shown_by(self.room.signer), self.room.signer),
+            "TDC": Person(BANK_A, shown(BANK_A), world.bank),
+            "CCR": Person(BANK_A, world.everybody.shown_by(self.room.signer), self.room.signer),
             "AUDITOR": person(AUDITOR, "AUDITOR"),
             "OPERATOR": person(OPERATOR, "OPERATOR"),
             "": Person(NOBODY, shown(NOBODY), stranger),
             "TDP and TDC": Person(BOTH, shown(BOTH), self.both),
-            "no token": Person(BANK, {"authorization": ""}, world.bank),
+            "no token": Person(BANK_A, {"authorization": ""}, world.bank),
         }

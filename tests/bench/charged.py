@@ -15,7 +15,9 @@ from ledger.accounting import reported_epsilon
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
 from policy.checks.field_readers import format_time
-from tests.factories.stored import BANK_A, HOSPITAL, NOW, SRO, World, contract, open_world, policy
+from tests.factories.documents import NOW, contract, policy
+from tests.factories.people import BANK_A, HOSPITAL, SRO
+from tests.factories.stored import World, open_world
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,8 @@ from ledger.log.checkpoint import sign
 from ledger.store.engine import engine_of, url_of
 from ledger.verifier import Checkpoint, leaf_hash
 from tests.bench.grown import TINY
-from tests.factories.stored import LOG_KEY, ORIGIN, World
+from tests.factories.people import LOG_KEY, ORIGIN
+from tests.factories.stored import World
 
 APPENDED: Final = ("entry", "signing_key")
 PUT: Final = ("charge", "account")

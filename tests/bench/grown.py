@@ -30,7 +30,9 @@ from ledger.transitions.apply import apply
 from ledger.verifier import Checkpoint
 from ledger.wire import canonical_json as c
 from tests.factories import stored as world
-from tests.factories.stored import BANK_A, HOSPITAL, LOG_KEY, ORIGIN, Room, World, contract, copy, open_world, plan
+from tests.factories.documents import contract, plan
+from tests.factories.people import BANK_A, HOSPITAL, LOG_KEY, ORIGIN, CleanRoom
+from tests.factories.stored import World, copy, open_world
 
 TINY: Final = plan(1, "1000")
 """A run of which millions fit."""
@@ -89,7 +91,7 @@ def _pairs(opened: World, first: Entry) -> Iterator[Entry]:
     number = 0
     while True:
         name = f"run-{number}"
-        room = Room(name)
+        room = CleanRoom(name)
         request: Any = {**first.request, "clean_room": room.to_json()}
         charge = replace(first, id=name, body={**body, "request": request})
         yield replace(charge, signature=bank.sign(charge.command.to_bytes()))

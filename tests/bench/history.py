@@ -13,9 +13,10 @@ from ledger.transitions.apply import apply
 from ledger.transitions.decide import decide
 from ledger.transitions.guards import Asked, Decided
 from ledger.wire import canonical_json as c
-from tests.factories.memory import LOG, World, plan_of, ref_of, settled_world
+from tests.factories.documents import dense_plan
+from tests.factories.memory import LOG_PUBLIC, World, ref_of, settled_world
 
-TINY: Final = plan_of(1, "1000", "0.001")
+TINY: Final = dense_plan(1, "1000", "0.001")
 """A run of which hundreds of thousands fit."""
 HUB: Final = "did:web:hub.example"
 PARENTS_MAX: Final = 63
@@ -30,7 +31,7 @@ class History(World):
 
     def send(self, asked: Asked) -> Decided:
         """Decide a command, and apply what is recorded."""
-        decided = decide(self.state, asked, self.now, self.index, self.gate, LOG.x)
+        decided = decide(self.state, asked, self.now, self.index, self.gate, LOG_PUBLIC.x)
         self.last = entry_of(asked, decided, self.now)
         apply(self.state, self.last, self.index)
         self.index += 1
@@ -70,7 +71,7 @@ class History(World):
     def answer(self, state: MemoryState, sent: Sent) -> str:
         """What the core does with a command: read, verify, decide, write the entry, apply."""
         asked = Asked.read(*sent)
-        decided = decide(state, asked, self.now, self.index, self.gate, LOG.x)
+        decided = decide(state, asked, self.now, self.index, self.gate, LOG_PUBLIC.x)
         entry = entry_of(asked, decided, self.now)
         entry.to_bytes()
         apply(state, entry, self.index)

@@ -16,7 +16,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from ledger.book.book import Submission
 from ledger.domain.facts import GLOBAL, Account
 from tests.bench.compare import Side, compare, nothing
-from tests.factories.stored import PARTITION, World, open_world, plan
+from tests.factories.documents import PARTITION, plan
+from tests.factories.stored import World, open_world
 
 pytestmark = pytest.mark.bench
 

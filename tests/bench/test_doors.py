@@ -21,7 +21,8 @@ from ledger.wire import canonical_json as c
 from tests.api.server.processes import Served, write_profile
 from tests.bench.compare import LINES, Side, compare
 from tests.bench.wire import Heard, request, send_all
-from tests.factories.service import BANK, PLAN, CleanRoom, Clock, World, open_world
+from tests.factories.people import BANK_A, CleanRoom, Clock
+from tests.factories.service import PLAN, World, machine_clock, open_world
 
 pytestmark = pytest.mark.bench
 
@@ -37,7 +38,7 @@ Plans = list[list[bytes]]
 
 def today() -> Clock:
     """A clock that stands at what time it is."""
-    clock = Clock()
+    clock = machine_clock()
     clock.now = unix_ms()
     return clock
 
@@ -62,7 +63,7 @@ def served(folder: Path) -> Iterator[tuple[World, Served]]:
 def charge(world: World, name: str, room: CleanRoom) -> tuple[bytes, str]:
     """A tiny charge and the signature over it."""
     body: c.Object = {**world.charge_body(world.contract, room), "plan": TINY}
-    raw = world.command(world.bank, BANK, "charge", body, name)
+    raw = world.command(world.bank, BANK_A, "charge", body, name)
     return raw, world.sign(world.bank, PATHS["charge"], raw, name)
 
 
@@ -85,7 +86,7 @@ def test_charges_over_http(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
         rounds: list[Heard] = []
 
         def requests() -> Plans:
-            token = far.everybody.shown(BANK)
+            token = far.everybody.shown(BANK_A)
             made = (packed(far, "charge", *charge(far, next(names), CleanRoom()), token) for _ in range(CLIENTS * EACH))
             return [list(row) for row in zip(*[made] * EACH, strict=True)]
 
@@ -115,7 +116,7 @@ def test_key_releases_over_http(benchmark: BenchmarkFixture, tmp_path: Path) -> 
         rounds: list[Heard] = []
 
         def charges() -> Plans:
-            token = world.everybody.shown(BANK)
+            token = world.everybody.shown(BANK_A)
             made = (packed(world, "charge", *charge(world, next(names), CleanRoom()), token) for _ in range(RELEASES))
             return [list(row) for row in zip(*[made] * (RELEASES // CLIENTS), strict=True)]
 
@@ -146,7 +147,7 @@ def _release(world: World, name: str, room: CleanRoom) -> bytes:
     nonce = world.service.challenge(name)
     evidence = world.attest(room, name, nonce, c.digest(c.dump(TINY)))
     body: c.Object = {"charge": name, "evidence": evidence, "nonce": nonce}
-    asked = world.command(room.signer, BANK, "key_release", body, f"key-of-{name}")
+    asked = world.command(room.signer, BANK_A, "key_release", body, f"key-of-{name}")
     signed = world.sign(room.signer, PATHS["key_release"], asked, f"key-of-{name}")
     return packed(world, "key_release", asked, signed, world.everybody.shown_by(room.signer))
 

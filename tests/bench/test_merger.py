@@ -22,7 +22,8 @@ from ledger.transitions.decide import decide
 from ledger.transitions.guards import Asked
 from tests.bench.compare import Side, compare, nothing
 from tests.bench.history import HUB, History, Sent, banks, entry_of, opened
-from tests.factories.memory import LOG, SRO, ref_of, snapshot
+from tests.factories.memory import LOG_PUBLIC, ref_of, snapshot
+from tests.factories.people import SRO
 
 pytestmark = pytest.mark.bench
 
@@ -45,7 +46,7 @@ def _merge(runs: int, state: State) -> None:
     """Read, verify, decide and apply; the hub then knows all that the partition has lost."""
     world, sent = _two(runs)
     asked = Asked.read(*sent)
-    decided = decide(state, asked, world.now, world.index, world.gate, LOG.x)
+    decided = decide(state, asked, world.now, world.index, world.gate, LOG_PUBLIC.x)
     assert decided.code.word == "permitted", decided
     apply(state, entry_of(asked, decided, world.now), world.index)
     ref, hub = ref_of("q4"), holder_of(state.organisations[HUB].node)

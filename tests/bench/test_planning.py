@@ -16,7 +16,7 @@ from policy.planning.counterfactuals import advise
 from policy.planning.plan_search import least_noise_admitted, most_steps_admitted, runs_that_fit
 from policy.planning.what_if import WhatIf
 from tests.bench.compare import Side, compare
-from tests.factories.memory import plan_of
+from tests.factories.documents import dense_plan
 from tests.policy.planning.market import opened
 
 pytestmark = pytest.mark.bench
@@ -43,9 +43,9 @@ def test_a_question(benchmark: BenchmarkFixture, question: str, load: str) -> No
     def new() -> c.Object:
         number = next(_NUMBERS)
         rarer = Fraction(probability) * Fraction(10**6, 10**6 + number)
-        return plan_of(steps, format_number(Fraction(noise) + Fraction(number, 10**6)), format_number(rarer))
+        return dense_plan(steps, format_number(Fraction(noise) + Fraction(number, 10**6)), format_number(rarer))
 
-    known = plan_of(steps, noise, probability)
+    known = dense_plan(steps, noise, probability)
     ask(market.ask(known))
     compare(
         benchmark,

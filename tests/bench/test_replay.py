@@ -24,7 +24,8 @@ from ledger.verifier import verify_receipt
 from policy.decisions.gate import gate
 from tests.bench.compare import LINES, Side, compare, nothing
 from tests.bench.grown import grown
-from tests.factories.stored import LOG, LOG_KEY, no_step
+from tests.factories.people import LOG, LOG_KEY
+from tests.factories.stored import no_step
 
 pytestmark = pytest.mark.bench
 

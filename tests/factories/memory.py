@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, Final
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
+from client.keys.signer import Signer
 from ledger.crypto.detached_jws import public_key, sign
 from ledger.domain.commands import Command
 from ledger.domain.entries import Entry
@@ -23,41 +22,29 @@ from ledger.transitions.apply import apply
 from ledger.transitions.decide import LEDGER_ACTOR, decide
 from ledger.transitions.guards import Asked, Decided
 from ledger.wire import canonical_json as c
+from tests.factories.documents import DIGITS, partition
+from tests.factories.people import (
+    BANKS,
+    DAY_MS,
+    HOSPITAL,
+    LOG_KEY,
+    SRO,
+    CleanRoom,
+    private_key,
+    registration,
+    short_name,
+)
 
-SRO, HOSPITAL = "did:web:sro.example", "did:web:hospital.example"
-BANKS: Final = tuple(f"did:web:bank-{letter}.example" for letter in "abcd")
 ROLES: Final = {SRO: "SRO", HOSPITAL: "TDP", **dict.fromkeys(BANKS, "TDC")}
 START: Final = 1_800_000_000_000
-DAY: Final = 86_400_000
 MODEL: Final = "ab" * 32
 EVIDENCE: Final = b"evidence"
-
-
-def key_of(name: str) -> Ed25519PrivateKey:
-    """A signing key, the same for the same name."""
-    return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(c.digest(name.encode())))
-
-
-LOG: Final = public_key(key_of("log"))
-
-
-def plan_of(steps: int, noise: str = "2", probability: str = "0.1") -> c.Object:
-    """A plan of so many steps."""
-    sampler: c.Object = {"kind": "poisson", "probability": probability}
-    return {
-        "batch_size_expected": 64,
-        "clipping_norm": "1",
-        "kind": "dp_sgd",
-        "noise_multiplier": noise,
-        "sampler": sampler,
-        "steps": steps,
-        "v": 1,
-    }
+LOG_PUBLIC: Final = public_key(LOG_KEY)
 
 
 def ref_of(partition: str) -> str:
     """A partition of the one dataset."""
-    return f"{HOSPITAL}/scans/{partition}"
+    return f"{DIGITS}/{partition}"
 
 
 def snapshot(state: MemoryState) -> MemoryState:
@@ -99,7 +86,7 @@ class World:
 
     def command(self, kind: str, name: str, actor: str, body: c.Object, by: str = "") -> Asked:
         """A command signed by the key called ``by``, or by its actor's own."""
-        key = key_of(by or actor)
+        key = private_key(by or actor)
         raw = Command(kind, name, actor, public_key(key).thumbprint, body).to_bytes()
         return Asked.read(raw, sign(key, raw))
 
@@ -110,7 +97,7 @@ class World:
     def send(self, asked: Asked) -> Decided:
         """Decide a command, and apply what is recorded."""
         before = snapshot(self.state)
-        decided = decide(self.state, asked, self.now, self.index, self.gate, LOG.x)
+        decided = decide(self.state, asked, self.now, self.index, self.gate, LOG_PUBLIC.x)
         assert self.state == before, "deciding changes nothing"
         if decided.code.recorded:
             command = asked.command
@@ -124,7 +111,7 @@ class World:
     def document(self, kind: str, name: str, actor: str, **fields: object) -> str:
         """Store a document with its signature and enter it; its digest."""
         data = json.dumps({"kind": kind, "id": name, "version": 1, **fields}).encode()
-        signature = sign(key_of(actor), data).encode()
+        signature = sign(private_key(actor), data).encode()
         self.state.documents[c.digest(data)] = data
         self.state.documents[c.digest(signature)] = signature
         body: c.Object = {"document": c.digest(data), "signatures": [c.digest(signature)]}
@@ -133,31 +120,17 @@ class World:
 
     def register(self, did: str, role: str) -> Decided:
         """An organisation with its key."""
-        key = public_key(key_of(did))
-        claim: c.Object = {"key": key.to_json(), "name": did, "organisation": did, "roles": [role]}
-        body: c.Object = {**claim, "possession": sign(key_of(did), c.dump(claim))}
-        return self.submit("organisation", f"register-{did[8:]}", SRO, body)
+        body = registration(did, Signer(private_key(did)), role)
+        return self.submit("organisation", f"register-{short_name(did)}", SRO, body)
 
-    def open(self, partition: str, epsilon: str = "120", **changes: c.Json) -> Decided:
+    def open(self, name: str, epsilon: str = "120", **changes: c.Json) -> Decided:
         """A partition with a budget."""
-        body: c.Object = {
-            "data_key": f"key-{partition}",
-            "dataset": "scans",
-            "delta": "0.00001",
-            "epsilon": epsilon,
-            "partition": partition,
-            "provider": HOSPITAL,
-            "records": 1000,
-            "relation": "REPLACE_SPECIAL",
-            "rule": "renyi",
-            "unit": "record",
-            **changes,
-        }
-        return self.submit("partition", f"open-{partition}", HOSPITAL, body)
+        body = partition(name, epsilon=epsilon, **changes)
+        return self.submit("partition", f"open-{name}", HOSPITAL, body)
 
     def contract(self, bank: str) -> str:
         """A contract of one bank; its digest."""
-        return self.document("contract", f"contract-{bank[8:]}", bank, consumer=bank, providers=[HOSPITAL])
+        return self.document("contract", f"contract-{short_name(bank)}", bank, consumer=bank, providers=[HOSPITAL])
 
     def charge(  # noqa: PLR0913, PLR0917 - a charge names that much
         self,
@@ -170,12 +143,10 @@ class World:
         **changes: c.Json,
     ) -> Decided:
         """A run's charge, for a clean room whose keys are named after it."""
-        signing = public_key(key_of(f"room-{name}"))
-        sealing: c.Object = {"crv": "X25519", "kty": "OKP", "x": c.base64url(bytes([9]) * 32)}
         body: c.Object = {
-            "clean_room": {"sealing": sealing, "signing": signing.to_json()},
+            "clean_room": CleanRoom(name).to_json(),
             "contract": contract,
-            "deadline": self.now + DAY,
+            "deadline": self.now + DAY_MS,
             "partitions": [ref_of(one) for one in partitions],
             "plan": plan,
             **changes,
@@ -185,7 +156,7 @@ class World:
     def post(self, name: str, steps: int) -> Decided:
         """What ran, on the clean room's word."""
         actor = self.state.charges[name].actor
-        return self.submit("post", f"post-{name}", actor, {"charge": name, "steps": steps}, by=f"room-{name}")
+        return self.submit("post", f"post-{name}", actor, {"charge": name, "steps": steps}, by=f"room {name}")
 
     def void(self, name: str) -> Decided:
         """Settled for nothing, by its author."""
@@ -211,6 +182,6 @@ def settled_world() -> World:
     world = World()
     for did, role in ROLES.items():
         assert not world.register(did, role).code.refused
-    world.document("dataset", "scans", HOSPITAL, domain="health")
+    world.document("dataset", "digits", HOSPITAL, domain="health")
     world.state.documents[c.digest(EVIDENCE)] = EVIDENCE
     return world

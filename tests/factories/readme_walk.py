@@ -19,7 +19,8 @@ from api.server.http_server import serving, unix_ms
 from client.keys.signer import Signer
 from epsilon_ledger.__main__ import assemble
 from tests.factories.callers import OfTheWorld
-from tests.factories.service import ORIGIN, World, open_world
+from tests.factories.people import ORIGIN
+from tests.factories.service import World, open_world
 
 ROOT: Final = Path(__file__).parents[2]
 _HEADING: Final = "## For an SRO, a TDP and a TDC"

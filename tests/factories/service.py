@@ -10,9 +10,6 @@ from typing import Any, Final
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from joserfc import jws
-from joserfc.jwk import OKPKey
 
 import migrations
 from api.app import create_app
@@ -24,105 +21,31 @@ from client.http.endpoints import JSON_TYPE, SIGNATURE_HEADER
 from client.keys.signer import Signer
 from client.service.service import Answer, Service
 from ledger.book.book import Book
-from ledger.crypto import detached_jws
 from ledger.crypto.detached_jws import Call
 from ledger.domain.commands import Command
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
-from policy.checks.field_readers import format_time
 from policy.decisions.gate import gate
 from tests.api.wire.conforming import conforms
 from tests.factories.callers import Everybody, OfTheWorld
+from tests.factories.documents import PARTITION, attestation, contract, dataset, partition, plan, policy
+from tests.factories.people import BANK_A, HOSPITAL, ORIGIN, SRO, CleanRoom, Clock, registration, short_name
 
-ORIGIN: Final = "epsilon.example/ledger"
-SRO: Final = "did:web:sro.example"
-HOSPITAL: Final = "did:web:hospital.example"
-BANK: Final = "did:web:bank-a.example"
-ATTESTER: Final = "https://attester.example"
-PARTITION: Final = f"{HOSPITAL}/digits/2026-q4"
 NOW: Final = unix_ms() // 1000 * 1000
 """When these tests began. Commands of a process of its own are signed by the machine's clock, so worlds begin by it."""
-DAY_MS: Final = 86_400_000
-PLAN: Final[c.Object] = {
-    "batch_size_expected": 64,
-    "clipping_norm": "1",
-    "kind": "dp_sgd",
-    "noise_multiplier": "4",
-    "sampler": {"kind": "poisson", "probability": "0.0625"},
-    "steps": 100,
-    "v": 1,
-}
+PLAN: Final = plan(noise="4")
 PLAN_DIGEST: Final = c.digest(c.dump(PLAN))
-DATASET: Final[c.Object] = {
-    "deidentification": "no names",
-    "domain": "health",
-    "id": "digits",
-    "kind": "dataset",
-    "provider": HOSPITAL,
-    "schema": "8 by 8 pixels and a digit",
-    "unit": "record",
-    "v": 1,
-}
-OPENED: Final[c.Object] = {
-    "data_key": "digits-key",
-    "dataset": "digits",
-    "delta": "0.00001",
-    "epsilon": "6",
-    "partition": "2026-q4",
-    "provider": HOSPITAL,
-    "records": 1000,
-    "relation": "REPLACE_SPECIAL",
-    "rule": "renyi",
-    "unit": "record",
-}
+OPENED: Final = partition(data_key="digits-key")
 
 
 def contract_document(now: int = NOW, runs_max: int = 10) -> dict[str, Any]:
     """What the hospital and the bank agree on."""
-    return {
-        "datasets": [{"dataset": "digits", "provider": HOSPITAL}],
-        "ends": format_time(now + 90 * DAY_MS),
-        "id": "digits-bank-a",
-        "kind": "contract",
-        "purpose": "reading digits",
-        "run": {"epsilon_max": "1"},
-        "runs_max": runs_max,
-        "starts": format_time(now),
-        "tdc": BANK,
-        "tdps": [HOSPITAL],
-        "v": 1,
-        "version": 1,
-    }
+    return contract(BANK_A, starts=now, id="digits-bank-a", run={"epsilon_max": "1"}, runs_max=runs_max)
 
 
-def _jwk(private: Ed25519PrivateKey) -> c.Object:
-    return detached_jws.public_key(private).to_json()
-
-
-class Clock:
-    """Time that a test moves by hand."""
-
-    def __init__(self) -> None:
-        """It begins where the machine's stands."""
-        self.now = unix_ms() // 1000 * 1000
-
-    def __call__(self) -> int:
-        """Unix milliseconds."""
-        return self.now
-
-
-class CleanRoom:
-    """A clean room's two keys."""
-
-    def __init__(self) -> None:
-        """Both fresh."""
-        self.signer = Signer.generate()
-        self.sealing = X25519PrivateKey.generate()
-
-    def to_json(self) -> c.Object:
-        """As a charge names it."""
-        x = c.base64url(self.sealing.public_key().public_bytes_raw())
-        return {"sealing": {"crv": "X25519", "kty": "OKP", "x": x}, "signing": self.signer.jwk}
+def machine_clock() -> Clock:
+    """A clock that begins where the machine's stands."""
+    return Clock(unix_ms() // 1000 * 1000)
 
 
 class World:
@@ -144,7 +67,7 @@ class World:
         self.call(url)
         self.sro, self.hospital, self.bank = Signer.generate(), Signer.generate(), Signer.generate()
         self.attester = Ed25519PrivateKey.generate()
-        for did, signer in ((SRO, self.sro), (HOSPITAL, self.hospital), (BANK, self.bank)):
+        for did, signer in ((SRO, self.sro), (HOSPITAL, self.hospital), (BANK_A, self.bank)):
             everybody.organisations[signer.key_id] = did
 
     def call(self, url: str) -> None:
@@ -159,7 +82,9 @@ class World:
     @contextmanager
     def issuing(self, people: Mapping[str, Person] | None = None) -> Iterator[str]:
         """The issuer that everybody's tokens are of, for commands that ask one; its URL."""
-        known = {did: signer.public for did, signer in ((SRO, self.sro), (HOSPITAL, self.hospital), (BANK, self.bank))}
+        known = {
+            did: signer.public for did, signer in ((SRO, self.sro), (HOSPITAL, self.hospital), (BANK_A, self.bank))
+        }
         issuer = OfTheWorld(self.everybody.url, ORIGIN, self.everybody.signer, known, people or {}, unix_ms)
         issuer.world = self.clock
         with serving(create_issuer_app(issuer), self.listener) as url:
@@ -167,30 +92,7 @@ class World:
 
     def policy(self) -> dict[str, Any]:
         """The first version of the SRO's."""
-        return {
-            "attestation": {
-                "attesters": [{"issuer": ATTESTER, "key": _jwk(self.attester)}],
-                "claims": {"swname": "trainer"},
-            },
-            "budget": {"delta_max": "0.00001", "epsilon_max": "8"},
-            "domain": "health",
-            "effective": format_time(self.begun),
-            "id": "health-policy",
-            "issuer": SRO,
-            "kind": "policy",
-            "level": 1,
-            "lineage": {"epsilon_max": "8"},
-            "mechanisms": ["poisson_gaussian"],
-            "model_release": True,
-            "partition_age_days_max": 90,
-            "records_min": 100,
-            "relation": "REPLACE_SPECIAL",
-            "rules": ["renyi"],
-            "run": {"epsilon_max": "4"},
-            "unit": "record",
-            "v": 1,
-            "version": 1,
-        }
+        return policy(self.begun, self.attester, lineage={"epsilon_max": "8"})
 
     @property
     def size(self) -> int:
@@ -211,16 +113,10 @@ class World:
 
     def register(self, did: str, role: str, signer: Signer, *more: str) -> Answer:
         """Enter an organisation by the SRO's word."""
-        claim: c.Object = {
-            "key": signer.jwk,
-            "name": did.rpartition(":")[2],
-            "organisation": did,
-            "roles": [role, *more],
-        }
-        body = {**claim, "possession": signer.sign(c.dump(claim))}
+        body = registration(did, signer, role, *more)
         self.everybody.organisations[signer.key_id] = did
         self.everybody.roles[did] = role
-        return self.service.submit(self.sro, SRO, "organisation", body, f"organisation-{did.rpartition(':')[2]}")
+        return self.service.submit(self.sro, SRO, "organisation", body, f"organisation-{short_name(did)}")
 
     def enter(self, kind: str, document: dict[str, Any], actor: str, *signers: Signer) -> tuple[str, Answer]:
         """Store a document with its signatures and enter it."""
@@ -241,14 +137,14 @@ class World:
         for did, role, signer in (
             (SRO, "SRO", self.sro),
             (HOSPITAL, "TDP", self.hospital),
-            (BANK, "TDC", self.bank),
+            (BANK_A, "TDC", self.bank),
         ):
             self.register(did, role, signer)
         self.enter("policy", self.policy(), SRO, self.sro)
-        self.enter("dataset", DATASET, HOSPITAL, self.hospital)
+        self.enter("dataset", dataset(), HOSPITAL, self.hospital)
         self.service.submit(self.hospital, HOSPITAL, "partition", dict(OPENED), "partition-q4")
         self.keys.create(HOSPITAL, "digits-key")
-        return self.enter("contract", contract_document(self.begun, runs_max), BANK, self.bank, self.hospital)[0]
+        return self.enter("contract", contract_document(self.begun, runs_max), BANK_A, self.bank, self.hospital)[0]
 
     def charge_body(self, contract: str, room: CleanRoom) -> c.Object:
         """One run under the contract."""
@@ -265,22 +161,8 @@ class World:
         self, room: CleanRoom, charge: str, nonce: str, plan: str = PLAN_DIGEST, signer: Signer | None = None
     ) -> str:
         """Store an attestation token as the clean room's evidence, by itself or by ``signer``; its digest."""
-        claims: c.Object = {
-            "charge": charge,
-            "cnf": room.to_json(),
-            "dbgstat": "disabled-since-boot",
-            "eat_nonce": nonce,
-            "exp": self.clock.now // 1000 + 300,
-            "iat": self.clock.now // 1000,
-            "iss": ATTESTER,
-            "plan": plan,
-            "swname": "trainer",
-        }
-        public, secret = _jwk(self.attester), self.attester.private_bytes_raw()
-        key = OKPKey.import_key({"crv": "Ed25519", "d": c.base64url(secret), "kty": "OKP", "x": str(public["x"])})
-        header = {"alg": "Ed25519", "typ": "eat+jwt"}
-        token = jws.serialize_compact(header, c.dump(claims), key, algorithms=["Ed25519"])
-        return self.service.put_document(signer or room.signer, token.encode("ascii")).document
+        token = attestation(room, charge, plan, self.clock.now, nonce=nonce, attester=self.attester)
+        return self.service.put_document(signer or room.signer, token).document
 
     def command(self, signer: Signer, actor: str, kind: str, body: c.Object, id: str) -> bytes:  # noqa: A002
         """The canonical bytes of a command."""
@@ -294,7 +176,7 @@ def open_world(
     """A world whose service runs while the block does; its time and its log's key are made up unless given."""
     database = f"sqlite:///{folder / 'book.sqlite'}"
     migrations.upgrade(database)
-    clock, log_key = clock or Clock(), log_key or Ed25519PrivateKey.generate()
+    clock, log_key = clock or machine_clock(), log_key or Ed25519PrivateKey.generate()
     log = LogKey(ORIGIN, log_key.public_key().public_bytes_raw())
     keys = FileKeyStore(folder / "keys")
     book = Book.open(database, gate=gate, log_key=log_key, origin=ORIGIN, clock=clock)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
 from tests.factories.readme_walk import Desk, Ran, walked
-from tests.factories.service import BANK, HOSPITAL, SRO, CleanRoom, World, open_world
+from tests.factories.service import World, open_world
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +19,7 @@ def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         for did, role, signer in (
             (SRO, "SRO", world.sro),
             (HOSPITAL, "TDP", world.hospital),
-            (BANK, "TDC", world.bank),
+            (BANK_A, "TDC", world.bank),
         ):
             world.register(did, role, signer)
         size = world.size
@@ -38,7 +39,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def room(world: World) -> CleanRoom:
     """A clean room whose charge ``run-1`` is pending."""
     fresh = CleanRoom()
-    world.service.submit(world.bank, BANK, "charge", world.charge_body(world.contract, fresh), "run-1")
+    world.service.submit(world.bank, BANK_A, "charge", world.charge_body(world.contract, fresh), "run-1")
     return fresh
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ledger.book.book import Submission
-from tests.factories.stored import BANK_A, HOSPITAL, HOUR_MS, SRO
+from tests.factories.people import BANK_A, HOSPITAL, HOUR_MS, SRO
 from tests.faults.model import Model
 from tests.faults.scene import (
     BANKS,

@@ -20,7 +20,8 @@ from sqlalchemy import select
 from ledger.audit.replay import verify_book
 from ledger.store.engine import engine_of
 from ledger.store.tables import EntryRow, table_of
-from tests.factories.stored import LOG, World, no_step
+from tests.factories.people import LOG
+from tests.factories.stored import World, no_step
 from tests.faults.history import Call, Read, check_history
 from tests.faults.writer import NOTES
 

@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from ledger.audit.replay import verify_book
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.wire.exact_numbers import NAT
-from tests.factories.stored import HOUR_MS, LOG, no_step
+from tests.factories.people import HOUR_MS, LOG
+from tests.factories.stored import no_step
 from tests.faults.asking import KINDS_ASKED, Asking
 from tests.faults.scene import Scene, model_of, ref_of
 from tests.faults.standing import Vector

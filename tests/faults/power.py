@@ -16,7 +16,9 @@ from sqlalchemy.exc import DatabaseError
 from ledger.audit.replay import verify_book
 from ledger.audit.verification_report import Finding
 from ledger.book.submission import BookStopped, BookUnusable, Outcome, Submission
-from tests.factories.stored import BANK_A, BANK_B, HOUR_MS, LOG, NOW, SMALL, World, no_step, plan
+from tests.factories.documents import NOW, SMALL, plan
+from tests.factories.people import BANK_A, BANK_B, HOUR_MS, LOG
+from tests.factories.stored import World, no_step
 from tests.faults import driver
 from tests.faults.disk import Disk
 

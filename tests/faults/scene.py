@@ -15,23 +15,9 @@ from ledger.domain.entries import Entry
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
-from tests.factories.stored import (
-    BANK_A,
-    BANK_B,
-    DATASET,
-    DAY_MS,
-    HOSPITAL,
-    MERGED,
-    NOW,
-    SRO,
-    Room,
-    World,
-    contract,
-    open_world,
-    plan,
-    policy,
-    private,
-)
+from tests.factories.documents import NOW, contract, dataset, plan, policy
+from tests.factories.people import BANK_A, BANK_B, DAY_MS, HOSPITAL, MERGED, SRO, CleanRoom, private_key
+from tests.factories.stored import World, open_world
 from tests.faults.model import Model
 from tests.faults.standing import Ask, Contract, Vector
 
@@ -100,14 +86,14 @@ class Scene(World):
     def __init__(self, folder: Path, url: str = "") -> None:
         super().__init__(folder, url)
         for did in (BANK_C, LATE, STRANGER):
-            self.signers[did] = Signer(private(did))
+            self.signers[did] = Signer(private_key(did))
 
     def founding(self) -> list[Submission]:
         """Everything that a charge needs."""
         return [
             *(self.registration(did, role) for did, role in ROLES),
             self.document("policy", _policy(1, NOW, released=True), "policy", SRO, SRO),
-            self.document("dataset", DATASET, "dataset", HOSPITAL, HOSPITAL),
+            self.document("dataset", dataset(), "dataset", HOSPITAL, HOSPITAL),
             *(self.partition(kind, **_partition(kind)) for kind in KINDS),
             *(
                 self.document("contract", _contract(bank, 1), f"contract-{bank[8:]}", bank, bank, HOSPITAL)
@@ -129,7 +115,7 @@ class Scene(World):
         told = {name: [*value] if isinstance(value, tuple) else value for name, value in ask.told.items()}
         by: Any = told.pop("by", None)
         body = {_FIELDS[ask.kind].get(name, name): value for name, value in told.items() if value is not None}
-        return self.command(ask.actor, ask.kind, body, ask.id, Room(by).signer if by else None)
+        return self.command(ask.actor, ask.kind, body, ask.id, CleanRoom(by).signer if by else None)
 
     def _organisation(self, ask: Ask, now: int) -> Submission:
         del now
@@ -168,7 +154,7 @@ class Scene(World):
         del now
         told = ask.told
         body: c.Object = {
-            "clean_room": Room(told["room"]).to_json(),
+            "clean_room": CleanRoom(told["room"]).to_json(),
             "contract": told["contract"],
             "deadline": told["deadline"],
             "partitions": [*told["partitions"]],
@@ -187,7 +173,7 @@ class Scene(World):
         finally:
             self.clock.now = clock
         command: Any = c.parse(made.raw, len(made.raw))
-        return self.command(ask.actor, ask.kind, command["body"], ask.id, Room(told["by"]).signer)
+        return self.command(ask.actor, ask.kind, command["body"], ask.id, CleanRoom(told["by"]).signer)
 
 
 _FIELDS: Final[dict[str, dict[str, str]]] = {

@@ -16,7 +16,9 @@ from ledger.audit.replay import Broken, verify_book
 from ledger.store.cosignatures import keep_cosignature
 from ledger.store.engine import engine_of
 from ledger.store.snapshot import Log
-from tests.factories.stored import BANK_B, ENGINES, LOG, SMALL, World, fresh_book, no_step
+from tests.factories.documents import SMALL
+from tests.factories.people import BANK_B, LOG
+from tests.factories.stored import ENGINES, World, fresh_book, no_step
 from tests.faults.bytes_of import Byte, bytes_of, put, unguarded
 from tests.ledger.log.memory_log import Cosigner
 from tests.postgres import new_book

@@ -17,7 +17,9 @@ from sqlalchemy import make_url
 
 from ledger.audit.replay import verify_book
 from ledger.book.submission import BookStopped
-from tests.factories.stored import LOG, SMALL, World, no_step
+from tests.factories.documents import SMALL
+from tests.factories.people import LOG
+from tests.factories.stored import World, no_step
 from tests.postgres import Database, Databases, Server
 
 SEGMENT_BYTES: Final = 16 << 20

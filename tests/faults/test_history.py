@@ -8,7 +8,8 @@ from typing import Final
 
 import pytest
 
-from tests.factories.stored import BANK_B, World, open_world
+from tests.factories.people import BANK_B
+from tests.factories.stored import World, open_world
 from tests.faults.history import Call, Inconsistent, Read, check_history
 from tests.faults.killing import Book
 

@@ -13,7 +13,8 @@ from typing import Final
 import pytest
 
 from ledger.audit.replay import Broken
-from tests.factories.stored import NOW, World, open_world
+from tests.factories.documents import NOW
+from tests.factories.stored import World, open_world
 from tests.faults.disk import Disk
 from tests.faults.power import TINY, faulty_url, found_after, live, release, start
 

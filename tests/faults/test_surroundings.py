@@ -16,7 +16,9 @@ from sqlalchemy import Connection, Engine, event
 from ledger.audit.replay import verify_book
 from ledger.book.submission import BookStopped
 from ledger.domain.outcomes import ChargeState
-from tests.factories.stored import DAY_MS, LOG, SMALL, World, no_step, open_world
+from tests.factories.documents import SMALL
+from tests.factories.people import DAY_MS, LOG
+from tests.factories.stored import World, no_step, open_world
 from tests.postgres import Databases, Server
 
 ROOT: Final = Path(__file__).resolve().parents[2]

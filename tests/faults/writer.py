@@ -31,7 +31,9 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.pool import Pool
 
 from ledger.book.submission import BookStopped, Submission
-from tests.factories.stored import BANK_A, BANK_B, World, open_world, plan
+from tests.factories.documents import plan
+from tests.factories.people import BANK_A, BANK_B
+from tests.factories.stored import World, open_world
 
 NOTES: Final = "notes"
 THREADS: Final = 4

@@ -25,7 +25,9 @@ from ledger.store.tables import metadata
 from ledger.verifier import verify_receipt
 from migrations.cli.main import app
 from policy.decisions.gate import gate
-from tests.factories.stored import LOG, LOG_KEY, NOW, ORIGIN, SMALL, World, open_world
+from tests.factories.documents import NOW, SMALL
+from tests.factories.people import LOG, LOG_KEY, ORIGIN
+from tests.factories.stored import World, open_world
 from tests.ledger.log.memory_log import Cosigner
 from tests.postgres import new_database
 

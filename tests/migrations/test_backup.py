@@ -15,7 +15,9 @@ from ledger.log.checkpoint import sign
 from ledger.verifier import Checkpoint, leaf_hash
 from ledger.wire.malformed import Malformed
 from migrations.transfer.archive import Archive, write_archive
-from tests.factories.stored import LOG, LOG_KEY, ORIGIN, SMALL, no_step, open_world
+from tests.factories.documents import SMALL
+from tests.factories.people import LOG, LOG_KEY, ORIGIN
+from tests.factories.stored import no_step, open_world
 from tests.migrations.places import Kept, Spot, db, spot
 
 

@@ -12,7 +12,7 @@ import pytest
 from ledger.log.checkpoint import sign
 from ledger.store.tables import SCHEMA_REVISION
 from ledger.verifier import Checkpoint
-from tests.factories.stored import LOG_KEY, ORIGIN, private
+from tests.factories.people import LOG_KEY, ORIGIN, private_key
 from tests.migrations.places import Kept, Spot, db, spot
 
 
@@ -138,7 +138,7 @@ def test_a_fork_is_shown(book: Spot, grown: Kept, tmp_path: Path) -> None:
     other, later, foreign = tmp_path / "other", tmp_path / "later", tmp_path / "foreign"
     other.write_text(sign(Checkpoint(ORIGIN, 5, bytes(32)), LOG_KEY))
     later.write_text(sign(Checkpoint(ORIGIN, grown.size + 1, bytes(32)), LOG_KEY))
-    foreign.write_text(sign(Checkpoint(ORIGIN, 5, bytes(32)), private("another log")))
+    foreign.write_text(sign(Checkpoint(ORIGIN, 5, bytes(32)), private_key("another log")))
     told = {one: db("check", book.book, *book.log, "--kept", one) for one in (other, later, foreign)}
     assert (told[other].code, "is a fork" in told[other].out) == (7, True)
     assert (told[later].code, "budgets spent since would come back" in told[later].out) == (7, True)

@@ -29,17 +29,17 @@ from ledger.wire import canonical_json as c
 from policy.checks.field_readers import parse_time
 from policy.decisions.gate import gate
 from policy.documents.record_commitments import MAGIC
+from tests.factories.documents import NONCE, plan
+from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL, MERGED, SRO, TSO
 
 GONE: Final = object()
 """As a value in a change: take the field away."""
-SRO, TDP, OTHER_TDP = "did:web:sro.example", "did:web:hospital.example", "did:web:clinic.example"
-TSO = "did:web:tso.example"
+TDP, OTHER_TDP = HOSPITAL, CLINIC
 MODEL: Final = "ab" * 32
-TDC, OTHER_TDC, MERGED = "did:web:bank-a.example", "did:web:bank-b.example", "did:web:bank-ab.example"
+TDC, OTHER_TDC = BANK_A, BANK_B
 ATTESTER = "did:web:attester.example"
 NOW = "2026-06-01T00:00:00Z"
 NOW_S: Final = parse_time(NOW, "now") // 1000
-NONCE: Final = c.base64url(bytes(32))
 
 
 def key(seed: int) -> Ed25519PrivateKey:
@@ -55,15 +55,7 @@ def sealing(seed: int) -> PublicKey:
 
 ATTESTER_KEY, ROOM_KEY, OTHER_KEY = key(1), key(2), key(3)
 ROOM, ROOM_SEALING = public_key(ROOM_KEY), sealing(4)
-PLAN: Final[dict[str, Any]] = {
-    "batch_size_expected": 64,
-    "clipping_norm": "1",
-    "kind": "dp_sgd",
-    "noise_multiplier": "2.25",
-    "sampler": {"kind": "poisson", "probability": "16/175"},
-    "steps": 120,
-    "v": 1,
-}
+PLAN: Final[dict[str, Any]] = {**plan(120, "2.25", "16/175")}
 POLICY: Final[dict[str, Any]] = {
     "kind": "policy",
     "v": 1,

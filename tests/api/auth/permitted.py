@@ -9,7 +9,9 @@ from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from tests.api.market import BOTH, OTHER_BANK, Market
-from tests.factories.service import BANK, DATASET, HOSPITAL, NOW, OPENED, CleanRoom, contract_document
+from tests.factories.documents import dataset
+from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
+from tests.factories.service import NOW, OPENED, contract_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,15 +36,15 @@ def own(market: Market, kind: str, role: str) -> tuple[c.Object, str | None]:
         return _entered(market, *_DOCUMENTS[kind](market))
     things, room = market.own, CleanRoom()
     sealed: c.Object = {"clean_room": room.to_json(), "evidence": "0" * 64, "model": "a" * 64, "nonce": "A" * 43}
-    giver: c.Object = {"giver": BANK} if role == "SRO" else {}
+    giver: c.Object = {"giver": BANK_A} if role == "SRO" else {}
     bodies: dict[str, c.Object] = {
-        "acquisition": {"acquired": [OTHER_BANK], "organisation": BANK},
+        "acquisition": {"acquired": [OTHER_BANK], "organisation": BANK_A},
         "charge": market.charge(things, room),
-        "coalition": {"epsilon": "8", "members": [BANK, OTHER_BANK]},
-        "collusion": {"effective": NOW, "organisations": [BANK, OTHER_BANK]},
+        "coalition": {"epsilon": "8", "members": [BANK_A, OTHER_BANK]},
+        "collusion": {"effective": NOW, "organisations": [BANK_A, OTHER_BANK]},
         "decree": {"holder": "global", "partition": things.partition, "reason": "an order"},
         "key_release": {"charge": things.charge, "evidence": "0" * 64, "nonce": "A" * 43},
-        "merger": {"organisation": BOTH, "parents": [BANK, OTHER_BANK]},
+        "merger": {"organisation": BOTH, "parents": [BANK_A, OTHER_BANK]},
         "model_opening": {**sealed, "charge": things.run},
         "model_release": {"charge": things.charge, "model": "a" * 64},
         "organisation": _claim(room.signer),
@@ -52,7 +54,7 @@ def own(market: Market, kind: str, role: str) -> tuple[c.Object, str | None]:
         "release_notice": {"charge": things.charge, "model": "a" * 64},
         "retirement": {"partition": things.partition},
         "revocation": {"contract": things.contract},
-        "split": {"child": BOTH, "organisation": BANK},
+        "split": {"child": BOTH, "organisation": BANK_A},
         "transfer": {"charge": things.run, "recipient": OTHER_BANK, **giver},
         "void": {"charge": things.charge},
     }
@@ -81,7 +83,7 @@ def _policy(market: Market) -> tuple[c.Object, Signer]:
 
 
 def _dataset(market: Market) -> tuple[c.Object, Signer]:
-    return {**DATASET, "id": "letters", "provider": HOSPITAL}, market.world.hospital
+    return {**dataset(), "id": "letters", "provider": HOSPITAL}, market.world.hospital
 
 
 def _contract(market: Market) -> tuple[c.Object, Signer, Signer]:

@@ -27,7 +27,8 @@ from ledger.verifier import Note
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from policy.attestation.token import Evidence
-from tests.factories.service import BANK, CleanRoom, World
+from tests.factories.people import BANK_A, CleanRoom
+from tests.factories.service import World
 
 NOW_S: Final = 1_795_000_000
 AUDIENCE: Final = "epsilon.example/ledger"
@@ -44,12 +45,12 @@ TOKENS: Final = Tokens([Issuer.parse(ISSUER, json.dumps({"keys": KEYS}).encode()
 HEADER: Final = {"alg": "Ed25519", "kid": "any", "typ": "at+jwt"}
 CLAIMS: Final = {
     "aud": AUDIENCE,
-    "client_id": BANK,
+    "client_id": BANK_A,
     "exp": NOW_S + 300,
     "iat": NOW_S,
     "iss": ISSUER,
     "jti": "one",
-    "sub": BANK,
+    "sub": BANK_A,
 }
 Sign = Callable[[bytes], bytes]
 
@@ -90,7 +91,7 @@ def believed(text: str) -> str:
 @pytest.mark.parametrize(("algorithm", "sign"), [("Ed25519", _ed), ("RS256", _rs), ("ES256", _es)])
 def test_a_good_token_is_believed_by_each_kind_of_key(algorithm: str, sign: Sign) -> None:
     """So the refusals below are for what is wrong, not for how these tests make tokens."""
-    assert believed(token({**HEADER, "alg": algorithm}, sign=sign)) == BANK
+    assert believed(token({**HEADER, "alg": algorithm}, sign=sign)) == BANK_A
 
 
 def _claims(**changes: object) -> str:
@@ -303,7 +304,7 @@ def _asked(world: World, *authorization: str) -> httpx.Response:
 
 def test_over_http_it_is_401_and_says_how_to_authenticate(quiet: World) -> None:
     """Missing and invalid differ in code and challenge; two headers are none; the scheme has any case."""
-    good = quiet.everybody.token(BANK)
+    good = quiet.everybody.token(BANK_A)
     assert _asked(quiet, f"bEaReR {good}").status_code == 200
     for headers in ((), ("",), ("Bearer",), ("Basic YTpi",), (f"Bearer {good}", f"Bearer {good}")):
         response = _asked(quiet, *headers)
@@ -336,7 +337,7 @@ def test_a_clean_room_speaks_for_its_own_charge_alone(world: World, room: CleanR
         "sub": room.signer.key_id,
     }
     assert world.http.get("/v1/charges/run-1", headers=_bearer(room, own)).status_code == 200
-    for change in ({"sub": BANK}, {"client_id": BANK}, {"iss": world.everybody.url}, {"iss": BANK}):
+    for change in ({"sub": BANK_A}, {"client_id": BANK_A}, {"iss": world.everybody.url}, {"iss": BANK_A}):
         assert world.http.get("/v1/charges/run-1", headers=_bearer(room, {**own, **change})).status_code == 401
     person: c.Object = {**own, "organisation": "did:web:sro.example", "roles": ["AUDITOR"]}
     assert world.http.get("/v1/accounts", headers=_bearer(room, person)).status_code == 403

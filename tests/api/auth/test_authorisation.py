@@ -23,8 +23,9 @@ from client.http.endpoints import PATHS, QUOTES, SIGNATURE_HEADER
 from client.keys.sealed_model import seal_deposit
 from ledger.wire import canonical_json as c
 from tests.api.auth.permitted import STANDING, own
-from tests.api.market import CLINIC, MISSING, NOBODY, OTHER_BANK, Market, Person, Things
-from tests.factories.service import BANK, HOSPITAL, NOW, OPENED, CleanRoom, open_world
+from tests.api.market import MISSING, NOBODY, OTHER_BANK, Market, Person, Things
+from tests.factories.people import BANK_A, CLINIC, HOSPITAL, CleanRoom
+from tests.factories.service import NOW, OPENED, open_world
 
 TABLE: Final[dict[str, dict[str, list[int]]]] = json.loads((Path(__file__).parent / "access_matrix.json").read_text())
 OWNERSHIPS: Final = ("own", "foreign", "none")
@@ -175,7 +176,7 @@ def _ask(  # noqa: PLR0911 - one return for each way to ask
         body = QUESTIONS[operation](market, things)
         return market.world.http.post(url, content=body, headers={**caller.shown, "content-type": "application/json"})
     query = {"partition": things.partition} if operation in OF_A_PARTITION else {}
-    query |= {"member": BANK} if operation == "read_exposure" else {}
+    query |= {"member": BANK_A} if operation == "read_exposure" else {}
     with market.world.http.stream("GET", url, params=query, headers=caller.shown) as response:
         if operation != "stream_events":
             response.read()
@@ -184,7 +185,7 @@ def _ask(  # noqa: PLR0911 - one return for each way to ask
 
 OF_A_PARTITION: Final = {"list_frozen_accounts", "read_accounts", "read_exposure", "read_smallest_coalitions"}
 QUESTIONS: Final[dict[str, Callable[[Market, Things], bytes]]] = {
-    "ask_merger_impact": lambda _, things: c.dump({"organisations": [NOBODY if things is MISSING else BANK]}),
+    "ask_merger_impact": lambda _, things: c.dump({"organisations": [NOBODY if things is MISSING else BANK_A]}),
     "ask_policy_impact": lambda _, __: b"{}",
     "plan_run": lambda market, things: c.dump(market.charge(things, CleanRoom())),
     "report_progress": lambda _, __: c.dump({"steps": 0}),
@@ -192,7 +193,7 @@ QUESTIONS: Final[dict[str, Callable[[Market, Things], bytes]]] = {
 """What is asked of each: of a policy something that is none."""
 
 
-_WHO: Final = {"own": (BANK, HOSPITAL), "foreign": (OTHER_BANK, CLINIC), "none": (NOBODY, NOBODY)}
+_WHO: Final = {"own": (BANK_A, HOSPITAL), "foreign": (OTHER_BANK, CLINIC), "none": (NOBODY, NOBODY)}
 
 
 def _named(operation: str, things: Things, index: str, ownership: str) -> dict[str, str]:

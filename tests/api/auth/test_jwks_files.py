@@ -12,7 +12,8 @@ from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from tests.factories.callers import Everybody
-from tests.factories.service import BANK, ORIGIN, Clock
+from tests.factories.people import BANK_A, ORIGIN
+from tests.factories.service import machine_clock
 
 URL = "https://login.example"
 
@@ -29,7 +30,7 @@ class Seconds:
 
 def _believed(tokens: Tokens, token: str) -> bool:
     try:
-        return tokens.verify(token, lambda _: None).organisation == BANK
+        return tokens.verify(token, lambda _: None).organisation == BANK_A
     except TokenInvalid:
         return False
 
@@ -40,13 +41,13 @@ def _jwks(*signers: Signer) -> bytes:
 
 def test_a_key_that_is_put_in_is_believed_and_one_that_is_taken_out_is_not(tmp_path: Path) -> None:
     """Within the time that what was read holds; a token that was believed before included."""
-    clock, seconds, path = Clock(), Seconds(), tmp_path / "issuer.jwks"
+    clock, seconds, path = machine_clock(), Seconds(), tmp_path / "issuer.jwks"
     everybody = Everybody(URL, ORIGIN, clock)
     old, new = everybody.signer, Signer.generate()
     path.write_bytes(_jwks(old))
-    tokens, first = Tokens(IssuerFiles([(URL, path)], seconds), ORIGIN, clock), everybody.token(BANK)
+    tokens, first = Tokens(IssuerFiles([(URL, path)], seconds), ORIGIN, clock), everybody.token(BANK_A)
     everybody.signer = new
-    second = everybody.token(BANK)
+    second = everybody.token(BANK_A)
     assert (_believed(tokens, first), _believed(tokens, second)) == (True, False)
     path.write_bytes(_jwks(old, new))
     seconds.now = KEPT_S - 1

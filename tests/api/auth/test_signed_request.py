@@ -13,14 +13,16 @@ from ledger.crypto.organisation_keys import parse_organisation_key
 from ledger.domain.commands import Command
 from ledger.domain.entries import Entry
 from ledger.wire import canonical_json as c
-from tests.factories.service import BANK, HOSPITAL, PARTITION, SRO, CleanRoom, World
+from tests.factories.documents import PARTITION
+from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
+from tests.factories.service import World
 from tests.ledger.crypto.test_organisation_keys import CASES, Case
 
 _PATH = "/v1/charges"
 
 
 def _charge(world: World) -> bytes:
-    return world.command(world.bank, BANK, "charge", world.charge_body(world.contract, CleanRoom()), "run-1")
+    return world.command(world.bank, BANK_A, "charge", world.charge_body(world.contract, CleanRoom()), "run-1")
 
 
 WRONG: dict[str, tuple[Callable[[Call], Call | None], str]] = {
@@ -75,7 +77,7 @@ def test_a_caught_request_is_the_same_command_and_then_nothing(world: World) -> 
 def test_a_stolen_token_alone_moves_nothing(world: World) -> None:
     """The bank's token with no signature, or with one of somebody else's key under its own name."""
     raw, size = _charge(world), world.size
-    shown = world.everybody.shown(BANK)
+    shown = world.everybody.shown(BANK_A)
     assert world.post(_PATH, raw, None, **shown).json()["code"] == "signature_missing"
     for thief in (world.sro, world.hospital):
         response = world.post(_PATH, raw, world.sign(thief, _PATH, raw, "run-1"), **shown)
@@ -138,7 +140,7 @@ def test_every_kind_of_key_signs_for_one_request(world: World, case: Case) -> No
     claim: c.Object = {"key": case[1], "name": "Bank B", "organisation": did, "roles": ["SRO"]}
     body = {**claim, "possession": _detached(case, c.dump(claim), None)}
     world.service.submit(world.sro, SRO, "organisation", body, "organisation-b")
-    declared: c.Object = {"epsilon": "4", "members": [BANK, did]}
+    declared: c.Object = {"epsilon": "4", "members": [BANK_A, did]}
     raw = Command("coalition", "coalition-1", did, key_id, declared).to_bytes()
     shown, size = world.everybody.shown(did), world.size
     right = Call("POST", f"{world.url}{path}", world.clock.now // 1000, "coalition-1")

@@ -18,11 +18,12 @@ from client.http.endpoints import PATHS, PROBLEM_TYPE, SIGNATURE_HEADER
 from client.keys.signer import Signer
 from ledger.domain.commands import COMMAND_BYTES_MAX
 from ledger.wire.canonical_json import Object, digest
-from tests.factories.service import BANK, HOSPITAL, SRO, World
+from tests.factories.people import BANK_A, HOSPITAL, SRO
+from tests.factories.service import World
 
 GOLDEN: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "problems.json").read_text())
 _VOID: Object = {"charge": "run-1"}
-_SAID_BY = {"SRO": SRO, "TDP": HOSPITAL, "TDC": BANK}
+_SAID_BY = {"SRO": SRO, "TDP": HOSPITAL, "TDC": BANK_A}
 _JSON = {"content-type": "application/json", SIGNATURE_HEADER: "e30..e30"}
 
 
@@ -44,7 +45,7 @@ def _unread(world: World, name: str) -> httpx.Response:
         "float": lambda: world.post("/v1/charges", b'{"v":1.0}', "e30..e30"),
         "missing_field": lambda: world.post("/v1/charges", b"{}", "e30..e30"),
         "quote_of_a_void": lambda: world.post(
-            "/v1/quotes", world.command(world.bank, BANK, "void", _VOID, "void-1"), "nobody"
+            "/v1/quotes", world.command(world.bank, BANK_A, "void", _VOID, "void-1"), "nobody"
         ),
         "no_parameter": lambda: http.get("/v1/accounts"),
         "bad_parameter": lambda: http.get("/v1/accounts", params={"partition": "digits"}),
@@ -163,7 +164,7 @@ def test_a_stopped_book_is_503_and_its_reason_is_logged(world: World, caplog: py
 def test_a_command_sent_to_another_kind_s_path_is_refused(quiet: World, kind: str) -> None:
     """Only a void may go to /v1/voids, whatever the signature says."""
     actor = next(_SAID_BY[role] for role in COMMANDS[kind] if role in _SAID_BY)
-    signer = {SRO: quiet.sro, HOSPITAL: quiet.hospital, BANK: quiet.bank}[actor]
+    signer = {SRO: quiet.sro, HOSPITAL: quiet.hospital, BANK_A: quiet.bank}[actor]
     raw = quiet.command(signer, actor, "void", _VOID, "void-1")
     response = quiet.post(PATHS[kind], raw, signer.sign(raw))
     assert (response.status_code, response.json()["field"]) == (422, "kind")
@@ -172,7 +173,7 @@ def test_a_command_sent_to_another_kind_s_path_is_refused(quiet: World, kind: st
 @pytest.mark.parametrize("fault", ["foreign key", "other bytes", "other kid", "truncated", "attached", "none"])
 def test_a_wrong_signature_is_refused(quiet: World, fault: str) -> None:
     """Whatever is wrong with a signature, it is 401 and nothing is recorded."""
-    raw = quiet.command(quiet.bank, BANK, "void", _VOID, "void-1")
+    raw = quiet.command(quiet.bank, BANK_A, "void", _VOID, "void-1")
     stranger = Signer.generate()
     good, foreign = (quiet.sign(one, "/v1/voids", raw, "void-1") for one in (quiet.bank, stranger))
     jws, detail = {
@@ -191,7 +192,7 @@ def test_a_wrong_signature_is_refused(quiet: World, fault: str) -> None:
 def test_a_command_by_a_key_that_nobody_registered_is_refused(quiet: World) -> None:
     """A stranger's own signature over its own command is worth nothing."""
     stranger = Signer.generate()
-    raw = quiet.command(stranger, BANK, "void", _VOID, "void-1")
+    raw = quiet.command(stranger, BANK_A, "void", _VOID, "void-1")
     response = quiet.post("/v1/voids", raw, quiet.sign(stranger, "/v1/voids", raw, "void-1"))
     assert (response.status_code, response.json()["code"]) == (401, "signature_invalid")
     assert "has registered the key" in response.json()["detail"]
@@ -209,7 +210,7 @@ def test_a_document_of_a_stranger_is_refused(quiet: World) -> None:
 
 def test_two_signature_headers_are_none(quiet: World) -> None:
     """Which of two to believe is not ours to choose."""
-    raw = quiet.command(quiet.bank, BANK, "void", _VOID, "void-1")
+    raw = quiet.command(quiet.bank, BANK_A, "void", _VOID, "void-1")
     jws = quiet.sign(quiet.bank, "/v1/voids", raw, "void-1")
     headers = [("content-type", "application/json"), (SIGNATURE_HEADER, jws), (SIGNATURE_HEADER, jws)]
     response = quiet.http.post("/v1/voids", content=raw, headers=headers)
@@ -220,7 +221,7 @@ def test_an_actor_other_than_the_key_s_owner_is_refused(quiet: World) -> None:
     """The bank's key signs for the bank and nobody else, whoever's token is shown."""
     body: Object = {"document": "0" * 64, "signatures": ["0" * 64]}
     raw = quiet.command(quiet.bank, HOSPITAL, "contract", body, "contract-1")
-    for shown in (BANK, HOSPITAL):
+    for shown in (BANK_A, HOSPITAL):
         signature = quiet.sign(quiet.bank, "/v1/contracts", raw, "contract-1")
         response = quiet.post("/v1/contracts", raw, signature, **quiet.everybody.shown(shown))
         assert (response.status_code, response.json()["field"]) == (403, "actor")

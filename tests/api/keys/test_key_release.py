@@ -13,7 +13,9 @@ from client.keys.hpke_envelope import unseal
 from client.service.service import Answer
 from ledger.wire.canonical_json import Object
 from ledger.wire.malformed import Malformed
-from tests.factories.service import BANK, HOSPITAL, NOW, PARTITION, CleanRoom, World, open_world
+from tests.factories.documents import PARTITION
+from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
+from tests.factories.service import NOW, World, open_world
 
 
 def _body(world: World, room: CleanRoom) -> Object:
@@ -22,7 +24,7 @@ def _body(world: World, room: CleanRoom) -> Object:
 
 
 def _release(world: World, room: CleanRoom, body: Object, id: str = "release-1") -> Answer:  # noqa: A002
-    return world.service.submit(room.signer, BANK, "key_release", body, id)
+    return world.service.submit(room.signer, BANK_A, "key_release", body, id)
 
 
 def test_the_clean_room_gets_the_data_key(world: World, room: CleanRoom) -> None:
@@ -43,7 +45,7 @@ def test_a_challenge_is_for_the_clean_room_s_own_charge(world: World, room: Clea
             "/v1/challenges", json={"charge": charge}, headers=world.everybody.shown_by(room.signer)
         )
         assert asked.status_code == status
-    refused = world.http.post("/v1/challenges", json={"charge": "run-1"}, headers=world.everybody.shown(BANK))
+    refused = world.http.post("/v1/challenges", json={"charge": "run-1"}, headers=world.everybody.shown(BANK_A))
     assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
 
 
@@ -110,7 +112,7 @@ def test_only_the_charge_s_clean_room_is_given_the_key(world: World, room: Clean
     """The consumer's own key, though registered, releases nothing."""
     body = _body(world, room)
     with pytest.raises(Refused) as caught:
-        world.service.submit(world.bank, BANK, "key_release", body, "release-1")
+        world.service.submit(world.bank, BANK_A, "key_release", body, "release-1")
     assert caught.value.status == 403
 
 
@@ -143,7 +145,7 @@ def test_no_key_is_sealed_again_after_the_post(world: World, room: CleanRoom) ->
     """One charge, one run."""
     body = _body(world, room)
     _release(world, room, body)
-    world.service.submit(room.signer, BANK, "post", {"charge": "run-1", "steps": 10}, "post-1")
+    world.service.submit(room.signer, BANK_A, "post", {"charge": "run-1", "steps": 10}, "post-1")
     with pytest.raises(Refused) as caught:
         _release(world, room, body)
     assert (caught.value.status, caught.value.code) == (409, "conflict")
@@ -154,7 +156,7 @@ def test_authorise_only_answers_with_a_receipt_and_no_envelope(tmp_path: Path) -
     with open_world(tmp_path, KeyStore()) as world:
         room = CleanRoom()
         body = world.charge_body(world.found(), room)
-        world.service.submit(world.bank, BANK, "charge", body, "run-1")
+        world.service.submit(world.bank, BANK_A, "charge", body, "run-1")
         answer = _release(world, room, _body(world, room))
     assert (answer.outcome, answer.envelope) == ("permitted", None)
     assert answer.receipt

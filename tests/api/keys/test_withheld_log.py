@@ -19,7 +19,9 @@ from client.http.problems import Refused
 from client.keys.sealed_model import seal_deposit
 from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
-from tests.factories.service import BANK, HOSPITAL, PARTITION, CleanRoom, World, open_world
+from tests.factories.documents import PARTITION
+from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
+from tests.factories.service import World, open_world
 
 MODEL = "a" * 64
 KEY = bytes(range(32))
@@ -50,7 +52,7 @@ def _body(world: World, room: CleanRoom, charge: str = "run-1") -> c.Object:
 
 def _burnt(world: World, room: CleanRoom) -> c.Object:
     body = _body(world, room)
-    world.service.submit(room.signer, BANK, "key_release", body, "release-0")
+    world.service.submit(room.signer, BANK_A, "key_release", body, "release-0")
     return body
 
 
@@ -62,7 +64,7 @@ def _expired(world: World, room: CleanRoom) -> c.Object:
 
 def _of_another(world: World, room: CleanRoom) -> c.Object:
     other = CleanRoom()
-    world.service.submit(world.bank, BANK, "charge", world.charge_body(world.contract, other), "run-2")
+    world.service.submit(world.bank, BANK_A, "charge", world.charge_body(world.contract, other), "run-2")
     return {**_body(world, room), "nonce": world.service.challenge("run-2")}
 
 
@@ -97,7 +99,7 @@ def test_a_refused_key_leaves_its_line(
     body = make(world, room)
     size = world.size
     with caplog.at_level(logging.INFO), pytest.raises(Refused) as caught:
-        world.service.submit(room.signer, BANK, "key_release", body, "release-1")
+        world.service.submit(room.signer, BANK_A, "key_release", body, "release-1")
     assert caught.value.status == status
     (line,) = _lines(caplog)
     assert (line["charge"], line["key_release"], line["reason"]) == (body["charge"], "release-1", reason)
@@ -111,13 +113,13 @@ def test_a_signature_that_is_wrong_leaves_its_line_and_a_dry_run_none(
 ) -> None:
     """Made for another request: 401 and a line. What asks for no key is withheld none."""
     body = _body(world, room)
-    raw = world.command(room.signer, BANK, "key_release", body, "release-1")
+    raw = world.command(room.signer, BANK_A, "key_release", body, "release-1")
     path = PATHS["key_release"]
     with caplog.at_level(logging.INFO):
         assert world.post(path, raw, world.sign(room.signer, path, raw, "release-2")).status_code == 401
         (line,) = _lines(caplog)
         world.post(f"{path}?dry_run=true", raw, world.sign(room.signer, path, raw, "release-1"))
-        assert world.service.submit(room.signer, BANK, "key_release", body, "release-1").envelope
+        assert world.service.submit(room.signer, BANK_A, "key_release", body, "release-1").envelope
         assert _lines(caplog) == [line]
     assert (line["charge"], line["reason"]) == ("run-1", "signature_invalid x-jws-signature")
 
@@ -130,9 +132,9 @@ def test_a_key_that_is_missing_leaves_its_line_and_is_had_once_it_is_back(
     path.rename(path.with_suffix(".away"))
     with caplog.at_level(logging.INFO):
         with pytest.raises(Refused, match="key_withheld"):
-            world.service.submit(room.signer, BANK, "key_release", body, "release-1")
+            world.service.submit(room.signer, BANK_A, "key_release", body, "release-1")
         path.with_suffix(".away").rename(path)
-        answer = world.service.submit(room.signer, BANK, "key_release", body, "release-1")
+        answer = world.service.submit(room.signer, BANK_A, "key_release", body, "release-1")
         (line,) = _lines(caplog)
     assert str(line["reason"]).startswith("key_withheld: the data key digits-key of ")
     assert answer.repeated
@@ -146,15 +148,15 @@ def test_a_store_that_fails_as_nobody_foresaw_withholds_the_key_and_gives_it_lat
     store = Failing(tmp_path / "keys")
     with open_world(tmp_path, store) as world:
         room = CleanRoom()
-        world.service.submit(world.bank, BANK, "charge", world.charge_body(world.found(), room), "run-1")
+        world.service.submit(world.bank, BANK_A, "charge", world.charge_body(world.found(), room), "run-1")
         body, size = _body(world, room), world.size
         with caplog.at_level(logging.INFO), pytest.raises(Refused) as caught:
-            world.service.submit(room.signer, BANK, "key_release", body, "release-1")
+            world.service.submit(room.signer, BANK_A, "key_release", body, "release-1")
         assert (caught.value.status, caught.value.code, world.size) == (500, "internal", size + 1)
         (line,) = _lines(caplog)
         assert (line["charge"], line["key_release"], line["reason"]) == ("run-1", "release-1", "OSError")
         store.broken = False
-        answer = world.service.submit(room.signer, BANK, "key_release", body, "release-1")
+        answer = world.service.submit(room.signer, BANK_A, "key_release", body, "release-1")
         assert answer.envelope is not None
         assert (answer.repeated, answer.index, list(_sealed(answer.envelope))) == (True, size, [PARTITION])
 
@@ -183,7 +185,7 @@ def deposit(world: World, room: CleanRoom) -> Callable[..., int]:
 def test_a_token_alone_deposits_nothing(world: World, room: CleanRoom, deposit: Callable[..., int]) -> None:
     """Unsigned, or signed by others or for another request: 401, and the place is still free for the clean room's."""
     other, thief = CleanRoom(), bytes(32)
-    world.service.submit(world.bank, BANK, "charge", world.charge_body(world.contract, other), "run-2")
+    world.service.submit(world.bank, BANK_A, "charge", world.charge_body(world.contract, other), "run-2")
     assert deposit(None, thief) == 401
     for signer in (world.bank, other.signer, Signer.generate()):
         assert deposit(signer, thief) == 401

@@ -15,19 +15,20 @@ from api.middleware.request_limits import REQUEST_ID
 from client.http.endpoints import PATHS
 from client.http.problems import Refused
 from ledger.wire import canonical_json as c
+from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
 from tests.factories.readme_walk import ROOT
-from tests.factories.service import BANK, HOSPITAL, PLAN, CleanRoom, World
+from tests.factories.service import PLAN, World
 
 
 def test_health_is_told_without_a_token_and_metrics_are_not(world: World) -> None:
     """A stopped book lives and is not ready; metrics are for operators."""
     bare = {"authorization": ""}
-    operator = {"authorization": f"Bearer {world.everybody.token('ops', organisation=BANK, roles=['OPERATOR'])}"}
+    operator = {"authorization": f"Bearer {world.everybody.token('ops', organisation=BANK_A, roles=['OPERATOR'])}"}
     assert world.http.get("/readyz", headers=bare).json() == {"entries": world.size, "ready": True}
     text = world.http.get("/metrics", headers=operator).text
     assert f"epsilon_log_entries {float(world.size)}" in text
     assert 'epsilon_requests_total{operation="read_ready",status="200"} 1.0' in text
-    assert world.http.get("/metrics", headers=world.everybody.shown(BANK)).status_code == 403
+    assert world.http.get("/metrics", headers=world.everybody.shown(BANK_A)).status_code == 403
     world.book.close()
     assert world.http.get("/livez", headers=bare).status_code == 200
     late = world.http.get("/readyz", headers=bare)
@@ -49,14 +50,14 @@ def test_the_log_holds_no_secret(world: World) -> None:
     try:
         room = CleanRoom()
         body = world.charge_body(world.contract, room)
-        raw = world.command(world.bank, BANK, "charge", body, "run-1")
+        raw = world.command(world.bank, BANK_A, "charge", body, "run-1")
         signature = world.sign(world.bank, PATHS["charge"], raw, "run-1")
-        token = world.everybody.shown(BANK)["authorization"].removeprefix("Bearer ")
+        token = world.everybody.shown(BANK_A)["authorization"].removeprefix("Bearer ")
         world.post(PATHS["charge"], raw, signature)
         nonce = world.service.challenge("run-1")
         evidence = world.attest(room, "run-1", nonce)
         release: c.Object = {"charge": "run-1", "evidence": evidence, "nonce": nonce}
-        world.service.submit(room.signer, BANK, "key_release", release)
+        world.service.submit(room.signer, BANK_A, "key_release", release)
         with pytest.raises(Refused):
             world.service.challenge("run-7")
         document = c.dump({"kind": "note", "said": "confidential", "v": 1})

@@ -16,7 +16,8 @@ from api.http.snapshots import LONG_MAX, Moments
 from api.middleware.metrics import Metrics
 from api.middleware.request_limits import Requests
 from client.http.endpoints import BATCH
-from tests.factories.service import BANK, World
+from tests.factories.people import BANK_A
+from tests.factories.service import World
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -134,7 +135,7 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 
 def test_a_batch_has_a_size(quiet: World) -> None:
     """A byte more than may be is 413, whether or not its length is told before; of nobody known it is not even read."""
-    headers = {**quiet.everybody.shown(BANK), "content-type": "application/json"}
+    headers = {**quiet.everybody.shown(BANK_A), "content-type": "application/json"}
     data = b" " * (BATCH_BYTES_MAX + 1)
     for content in (data, iter([data])):
         told = quiet.http.post(BATCH, content=content, headers=headers)

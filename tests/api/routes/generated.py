@@ -17,8 +17,8 @@ from api.auth.authorisation import OPERATIONS, PUBLIC
 from client.http.endpoints import BATCH, MODEL_KEYS, PATHS, QUOTES, SIGNATURE_HEADER
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from tests.api.market import CLINIC, Market, Person
-from tests.factories.service import BANK, CleanRoom
+from tests.api.market import Market, Person
+from tests.factories.people import BANK_A, CLINIC, CleanRoom
 
 if TYPE_CHECKING:
     from requests import PreparedRequest
@@ -87,10 +87,10 @@ class Asking(AuthBase):
 
     def _body(self, kind: str, person: Person) -> c.Object | None:
         market = self._market
-        if kind == "charge" and person.did == BANK:
+        if kind == "charge" and person.did == BANK_A:
             return market.charge(market.own, CleanRoom())
         if kind == "coalition":
-            return {"epsilon": "8", "members": [BANK, CLINIC]}
+            return {"epsilon": "8", "members": [BANK_A, CLINIC]}
         if kind in {"void", "post"} and person is market.people["CCR"]:
             return {"charge": market.own.charge, **({"steps": 1} if kind == "post" else {})}
         return None

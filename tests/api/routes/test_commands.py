@@ -10,12 +10,14 @@ from ledger.crypto.detached_jws import verify
 from ledger.domain.entries import Entry
 from ledger.verifier import Checkpoint, LogKey, verify_receipt
 from ledger.wire import canonical_json as c
-from tests.factories.service import BANK, HOSPITAL, PARTITION, SRO, CleanRoom, World
+from tests.factories.documents import PARTITION
+from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
+from tests.factories.service import World
 
 
 def test_the_same_command_twice_is_one_entry(world: World) -> None:
     """201 first, 200 after that, with the same index and the same body, and whenever it was signed."""
-    raw = world.command(world.bank, BANK, "charge", world.charge_body(world.contract, CleanRoom()), "run-1")
+    raw = world.command(world.bank, BANK_A, "charge", world.charge_body(world.contract, CleanRoom()), "run-1")
     first = world.post("/v1/charges", raw, world.sign(world.bank, "/v1/charges", raw, "run-1"))
     size = world.size
     world.clock.now += 60_000
@@ -30,7 +32,7 @@ def test_the_same_id_for_another_command_is_refused(world: World, room: CleanRoo
     """The first command keeps its id."""
     size = world.size
     with pytest.raises(Refused) as caught:
-        world.service.submit(world.bank, BANK, "charge", world.charge_body(world.contract, CleanRoom()), "run-1")
+        world.service.submit(world.bank, BANK_A, "charge", world.charge_body(world.contract, CleanRoom()), "run-1")
     assert (caught.value.status, caught.value.code, world.size) == (409, "id_reused", size)
     assert world.service.charge("run-1")["key_id"] == room.signer.key_id
 
@@ -55,7 +57,7 @@ def test_a_refusal_tells_its_reasons_and_its_entry(world: World) -> None:
     plan = body["plan"]
     assert isinstance(plan, dict)
     with pytest.raises(Refused) as caught:
-        world.service.submit(world.bank, BANK, "charge", {**body, "plan": {**plan, "steps": 400}}, "run-1")
+        world.service.submit(world.bank, BANK_A, "charge", {**body, "plan": {**plan, "steps": 400}}, "run-1")
     assert (caught.value.status, caught.value.code, caught.value.index) == (
         403,
         "policy_denied",
@@ -69,10 +71,10 @@ def test_a_quote_records_nothing(world: World) -> None:
     """It tells what a charge would get, permitted or not."""
     body = world.charge_body(world.contract, CleanRoom())
     size = world.size
-    quoted = world.service.quote(world.bank, BANK, body)
+    quoted = world.service.quote(world.bank, BANK_A, body)
     assert (quoted.outcome, quoted.index, quoted.receipt) == ("pending", None, None)
     with pytest.raises(Refused) as caught:
-        world.service.quote(world.bank, BANK, {**body, "contract": "0" * 64})
+        world.service.quote(world.bank, BANK_A, {**body, "contract": "0" * 64})
     assert caught.value.index is None
     assert world.size == size
 

@@ -10,7 +10,8 @@ from client.http.endpoints import BATCH, BATCH_MAX, PATHS
 from client.http.problems import Refused
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
-from tests.factories.service import BANK, DAY_MS, HOSPITAL, NOW, SRO, CleanRoom, World, contract_document
+from tests.factories.people import BANK_A, DAY_MS, HOSPITAL, SRO, CleanRoom
+from tests.factories.service import NOW, World, contract_document
 
 
 def test_a_dry_run_is_decided_and_not_recorded(world: World) -> None:
@@ -19,7 +20,7 @@ def test_a_dry_run_is_decided_and_not_recorded(world: World) -> None:
     plan: Any = body["plan"]
     size, path = world.size, f"{PATHS['charge']}?dry_run=true"
     for asked, status in ((body, 200), ({**body, "plan": {**plan, "steps": 400}}, 403)):
-        raw = world.command(world.bank, BANK, "charge", asked, "run-1")
+        raw = world.command(world.bank, BANK_A, "charge", asked, "run-1")
         signature = world.sign(world.bank, path, raw, "run-1")
         told = world.post(path, raw, signature)
         assert (told.status_code, told.json()["index"]) == (status, None)
@@ -32,7 +33,7 @@ def test_a_refusal_tells_what_is_left(world: World, room: CleanRoom) -> None:
     del room
     body = world.charge_body(world.contract, CleanRoom())
     plan: Any = body["plan"]
-    raw = world.command(world.bank, BANK, "charge", {**body, "plan": {**plan, "steps": 400}}, "run-2")
+    raw = world.command(world.bank, BANK_A, "charge", {**body, "plan": {**plan, "steps": 400}}, "run-2")
     told = world.post(PATHS["charge"], raw, world.sign(world.bank, PATHS["charge"], raw, "run-2")).json()
     assert [one["holder"].partition(":")[0] for one in told["remaining"]] == ["global", "lineage"]
     assert all(0 < float(one["share"]) < 1 for one in told["remaining"])
@@ -41,9 +42,9 @@ def test_a_refusal_tells_what_is_left(world: World, room: CleanRoom) -> None:
 def _batch(world: World, *asked: tuple[str, c.Object, str], query: str = "") -> Any:  # noqa: ANN401 - JSON
     items: list[c.Json] = []
     for name, body, path in asked:
-        raw = world.command(world.bank, BANK, "charge", body, name)
+        raw = world.command(world.bank, BANK_A, "charge", body, name)
         items.append({"command": c.parse(raw, len(raw)), "signature": world.sign(world.bank, path, raw, name)})
-    headers = {**world.everybody.shown(BANK), "content-type": "application/json"}
+    headers = {**world.everybody.shown(BANK_A), "content-type": "application/json"}
     return world.http.post(f"{BATCH}{query}", content=c.dump({"charges": items}), headers=headers)
 
 
@@ -68,7 +69,7 @@ def test_a_batch_tells_what_is_left(world: World) -> None:
     body = world.charge_body(world.contract, CleanRoom())
     plan: Any = body["plan"]
     large: c.Object = {**body, "plan": {**plan, "steps": 400}}
-    raw = world.command(world.bank, BANK, "charge", large, "run-1")
+    raw = world.command(world.bank, BANK_A, "charge", large, "run-1")
     path = f"{PATHS['charge']}?dry_run=true"
     alone = world.post(path, raw, world.sign(world.bank, path, raw, "run-1")).json()
     hidden: c.Object = {**large, "partitions": [f"{HOSPITAL}/digits/2099-q1"]}
@@ -97,8 +98,8 @@ def test_a_dry_batch_records_nothing(world: World) -> None:
 
 def test_a_batch_has_bounds(world: World) -> None:
     """None, too many, or one that is no charge: the whole is refused, and nothing is recorded."""
-    size, headers = world.size, {**world.everybody.shown(BANK), "content-type": "application/json"}
-    command: c.Object = {"actor": BANK, "body": {"charge": "run-1"}, "id": "a", "key_id": world.bank.key_id}
+    size, headers = world.size, {**world.everybody.shown(BANK_A), "content-type": "application/json"}
+    command: c.Object = {"actor": BANK_A, "body": {"charge": "run-1"}, "id": "a", "key_id": world.bank.key_id}
     one: c.Object = {"command": {**command, "kind": "void", "v": 1}, "signature": "e30..e30"}
     batches: list[list[c.Object]] = [[], [one] * (BATCH_MAX + 1), [one], [{"command": {}}]]
     for items in batches:
@@ -118,13 +119,13 @@ def test_a_next_version_names_what_it_replaces(world: World) -> None:
     body: c.Object = {"document": signed[0].document, "signatures": [one.signature for one in signed]}
     for replaces, status, code in ((None, 428, "version_missing"), ('"other"', 412, "stale")):
         with pytest.raises(Refused) as caught:
-            world.service.submit(world.bank, BANK, "contract", body, "contract-2", replaces=replaces)
+            world.service.submit(world.bank, BANK_A, "contract", body, "contract-2", replaces=replaces)
         assert (caught.value.status, caught.value.code) == (status, code)
-    entered = world.service.submit(world.bank, BANK, "contract", body, "contract-2", replaces=tag)
+    entered = world.service.submit(world.bank, BANK_A, "contract", body, "contract-2", replaces=tag)
     assert entered.outcome == "permitted"
     assert world.http.get(head).headers["etag"] != tag
     # The same command once more is the same answer, whatever stands now.
-    assert world.service.submit(world.bank, BANK, "contract", body, "contract-2").repeated
+    assert world.service.submit(world.bank, BANK_A, "contract", body, "contract-2").repeated
 
 
 def test_a_first_version_replaces_nothing(world: World) -> None:
@@ -134,7 +135,7 @@ def test_a_first_version_replaces_nothing(world: World) -> None:
     assert {one.replaces for one in signed} == {None}
     body: c.Object = {"document": signed[0].document, "signatures": [one.signature for one in signed]}
     with pytest.raises(Refused, match="stale"):
-        world.service.submit(world.bank, BANK, "contract", body, replaces='"other"')
+        world.service.submit(world.bank, BANK_A, "contract", body, replaces='"other"')
     assert world.size == size
 
 

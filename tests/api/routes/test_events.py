@@ -17,7 +17,8 @@ from api.http.snapshots import Moments
 from api.routes.events import PER_ORGANISATION_MAX, Streams, events
 from client.keys.signer import Signer
 from ledger.domain.entries import Entry
-from tests.factories.service import BANK, HOSPITAL, SRO, CleanRoom, World, contract_document
+from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
+from tests.factories.service import World, contract_document
 
 Event = tuple[str | None, str, Any]
 
@@ -50,7 +51,7 @@ def test_a_stream_goes_on_where_another_ended(world: World, room: CleanRoom) -> 
         assert [(one[0], one[1], one[2]["id"]) for one in told] == [
             (str(index), entry.kind, entry.id) for index, entry in enumerate(entries) if index
         ]
-        world.service.submit(world.bank, BANK, "void", {"charge": "run-1"}, "void-1")
+        world.service.submit(world.bank, BANK_A, "void", {"charge": "run-1"}, "void-1")
         assert next(events)[:2] == (str(size), "void")
 
 
@@ -63,7 +64,7 @@ def test_nobody_is_told_what_he_may_not_see(world: World, room: CleanRoom) -> No
         for index in range(1, world.size)
         if world.http.get(f"/v1/entries/{index}", headers=shown).status_code == 200
     ]
-    world.service.submit(world.bank, BANK, "void", {"charge": "run-1"}, "void-1")
+    world.service.submit(world.bank, BANK_A, "void", {"charge": "run-1"}, "void-1")
     with _streaming(world, HOSPITAL, **{"last-event-id": "0"}) as events:
         told = [next(events)[0] for _ in range(len(expected) + 1)]
     assert told == [*expected, str(world.size - 1)]
@@ -77,10 +78,10 @@ def test_budget_alerts_are_told_to_whoever_may_see_the_account(world: World) -> 
     world.enter("contract", agreed, other, signer, world.hospital)
     world.enter("policy", {**world.policy(), "alerts": ["0.01", "0.9"], "version": 2}, SRO, world.sro)
     last, room = str(world.size - 1), CleanRoom()
-    world.service.submit(world.bank, BANK, "charge", world.charge_body(world.contract, room), "run-1")
-    world.service.submit(world.bank, BANK, "void", {"charge": "run-1"}, "void-1")
+    world.service.submit(world.bank, BANK_A, "charge", world.charge_body(world.contract, room), "run-1")
+    world.service.submit(world.bank, BANK_A, "void", {"charge": "run-1"}, "void-1")
     crossed = {"index": int(last) + 1, "partition": f"{HOSPITAL}/digits/2026-q4", "share": "0.01"}
-    for did, holders in ((SRO, ["global", "lineage"]), (BANK, ["global", "lineage"]), (other, ["global"])):
+    for did, holders in ((SRO, ["global", "lineage"]), (BANK_A, ["global", "lineage"]), (other, ["global"])):
         with _streaming(world, did, **{"last-event-id": last}) as told:
             alerts = [next(told) for _ in holders]
             # Where the charge itself may not be seen, its place in the log is the alert's.
@@ -114,10 +115,10 @@ def test_streams_are_counted_by_organisation() -> None:
     """So many for one, and no more until it closes one; another is not concerned."""
     streams = Streams()
     for _ in range(PER_ORGANISATION_MAX):
-        streams.take(BANK)
+        streams.take(BANK_A)
     with pytest.raises(Problem, match="streams open"):
-        streams.take(BANK)
+        streams.take(BANK_A)
     streams.take(SRO)
-    streams.give_back(BANK)
-    streams.take(BANK)
+    streams.give_back(BANK_A)
+    streams.take(BANK_A)
     assert len(streams) == PER_ORGANISATION_MAX + 1

@@ -11,7 +11,9 @@ from sqlalchemy import event
 from client.http.problems import Refused
 from ledger.verifier import Checkpoint, leaf_hash, verify_consistency
 from ledger.wire import canonical_json as c
-from tests.factories.service import BANK, HOSPITAL, PARTITION, SRO, CleanRoom, World, contract_document
+from tests.factories.documents import PARTITION
+from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
+from tests.factories.service import World, contract_document
 
 
 def _get(world: World, path: str, **query: str) -> Any:  # noqa: ANN401 - JSON
@@ -26,8 +28,8 @@ def _as(world: World, did: str, path: str, **headers: str) -> httpx.Response:
 
 def test_the_registry_is_told_as_it_stands(world: World) -> None:
     """Organisations with their keys, the policy in force, the dataset, the contract and which version is its head."""
-    assert [one["organisation"] for one in _get(world, "/v1/organisations")["items"]] == sorted([SRO, HOSPITAL, BANK])
-    (key,) = _get(world, f"/v1/organisations/{BANK}/keys")["items"]
+    assert [one["organisation"] for one in _get(world, "/v1/organisations")["items"]] == sorted([SRO, HOSPITAL, BANK_A])
+    (key,) = _get(world, f"/v1/organisations/{BANK_A}/keys")["items"]
     assert (key["key_id"], key["key"]) == (world.bank.key_id, world.bank.jwk)
     (version,) = _get(world, "/v1/policies/health")["versions"]
     assert version == _get(world, "/v1/policies/health/in-force") == _get(world, "/v1/policies")["items"][0]
@@ -43,20 +45,20 @@ def test_documents_are_for_those_they_concern(world: World) -> None:
     signature, of_contract = entered["request"]["signatures"][0], entered["id"]
     stranger = "did:web:bank-b.example"
     for did, path, status in (
-        (BANK, policy, 200),
-        (BANK, world.contract, 200),
-        (BANK, signature, 404),
-        (BANK, f"{signature}?entry={of_contract}", 200),
-        (BANK, f"{policy}?entry={of_contract}", 404),
+        (BANK_A, policy, 200),
+        (BANK_A, world.contract, 200),
+        (BANK_A, signature, 404),
+        (BANK_A, f"{signature}?entry={of_contract}", 200),
+        (BANK_A, f"{policy}?entry={of_contract}", 404),
         (stranger, world.contract, 403),
     ):
         assert _as(world, did, f"/v1/documents/{path}").status_code == status, path
-    data = _as(world, BANK, f"/v1/documents/{world.contract}").content
+    data = _as(world, BANK_A, f"/v1/documents/{world.contract}").content
     assert c.digest(data) == world.contract
     governs, said = (
         world.service.put_document(world.sro, text).document for text in (b"kind: policy\n", b"kind: no\n")
     )
-    assert [_as(world, BANK, f"/v1/documents/{one}").status_code for one in (governs, said)] == [200, 404]
+    assert [_as(world, BANK_A, f"/v1/documents/{one}").status_code for one in (governs, said)] == [200, 404]
 
 
 def test_a_refusal_is_a_decision_on_record(world: World) -> None:
@@ -64,7 +66,7 @@ def test_a_refusal_is_a_decision_on_record(world: World) -> None:
     body = world.charge_body(world.contract, CleanRoom())
     plan: Any = body["plan"]
     with pytest.raises(Refused):
-        world.service.submit(world.bank, BANK, "charge", {**body, "plan": {**plan, "steps": 400}}, "run-1")
+        world.service.submit(world.bank, BANK_A, "charge", {**body, "plan": {**plan, "steps": 400}}, "run-1")
     decision = _get(world, "/v1/decisions/run-1")
     assert (decision["permit"], decision["outcome"]) == (False, "policy_denied")
     assert "run_above_contract" in {check["code"] for check in decision["checks"] if not check["passed"]}
@@ -97,11 +99,11 @@ def test_the_newest_charge_is_found_among_its_lineage_s_own(world: World, room: 
 def test_lineage_is_its_own_organisation_s(world: World) -> None:
     """An SRO reads the graph around anybody, a consumer its own, and nobody else's exists for it."""
     world.everybody.roles[SRO] = "SRO"
-    own = _as(world, BANK, f"/v1/lineage/{BANK}").json()
+    own = _as(world, BANK_A, f"/v1/lineage/{BANK_A}").json()
     assert own["complete"]
-    assert [node["members"] for node in own["nodes"]] == [[BANK]]
-    assert _as(world, SRO, f"/v1/lineage/{BANK}").json() == own
-    assert _as(world, BANK, f"/v1/lineage/{SRO}").status_code == 404
+    assert [node["members"] for node in own["nodes"]] == [[BANK_A]]
+    assert _as(world, SRO, f"/v1/lineage/{BANK_A}").json() == own
+    assert _as(world, BANK_A, f"/v1/lineage/{SRO}").status_code == 404
 
 
 def test_coalitions_are_told_to_whoever_watches(world: World, room: CleanRoom) -> None:
@@ -111,9 +113,9 @@ def test_coalitions_are_told_to_whoever_watches(world: World, room: CleanRoom) -
     assert (roomy["coalitions"], roomy["complete"]) == ([], True)
     closed = world.http.get("/v1/smallest-coalitions", params={"partition": PARTITION, "epsilon": "0.01"})
     assert closed.status_code == 404
-    share = _get(world, "/v1/exposures", partition=PARTITION, member=BANK)["share_of_budget"]
+    share = _get(world, "/v1/exposures", partition=PARTITION, member=BANK_A)["share_of_budget"]
     assert 0 < float(share) < 1
-    assert _as(world, BANK, f"/v1/smallest-coalitions?partition={PARTITION}").status_code == 403
+    assert _as(world, BANK_A, f"/v1/smallest-coalitions?partition={PARTITION}").status_code == 403
 
 
 def test_tiles_and_consistency_verify_against_the_checkpoint(world: World) -> None:
@@ -135,18 +137,18 @@ def test_tiles_and_consistency_verify_against_the_checkpoint(world: World) -> No
     assert checkpoint.size == told["new"] == size
     assert verify_consistency(3, size, proof, old, checkpoint.root)
     assert world.http.get(f"/tile/0/000.p/{size + 1}").status_code == 404
-    assert world.http.get("/tile/entries/000.p/1", headers=world.everybody.shown(BANK)).status_code == 403
+    assert world.http.get("/tile/entries/000.p/1", headers=world.everybody.shown(BANK_A)).status_code == 403
 
 
 def test_a_plan_is_answered_without_an_entry(world: World) -> None:
     """What a run would get and how many more fit; a policy's and a merger's impact; nothing is recorded."""
     size = world.size
     run = {name: world.charge_body(world.contract, CleanRoom())[name] for name in ("contract", "partitions", "plan")}
-    headers = {**world.everybody.shown(BANK), "content-type": "application/json"}
+    headers = {**world.everybody.shown(BANK_A), "content-type": "application/json"}
     told = world.http.post("/v1/plans", content=c.dump(run), headers=headers).json()
     assert told["decision"]["outcome"] == "pending"
     assert told["runs"]["more"] >= 1
-    body = c.dump({"organisations": [BANK, HOSPITAL]})
+    body = c.dump({"organisations": [BANK_A, HOSPITAL]})
     headers = {**world.everybody.shown(SRO), "content-type": "application/json"}
     assert world.http.post("/v1/merger-impacts", content=body, headers=headers).json()["items"] == []
     assert world.size == size
@@ -184,7 +186,7 @@ def test_a_list_asks_the_database_no_oftener_with_many_contracts(world: World) -
 
     def statements(path: str) -> int:
         asked.clear()
-        assert _as(world, BANK, path).status_code == 200
+        assert _as(world, BANK_A, path).status_code == 200
         return len(asked)
 
     paths = ("/v1/partitions", "/v1/datasets", "/v1/contracts")
@@ -192,6 +194,6 @@ def test_a_list_asks_the_database_no_oftener_with_many_contracts(world: World) -
     few = [min(statements(path), statements(path)) for path in paths]
     for number in range(4):
         world.open_partition(f"2027-q{number}")
-        world.enter("contract", {**contract_document(), "id": f"more-{number}"}, BANK, world.bank, world.hospital)
-    assert len(_as(world, BANK, "/v1/partitions").json()["items"]) == 5
+        world.enter("contract", {**contract_document(), "id": f"more-{number}"}, BANK_A, world.bank, world.hospital)
+    assert len(_as(world, BANK_A, "/v1/partitions").json()["items"]) == 5
     assert [min(statements(path), statements(path)) for path in paths] == few

@@ -17,7 +17,8 @@ from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from policy.decisions.gate import gate
 from tests.factories.callers import Everybody
-from tests.factories.service import ORIGIN, Clock, World
+from tests.factories.people import ORIGIN
+from tests.factories.service import World, machine_clock
 
 ISSUER: Final = "http://127.0.0.1:9"
 """An issuer that nobody can ask: its tokens are made here, and its keys are in the profile."""
@@ -94,7 +95,7 @@ class Servers:
         self._folder, self._parties = folder, ExitStack()
         self._served: list[Served] = []
         self._started: list[Served] = []
-        self._clock = Clock()
+        self._clock = machine_clock()
         self._everybody = Everybody(ISSUER, ORIGIN, self._clock)
         self._log_key = Signer.generate()
         self._log_key.save(folder / "log.pem")

@@ -22,7 +22,8 @@ from ledger.domain.facts import GLOBAL
 from ledger.verifier import verify_receipt
 from ledger.wire import canonical_json as c
 from tests.api.server.processes import Served
-from tests.factories.service import BANK, PLAN, CleanRoom, World
+from tests.factories.people import BANK_A, CleanRoom
+from tests.factories.service import PLAN, World
 from tests.factories.stored import no_step
 from tests.ledger.accounting.exact import capacity, sampled_gaussian
 
@@ -58,12 +59,12 @@ class Heard:
 
 def signed(world: World, servers: Sequence[Served], names: Sequence[str], partition: str) -> list[Signed]:
     """Charges of the bank's, each with a clean room of its own."""
-    headers = {**world.everybody.shown(BANK), "content-type": JSON_TYPE}
+    headers = {**world.everybody.shown(BANK_A), "content-type": JSON_TYPE}
     now_s = world.clock() // 1000
     made = []
     for name in names:
         body: c.Object = {**world.charge_body(world.contract, CleanRoom()), "partitions": [partition]}
-        raw = world.command(world.bank, BANK, "charge", body, name)
+        raw = world.command(world.bank, BANK_A, "charge", body, name)
         signatures = {one.url: world.bank.sign(raw, Call("POST", one.url + _PATH, now_s, name)) for one in servers}
         made.append(Signed(name, raw, signatures, headers))
     return made

@@ -10,7 +10,7 @@ import pytest
 
 from tests.api.server.processes import Servers
 from tests.api.server.racing import CLIENTS, Heard, check_race, race, signed
-from tests.factories.service import PARTITION
+from tests.factories.documents import PARTITION
 from tests.postgres import Databases, Server
 
 KILLED_AFTER = 5

@@ -13,10 +13,11 @@ from client.keys.sealed_model import seal_deposit, seal_model
 from client.keys.signer import Signer
 from ledger.domain.entries import Entry
 from ledger.wire import canonical_json as c
-from tests.api.market import CLINIC, OTHER_BANK, Market
+from tests.api.market import OTHER_BANK, Market
 from tests.api.wire.conforming import committed
 from tests.api.wire.recorded import Recorder
-from tests.factories.service import BANK, HOSPITAL, OPENED, PLAN, SRO, CleanRoom, World, contract_document
+from tests.factories.people import BANK_A, CLINIC, HOSPITAL, SRO, CleanRoom
+from tests.factories.service import OPENED, PLAN, World, contract_document
 
 SEALED: Final = "run-7"
 """A run whose model stays sealed."""
@@ -61,10 +62,10 @@ class Tour:
         """Before anything is charged: quotes, plans, impacts."""
         world, market = self.world, self.market
         body = market.charge(market.own, CleanRoom())
-        world.service.quote(world.bank, BANK, body, "run-5")
+        world.service.quote(world.bank, BANK_A, body, "run-5")
         self._post("/v1/plans", body, "TDC")
         self._post("/v1/plans", {**body, "plan": {**PLAN, "noise_multiplier": "0.8"}}, "TDC")
-        self._post("/v1/merger-impacts", {"organisations": [BANK, OTHER_BANK]}, "SRO")
+        self._post("/v1/merger-impacts", {"organisations": [BANK_A, OTHER_BANK]}, "SRO")
         policy = c.dump({**world.policy(), "lineage": {"epsilon_max": "0.5"}, "version": 2})
         headers = {**market.people["SRO"].shown, "content-type": "application/octet-stream"}
         world.http.post("/v1/policy-impacts", content=policy, headers=headers)
@@ -73,21 +74,21 @@ class Tour:
         """Charged, told of, voided; many at once."""
         world, market = self.world, self.market
         self._post("/v1/charges/run-1/progress", {"steps": 40}, "CCR")
-        self._submit(world.bank, BANK, "charge", market.charge(market.own, CleanRoom()), "run-5")
-        self._submit(world.bank, BANK, "void", {"charge": "run-5"}, "void-of-run-5")
+        self._submit(world.bank, BANK_A, "charge", market.charge(market.own, CleanRoom()), "run-5")
+        self._submit(world.bank, BANK_A, "void", {"charge": "run-5"}, "void-of-run-5")
         items: list[c.Json] = []
         for name, things in (("run-6", market.own), ("run-8", market.foreign)):
-            raw = world.command(world.bank, BANK, "charge", market.charge(things, CleanRoom()), name)
+            raw = world.command(world.bank, BANK_A, "charge", market.charge(things, CleanRoom()), name)
             items.append({"command": c.parse(raw, len(raw)), "signature": world.sign(world.bank, BATCH, raw, name)})
         self._post(BATCH, {"charges": items}, "TDC")
 
     def _model(self) -> None:
         """A run, its sealed model, and another clean room that opens it."""
         world, market, room = self.world, self.market, CleanRoom()
-        self._submit(world.bank, BANK, "charge", market.charge(market.own, room), SEALED)
+        self._submit(world.bank, BANK_A, "charge", market.charge(market.own, room), SEALED)
         nonce = world.service.challenge(SEALED)
         released: c.Object = {"charge": SEALED, "evidence": world.attest(room, SEALED, nonce), "nonce": nonce}
-        self._submit(room.signer, BANK, "key_release", released, f"key-of-{SEALED}")
+        self._submit(room.signer, BANK_A, "key_release", released, f"key-of-{SEALED}")
         sealed, key = seal_model(b"weights", SEALED)
         shown, model = world.everybody.shown_by(room.signer), c.digest(sealed)
         deposit = world.http.get("/v1/deposit-key", headers=shown).json()["x"]
@@ -95,14 +96,14 @@ class Tour:
         headers = {**shown, "content-type": JSON_TYPE}
         headers[SIGNATURE_HEADER] = world.sign(room.signer, MODEL_KEYS, c.dump(kept), model)
         world.http.post(MODEL_KEYS, content=c.dump(kept), headers=headers)
-        self._submit(room.signer, BANK, "post", {"charge": SEALED, "steps": 80}, f"post-of-{SEALED}")
-        self._submit(room.signer, BANK, "release_notice", {"charge": SEALED, "model": model}, f"notice-of-{SEALED}")
-        self._submit(room.signer, BANK, "model_release", {"charge": SEALED, "model": model}, f"model-of-{SEALED}")
+        self._submit(room.signer, BANK_A, "post", {"charge": SEALED, "steps": 80}, f"post-of-{SEALED}")
+        self._submit(room.signer, BANK_A, "release_notice", {"charge": SEALED, "model": model}, f"notice-of-{SEALED}")
+        self._submit(room.signer, BANK_A, "model_release", {"charge": SEALED, "model": model}, f"model-of-{SEALED}")
         other = CleanRoom()
         asked = self._post("/v1/challenges", {"charge": SEALED}, "TDC").json()["nonce"]
         evidence = world.attest(other, SEALED, asked, signer=world.bank)
         body: c.Object = {"charge": SEALED, "clean_room": other.to_json(), "evidence": evidence, "model": model}
-        self._submit(world.bank, BANK, "model_opening", {**body, "nonce": asked}, f"opening-of-{SEALED}")
+        self._submit(world.bank, BANK_A, "model_opening", {**body, "nonce": asked}, f"opening-of-{SEALED}")
 
     def _refused(self) -> None:
         """One of each problem that anybody can bring about."""
@@ -122,7 +123,7 @@ class Tour:
 
     def _send(self, kind: str, body: c.Object, name: str, **headers: str) -> None:
         """A command of the bank's, whatever it gets."""
-        raw = self.world.command(self.world.bank, BANK, kind, body, name)
+        raw = self.world.command(self.world.bank, BANK_A, kind, body, name)
         self.world.post(PATHS[kind], raw, self.world.sign(self.world.bank, PATHS[kind], raw, name), **headers)
 
     def _read(self) -> None:
@@ -139,11 +140,15 @@ class Tour:
         self._pages("/v1/decisions", "1", kind="charge", refused="true")
         for path in ("accounts", "frozen-accounts"):
             self._pages(f"/v1/{path}", "1", partition=things.partition, as_of=size)
-        at_that_size = ("policies/health", "policies/health/in-force", f"organisations/{BANK}", f"lineage/{BANK}")
+        at_that_size = ("policies/health", "policies/health/in-force", f"organisations/{BANK_A}", f"lineage/{BANK_A}")
         of_things = (f"charges/{things.charge}", f"contracts/{things.contract}", f"partitions/{things.partition}")
         for path in (*at_that_size, *of_things, f"coalitions/{things.coalition}"):
             self._unchanged(f"/v1/{path}", as_of=size)
-        registered = (f"datasets/{HOSPITAL}/digits", f"recommendations/{HOSPITAL}/digits", f"organisations/{BANK}/keys")
+        registered = (
+            f"datasets/{HOSPITAL}/digits",
+            f"recommendations/{HOSPITAL}/digits",
+            f"organisations/{BANK_A}/keys",
+        )
         released = (f"key-releases/key-of-{SEALED}", f"model-releases/model-of-{things.run}")
         for path in (*registered, *released, "contract-heads/digits-bank-a", "decisions/run-10"):
             self._unchanged(f"/v1/{path}")
@@ -152,7 +157,7 @@ class Tour:
         self._get(f"/v1/documents/{things.contract}", entry=entered)
         self._get(f"/v1/receipts/{things.charge}", cosigned="true")
         self._get("/v1/smallest-coalitions", partition=things.partition, epsilon="5")
-        self._get("/v1/exposures", partition=things.partition, member=BANK)
+        self._get("/v1/exposures", partition=things.partition, member=BANK_A)
         self._follow()
 
     def _pages(self, path: str, limit: str, **query: str) -> None:
@@ -189,9 +194,9 @@ class Tour:
             "merger": {"organisation": one, "parents": [two, three]},
             "acquisition": {"acquired": [five], "organisation": four},
             "collusion": {"effective": world.clock.now - 1, "organisations": [six, OTHER_BANK]},
-            "split": {"child": seven, "organisation": BANK},
-            "transfer": {"charge": SEALED, "giver": BANK, "recipient": OTHER_BANK},
-            "publication": {"charge": SEALED, "giver": BANK},
+            "split": {"child": seven, "organisation": BANK_A},
+            "transfer": {"charge": SEALED, "giver": BANK_A, "recipient": OTHER_BANK},
+            "publication": {"charge": SEALED, "giver": BANK_A},
         }
         for kind, body in bodies.items():
             self._submit(world.sro, SRO, kind, body, f"{kind}-1")

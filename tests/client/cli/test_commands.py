@@ -6,8 +6,8 @@ import json
 
 from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
+from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
 from tests.factories.readme_walk import Desk, Ran
-from tests.factories.service import BANK, HOSPITAL, CleanRoom
 
 REF = f"{HOSPITAL}/scans/2026-q4"
 CONTRACT = "--contract contract.yaml --deadline 2026-12-02T00:00:00Z"
@@ -38,7 +38,7 @@ def test_every_command_of_the_page_works(walk: tuple[Desk, list[Ran]]) -> None:
         ["charge", "make"],
     ]
     assert [one.out.split(", entry ")[1].split(",")[0] for one in entered] == [str(index) for index in range(8)]
-    assert all(word in ran[-1].out for word in (REF, "everyone", BANK, "0.0177"))
+    assert all(word in ran[-1].out for word in (REF, "everyone", BANK_A, "0.0177"))
 
 
 def test_keys_are_private_and_never_replaced(desk: Desk) -> None:
@@ -89,7 +89,7 @@ def test_contracts_are_shown_by_file_and_by_digest(desk: Desk) -> None:
     by_file = _good(desk, "epsilon contract show hospital.toml contract.yaml")
     digest = c.digest((desk.folder / "contract.yaml").read_bytes())
     assert by_file == _good(desk, f"epsilon contract show bank-a.toml {digest}")
-    assert (by_file["document"], by_file["consumer"]) == (digest, BANK)
+    assert (by_file["document"], by_file["consumer"]) == (digest, BANK_A)
 
 
 def test_a_contract_is_amended_and_revoked(desk: Desk) -> None:
@@ -131,7 +131,7 @@ def test_lineage_events_are_entered(desk: Desk) -> None:
         _register(desk, slug, "TDC", slug)
     b, d, e, f, g = (f"did:web:bank-{one}.example" for one in "bdefg")
     for line in (
-        f"declare sro.toml {BANK} {b} --epsilon 4",
+        f"declare sro.toml {BANK_A} {b} --epsilon 4",
         f"transfer sro.toml run-1 {b}",
         f"split sro.toml {b} did:web:bank-c.example",
         f"merge sro.toml {d} {b}",

@@ -8,8 +8,8 @@ import pytest
 
 from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
+from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
 from tests.factories.readme_walk import Desk
-from tests.factories.service import BANK, HOSPITAL, CleanRoom
 
 REF = f"{HOSPITAL}/scans/2026-q4"
 CONTRACT = "--contract contract.yaml --deadline 2026-12-02T00:00:00Z"
@@ -50,14 +50,14 @@ FAULTS = [
     ("charge show bank-a.toml no-run", 4, "not_found", "check the name"),
     ("charge void bank-a.toml no-run", 4, "not_found", "check the name"),
     ("charge post bank-a.toml run-1 100 --room hospital.pem", 6, "token_invalid", "check the profile"),
-    (f"lineage merge sro.toml {BANK} {BANK}", 5, "one lineage already", "read the current state"),
-    (f"lineage merge sro.toml {BANK} did:web:no.example", 4, "is not registered", "check the name"),
-    (f"lineage acquire bank-a.toml {BANK} {HOSPITAL}", 6, "not_authorised", "check the profile"),
-    (f"lineage collude sro.toml {BANK} --since 2026-12-01T00:00:00Z", 2, "2 to 64 items", "fix the field"),
-    (f"lineage split sro.toml {BANK} {BANK}", 2, "another organisation", "fix the field"),
+    (f"lineage merge sro.toml {BANK_A} {BANK_A}", 5, "one lineage already", "read the current state"),
+    (f"lineage merge sro.toml {BANK_A} did:web:no.example", 4, "is not registered", "check the name"),
+    (f"lineage acquire bank-a.toml {BANK_A} {HOSPITAL}", 6, "not_authorised", "check the profile"),
+    (f"lineage collude sro.toml {BANK_A} --since 2026-12-01T00:00:00Z", 2, "2 to 64 items", "fix the field"),
+    (f"lineage split sro.toml {BANK_A} {BANK_A}", 2, "another organisation", "fix the field"),
     (f"lineage transfer sro.toml no-run {HOSPITAL}", 4, "no charge", "check the name"),
     ("lineage publish sro.toml no-run", 4, "no charge", "check the name"),
-    (f"lineage declare sro.toml {BANK} {HOSPITAL} --epsilon none", 2, "epsilon", "fix the field"),
+    (f"lineage declare sro.toml {BANK_A} {HOSPITAL} --epsilon none", 2, "epsilon", "fix the field"),
     ("key claim bank-a.toml --name Bank --role BANK", 2, "roles[0]", "fix the field"),
     ("key register sro.toml sro.json", 5, "registered already", "read the current state"),
     ("key register bank-a.toml bank-a.json", 6, "not_authorised", "check the profile"),

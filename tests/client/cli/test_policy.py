@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from api.server.http_server import unix_ms
+from tests.factories.people import HOSPITAL
 from tests.factories.readme_walk import Desk, walked
-from tests.factories.service import HOSPITAL
 
 REF = f"{HOSPITAL}/scans/2026-q4"
 

@@ -14,7 +14,9 @@ from api.cli.main import app as api_commands
 from client.cli.main import app as client_commands
 from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
-from tests.factories.service import BANK, PARTITION, CleanRoom, World
+from tests.factories.documents import PARTITION
+from tests.factories.people import BANK_A, CleanRoom
+from tests.factories.service import World
 
 
 @pytest.fixture
@@ -23,7 +25,7 @@ def profile(world: World, room: CleanRoom, tmp_path: Path) -> Iterator[Path]:
     del room
     world.bank.save(tmp_path / "bank.pem")
     path = tmp_path / "profile.toml"
-    lines = ("v = 1", "[client]", f'service = "{world.url}"', 'key = "bank.pem"', f'actor = "{BANK}"')
+    lines = ("v = 1", "[client]", f'service = "{world.url}"', 'key = "bank.pem"', f'actor = "{BANK_A}"')
     with world.issuing() as issuer:
         path.write_text("\n".join((*lines, f'log = "{world.log.vkey}"', f'issuer = "{issuer}"')))
         yield path
@@ -33,7 +35,7 @@ def test_account_prints_a_table_or_json(profile: Path) -> None:
     """Everybody's account and the bank's, as people and as programs read them."""
     table = CliRunner().invoke(client_commands, ["account", str(profile)], env={"COLUMNS": "200"})
     assert table.exit_code == 0
-    assert all(word in table.stdout for word in (PARTITION, "everyone", BANK))
+    assert all(word in table.stdout for word in (PARTITION, "everyone", BANK_A))
     told = CliRunner().invoke(client_commands, ["account", str(profile), PARTITION, "--json"])
     assert [one["partition"] for one in json.loads(told.stdout)] == [PARTITION]
 

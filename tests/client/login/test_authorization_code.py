@@ -28,14 +28,15 @@ from client.profile.profile import Person, Profile
 from client.profile.token_store import Login, LoginFile
 from ledger.wire.malformed import Malformed
 from tests.factories.browser import CALLBACK, Browser, with_query
-from tests.factories.service import BANK, HOSPITAL, SRO, World
+from tests.factories.people import BANK_A, HOSPITAL, SRO
+from tests.factories.service import World
 
 ROOT: Final = Path(__file__).parents[3]
 COUNCIL: Final = "did:web:council.example"
 PEOPLE: Final = {
     "asha": dev_issuer.Person(COUNCIL, ("AUDITOR",)),
     "omar": dev_issuer.Person(COUNCIL, ("OPERATOR",)),
-    "bina": dev_issuer.Person(BANK),
+    "bina": dev_issuer.Person(BANK_A),
 }
 SECONDS: Final = 30
 
@@ -88,8 +89,8 @@ def test_an_auditor_logs_in_and_reads(desk: Desk) -> None:
     """The service believes the token; what is told of the login holds none of it."""
     login = desk.log_in()
     LoginFile(desk.profile).write(login)
-    shown = desk.run("lineage", "show", str(desk.profile), BANK, "--json")
-    assert (shown.exit_code, [one["organisation"] for one in json.loads(shown.stdout)["nodes"]]) == (0, [BANK])
+    shown = desk.run("lineage", "show", str(desk.profile), BANK_A, "--json")
+    assert (shown.exit_code, [one["organisation"] for one in json.loads(shown.stdout)["nodes"]]) == (0, [BANK_A])
     assert desk.run("account", str(desk.profile), "--json").stdout == "[]\n"
     assert login.subject == "asha"
     assert login.access_token not in repr(login)
@@ -114,8 +115,8 @@ def test_the_command_opens_a_browser_and_keeps_the_token_to_itself(desk: Desk, t
     (kept,) = tmp_path.glob("settings/*/logins/*")
     token = json.loads(kept.read_bytes())["access_token"]
     assert token not in done.stdout + done.stderr
-    read = _epsilon("lineage", "show", str(desk.profile), BANK, "--json")
-    assert (read.returncode, BANK in read.stdout, token in read.stdout + read.stderr) == (0, True, False)
+    read = _epsilon("lineage", "show", str(desk.profile), BANK_A, "--json")
+    assert (read.returncode, BANK_A in read.stdout, token in read.stdout + read.stderr) == (0, True, False)
 
 
 def test_control_c_ends_the_wait(desk: Desk, tmp_path: Path) -> None:
@@ -321,7 +322,7 @@ SIGNING: Final = (
     ("charge", "make", "PROFILE", "body.json"),
     ("charge", "void", "PROFILE", "run-1"),
     ("quote", "PROFILE", "body.json"),
-    ("lineage", "merge", "PROFILE", SRO, BANK, HOSPITAL),
+    ("lineage", "merge", "PROFILE", SRO, BANK_A, HOSPITAL),
     ("dataset", "retire", "PROFILE", f"{HOSPITAL}/digits/2026-q4"),
 )
 
@@ -342,7 +343,7 @@ def test_what_has_to_be_signed_is_told_that_there_is_no_key(
 def test_an_organisation_s_profile_needs_no_login(desk: Desk, command: str) -> None:
     """It has a key; the field that makes a profile a person's is named."""
     person = desk.profile.read_text()
-    desk.profile.write_text(person.replace('client_id = "epsilon"', f'actor = "{BANK}"\nkey = "bank.pem"'))
+    desk.profile.write_text(person.replace('client_id = "epsilon"', f'actor = "{BANK_A}"\nkey = "bank.pem"'))
     told = desk.run(command, str(desk.profile))
     assert told.exit_code == 2
     assert "client.client_id: is missing" in told.stderr
@@ -352,7 +353,7 @@ def test_an_organisation_s_profile_needs_no_login(desk: Desk, command: str) -> N
     ("line", "field"),
     [
         ('key = "bank.pem"', "client.key"),
-        (f'actor = "{BANK}"', "client.actor"),
+        (f'actor = "{BANK_A}"', "client.actor"),
         ('scope = "profile"', "client.scope"),
         ("scope = true", "client.scope"),
         ('organisation = "one"', "client.organisation"),

@@ -19,7 +19,9 @@ from client.service.service import Answer
 from ledger.verifier import LogKey
 from ledger.wire.canonical_json import Object
 from ledger.wire.malformed import Malformed
-from tests.factories.service import BANK, HOSPITAL, NOW, PARTITION, CleanRoom, World, open_world
+from tests.factories.documents import PARTITION
+from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
+from tests.factories.service import NOW, World, open_world
 
 DATA_KEY = bytes(range(32))
 LATER = 3_600_000
@@ -47,10 +49,10 @@ def released(tmp_path: Path) -> Iterator[Released]:
         contract = world.found()
         # As long as the grant command, which has the machine's own clock, may need it.
         body = {**world.charge_body(contract, room), "deadline": NOW + LATER}
-        world.service.submit(world.bank, BANK, "charge", body, "run-1")
+        world.service.submit(world.bank, BANK_A, "charge", body, "run-1")
         nonce = world.service.challenge("run-1")
         asked: Object = {"charge": "run-1", "evidence": world.attest(room, "run-1", nonce), "nonce": nonce}
-        answer = world.service.submit(room.signer, BANK, "key_release", asked, "release-1")
+        answer = world.service.submit(room.signer, BANK_A, "key_release", asked, "release-1")
         yield Released(world, room, answer, *fetch(world.service, "release-1"))
 
 
@@ -76,7 +78,7 @@ def test_nothing_is_granted_after_the_deadline(released: Released) -> None:
 
 def test_nothing_is_granted_to_a_stranger(released: Released) -> None:
     """A provider of none of the partitions, whose DID may begin alike."""
-    for provider in (BANK, HOSPITAL[:-1]):
+    for provider in (BANK_A, HOSPITAL[:-1]):
         with pytest.raises(Malformed, match="none of the charge's partitions"):
             released.check(provider)
 
@@ -103,11 +105,11 @@ def test_a_refused_release_grants_nothing(released: Released) -> None:
     """It is an entry too, and its receipt holds."""
     world, room = released.world, CleanRoom()
     body = world.charge_body(str(json.loads(released.charge.entry)["body"]["request"]["contract"]), room)
-    world.service.submit(world.bank, BANK, "charge", body, "run-2")
+    world.service.submit(world.bank, BANK_A, "charge", body, "run-2")
     nonce = world.service.challenge("run-2")
     asked: Object = {"charge": "run-2", "evidence": world.attest(room, "run-1", nonce), "nonce": nonce}
     with pytest.raises(Exception, match="polic"):
-        world.service.submit(room.signer, BANK, "key_release", asked, "release-2")
+        world.service.submit(room.signer, BANK_A, "key_release", asked, "release-2")
     charge, release = fetch(world.service, "release-2")
     with pytest.raises(Malformed, match="policy_denied"):
         released._replace(charge=charge, release=release).check()
@@ -129,7 +131,7 @@ def test_the_command_says_why_the_key_stays(released: Released, tmp_path: Path) 
     world = released.world
     world.bank.save(tmp_path / "hospital.pem")
     profile = tmp_path / "hospital.toml"
-    known = f'service = "{world.url}"\nkey = "hospital.pem"\nactor = "{BANK}"\nlog = "{world.log.vkey}"'
+    known = f'service = "{world.url}"\nkey = "hospital.pem"\nactor = "{BANK_A}"\nlog = "{world.log.vkey}"'
     profile.write_text(f'v = 1\n[client]\n{known}\nissuer = "{world.everybody.url}"\n')
     with world.issuing():
         asked = CliRunner().invoke(app, ["key", "grant", str(profile), "release-1"])

@@ -22,7 +22,8 @@ from ledger.store.table_mapping import append_rows
 from ledger.store.tables import CheckpointRow, DocumentRow, EntryRow
 from ledger.transitions.apply import apply
 from ledger.verifier import Checkpoint
-from tests.factories.stored import LOG, ORIGIN, copy, no_step
+from tests.factories.people import LOG, ORIGIN
+from tests.factories.stored import copy, no_step
 
 
 def entries_of(path: Path) -> list[Entry]:

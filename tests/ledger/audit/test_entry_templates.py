@@ -18,9 +18,11 @@ from ledger.mechanisms.mechanism import STEPS_MAX
 from ledger.transitions.apply import said
 from ledger.transitions.apply_charges import Charged, Settled
 from ledger.wire import canonical_json as c
-from tests.factories.memory import BANKS, START, key_of, plan_of, ref_of
+from tests.factories.documents import dense_plan
+from tests.factories.memory import START, ref_of
+from tests.factories.people import BANKS, private_key
 
-KEY: Final = public_key(key_of("somebody")).thumbprint
+KEY: Final = public_key(private_key("somebody")).thumbprint
 SMALL: Final = c.base64url(bytes(32))
 SIGNATURE: Final = "eyJhbGciOiJFZDI1NTE5In0..AAAA"
 IDS = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}", fullmatch=True)
@@ -37,7 +39,7 @@ def _charge(signing: str, sealing: str, deadline: int = START, aside: c.Json = N
         "contract": "c" * 64,
         "deadline": deadline,
         "partitions": [ref_of("a")],
-        "plan": plan_of(40),
+        "plan": dense_plan(40),
     }
     prices: c.Object = {ref_of("a"): [{"price": [7, None, 9, 0], "steps": 40, "unit": 1}]}
     body: c.Object = {"author": 2, "limits": [], "outcome": "pending", "prices": prices, "request": request}
@@ -52,7 +54,7 @@ def _bytes(kind: str, body: c.Object, name: str = "run-1", time: int = START, si
     return Entry(kind, name, time, BANKS[0], KEY, body, signature).to_bytes()
 
 
-ROOM: Final = public_key(key_of("signing")).x, public_key(key_of("sealing")).x
+ROOM: Final = public_key(private_key("signing")).x, public_key(private_key("sealing")).x
 KNOWN: Final = (_bytes("charge", _charge(*ROOM)), _bytes("post", _post("run-1", 40)))
 
 
@@ -134,7 +136,7 @@ def test_a_hole_that_holds_something_else(known: bytes, data: st.DataObject) -> 
 
 def test_a_request_that_only_looks_like_the_bodys_own() -> None:
     """An object deeper inside that begins like a request: the keys are the real request's, in every such entry."""
-    other = public_key(key_of("another")).x
+    other = public_key(private_key("another")).x
     for key in (ROOM[0], other):
         decoy = _charge(key, ROOM[1])["request"]
         data = _bytes("charge", _charge(*ROOM, aside={"request": decoy}))
@@ -148,7 +150,7 @@ def test_a_request_that_only_looks_like_the_bodys_own() -> None:
 @pytest.mark.parametrize("name", ['a"request', '}"request', '\\"request', '{"request', ',"request', '"request'])
 def test_a_name_that_only_ends_like_the_bodys_own_request(name: str) -> None:
     """A member of the body whose name has a quote in it, in front of what looks like a request: the same."""
-    for key in (ROOM[0], public_key(key_of("another")).x):
+    for key in (ROOM[0], public_key(private_key("another")).x):
         decoy = _charge(key, ROOM[1])["request"]
         data = _bytes("charge", _charge(*ROOM, aside=decoy, named=name))
         found = _quickly(data)

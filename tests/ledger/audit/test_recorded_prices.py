@@ -20,7 +20,9 @@ from ledger.wire.exact_numbers import DELTA_ONE
 from policy.checks.field_readers import format_time
 from policy.decisions.gate import gate
 from policy.documents import MECHANISMS
-from tests.factories.stored import HOSPITAL, LOG, LOG_KEY, SRO, World, no_step, open_world, plan, policy
+from tests.factories.documents import plan, policy
+from tests.factories.people import HOSPITAL, LOG, LOG_KEY, SRO
+from tests.factories.stored import World, no_step, open_world
 from tests.ledger.audit.forge import entries_of, forged
 
 COUNTED: Final = f"{HOSPITAL}/digits/counted"

@@ -19,20 +19,9 @@ from ledger.domain.entries import Entry
 from ledger.filters import read_rule
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number
-from tests.factories.stored import (
-    BANK_A,
-    BANK_B,
-    HOSPITAL,
-    LOG,
-    LOG_KEY,
-    PARTITION,
-    Room,
-    World,
-    no_step,
-    open_world,
-    plan,
-    private,
-)
+from tests.factories.documents import PARTITION, plan
+from tests.factories.people import BANK_A, BANK_B, HOSPITAL, LOG, LOG_KEY, CleanRoom, private_key
+from tests.factories.stored import World, no_step, open_world
 from tests.ledger.audit.forge import broken, entries_of, forged, tampered
 
 CHARGE: Final = "run-1"
@@ -52,8 +41,8 @@ def _live(world: World) -> None:
     model: c.Object = {"charge": "run-1", "model": "0" * 64}
     world.submit(
         world.settle("run-1", 40),
-        world.command(BANK_A, "release_notice", model, "notice-1", Room("run-1").signer),
-        world.command(BANK_A, "model_release", model, "model-1", Room("run-1").signer),
+        world.command(BANK_A, "release_notice", model, "notice-1", CleanRoom("run-1").signer),
+        world.command(BANK_A, "model_release", model, "model-1", CleanRoom("run-1").signer),
         world.void("run-2"),
         world.charge("denied", run=plan(400)),
     )
@@ -323,10 +312,10 @@ def test_a_recomputed_tree_without_the_logs_key_fails_on_the_checkpoint(healthy:
         segment["price"] = [*(None if one is None else one + 1 for one in segment["price"][:-1]), 0]
 
     entries = _lied(entries_of(healthy), CHARGE, lie)
-    found = broken(forged(healthy, tmp_path / "b", entries, private("another log")))
+    found = broken(forged(healthy, tmp_path / "b", entries, private_key("another log")))
     assert str(found) == f"checkpoint at {len(entries)}: checkpoint: is not signed by the log's key"
     lowered = _lied(entries_of(healthy), CHARGE, _lower_price)
-    assert broken(forged(healthy, tmp_path / "c", lowered, private("another log"))).index == 10
+    assert broken(forged(healthy, tmp_path / "c", lowered, private_key("another log"))).index == 10
 
 
 @pytest.mark.parametrize("change", ["request", "signature", "key", "actor", "unsigned"])
@@ -363,7 +352,7 @@ def test_a_partition_that_the_book_would_not_open_is_found_out(
     """The operator and one party together cannot write it: replay decides it again."""
     entries = entries_of(healthy)
     opened = next(one for one in entries if one.kind == "partition")
-    signer = Signer(private(actor))
+    signer = Signer(private_key(actor))
     body: c.Object = {**opened.body, "request": {**opened.request, **changes}}
     lie = replace(opened, id="lie", actor=actor, key_id=signer.key_id, body=body, time=entries[-1].time)
     lie = replace(lie, signature=signer.sign(lie.command.to_bytes()))

@@ -22,7 +22,9 @@ from ledger.domain.gate import Request, Verdict
 from ledger.log import merkle
 from ledger.verifier import Checkpoint, leaf_hash
 from policy.decisions.gate import gate
-from tests.factories.stored import BANK_A, LOG, LOG_KEY, ORIGIN, SMALL, Room, World, no_step, open_world, plan, private
+from tests.factories.documents import SMALL, plan
+from tests.factories.people import BANK_A, LOG, LOG_KEY, ORIGIN, CleanRoom, private_key
+from tests.factories.stored import World, no_step, open_world
 from tests.ledger.audit.forge import entries_of, forged, tampered
 
 FOUNDED = 10
@@ -60,7 +62,7 @@ def _other(book: Path, folder: Path, at: int) -> Path:
 
 
 def _signed(entry: Entry) -> str:
-    return Signer(private(BANK_A)).sign(entry.command.to_bytes())
+    return Signer(private_key(BANK_A)).sign(entry.command.to_bytes())
 
 
 def test_a_book_extends_every_checkpoint_it_ever_had(book: Path) -> None:
@@ -169,7 +171,7 @@ def _longer(other: Path, folder: Path) -> Path:
     more = []
     for name in ("more-1", "more-2"):
         request: Any = json.loads(json.dumps(true.request))
-        request["clean_room"] = Room(name).to_json()
+        request["clean_room"] = CleanRoom(name).to_json()
         one = replace(true, id=name, body={**true.body, "request": request})
         more.append(replace(one, signature=_signed(one)))
     return forged(other, folder / "longer.sqlite", [*entries, *more], LOG_KEY)

@@ -17,7 +17,8 @@ from ledger.audit.replay import CHUNK, Broken, verify_book
 from ledger.audit.worker_pool import ALONE_MAX, WorkerPool, worker_count
 from policy.decisions.gate import gate
 from tests.bench.grown import grown
-from tests.factories.stored import LOG, LOG_KEY, no_step
+from tests.factories.people import LOG, LOG_KEY
+from tests.factories.stored import no_step
 from tests.ledger.audit.forge import entries_of, forged, tampered
 
 ENTRIES: Final = 2 * CHUNK + 100

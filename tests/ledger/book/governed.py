@@ -7,7 +7,9 @@ from typing import Any, Final
 from ledger.book.book import Outcome
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
-from tests.factories.stored import BANK_A, HOSPITAL, NONCE, SRO, Room, World, contract, policy
+from tests.factories.documents import NONCE, contract, policy
+from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
+from tests.factories.stored import World
 
 MODEL: Final = "ab" * 32
 
@@ -50,18 +52,18 @@ def run(world: World, charge: str, partition: str, steps: int = 100) -> None:
 def announce(world: World, charge: str) -> Outcome:
     """The clean room tells that the model is to leave."""
     body: c.Object = {"charge": charge, "model": MODEL}
-    return world.send(BANK_A, "release_notice", body, f"notice-{world.size}", Room(charge).signer)
+    return world.send(BANK_A, "release_notice", body, f"notice-{world.size}", CleanRoom(charge).signer)
 
 
 def leave(world: World, charge: str, **extra: str) -> Outcome:
     """The clean room asks for the model's release."""
     body: c.Object = {"charge": charge, "model": MODEL, **extra}
-    return world.send(BANK_A, "model_release", body, f"model-{world.size}", Room(charge).signer)
+    return world.send(BANK_A, "model_release", body, f"model-{world.size}", CleanRoom(charge).signer)
 
 
 def opening(world: World, charge: str, room: str, bank: str = BANK_A) -> Outcome:
     """A bank opens the sealed model of a charge in a clean room of its own."""
-    inside = Room(room)
+    inside = CleanRoom(room)
     body: c.Object = {
         "charge": charge,
         "clean_room": inside.to_json(),

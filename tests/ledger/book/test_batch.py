@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ledger.store.tables import CheckpointRow, table_of
-from tests.factories.stored import BANK_B, HOSPITAL, SMALL, World, plan, rows
+from tests.factories.documents import SMALL, plan
+from tests.factories.people import BANK_B, HOSPITAL
+from tests.factories.stored import World, rows
 
 OTHER = f"{HOSPITAL}/digits/other"
 

@@ -10,7 +10,9 @@ from ledger.book.book import BookUnusable
 from ledger.book.checkpoint_file import Kept
 from ledger.log.checkpoint import sign
 from ledger.verifier import Checkpoint
-from tests.factories.stored import LOG, LOG_KEY, ORIGIN, SMALL, World, copy, open_world
+from tests.factories.documents import SMALL
+from tests.factories.people import LOG, LOG_KEY, ORIGIN
+from tests.factories.stored import World, copy, open_world
 from tests.ledger.audit.forge import entries_of, forged
 
 

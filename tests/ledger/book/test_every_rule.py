@@ -13,7 +13,9 @@ from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from policy.decisions.gate import gate
 from policy.documents import MECHANISMS
-from tests.factories.stored import HOSPITAL, LOG, NOW, SRO, World, no_step, open_world, plan, policy
+from tests.factories.documents import NOW, plan, policy
+from tests.factories.people import HOSPITAL, LOG, SRO
+from tests.factories.stored import World, no_step, open_world
 from tests.ledger.accounting.other_machine import other_machine
 
 LAPLACE: c.Object = {"kind": "laplace", "noise_multiplier": "20", "v": 1}

@@ -26,20 +26,9 @@ from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from policy.cli.plan import app
 from policy.planning.account_caps import accounts_over_cap
-from tests.factories.stored import (
-    BANK_A,
-    BANK_B,
-    DATASET,
-    HOSPITAL,
-    LOG,
-    PARTITION,
-    SRO,
-    Room,
-    World,
-    no_step,
-    policy,
-    private,
-)
+from tests.factories.documents import PARTITION, dataset, policy
+from tests.factories.people import BANK_A, BANK_B, HOSPITAL, LOG, SRO, CleanRoom, private_key
+from tests.factories.stored import World, no_step
 from tests.ledger.book.governed import (
     MODEL,
     admitted,
@@ -132,9 +121,11 @@ def test_a_notice_is_the_clean_rooms_own_word_on_a_run_that_was_posted(world: Wo
     assert announce(world, "first").code.word == "conflict"
     for name in range(1, NOTICES_MAX):
         more: c.Object = {"charge": "first", "model": f"{name:064x}"}
-        assert world.send(BANK_A, "release_notice", more, f"n-{name}", Room("first").signer).code.word == "permitted"
+        assert (
+            world.send(BANK_A, "release_notice", more, f"n-{name}", CleanRoom("first").signer).code.word == "permitted"
+        )
     last: c.Object = {"charge": "first", "model": "f" * 64}
-    assert world.send(BANK_A, "release_notice", last, "n-last", Room("first").signer).code.word == "conflict"
+    assert world.send(BANK_A, "release_notice", last, "n-last", CleanRoom("first").signer).code.word == "conflict"
     verified(world)
 
 
@@ -169,7 +160,7 @@ def test_alerts_are_each_partitions_own_and_replay_finds_them_again(world: World
     """One run over two domains with different thresholds: what is told is what its own policy asks for."""
     publish(world, 2, alerts=["0.05"])
     other = {**policy(), "domain": "other", "id": "other-policy", "alerts": ["0.9"]}
-    letters = {**DATASET, "domain": "other", "id": "letters"}
+    letters = {**dataset(), "domain": "other", "id": "letters"}
     both = amended(datasets=[{"dataset": name, "provider": HOSPITAL} for name in ("digits", "letters")])
     done = world.submit(
         world.document("policy", {**other, "effective": format_time(world.clock.now)}, "other", SRO, SRO),
@@ -202,7 +193,7 @@ def test_a_contracts_share_binds_where_it_is_smaller(world: World) -> None:
 def test_a_budget_above_the_recommended_one_needs_a_reason(world: World) -> None:
     """A TSO recommends; the partition's entry keeps the reason."""
     tso = "did:web:tso.example"
-    world.signers[tso] = Signer(private(tso))
+    world.signers[tso] = Signer(private_key(tso))
     advice = {
         "budget": {"delta_max": "0.00001", "epsilon_max": "5"},
         "dataset": "digits",
@@ -249,7 +240,7 @@ def test_an_organisation_signs_with_the_keys_it_has(world: World) -> None:
     for name, key in (("rsa", RSA_KEY), ("ec", EC_KEY)):
         did = f"did:web:{name}.example"
         signer = world.signers[did] = Foreign(key)  # type: ignore[assignment] # signs like ours
-        described = {**DATASET, "id": name, "provider": did}
+        described = {**dataset(), "id": name, "provider": did}
         done = world.submit(world.registration(did, "TDP"), world.document("dataset", described, name, did, did))
         assert words(done) == ["permitted", "permitted"], done
         forged = world.command(did, "retirement", {"partition": PARTITION}, f"forged-{name}")
@@ -290,7 +281,7 @@ class Foreign:
 def test_the_domains_own_sro_decrees(world: World) -> None:
     """Another SRO of the book governs other domains."""
     other = "did:web:other-sro.example"
-    world.signers[other] = Signer(private(other))
+    world.signers[other] = Signer(private_key(other))
     world.submit(world.registration(other, "SRO"))
     run(world, "first", PARTITION)
     with world.book.read() as facts:

@@ -12,20 +12,9 @@ from ledger.audit.replay import verify_book
 from ledger.book.book import Submission
 from ledger.wire import canonical_json as c
 from ledger.wire.canonical_json import Json
-from tests.factories.stored import (
-    BANK_A,
-    DATASET,
-    HOSPITAL,
-    LOG,
-    PARTITION,
-    SRO,
-    World,
-    contract,
-    no_step,
-    plan,
-    policy,
-    rows,
-)
+from tests.factories.documents import PARTITION, contract, dataset, plan, policy
+from tests.factories.people import BANK_A, HOSPITAL, LOG, SRO
+from tests.factories.stored import World, no_step, rows
 
 Make = Callable[[World], Submission]
 
@@ -114,7 +103,7 @@ UNRECORDED: Final[dict[str, tuple[Make, str, str]]] = {
     "charge under no contract": (_without_contract, "not_found", "contract"),
     "charge after its deadline": (_charge_due(1), "malformed", "deadline"),
     "dataset of another provider's name": (
-        lambda world: world.document("dataset", DATASET, "d", BANK_A, BANK_A),
+        lambda world: world.document("dataset", dataset(), "d", BANK_A, BANK_A),
         "not_authorised",
         "TDP",
     ),

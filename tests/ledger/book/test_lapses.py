@@ -25,7 +25,9 @@ from ledger.store.engine import engine_of
 from ledger.transitions.guards import Asked
 from ledger.wire import canonical_json as c
 from policy.decisions.gate import gate
-from tests.factories.stored import BANK_A, HOSPITAL, HOUR_MS, LOG_KEY, MERGED, NOW, ORIGIN, SMALL, World, contract, plan
+from tests.factories.documents import NOW, SMALL, contract, plan
+from tests.factories.people import BANK_A, HOSPITAL, HOUR_MS, LOG_KEY, MERGED, ORIGIN
+from tests.factories.stored import World
 
 LIMIT_S = 30
 

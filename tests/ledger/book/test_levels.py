@@ -14,7 +14,9 @@ from ledger.domain.facts import GLOBAL
 from ledger.filters import read_rule
 from ledger.wire import canonical_json as c
 from policy.documents.record_commitments import MAGIC
-from tests.factories.stored import BANK_A, BANK_B, DAY_MS, HOSPITAL, HOUR_MS, LOG, PARTITION, World, no_step, open_world
+from tests.factories.documents import PARTITION
+from tests.factories.people import BANK_A, BANK_B, DAY_MS, HOSPITAL, HOUR_MS, LOG
+from tests.factories.stored import World, no_step, open_world
 from tests.ledger.book.governed import MODEL, admitted, announce, faults, leave, opening, publish, run, words
 
 FIT: Final = 12

@@ -18,23 +18,9 @@ from ledger.audit.replay import verify_book
 from ledger.book.book import Outcome
 from ledger.domain.facts import holder_of
 from ledger.wire import canonical_json as c
-from tests.factories.stored import (
-    BANK_A,
-    BANK_B,
-    HOSPITAL,
-    LOG,
-    LOG_KEY,
-    MERGED,
-    PARTITION,
-    SMALL,
-    SRO,
-    World,
-    contract,
-    copy,
-    no_step,
-    open_world,
-    private,
-)
+from tests.factories.documents import PARTITION, SMALL, contract
+from tests.factories.people import BANK_A, BANK_B, HOSPITAL, LOG, LOG_KEY, MERGED, SRO, private_key
+from tests.factories.stored import World, copy, no_step, open_world
 from tests.ledger.audit.forge import broken, entries_of, forged, tampered
 
 LATE: Final = "did:web:bank-late.example"
@@ -49,7 +35,7 @@ def enter(world: World, kind: str, actor: str = SRO, **body: Any) -> Outcome:  #
 
 def all_events(world: World) -> None:
     """One of each, with runs in between, pending and posted."""
-    world.signers[LATE] = Signer(private(LATE))
+    world.signers[LATE] = Signer(private_key(LATE))
     since = world.clock.now
     world.submit(world.charge("a-1"), world.charge("b-1", BANK_B), world.settle("a-1", 30))
     done = [
@@ -82,7 +68,7 @@ def eventful(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_child_has_no_share_in_what_its_parent_signs_after_it_parted(tmp_path: Path) -> None:
     """It goes on with the contract that stood when it split off; what is signed afterwards is its parent's alone."""
     with open_world(tmp_path) as world:
-        world.signers[LATE] = Signer(private(LATE))
+        world.signers[LATE] = Signer(private_key(LATE))
         world.submit(world.registration(LATE, "TDC"), world.charge("before", run=SMALL))
         old = world.contracts[BANK_A]
         assert enter(world, "split", organisation=BANK_A, child=LATE).code.word == "permitted"
@@ -101,7 +87,7 @@ def test_a_child_has_no_share_in_what_its_parent_signs_after_it_parted(tmp_path:
 def test_what_a_colluder_signs_stays_its_own(tmp_path: Path) -> None:
     """Neither the other colluder nor whoever that one merges with goes on with it; its signer does."""
     with open_world(tmp_path) as world:
-        world.signers[LATE] = Signer(private(LATE))
+        world.signers[LATE] = Signer(private_key(LATE))
         world.submit(world.registration(LATE, "TDC"))
         enter(world, "collusion", organisations=[BANK_A, BANK_B], effective=world.clock.now)
         second = {**contract(BANK_A), "version": 2}

@@ -6,7 +6,9 @@ from ledger.audit.replay import verify_book
 from ledger.book.book import Outcome
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.mechanisms.loss import Loss, loss_of
-from tests.factories.stored import BANK_A, BANK_B, LOG, MERGED, PARTITION, SMALL, World, no_step
+from tests.factories.documents import PARTITION, SMALL
+from tests.factories.people import BANK_A, BANK_B, LOG, MERGED
+from tests.factories.stored import World, no_step
 
 
 def _words(outcomes: list[Outcome]) -> list[str]:

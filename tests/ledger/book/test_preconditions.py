@@ -15,7 +15,9 @@ from sqlalchemy import Connection, Engine, event
 
 from ledger.audit.replay import verify_book
 from ledger.book.book import BookStopped, BookUnusable
-from tests.factories.stored import LOG, LOG_KEY, ORIGIN, SMALL, World, no_step, private, rows
+from tests.factories.documents import SMALL
+from tests.factories.people import LOG, LOG_KEY, ORIGIN, private_key
+from tests.factories.stored import World, no_step, rows
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 only_sqlite: Final = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
@@ -47,7 +49,7 @@ def test_a_second_process_is_refused(world: World) -> None:
     assert (third.returncode, third.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(("key", "origin"), [(private("another log"), ORIGIN), (LOG_KEY, "epsilon.example/other")])
+@pytest.mark.parametrize(("key", "origin"), [(private_key("another log"), ORIGIN), (LOG_KEY, "epsilon.example/other")])
 def test_another_logs_book_is_refused(world: World, key: Ed25519PrivateKey, origin: str) -> None:
     """A book under another key or another origin would grow checkpoints that nobody can check."""
     world.book.close()

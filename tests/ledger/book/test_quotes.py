@@ -18,7 +18,9 @@ from ledger.transitions.guards import Asked
 from ledger.wire import canonical_json as c
 from policy.planning.hypothetical_facts import with_policy_throughout
 from policy.planning.what_if import PlannedRun, WhatIf
-from tests.factories.stored import BANK_A, BANK_B, HOUR_MS, SMALL, World, open_world, plan, policy
+from tests.factories.documents import SMALL, plan, policy
+from tests.factories.people import BANK_A, BANK_B, HOUR_MS
+from tests.factories.stored import World, open_world
 
 NAMES: Final = count()
 RUNS: Final = (SMALL, plan(), plan(400), plan(20, "1"))

@@ -19,26 +19,9 @@ from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.verifier import LogKey, VerificationError, verify_receipt
 from ledger.wire import canonical_json as c
-from tests.factories.stored import (
-    BANK_A,
-    BANK_B,
-    DATASET,
-    HOSPITAL,
-    HOUR_MS,
-    LOG,
-    NOW,
-    ORIGIN,
-    PARTITION,
-    SMALL,
-    SRO,
-    World,
-    contract,
-    no_step,
-    open_world,
-    plan,
-    private,
-    rows,
-)
+from tests.factories.documents import NOW, PARTITION, SMALL, contract, dataset, plan
+from tests.factories.people import BANK_A, BANK_B, HOSPITAL, HOUR_MS, LOG, ORIGIN, SRO, private_key
+from tests.factories.stored import World, no_step, open_world, rows
 
 
 def _words(outcomes: list[Outcome]) -> list[str]:
@@ -148,7 +131,7 @@ def test_receipts_verify_offline(world: World) -> None:
         assert (index, checkpoint.origin, checkpoint.size) == (outcome.index, ORIGIN, index + 1)
         assert Entry.parse(entry).body == outcome.body
     last = outcomes[-1].receipt or ""
-    other = LogKey(ORIGIN, private("another log").public_key().public_bytes_raw())
+    other = LogKey(ORIGIN, private_key("another log").public_key().public_bytes_raw())
     for text, entry, key in (
         (last, entries[0], LOG),
         (last, entries[-1], other),
@@ -218,7 +201,7 @@ def test_nobody_stands_in_the_way_of_a_lapse(world: World) -> None:
 def test_an_entry_that_would_be_too_long_leaves_nothing(world: World) -> None:
     """It is refused as malformed; what comes before and after it in the call stands as if it had not been sent."""
     provider, long = "did:web:" + ":".join("x" * 60 for _ in range(4)), "d" * 128
-    world.signers[provider] = Signer(private(provider))
+    world.signers[provider] = Signer(private_key(provider))
     claim: c.Object = {"key": world.signers[provider].jwk, "name": "x", "organisation": provider, "roles": ["TDP"]}
     body: c.Object = {**claim, "possession": world.signers[provider].sign(c.dump(claim))}
     both = {**contract(BANK_A), "datasets": [{"dataset": long, "provider": provider}], "id": "long", "tdps": [provider]}
@@ -234,7 +217,7 @@ def test_an_entry_that_would_be_too_long_leaves_nothing(world: World) -> None:
     terms |= {"relation": "REPLACE_SPECIAL", "unit": "record"}
     entered = world.submit(
         world.command(SRO, "organisation", body, "long-organisation"),
-        world.document("dataset", {**DATASET, "id": long, "provider": provider}, "long-dataset", provider, provider),
+        world.document("dataset", {**dataset(), "id": long, "provider": provider}, "long-dataset", provider, provider),
         world.document("contract", both, "long-contract", BANK_A, BANK_A, provider),
         *(
             world.command(

@@ -10,7 +10,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ledger.cli.main import app
-from tests.factories.stored import BANK_A, PARTITION, open_world
+from tests.factories.documents import PARTITION
+from tests.factories.people import BANK_A
+from tests.factories.stored import open_world
 from tests.ledger.audit.forge import tampered
 
 FOUNDED = 10

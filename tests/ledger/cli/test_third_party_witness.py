@@ -17,7 +17,8 @@ from ledger.cli.main import app
 from ledger.log.witness_protocol import add_checkpoint, read_cosignature
 from ledger.store.cosignatures import check_cosignatures
 from ledger.verifier import Checkpoint, LogKey, Note, Policy, VerificationError, WitnessKey, verify_receipt
-from tests.factories.stored import ENGINES, LOG, ORIGIN, World, copy, open_world, private
+from tests.factories.people import LOG, ORIGIN, private_key
+from tests.factories.stored import ENGINES, World, copy, open_world
 from tests.ledger.log.third_party import Witness, run, serving
 
 
@@ -151,7 +152,7 @@ def test_one_of_two_witnesses_cannot_be_reached(world: World, witness: Witness) 
 )
 def test_a_log_that_it_does_not_know(world: World, tmp_path: Path, origin: str, key: str, said: str) -> None:
     """Refused, by origin or by key; nothing is kept."""
-    known = LogKey(origin, private(key).public_key().public_bytes_raw())
+    known = LogKey(origin, private_key(key).public_key().public_bytes_raw())
     with serving(tmp_path, "witness.example/w2", origin, known.vkey) as found:
         code, answer = told(world.path, found.named)
     assert (code, said in answer["witnesses"][0]["told"]) == (3, True)

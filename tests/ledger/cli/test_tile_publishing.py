@@ -20,7 +20,8 @@ from ledger.store.table_mapping import append_rows
 from ledger.store.tables import CheckpointRow, EntryRow
 from ledger.verifier import Checkpoint, LogKey, verify_tiles
 from ledger.wire.malformed import Malformed
-from tests.factories.stored import ENGINES, LOG, LOG_KEY, ORIGIN, World, no_step, open_world, private
+from tests.factories.people import LOG, LOG_KEY, ORIGIN, private_key
+from tests.factories.stored import ENGINES, World, no_step, open_world
 from tests.ledger.log.third_party import run
 
 
@@ -137,7 +138,7 @@ def test_another_history_is_not_published_over_one(tmp_path: Path, tmp_path_fact
         fork.submit(fork.merger())
         with pytest.raises(Malformed, match="publishes another history"):
             publish(fork.book, folder)
-        stranger = LogKey(ORIGIN, private("another log").public_key().public_bytes_raw())
+        stranger = LogKey(ORIGIN, private_key("another log").public_key().public_bytes_raw())
         with pytest.raises(Malformed, match="not signed by the log's key"):
             publish(world.book, folder, stranger)
         assert (folder / "checkpoint").read_bytes() == before

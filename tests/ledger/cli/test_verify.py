@@ -16,7 +16,8 @@ from typer.testing import CliRunner, Result
 
 import migrations
 from ledger.cli.main import app
-from tests.factories.stored import LOG, copy, open_world
+from tests.factories.people import LOG
+from tests.factories.stored import copy, open_world
 from tests.ledger.audit.forge import tampered
 
 

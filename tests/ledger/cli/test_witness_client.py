@@ -22,7 +22,8 @@ from ledger.store.snapshot import Log, Snapshot
 from ledger.store.tables import CosignatureRow, table_of
 from ledger.verifier import Checkpoint, Note, WitnessKey, check_extends, read_proof, verify_receipt
 from ledger.wire.malformed import Malformed
-from tests.factories.stored import LOG, open_world
+from tests.factories.people import LOG
+from tests.factories.stored import open_world
 from tests.ledger.log.memory_log import Cosigner, log_of
 
 COSIGNER = Cosigner("witness.example/w1", 7)

@@ -12,7 +12,9 @@ from ledger.domain.lineage_graph import ancestors, descendants
 from ledger.filters import read_rule
 from ledger.lineage.exposure import exposure
 from ledger.mechanisms.loss import Loss
-from tests.factories.memory import BANKS, START, World, plan_of, ref_of, settled_world, snapshot
+from tests.factories.documents import dense_plan
+from tests.factories.memory import START, World, ref_of, settled_world, snapshot
+from tests.factories.people import BANKS
 
 PARTITIONS = ("one", "two")
 PLANS = (("2", "0.1"), ("0.3", "0.5"), ("0.15", "1"))
@@ -73,7 +75,7 @@ def run(world: World, model: Model, bank: str, where: tuple[str, ...], size: tup
     """A bank runs a plan; if it fits, its group knows it."""
     name, (which, steps) = f"run-{world.index}", size
     noise, probability = PLANS[which]
-    decided = world.charge(name, bank, CONTRACTS[bank], where, plan_of(steps, noise, probability))
+    decided = world.charge(name, bank, CONTRACTS[bank], where, dense_plan(steps, noise, probability))
     if decided.code.refused:
         return
     price = world.state.charges[name].prices[0][1][0].price[:-1]
@@ -135,7 +137,7 @@ def three_runs() -> World:
     """Banks a, b and c ran once each."""
     world = fresh()
     for bank, steps in zip(BANKS, (1, 2, 3), strict=False):
-        assert not world.charge(f"of-{bank[8:14]}", bank, CONTRACTS[bank], ("one",), plan_of(steps)).code.refused
+        assert not world.charge(f"of-{bank[8:14]}", bank, CONTRACTS[bank], ("one",), dense_plan(steps)).code.refused
     return world
 
 

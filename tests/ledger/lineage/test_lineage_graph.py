@@ -17,7 +17,9 @@ from ledger.filters import read_rule
 from ledger.lineage.exposure import known_spans
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.transitions.guards import Decided
-from tests.factories.memory import BANKS, SRO, START, World, plan_of, ref_of, settled_world, snapshot
+from tests.factories.documents import dense_plan
+from tests.factories.memory import START, World, ref_of, settled_world, snapshot
+from tests.factories.people import BANKS, SRO
 from tests.ledger.lineage.run_sets import replayed
 
 LATE: Final = "did:web:bank-e.example"
@@ -83,7 +85,7 @@ class Play:
         noise, probability = (("2", "0.1"), ("2", "0.1"), ("0.3", "0.5"))[more % 3]
         named: dict[str, Any] = {"recipients": [self.did(one + 1)]} if more % 2 else {}
         contract = CONTRACTS[BANKS[one % len(BANKS)]]
-        decided = self.world.charge(name, did, contract, where, plan_of(1 + more % 4, noise, probability), **named)
+        decided = self.world.charge(name, did, contract, where, dense_plan(1 + more % 4, noise, probability), **named)
         if decided.code.word != "budget_exhausted":
             assert self.note(decided, "charge", name, did), decided.detail
 

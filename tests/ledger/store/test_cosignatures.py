@@ -9,7 +9,8 @@ from ledger.store.cosignatures import keep_cosignature
 from ledger.store.engine import engine_of
 from ledger.store.table_mapping import append_rows
 from ledger.store.tables import CosignatureRow
-from tests.factories.stored import LOG, World, no_step
+from tests.factories.people import LOG
+from tests.factories.stored import World, no_step
 from tests.ledger.log.memory_log import Cosigner
 
 WITNESS = Cosigner("witness.example", 7)

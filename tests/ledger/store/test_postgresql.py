@@ -17,7 +17,9 @@ from ledger.audit.replay import verify_book
 from ledger.book.book import Book, BookStopped, BookUnusable
 from ledger.store.engine import engine_of
 from policy.decisions.gate import gate
-from tests.factories.stored import HOSPITAL, LOG, LOG_KEY, ORIGIN, PARTITION, SMALL, World, no_step, rows
+from tests.factories.documents import PARTITION, SMALL
+from tests.factories.people import HOSPITAL, LOG, LOG_KEY, ORIGIN
+from tests.factories.stored import World, no_step, rows
 from tests.postgres import Database, new_book
 
 FIT: Final = 8

@@ -9,7 +9,9 @@ import pytest
 
 from ledger.log.checkpoint import sign
 from ledger.verifier import Checkpoint, leaf_hash, verify_consistency, verify_receipt
-from tests.factories.stored import BANK_A, BANK_B, LOG, LOG_KEY, SMALL, World
+from tests.factories.documents import SMALL
+from tests.factories.people import BANK_A, BANK_B, LOG, LOG_KEY
+from tests.factories.stored import World
 
 FACTS = (
     "organisations",

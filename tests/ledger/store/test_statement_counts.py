@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from tests.factories.stored import World, plan
+from tests.factories.documents import plan
+from tests.factories.stored import World
 
 TINY = plan(1, "1000")
 

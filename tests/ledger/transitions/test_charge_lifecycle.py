@@ -13,19 +13,9 @@ from ledger.transitions.decide import LEDGER_ACTOR
 from ledger.transitions.guards import Decided
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number
-from tests.factories.memory import (
-    BANKS,
-    DAY,
-    EVIDENCE,
-    HOSPITAL,
-    MODEL,
-    World,
-    key_of,
-    plan_of,
-    ref_of,
-    settled_world,
-    snapshot,
-)
+from tests.factories.documents import dense_plan
+from tests.factories.memory import EVIDENCE, MODEL, World, ref_of, settled_world, snapshot
+from tests.factories.people import BANKS, DAY_MS, HOSPITAL, private_key
 
 BANK, OTHER_BANK = BANKS[0], BANKS[1]
 STEPS = 40
@@ -186,14 +176,14 @@ class Life(World):
         """Do what one row says."""
         verb, _, how = words[0].partition("-")
         if verb == "wait":
-            self.now += 1 if how else int(words[1]) * DAY
+            self.now += 1 if how else int(words[1]) * DAY_MS
             return None
         name = words[1]
         if verb == "charge":
             return self.asked(how, name)
         how = how.removeprefix("by-")
-        by = {"b": "room-b", "bank": BANK, "other": OTHER_BANK, "nobody": "nobody", "hospital": HOSPITAL}.get(how)
-        room = f"room-{name}"
+        by = {"b": "room b", "bank": BANK, "other": OTHER_BANK, "nobody": "nobody", "hospital": HOSPITAL}.get(how)
+        room = f"room {name}"
         actor = {"other": OTHER_BANK, "hospital": HOSPITAL}.get(how, BANK)
         body: c.Object = {"charge": name}
         if verb == "void":
@@ -217,18 +207,18 @@ class Life(World):
         bank = HOSPITAL if how == "by-hospital" else BANK
         contract = "0" * 64 if how == "no-contract" else self.digest
         where = {"nowhere": ("one", "nowhere"), "both": ("one", "two")}.get(how, ("one",))
-        plan = plan_of(STEPS)
+        plan = dense_plan(STEPS)
         if how == "late":
             return self.charge(name, bank, contract, where, plan, deadline=self.now)
         if how == "too-late":
-            return self.charge(name, bank, contract, where, plan, deadline=self.now + 30 * DAY + 1)
+            return self.charge(name, bank, contract, where, plan, deadline=self.now + 30 * DAY_MS + 1)
         if how == "same-room":
             room: c.Json = {
                 "sealing": {"crv": "X25519", "kty": "OKP", "x": c.base64url(bytes([9]) * 32)},
-                "signing": {"crv": "Ed25519", "kty": "OKP", "x": public_key(key_of("room-a")).x},
+                "signing": {"crv": "Ed25519", "kty": "OKP", "x": public_key(private_key("room a")).x},
             }
             return self.charge(name, bank, contract, where, plan, clean_room=room)
-        by = "room-a" if how == "by-room" else ""
+        by = "room a" if how == "by-room" else ""
         return self.charge(name, bank, contract, where, plan, by)
 
     def check_accounts(self) -> None:
@@ -270,7 +260,7 @@ def test_a_budget_that_is_used_up_names_every_account_and_the_steps_that_fit() -
     life = Life.begin()
     life.lineage = parse_number("2.5", "")
     assert life.open("small", "3").code.word == "permitted"
-    refused = life.charge("a", BANK, life.digest, ("small",), plan_of(4_000))
+    refused = life.charge("a", BANK, life.digest, ("small",), dense_plan(4_000))
     assert refused.code.word == "budget_exhausted"
     assert "the global account of" in refused.detail
     assert "the account of this lineage of" in refused.detail
@@ -282,11 +272,11 @@ def test_a_budget_that_is_used_up_names_every_account_and_the_steps_that_fit() -
         int(part.split(" of the run's ")[0].split()[-1]) for part in refused.detail.split(" steps would fit")[:-1]
     )
     assert 0 < fit < 4_000
-    assert life.charge("b", BANK, life.digest, ("small",), plan_of(fit + 1)).code.word == "budget_exhausted"
-    assert life.charge("c", BANK, life.digest, ("small",), plan_of(fit)).code.word == "pending"
-    assert life.charge("d", BANK, life.digest, ("small",), plan_of(1)).code.word == "budget_exhausted"
+    assert life.charge("b", BANK, life.digest, ("small",), dense_plan(fit + 1)).code.word == "budget_exhausted"
+    assert life.charge("c", BANK, life.digest, ("small",), dense_plan(fit)).code.word == "pending"
+    assert life.charge("d", BANK, life.digest, ("small",), dense_plan(1)).code.word == "budget_exhausted"
     assert life.post("c", fit - 1).code.word == "posted"
-    assert life.charge("e", BANK, life.digest, ("small",), plan_of(1)).code.word == "pending"
+    assert life.charge("e", BANK, life.digest, ("small",), dense_plan(1)).code.word == "pending"
 
 
 def test_two_partitions_are_charged_or_neither_is() -> None:
@@ -294,7 +284,7 @@ def test_two_partitions_are_charged_or_neither_is() -> None:
     life = Life.begin()
     assert life.open("small", "3").code.word == "permitted"
     before = snapshot(life.state)
-    refused = life.charge("a", BANK, life.digest, ("one", "small"), plan_of(4_000))
+    refused = life.charge("a", BANK, life.digest, ("one", "small"), dense_plan(4_000))
     assert refused.code.word == "budget_exhausted"
     assert ref_of("small") in refused.detail
     assert ref_of("one") not in refused.detail
@@ -304,7 +294,7 @@ def test_two_partitions_are_charged_or_neither_is() -> None:
 def test_a_price_that_is_infinite_everywhere_is_never_admitted() -> None:
     """Hardly any noise: no order has a finite price, and no step fits."""
     life = Life.begin()
-    refused = life.charge("a", BANK, life.digest, ("one",), plan_of(1, noise="0.03", probability="1"))
+    refused = life.charge("a", BANK, life.digest, ("one",), dense_plan(1, noise="0.03", probability="1"))
     assert refused.code.word in {"budget_exhausted", "malformed"}
     assert not life.state.charges
 
@@ -313,7 +303,7 @@ def test_a_cap_too_small_for_any_order_is_a_denial() -> None:
     """Told with the least ε that has room."""
     life = Life.begin()
     life.lineage = parse_number("0.001", "")
-    refused = life.charge("a", BANK, life.digest, ("one",), plan_of(1))
+    refused = life.charge("a", BANK, life.digest, ("one",), dense_plan(1))
     assert refused.code.word == "policy_denied"
     assert "the least that has some is" in refused.detail
 
@@ -323,7 +313,7 @@ def test_a_gate_that_denies_leaves_nothing() -> None:
     life = Life.begin()
     life.deny = ("too_late",)
     before, index = snapshot(life.state), life.index
-    refused = life.charge("a", BANK, life.digest, ("one",), plan_of(STEPS))
+    refused = life.charge("a", BANK, life.digest, ("one",), dense_plan(STEPS))
     assert refused.code.word == "policy_denied"
     assert "too_late on purpose" in refused.detail
     assert life.state == before

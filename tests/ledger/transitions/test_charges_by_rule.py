@@ -13,10 +13,12 @@ from ledger.mechanisms.loss import Loss
 from ledger.mechanisms.mechanism import Group, PoissonGaussian
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import DELTA_ONE, NAT
-from tests.factories.memory import BANKS, World, plan_of, ref_of, settled_world
+from tests.factories.documents import dense_plan
+from tests.factories.memory import World, ref_of, settled_world
+from tests.factories.people import BANKS
 
 BANK = BANKS[0]
-LOAD = plan_of(40)
+LOAD = dense_plan(40)
 LAPLACE: c.Object = {"kind": "laplace", "noise_multiplier": "4", "v": 1}
 BOX: c.Object = {
     "delta": "0.0000001", "epsilon": "0.5", "kind": "black_box", "relation": "REPLACE_SPECIAL", "v": 1
@@ -74,7 +76,7 @@ def pending(world: World, partition: str) -> Loss:
 def test_each_partition_charges_by_its_own_rule(world: World, base: tuple[World, str]) -> None:
     """Forty sampled steps: at orders, as forty, as one certificate, and for users as a group of three."""
     where = ("renyi", "reference", "gaussian", "users")
-    assert run(world, base[1], "run", where, plan_of(40, noise="16")).code is Code.PENDING
+    assert run(world, base[1], "run", where, dense_plan(40, noise="16")).code is Code.PENDING
     orders = {name: tuple(read_rule(world.state.partitions[ref_of(name)].terms).coordinates) for name in where}
     step = PoissonGaussian(Fraction(1, 10), Fraction(16), 1)
     for name, priced in (("renyi", step), ("users", Group(3, step))):
@@ -94,7 +96,7 @@ def test_each_partition_charges_by_its_own_rule(world: World, base: tuple[World,
 def test_a_charge_is_for_as_many_records_of_a_unit_as_its_joins_let_in(world: World, base: tuple[World, str]) -> None:
     """Five rows of one unit: a group of five, in the partition of single records and in that of users of three."""
     several = {"pipeline": "5" * 64, "unit_records_max": 5}
-    where, plan = ("renyi", "users"), plan_of(40, noise="32")
+    where, plan = ("renyi", "users"), dense_plan(40, noise="32")
     decided = world.charge("run", BANK, base[1], where, plan, **several)  # type: ignore[arg-type]  # JSON
     assert decided.code is Code.PENDING
     step = Group(5, PoissonGaussian(Fraction(1, 10), Fraction(32), 1))
@@ -110,7 +112,7 @@ def test_a_charge_is_for_as_many_records_of_a_unit_as_its_joins_let_in(world: Wo
 
 def test_a_run_over_users_sees_each_once(world: World, base: tuple[World, str]) -> None:
     """Priced as one, where a run over records is for three; for as many as joins let in; of records, not at all."""
-    over_users: c.Object = {**plan_of(40, noise="32"), "unit": "user"}
+    over_users: c.Object = {**dense_plan(40, noise="32"), "unit": "user"}
     step = PoissonGaussian(Fraction(1, 10), Fraction(32), 1)
     names = read_rule(world.state.partitions[ref_of("users")].terms).coordinates[:-1]
     at = tuple(int(one.name.split()[1]) for one in names)
@@ -138,7 +140,7 @@ def test_a_reference_over_users(world: World, base: tuple[World, str]) -> None:
 
 def test_one_partition_without_room_refuses_all(world: World, base: tuple[World, str]) -> None:
     """The refusal names the account without room; nothing is charged anywhere, and the id stays refused."""
-    long = plan_of(40_000)
+    long = dense_plan(40_000)
     decided = run(world, base[1], "run", ("renyi", "reference"), long)
     assert decided.code is Code.BUDGET_EXHAUSTED
     assert world.exposure("renyi", GLOBAL) is None
@@ -146,13 +148,13 @@ def test_one_partition_without_room_refuses_all(world: World, base: tuple[World,
     assert ref_of("reference") in decided.detail
     assert "steps would fit" in decided.detail
     fit = int(decided.detail.split(f"{ref_of('reference')} is ")[1].split(" of the run's")[0].rsplit(" ", 1)[1])
-    assert run(world, base[1], "less", ("reference",), plan_of(fit)).code in {Code.PENDING, Code.BUDGET_EXHAUSTED}
+    assert run(world, base[1], "less", ("reference",), dense_plan(fit)).code in {Code.PENDING, Code.BUDGET_EXHAUSTED}
 
 
 REFUSED: list[tuple[str, c.Object, str]] = [
     ("reference", mechanism(LAPLACE), "laplace under REPLACE_SPECIAL has no proven price in the rule reference"),
-    ("reference", plan_of(1, noise="1.9"), "not dominated"),
-    ("reference", plan_of(1, probability="0.2"), "not dominated"),
+    ("reference", dense_plan(1, noise="1.9"), "not dominated"),
+    ("reference", dense_plan(1, probability="0.2"), "not dominated"),
     ("pure", LOAD, "poisson_gaussian under REPLACE_SPECIAL has no proven price in the rule pure"),
     ("pure", mechanism(BOX), "black_box"),
     ("replaced", LOAD, "poisson_gaussian under REPLACE_ONE"),

@@ -14,11 +14,13 @@ from ledger.mechanisms.loss import loss_of
 from ledger.transitions.account_loss import Frozen, frozen
 from ledger.transitions.guards import Decided
 from ledger.wire import canonical_json as c
-from tests.factories.memory import BANKS, DAY, HOSPITAL, SRO, World, plan_of, ref_of
+from tests.factories.documents import dense_plan
+from tests.factories.memory import World, ref_of
+from tests.factories.people import BANKS, DAY_MS, HOSPITAL, SRO
 from tests.ledger.lineage.test_lineage_graph import CONTRACTS, LATE, Play, check_account, names_known
 
 A, B, C, D = BANKS
-LOUD, QUIET = plan_of(3, "0.3", "0.5"), plan_of(1)
+LOUD, QUIET = dense_plan(3, "0.3", "0.5"), dense_plan(1)
 
 
 def fresh() -> World:
@@ -221,7 +223,7 @@ def test_a_coalition_refuses_and_tells_no_amounts() -> None:
     world = fresh()
     assert not enter(world, "coalition", members=[A, B], epsilon="3").code.refused
     names = [f"a-{place}" for place in range(40)]
-    told = [run(world, name, A if place % 2 else B, plan_of(20)) for place, name in enumerate(names)]
+    told = [run(world, name, A if place % 2 else B, dense_plan(20)) for place, name in enumerate(names)]
     refused = [one for one in told if one.code.refused]
     assert 0 < len(refused) < len(told)
     (check,) = world_checks(refused[0])
@@ -229,7 +231,7 @@ def test_a_coalition_refuses_and_tells_no_amounts() -> None:
     assert check["source"] == holder_of(coalition)
     assert refused[0].detail == f"an account of a coalition has no room on {ref_of('one')}"
     assert not any(sign.isdigit() for sign in str(check["text"]).replace(ref_of("one"), ""))
-    assert run(world, "free", C, plan_of(20)).code.word == "pending"
+    assert run(world, "free", C, dense_plan(20)).code.word == "pending"
     assert run(world, "small", A, where="two").code.word == "pending"
     limits = world_limits(run(world, "elsewhere", B, where="two"))
     assert limits == [holder_of(world.state.organisations[B].node), holder_of(coalition)]
@@ -275,10 +277,10 @@ def test_what_splits_off_from_a_member_stays_in_its_coalition() -> None:
     run(world, "after", C)
     assert names_known(world.state, coalition) == {"before", "of-a", "after"}
     check_account(world.state, holder_of(coalition), {"before", "of-a", "after"})
-    told = [run(world, f"more-{place}", C, plan_of(20)) for place in range(40)]
+    told = [run(world, f"more-{place}", C, dense_plan(20)) for place in range(40)]
     assert [check["source"] for check in world_checks(told[-1])] == [holder_of(coalition)]
     assert not enter(world, "split", organisation=C, child=D).code.refused
-    assert world_checks(run(world, "of-d", D, plan_of(20)))[0]["source"] == holder_of(coalition)
+    assert world_checks(run(world, "of-d", D, dense_plan(20)))[0]["source"] == holder_of(coalition)
 
 
 def test_a_cap_with_no_order_is_silent_too() -> None:
@@ -294,7 +296,7 @@ def test_frozen_accounts_and_by_how_much() -> None:
     """Exactly the share beyond one; accounts within their cap, or without one, are not named."""
     world = fresh()
     for bank in (A, B):
-        run(world, f"of-{bank[8:]}", bank, plan_of(200))
+        run(world, f"of-{bank[8:]}", bank, dense_plan(200))
         run(world, f"two-{bank[8:]}", bank, where="two")
     assert not enter(world, "merger", organisation=A, parents=[B]).code.refused
     holder = holder_of(world.state.organisations[A].node)
@@ -328,4 +330,4 @@ def test_only_an_sro_enters_what_became_of_organisations(kind: str) -> None:
     unknown = str(bodies[kind]).replace(B, LATE).replace("r0", "r9")
     assert enter(world, kind, **eval(unknown)).code.word == "not_found"  # noqa: S307 - our own words
     assert enter(world, kind, **bodies[kind]).code.word == "permitted"
-    assert world.now < world.state.charges["r0"].deadline + DAY
+    assert world.now < world.state.charges["r0"].deadline + DAY_MS

@@ -16,7 +16,9 @@ from ledger.mechanisms.loss import Loss, Segment, loss_of
 from ledger.transitions.account_loss import standing
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number
-from tests.factories.memory import BANKS, HOSPITAL, SRO, World, plan_of, ref_of, settled_world, snapshot
+from tests.factories.documents import dense_plan
+from tests.factories.memory import World, ref_of, settled_world, snapshot
+from tests.factories.people import BANKS, HOSPITAL, SRO
 
 STEPS: Final = 200
 """Of one run; two of them fit the partition, and many more of parts of one."""
@@ -94,7 +96,7 @@ def test_what_counts_after_decrees_is_what_was_not_settled_before_them(
         open_runs = [name for name, one in seen.runs.items() if one[2]]
         if verb == "charge":
             name, who = f"run-{world.index}", bank or TWO[0]
-            decided = world.charge(name, who, digests[who], ("one",), plan_of(STEPS))
+            decided = world.charge(name, who, digests[who], ("one",), dense_plan(STEPS))
             if decided.code.word == "pending":
                 segments = dict(world.state.charges[name].prices)[REF]
                 seen.runs[name] = (who, None, True)
@@ -136,7 +138,7 @@ def test_only_an_sro_decrees_and_only_on_what_was_settled() -> None:
     world = copy.copy(FOUNDED)
     world.state = snapshot(FOUNDED.state)
     digests = {one.consumer: name for name, one in world.state.contracts.items()}
-    assert world.charge("a", TWO[0], digests[TWO[0]], ("one",), plan_of(STEPS)).code.word == "pending"
+    assert world.charge("a", TWO[0], digests[TWO[0]], ("one",), dense_plan(STEPS)).code.word == "pending"
     assert decree(world, GLOBAL) == "conflict"
     assert world.state.charges["a"].state is ChargeState.PENDING
     body: c.Object = {"holder": GLOBAL, "partition": REF, "reason": "by order"}

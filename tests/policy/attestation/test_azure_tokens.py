@@ -17,7 +17,8 @@ from ledger.wire.canonical_json import base64url, dump
 from ledger.wire.malformed import Malformed
 from policy.attestation.verification import Expected, verify
 from policy.documents.trusted_attesters import Attestation
-from tests.policy.scene import ATTESTER, ATTESTER_KEY, GONE, NONCE, NOW_S, OTHER_KEY, ROOM, ROOM_SEALING, changed, token
+from tests.factories.documents import NONCE
+from tests.policy.scene import ATTESTER, ATTESTER_KEY, GONE, NOW_S, OTHER_KEY, ROOM, ROOM_SEALING, changed, token
 
 AUTHORITY: Final = "https://sharedneu.neu.attest.azure.net"
 HOSTDATA: Final = "9f" * 32

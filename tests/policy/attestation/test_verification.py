@@ -14,11 +14,11 @@ from ledger.crypto.detached_jws import public_key
 from ledger.wire.canonical_json import base64url
 from policy.attestation.verification import Expected, verify
 from policy.documents.trusted_attesters import Attestation
+from tests.factories.documents import NONCE
 from tests.policy.scene import (
     ATTESTER,
     ATTESTER_KEY,
     GONE,
-    NONCE,
     NOW_S,
     OTHER_KEY,
     POLICY,

@@ -13,7 +13,9 @@ from typer.testing import CliRunner, Result
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from policy.cli.plan import app
-from tests.factories.stored import BANK_A, BANK_B, DAY_MS, NOW, PARTITION, World, open_world, plan, policy
+from tests.factories.documents import NOW, PARTITION, plan, policy
+from tests.factories.people import BANK_A, BANK_B, DAY_MS
+from tests.factories.stored import World, open_world
 
 AT = ["--at", format_time(NOW + DAY_MS)]
 

@@ -12,7 +12,8 @@ import pytest
 
 from ledger.domain.gate import Verdict
 from policy.checks.findings import Findings
-from tests.policy.scene import GONE, SRO, TDC, TDP, decide
+from tests.factories.people import SRO
+from tests.policy.scene import GONE, TDC, TDP, decide
 
 HERE: Final = Path(__file__).parent
 C1, P1 = "contract digits-bank-a version 1", "policy health-images version 1"

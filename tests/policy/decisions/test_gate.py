@@ -12,21 +12,8 @@ from ledger.wire.canonical_json import digest, dump
 from policy.checks.field_readers import parse_time
 from policy.decisions.documents_in_force import binding, policy_in_force
 from policy.decisions.gate import gate
-from tests.policy.scene import (
-    ASKED,
-    CONTRACT,
-    GONE,
-    NOW,
-    POLICY,
-    REF,
-    SCENE,
-    SRO,
-    TDC,
-    TDP,
-    build,
-    changed,
-    decide,
-)
+from tests.factories.people import SRO
+from tests.policy.scene import ASKED, CONTRACT, GONE, NOW, POLICY, REF, SCENE, TDC, TDP, build, changed, decide
 
 NOW_MS = parse_time(NOW, "now")
 DAY = 86_400_000

@@ -15,6 +15,7 @@ from ledger.wire.canonical_json import dump
 from ledger.wire.malformed import Malformed
 from policy.checks.field_readers import Inconsistent, format_time, parse_time
 from policy.documents import ContractDocument, DatasetDescription, Policy, Recommendation
+from tests.factories.people import SRO
 from tests.policy.scene import (
     ATTESTER,
     CONTRACT,
@@ -24,7 +25,6 @@ from tests.policy.scene import (
     PLAN,
     POLICY,
     RECOMMENDATION,
-    SRO,
     TDC,
     TDP,
     changed,

@@ -15,10 +15,10 @@ from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from policy.decisions.gate import gate
 from policy.planning.what_if import PlannedRun, WhatIf
-from tests.factories.memory import BANKS, HOSPITAL, ROLES, SRO, START, World, key_of, plan_of, ref_of
+from tests.factories.documents import contract, dataset, dense_plan
+from tests.factories.memory import ROLES, START, World, ref_of
+from tests.factories.people import BANKS, DAY_MS, HOSPITAL, SRO, private_key, short_name
 from tests.policy.scene import POLICY
-
-DAY: Final = 86_400_000
 
 
 def policy_bytes(version: int = 1, **changes: Any) -> bytes:  # noqa: ANN401 - whatever a policy holds
@@ -37,7 +37,7 @@ def policy_bytes(version: int = 1, **changes: Any) -> bytes:  # noqa: ANN401 - w
 
 @dataclass
 class Market(World):
-    """A hospital's scans, an SRO's policy, and a contract of each bank."""
+    """A hospital's digits, an SRO's policy, and a contract of each bank."""
 
     def gate(self, request: Request, facts: Facts) -> Verdict:
         """The policy's."""
@@ -47,7 +47,7 @@ class Market(World):
         """Store a document with the signatures of these and enter it; its digest."""
         signatures: list[c.Json] = []
         for did in signers:
-            signature = sign(key_of(did), data).encode()
+            signature = sign(private_key(did), data).encode()
             self.state.documents[c.digest(signature)] = signature
             signatures.append(c.digest(signature))
         self.state.documents[c.digest(data)] = data
@@ -56,28 +56,15 @@ class Market(World):
         assert not decided.code.refused, decided.detail
         return c.digest(data)
 
-    def contract_of(self, bank: str, **changes: c.Json) -> str:
+    def contract_of(self, bank: str, **changes: Any) -> str:  # noqa: ANN401 - JSON
         """A bank's contract with the hospital."""
-        document: c.Object = {
-            "datasets": [{"dataset": "scans", "provider": HOSPITAL}],
-            "ends": format_time(START + 300 * DAY),
-            "id": f"scans-{bank[8:]}",
-            "kind": "contract",
-            "purpose": "reading scans",
-            "run": {"epsilon_max": "2"},
-            "runs_max": 1_000,
-            "starts": format_time(START),
-            "tdc": bank,
-            "tdps": [HOSPITAL],
-            "v": 1,
-            "version": 1,
-            **changes,
-        }
-        return self.enter(c.dump(document), f"contract-{bank[8:]}", bank, bank, HOSPITAL)
+        ends = format_time(START + 300 * DAY_MS)
+        document = contract(bank, starts=START, **{"ends": ends, "runs_max": 1_000, **changes})
+        return self.enter(c.dump(document), f"contract-{short_name(bank)}", bank, bank, HOSPITAL)
 
-    def ask(self, run: c.Object, *partitions: str, bank: str = BANKS[0], contract: str = "") -> WhatIf:
+    def ask(self, run: c.Object, *partitions: str, bank: str = BANKS[0], digest: str = "") -> WhatIf:
         """The question what a run would get now."""
-        document = contract or self.state.contract_heads[f"scans-{bank[8:]}"]
+        document = digest or self.state.contract_heads[f"digits-{short_name(bank)}"]
         refs = tuple(ref_of(one) for one in partitions or ("one",))
         return WhatIf(
             self.state, PlannedRun(bank, self.state.contracts[document].document, refs, parse_plan(run)), self.now
@@ -85,7 +72,7 @@ class Market(World):
 
     def charged(self, name: str, run: c.Object, *partitions: str, bank: str = BANKS[0]) -> Code:
         """A run charged for good."""
-        digest = self.state.contract_heads[f"scans-{bank[8:]}"]
+        digest = self.state.contract_heads[f"digits-{short_name(bank)}"]
         return self.charge(name, bank, digest, partitions or ("one",), run).code
 
 
@@ -95,17 +82,7 @@ def opened(*partitions: str, epsilon: str = "6", **policy: Any) -> Market:  # no
     for did, role in ROLES.items():
         assert not market.register(did, role).code.refused
     market.enter(policy_bytes(**policy), "policy", SRO, SRO)
-    dataset: c.Object = {
-        "deidentification": "no names",
-        "domain": "health",
-        "id": "scans",
-        "kind": "dataset",
-        "provider": HOSPITAL,
-        "schema": "pixels",
-        "unit": "record",
-        "v": 1,
-    }
-    market.enter(c.dump(dataset), "dataset", HOSPITAL, HOSPITAL)
+    market.enter(c.dump(dataset()), "dataset", HOSPITAL, HOSPITAL)
     for name in partitions or ("one",):
         decided = market.open(name, epsilon)
         assert not decided.code.refused, decided.detail
@@ -114,4 +91,4 @@ def opened(*partitions: str, epsilon: str = "6", **policy: Any) -> Market:  # no
     return market
 
 
-PLAN: Final = plan_of(40, "2")
+PLAN: Final = dense_plan(40, "2")

@@ -9,8 +9,9 @@ from ledger.domain.outcomes import Code
 from policy.planning.account_caps import account_status
 from policy.planning.burn_rate import HOUR_MS, projection, recent_loss
 from policy.planning.plan_search import runs_that_fit
-from tests.factories.memory import BANKS, ref_of
-from tests.policy.planning.market import DAY, PLAN, Market, opened
+from tests.factories.memory import ref_of
+from tests.factories.people import BANKS, DAY_MS
+from tests.policy.planning.market import PLAN, Market, opened
 
 REF = ref_of("one")
 
@@ -21,7 +22,7 @@ def daily(runs: int) -> Market:
     for place in range(runs):
         assert market.charged(f"run-{place}", PLAN) is Code.PENDING
         assert market.post(f"run-{place}", 40).code is Code.POSTED
-        market.now += DAY
+        market.now += DAY_MS
     return market
 
 
@@ -30,10 +31,10 @@ def test_runs_at_the_same_rate_fit_until_then_and_no_longer() -> None:
     market = daily(3)
     holder = holder_of(market.state.organisations[BANKS[0]].node)
     first = market.state.charges["run-0"].index
-    told = projection(market.state, REF, holder, Fraction(5), first, market.now - 3 * DAY, market.now)
+    told = projection(market.state, REF, holder, Fraction(5), first, market.now - 3 * DAY_MS, market.now)
     assert told.until is not None
     assert not told.full
-    days = (told.until - market.now) // DAY
+    days = (told.until - market.now) // DAY_MS
     got = [market.charged(f"more-{place}", PLAN) for place in range(days + 1)]
     assert got == [Code.PENDING] * days + [Code.BUDGET_EXHAUSTED]
     assert told.to_json()["full"] is False
@@ -45,7 +46,7 @@ def test_a_rate_twice_as_high_lasts_half_as_long() -> None:
     first = market.state.charges["run-0"].index
     ends = [
         projection(market.state, REF, GLOBAL, Fraction(6), first, market.now - stretch, market.now).until
-        for stretch in (2 * DAY, DAY)
+        for stretch in (2 * DAY_MS, DAY_MS)
     ]
     slow, fast = ((end or 0) - market.now for end in ends)
     assert 0 <= slow - 2 * fast <= HOUR_MS
@@ -59,7 +60,7 @@ def test_what_was_voided_makes_no_rate_and_what_came_before_neither() -> None:
     assert market.charged("void", PLAN) is Code.PENDING
     assert market.void("void").code is Code.VOIDED
     assert recent_loss(market.state, REF, GLOBAL, first).empty
-    told = projection(market.state, REF, GLOBAL, Fraction(6), first, market.now - DAY, market.now)
+    told = projection(market.state, REF, GLOBAL, Fraction(6), first, market.now - DAY_MS, market.now)
     assert (told.until, told.full) == (None, False), "nothing lately: it lasts"
     one = recent_loss(market.state, REF, GLOBAL, market.state.charges["run-1"].index)
     both = recent_loss(market.state, REF, GLOBAL, 0)
@@ -80,7 +81,7 @@ def test_an_account_without_room_is_full_now() -> None:
     """Over its cap, or under one that leaves no room at any order."""
     market = daily(3)
     for cap in (Fraction(5, 2), Fraction(1, 2)):
-        told = projection(market.state, REF, GLOBAL, cap, 0, market.now - DAY, market.now)
+        told = projection(market.state, REF, GLOBAL, cap, 0, market.now - DAY_MS, market.now)
         assert (told.full, told.until) == (True, None)
 
 
@@ -93,7 +94,7 @@ def test_what_a_decree_lets_begin_anew_stands_so_everywhere() -> None:
     market.state.forgiven[REF, holder] = market.state.forgiven[REF, GLOBAL] = account.posted
     assert account_status(market.state, account, None).share == 0
     assert runs_that_fit(market.ask(PLAN)).runs == before + 3
-    full = projection(market.state, REF, holder, Fraction(5, 2), 0, market.now - DAY, market.now)
+    full = projection(market.state, REF, holder, Fraction(5, 2), 0, market.now - DAY_MS, market.now)
     assert not full.full
     assert market.state.accounts[REF, holder] == account
 
@@ -102,7 +103,7 @@ def test_a_young_partition_is_not_told_to_last_by_the_time_before_it() -> None:
     """Asked for the rate of thirty days, it has that of its own three."""
     market = daily(3)
     state, now = market.state, market.now
-    assert state.partitions[REF].opened == now - 3 * DAY
-    own, month = (projection(state, REF, GLOBAL, Fraction(6), 0, now - days * DAY, now) for days in (3, 30))
+    assert state.partitions[REF].opened == now - 3 * DAY_MS
+    own, month = (projection(state, REF, GLOBAL, Fraction(6), 0, now - days * DAY_MS, now) for days in (3, 30))
     assert own == month
     assert own.until is not None

@@ -14,7 +14,9 @@ from ledger.wire.exact_numbers import format_number
 from policy.planning.counterfactuals import CANDIDATES_MAX, Swap, advise
 from policy.planning.hypothetical_facts import with_policy_throughout
 from policy.planning.what_if import PlannedRun
-from tests.factories.memory import BANKS, HOSPITAL, SRO, plan_of, ref_of, snapshot
+from tests.factories.documents import dense_plan
+from tests.factories.memory import ref_of, snapshot
+from tests.factories.people import BANKS, HOSPITAL, SRO
 from tests.policy.planning.market import PLAN, Market, opened, policy_bytes
 
 
@@ -33,9 +35,9 @@ def test_each_change_told_passes_and_less_of_it_does_not() -> None:
     advice = advise(market.ask(PLAN))
     assert advice.steps is not None
     assert advice.noise is not None
-    assert [market.ask(plan_of(steps)).is_admitted for steps in (advice.steps, advice.steps + 1)] == [True, False]
+    assert [market.ask(dense_plan(steps)).is_admitted for steps in (advice.steps, advice.steps + 1)] == [True, False]
     less = advice.noise - Fraction(1, 10_000)
-    noises = [plan_of(40, format_number(noise)) for noise in (advice.noise, less)]
+    noises = [dense_plan(40, format_number(noise)) for noise in (advice.noise, less)]
     assert [market.ask(plan).is_admitted for plan in noises] == [True, False]
     assert advice.swaps == (Swap(ref_of("one"), ref_of("other")),)
     assert (advice.untried, advice.blocked) == (0, ())

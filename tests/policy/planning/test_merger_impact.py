@@ -11,7 +11,8 @@ from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
 from policy.planning.account_caps import account_status, partition_bounds
 from policy.planning.merger_impact import merged_accounts
-from tests.factories.memory import BANKS, SRO, ref_of, snapshot
+from tests.factories.memory import ref_of, snapshot
+from tests.factories.people import BANKS, SRO
 from tests.policy.planning.market import PLAN, Market, opened
 
 

@@ -17,7 +17,8 @@ from policy.planning.plan_search import (
     most_steps_admitted,
     runs_that_fit,
 )
-from tests.factories.memory import BANKS, plan_of
+from tests.factories.documents import dense_plan
+from tests.factories.people import BANKS
 from tests.policy.planning.market import PLAN, Market, opened
 
 UNIT = Fraction(1, 10_000)
@@ -26,15 +27,15 @@ UNIT = Fraction(1, 10_000)
 def test_the_steps_told_pass_and_one_more_does_not() -> None:
     """By the run's cap in the contract while the accounts have room."""
     market = opened()
-    question = market.ask(plan_of(4_000))
+    question = market.ask(dense_plan(4_000))
     steps = most_steps_admitted(question)
-    assert market.ask(plan_of(steps)).is_admitted
-    more = market.ask(plan_of(steps + 1)).decision
+    assert market.ask(dense_plan(steps)).is_admitted
+    more = market.ask(dense_plan(steps + 1)).decision
     assert not more.permit
     assert more.binding is not None
     assert more.binding.code == "run_above_contract"
-    assert market.charged("a", plan_of(steps + 1)) is Code.POLICY_DENIED
-    assert market.charged("b", plan_of(steps)) is Code.PENDING
+    assert market.charged("a", dense_plan(steps + 1)) is Code.POLICY_DENIED
+    assert market.charged("b", dense_plan(steps)) is Code.PENDING
 
 
 def test_steps_are_those_that_counting_finds() -> None:
@@ -43,11 +44,11 @@ def test_steps_are_those_that_counting_finds() -> None:
     while market.charged(f"run-{market.index}", PLAN) is Code.PENDING:
         pass
     found = most_steps_admitted(market.ask(PLAN))
-    counted = next(steps for steps in range(1, 41) if not market.ask(plan_of(steps)).is_admitted) - 1
+    counted = next(steps for steps in range(1, 41) if not market.ask(dense_plan(steps)).is_admitted) - 1
     assert 0 < found == counted < 40
-    assert market.charged("more", plan_of(found + 1)) is Code.BUDGET_EXHAUSTED
-    assert market.charged("last", plan_of(found)) is Code.PENDING
-    assert most_steps_admitted(market.ask(plan_of(1))) == 0
+    assert market.charged("more", dense_plan(found + 1)) is Code.BUDGET_EXHAUSTED
+    assert market.charged("last", dense_plan(found)) is Code.PENDING
+    assert most_steps_admitted(market.ask(dense_plan(1))) == 0
 
 
 def test_steps_asked_up_to_a_limit_are_not_more() -> None:
@@ -64,7 +65,7 @@ def test_the_noise_told_passes_and_less_does_not(full: bool) -> None:  # noqa: F
     noise = least_noise_admitted(market.ask(PLAN))
     assert noise is not None
     assert (noise > 2) == full
-    plans = [plan_of(40, f"{float(multiplier):.4f}".rstrip("0").rstrip(".")) for multiplier in (noise, noise - UNIT)]
+    plans = [dense_plan(40, f"{float(multiplier):.4f}".rstrip("0").rstrip(".")) for multiplier in (noise, noise - UNIT)]
     assert [market.ask(plan).is_admitted for plan in plans] == [True, False]
     denied = market.ask(plans[1]).decision
     assert denied.binding is not None
@@ -86,7 +87,7 @@ def test_a_contract_may_hold_fewer_runs_than_the_accounts() -> None:
     """The contract's count binds, and the decision on the run after the last says so."""
     market = opened()
     digest = market.contract_of(BANKS[0], version=2, runs_max=2)
-    told = runs_that_fit(market.ask(plan_of(1, "8"), contract=digest))
+    told = runs_that_fit(market.ask(dense_plan(1, "8"), digest=digest))
     assert (told.runs, told.then.binding and told.then.binding.code) == (2, "runs_exhausted")
     assert min(one.runs for one in told.accounts) > 2
     assert max(one.runs for one in told.accounts) < RUNS_MAX
@@ -140,7 +141,10 @@ def test_epochs_are_expected_passes() -> None:
 def test_bounds_on_the_plan_itself_are_found_too() -> None:
     """The policy says how many steps and how little noise a run may have, whatever its ε is."""
     market = opened(run={"epsilon_max": "2.5", "noise_multiplier_min": "3.5", "steps_max": 25})
-    assert least_noise_admitted(market.ask(plan_of(20))) == Fraction(7, 2)
-    assert most_steps_admitted(market.ask(plan_of(400, "4"))) == 25
-    assert (most_steps_admitted(market.ask(plan_of(20))), least_noise_admitted(market.ask(plan_of(30)))) == (0, None)
-    assert not blocking_checks(market.ask(plan_of(400))), "with fewer steps and more noise it would pass"
+    assert least_noise_admitted(market.ask(dense_plan(20))) == Fraction(7, 2)
+    assert most_steps_admitted(market.ask(dense_plan(400, "4"))) == 25
+    assert (most_steps_admitted(market.ask(dense_plan(20))), least_noise_admitted(market.ask(dense_plan(30)))) == (
+        0,
+        None,
+    )
+    assert not blocking_checks(market.ask(dense_plan(400))), "with fewer steps and more noise it would pass"

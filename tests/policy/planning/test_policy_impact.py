@@ -13,8 +13,10 @@ from ledger.wire.malformed import Malformed
 from policy.checks.field_readers import format_time
 from policy.planning.account_caps import accounts_over_cap, partition_bounds
 from policy.planning.policy_impact import Impact, impact
-from tests.factories.memory import BANKS, SRO, START, plan_of, ref_of, snapshot
-from tests.policy.planning.market import DAY, PLAN, Market, opened, policy_bytes
+from tests.factories.documents import dense_plan
+from tests.factories.memory import START, ref_of, snapshot
+from tests.factories.people import BANKS, DAY_MS, SRO, short_name
+from tests.policy.planning.market import PLAN, Market, opened, policy_bytes
 from tests.policy.scene import ATTESTER
 
 
@@ -61,10 +63,10 @@ def test_a_lower_cap_freezes_whom_it_freezes() -> None:
     assert sorted(one.freezes for one in told.accounts) == [False, True]
     for bank, holder in zip(BANKS[:2], nodes, strict=False):
         (mine,) = (one for one in told.accounts if one.after.holder == holder)
-        code = market.charged(f"after-{bank[8:14]}", plan_of(1, "100"), bank=bank)
+        code = market.charged(f"after-{bank[8:14]}", dense_plan(1, "100"), bank=bank)
         assert (code is Code.BUDGET_EXHAUSTED) == mine.freezes
     assert {one.charge: one.frozen for one in told.pending} == {"run-4": True}
-    assert [one.name for one in told.contracts] == [f"scans-{bank[8:]}" for bank in sorted(BANKS)]
+    assert [one.name for one in told.contracts] == [f"digits-{short_name(bank)}" for bank in sorted(BANKS)]
     before, after = told.contracts[0].before, told.contracts[0].after
     assert isinstance(before, dict)
     assert (before["lineage_epsilon_max"], before["run_epsilon_max"]) == ("5", "2")
@@ -78,7 +80,7 @@ def test_a_cap_without_room_is_told_as_such() -> None:
     assert [(one.after.share, one.after.percent, one.freezes) for one in told.accounts] == [
         (None, "no room at all", True)
     ] * 2
-    assert market.charged("after", plan_of(1, "100")) is Code.POLICY_DENIED
+    assert market.charged("after", dense_plan(1, "100")) is Code.POLICY_DENIED
 
 
 def test_a_level_raised_caps_the_global_account() -> None:
@@ -92,10 +94,10 @@ def test_a_level_raised_caps_the_global_account() -> None:
     assert (everyone.before.epsilon, everyone.before.over) == (None, False)
     assert (everyone.freezes, everyone.thaws) == (True, False)
     assert told.frozen == (everyone,)
-    assert market.charged("more", plan_of(1, "100"), bank=BANKS[2]) is Code.BUDGET_EXHAUSTED
+    assert market.charged("more", dense_plan(1, "100"), bank=BANKS[2]) is Code.BUDGET_EXHAUSTED
     (change,) = told.partitions
     assert isinstance(change.after, dict)
-    assert change.after["closes"] == format_time(START + 30 * DAY)
+    assert change.after["closes"] == format_time(START + 30 * DAY_MS)
 
 
 def test_a_quota_freezes_whom_it_freezes() -> None:
@@ -106,8 +108,8 @@ def test_a_quota_freezes_whom_it_freezes() -> None:
     over = {one.after.holder for one in told.accounts if one.freezes}
     assert over == {nodes[0]}
     assert {one.after.holder for one in told.accounts} == set(nodes[:2])
-    assert market.charged("after-a", plan_of(1, "100")) is Code.BUDGET_EXHAUSTED
-    assert market.charged("after-b", plan_of(1, "100"), bank=BANKS[1]) is Code.PENDING
+    assert market.charged("after-a", dense_plan(1, "100")) is Code.BUDGET_EXHAUSTED
+    assert market.charged("after-b", dense_plan(1, "100"), bank=BANKS[1]) is Code.PENDING
     assert {one.holder for one in accounts_over_cap(market.state, market.now)} == over
 
 
@@ -129,7 +131,7 @@ def test_each_bound_on_a_run_is_told_of_the_contracts_that_it_binds(
     """A run that was charged before is denied afterwards, and every contract is told the bound that denies it."""
     market = charged()
     told = seen(market, **changes)
-    assert [one.name for one in told.contracts] == [f"scans-{bank[8:]}" for bank in sorted(BANKS)]
+    assert [one.name for one in told.contracts] == [f"digits-{short_name(bank)}" for bank in sorted(BANKS)]
     for one in told.contracts:
         assert isinstance(one.before, dict)
         assert one.after == {**one.before, field: value}
@@ -151,10 +153,10 @@ def test_a_named_coalition_closes_its_members_until_it_is_declared() -> None:
 def test_a_later_policy_is_compared_at_its_own_moment() -> None:
     """With what stands at that time, a contract that has ended by then left out."""
     market = charged()
-    market.contract_of(BANKS[0], version=2, ends=format_time(START + 5 * DAY))
-    told = seen(market, effective=format_time(START + 10 * DAY), run={"epsilon_max": "1.5"})
-    assert told.at == START + 10 * DAY
-    assert [one.name for one in told.contracts] == [f"scans-{bank[8:]}" for bank in sorted(BANKS[1:])]
+    market.contract_of(BANKS[0], version=2, ends=format_time(START + 5 * DAY_MS))
+    told = seen(market, effective=format_time(START + 10 * DAY_MS), run={"epsilon_max": "1.5"})
+    assert told.at == START + 10 * DAY_MS
+    assert [one.name for one in told.contracts] == [f"digits-{short_name(bank)}" for bank in sorted(BANKS[1:])]
     (before, after) = told.contracts[0].before, told.contracts[0].after
     assert isinstance(before, dict)
     assert after == {**before, "run_epsilon_max": "1.5"}

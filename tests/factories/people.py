@@ -1,0 +1,77 @@
+"""The organisations of the tests, their keys, their clean rooms and their time: one cast for every kind of test.
+
+A key belongs to a name and is the same in every process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from client.keys.signer import Signer
+from ledger.verifier import LogKey
+from ledger.wire import canonical_json as c
+
+ORIGIN: Final = "epsilon.example/ledger"
+SRO: Final = "did:web:sro.example"
+TSO: Final = "did:web:tso.example"
+HOSPITAL: Final = "did:web:hospital.example"
+CLINIC: Final = "did:web:clinic.example"
+BANKS: Final = tuple(f"did:web:bank-{letter}.example" for letter in "abcd")
+BANK_A, BANK_B, BANK_C, BANK_D = BANKS
+MERGED: Final = "did:web:bank-ab.example"
+"""What banks A and B become."""
+ATTESTER: Final = "https://attester.example"
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 60 * MINUTE_MS
+DAY_MS: Final = 24 * HOUR_MS
+
+
+def private_key(name: str) -> Ed25519PrivateKey:
+    """The signing key of this name."""
+    return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
+
+
+LOG_KEY: Final = private_key("log")
+LOG: Final = LogKey(ORIGIN, LOG_KEY.public_key().public_bytes_raw())
+
+
+def short_name(did: str) -> str:
+    """What is left of ``did:web:``."""
+    return did.removeprefix("did:web:")
+
+
+class Clock:
+    """Time in Unix milliseconds, which a test moves by hand."""
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        """Unix milliseconds."""
+        return self.now
+
+
+class CleanRoom:
+    """The two keys of a clean room: those of a name, or fresh ones where none is given."""
+
+    def __init__(self, name: str | None = None) -> None:
+        if name is None:
+            self.signer, self.sealing = Signer.generate(), X25519PrivateKey.generate()
+        else:
+            self.signer = Signer(private_key(f"room {name}"))
+            self.sealing = X25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
+
+    def to_json(self) -> c.Object:
+        """As a charge names it."""
+        x = c.base64url(self.sealing.public_key().public_bytes_raw())
+        return {"sealing": {"crv": "X25519", "kty": "OKP", "x": x}, "signing": self.signer.jwk}
+
+
+def registration(did: str, signer: Signer, *roles: str) -> c.Object:
+    """The body that registers an organisation, with its proof that it has the key."""
+    claim: c.Object = {"key": signer.jwk, "name": short_name(did), "organisation": did, "roles": [*roles]}
+    return {**claim, "possession": signer.sign(c.dump(claim))}
