@@ -18,7 +18,7 @@ from api.http.problems import Problem
 from ledger.domain.facts import GLOBAL, Facts, holder_of
 from ledger.domain.lineage_graph import ancestors, knows
 from ledger.domain.outcomes import Code
-from ledger.store.table_mapping import Rows
+from ledger.store.table_mapping import ProjectionTable
 
 if TYPE_CHECKING:
     from ledger.domain.entries import Entry
@@ -190,7 +190,7 @@ class Caller:
         known = _UNDER_CONTRACT.setdefault(facts, {})
         if self not in known:
             stored = facts.contracts
-            every = (one for _, one in stored.stored()) if isinstance(stored, Rows) else stored.values()
+            every = (one for _, one in stored.stored()) if isinstance(stored, ProjectionTable) else stored.values()
             known[self] = frozenset(did for one in every if self.sees_contract(one, facts) for did in one.providers)
         return known[self]
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Depends, Query
 
-from ledger.store.table_mapping import Rows
+from ledger.store.table_mapping import ProjectionTable
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
@@ -128,8 +128,8 @@ def scope_of(name: str, **parameters: str | int | None) -> str:
 
 def fetch_from(values: Mapping[K, V], **same: str) -> Fetch[K, V]:
     """Pages of a projection: by its key in a database, sorted in memory where it is one of the past."""
-    if isinstance(values, Rows):
-        stored: Rows[K, V] = values
+    if isinstance(values, ProjectionTable):
+        stored: ProjectionTable[K, V] = values
         return lambda after, most: stored.page(after, most, **same)
     ordered = sorted(
         key for key, value in values.items() if all(getattr(value, name) == wants for name, wants in same.items())

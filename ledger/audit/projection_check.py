@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import LargeBinary, String, Table, cast, select
 
@@ -12,23 +12,10 @@ from ledger.domain.memory_state import MemoryState
 from ledger.lineage.exposure import known_spans
 from ledger.log.verification_findings import Broken
 from ledger.mechanisms.loss import Loss
+from ledger.store.database_state import PROJECTIONS
 from ledger.store.engine import Executor, is_postgres
 from ledger.store.snapshot import Snapshot
 from ledger.store.tables import EntryRow, metadata, table_of
-
-PROJECTIONS: Final = (
-    "organisations",
-    "keys",
-    "policies",
-    "datasets",
-    "partitions",
-    "contracts",
-    "contract_heads",
-    "charges",
-    "accounts",
-    "forgiven",
-    "nodes",
-)
 
 
 def check_rows(book: Snapshot, state: MemoryState) -> None:

@@ -16,8 +16,7 @@ from ledger.domain.commands import MakeCharge
 from ledger.domain.entries import Entry
 from ledger.domain.facts import GLOBAL, Partition
 from ledger.filters import Cap, read_rule
-from ledger.mechanisms.loss import Segment
-from ledger.transitions.apply_charges import read_prices
+from ledger.mechanisms.loss import Segment, read_segments
 from ledger.transitions.pricing import COMPUTED, Bound, covered
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number, parse_number
@@ -42,7 +41,7 @@ class RecordedPrices:
         """As recorded, if that is enough. Raises: Malformed, Refusal."""
         if partition.ref not in self._prices:
             raise Malformed("body.prices", "names other partitions than the charge")
-        segments = read_prices(self._prices[partition.ref])
+        segments = read_segments(self._prices[partition.ref])
         if not covered(partition, body, segments):
             raise Malformed("body.prices", f"of {partition.ref} is below what the plan costs")
         return segments

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DatabaseError
 
 from ledger.audit.entry_check import check_before, check_fits
 from ledger.audit.log_chunk import FAULTS, Chunk, Stored, read_chunk, told
-from ledger.audit.projection_check import PROJECTIONS, check_rows, check_sums, find_invalid_text
+from ledger.audit.projection_check import check_rows, check_sums, find_invalid_text
 from ledger.audit.signature_batch import SignatureBatch
 from ledger.audit.tree_rebuild import Growth
 from ledger.audit.trusted_checkpoints import check_kept
@@ -278,4 +278,4 @@ class Documents(Mapping[str, bytes]):
         return sum(1 for _ in self)
 
 
-__all__ = ["PROJECTIONS", "Broken", "Fork", "Shorter", "verify", "verify_book"]
+__all__ = ["Broken", "Fork", "Shorter", "verify", "verify_book"]

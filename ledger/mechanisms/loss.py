@@ -10,7 +10,7 @@ from functools import lru_cache
 from operator import add, mul, sub
 from typing import Any, NamedTuple
 
-from ledger.wire.canonical_json import Object
+from ledger.wire.canonical_json import Object, parse, spelled
 from ledger.wire.exact_numbers import LOSS_MAX
 
 Price = tuple[int | None, ...]
@@ -98,6 +98,18 @@ class Segment(NamedTuple):
     def to_json(self) -> Object:
         """As a charge's entry records it."""
         return {"price": list(self.price), "steps": self.steps, "unit": self.unit}
+
+
+@lru_cache(maxsize=4_096)
+def parse_segments(recorded: bytes) -> tuple[Segment, ...]:
+    """The prices of one partition from the canonical JSON of a charge's entry; equal ones are one value."""
+    segments: Any = parse(recorded, len(recorded))
+    return tuple(Segment(one["steps"], tuple(one["price"]), one["unit"]) for one in segments)
+
+
+def read_segments(segments: Any) -> tuple[Segment, ...]:  # noqa: ANN401 - JSON as recorded
+    """The same from a JSON value that was parsed already."""
+    return parse_segments(spelled(segments))
 
 
 def cover(segments: tuple[Segment, ...], least: tuple[Segment, ...]) -> bool:

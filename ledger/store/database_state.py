@@ -1,82 +1,56 @@
-"""What stands, in a database: read through when asked for, written back when flushed."""
+"""The current state in a database: each table is a read-through cache, written back when it is flushed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import func, select
 
-from ledger.domain.facts import (
-    Account,
-    Charge,
-    Contract,
-    Dataset,
-    Organisation,
-    Partition,
-    PolicyVersion,
-    SigningKey,
-    Span,
-)
-from ledger.domain.lineage_graph import Node, NodeKind
+from ledger.domain.facts import Account, Charge, Span
+from ledger.domain.lineage_graph import NodeKind
 from ledger.domain.memory_state import sum_exposures
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Loss
-from ledger.store import row_mapping as p
+from ledger.store import row_mapping as m
 from ledger.store import tables as t
 from ledger.store.engine import Executor
-from ledger.store.node_rows import node_of, rows_of
-from ledger.store.table_mapping import Rows, read_only
+from ledger.store.table_mapping import ProjectionTable
+
+PROJECTIONS: Final = (
+    "organisations",
+    "keys",
+    "policies",
+    "datasets",
+    "partitions",
+    "contracts",
+    "contract_heads",
+    "charges",
+    "accounts",
+    "forgiven",
+    "nodes",
+)
+"""The attributes of a state that are projections of the entries, a table each."""
 
 
 class DatabaseState:
-    """What stands, on one connection inside one transaction. See :class:`ledger.domain.facts.State`."""
+    """The state as one transaction sees it. See :class:`ledger.domain.facts.State`."""
 
     def __init__(self, connection: Executor) -> None:
         """Read and write through ``connection``."""
         self.connection = connection
-        self.documents: Rows[str, bytes] = Rows(
-            connection, t.DocumentRow, ("digest",), lambda rows: bytes(rows[0]["data"]), read_only
-        )
-        self.organisations: Rows[str, Organisation] = Rows(
-            connection, t.OrganisationRow, ("did",), p.organisation_of, p.organisation_rows
-        )
-        self.keys: Rows[str, SigningKey] = Rows(
-            connection, t.SigningKeyRow, ("key_id",), p.key_of, p.key_rows, p.key_at
-        )
-        self.policies: Rows[str, tuple[PolicyVersion, ...]] = Rows(
-            connection, t.PolicyVersionRow, ("domain",), p.policies_of, p.policy_rows
-        )
-        self.datasets: Rows[tuple[str, str], Dataset] = Rows(
-            connection, t.DatasetRow, ("provider", "dataset"), p.dataset_of, p.dataset_rows
-        )
-        self.partitions: Rows[str, Partition] = Rows(
-            connection, t.PartitionRow, ("ref",), p.partition_of, p.partition_rows
-        )
-        self.contracts: Rows[str, Contract] = Rows(
-            connection, t.ContractRow, ("document",), p.contract_of, p.contract_rows
-        )
-        self.contract_heads: Rows[str, str] = Rows(
-            connection,
-            t.ContractHeadRow,
-            ("id",),
-            lambda rows: str(rows[0]["document"]),
-            lambda key, value: [{"id": key, "document": value}],
-        )
-        self.charges: Rows[str, Charge] = Rows(
-            connection, t.ChargeRow, ("id",), p.charge_of, p.charge_rows, p.charge_at
-        )
-        self.accounts: Rows[tuple[str, str], Account] = Rows(
-            connection, t.AccountRow, ("partition", "holder"), p.account_of, p.account_rows
-        )
-        self.forgiven: Rows[tuple[str, str], Loss] = Rows(
-            connection,
-            t.ForgivenRow,
-            ("partition", "holder"),
-            p.forgiven_of,
-            p.forgiven_rows,
-        )
-        self.nodes: Rows[int, Node] = Rows(connection, t.NodeRow, ("position",), node_of, rows_of)
+        self.documents = ProjectionTable(connection, m.DOCUMENTS)
+        self.organisations = ProjectionTable(connection, m.ORGANISATIONS)
+        self.keys = ProjectionTable(connection, m.KEYS)
+        self.policies = ProjectionTable(connection, m.POLICIES)
+        self.datasets = ProjectionTable(connection, m.DATASETS)
+        self.partitions = ProjectionTable(connection, m.PARTITIONS)
+        self.contracts = ProjectionTable(connection, m.CONTRACTS)
+        self.contract_heads = ProjectionTable(connection, m.CONTRACT_HEADS)
+        self.charges = ProjectionTable(connection, m.CHARGES)
+        self.accounts = ProjectionTable(connection, m.ACCOUNTS)
+        self.forgiven = ProjectionTable(connection, m.RESETS)
+        self.nodes = ProjectionTable(connection, m.NODES)
 
     @property
     def publication(self) -> int | None:
@@ -130,24 +104,8 @@ class DatabaseState:
 
     def flush(self) -> None:
         """Write every changed value back."""
-        for rows in self.projections():
-            rows.flush()
-
-    def projections(self) -> Iterable[Rows[Any, Any]]:
-        """Every table that is a projection of the entries."""
-        return (
-            self.organisations,
-            self.keys,
-            self.policies,
-            self.datasets,
-            self.partitions,
-            self.contracts,
-            self.contract_heads,
-            self.charges,
-            self.accounts,
-            self.forgiven,
-            self.nodes,
-        )
+        for name in PROJECTIONS:
+            getattr(self, name).flush()
 
 
 def _within(span: Span) -> tuple[Any, ...]:

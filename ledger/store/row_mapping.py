@@ -1,238 +1,173 @@
-"""Rows into values and back, one pair of functions for each projection of the entries."""
+"""Rows of the projections into values of the domain and back, derived from the declaration of each record.
+
+A field is stored in the column of its name, the index of the entry that made a value in ``entered``. A field whose type
+no database has (a fraction, an enumeration, a tuple) is stored by the converter of that type.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
+from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final
+from operator import attrgetter, itemgetter
+from typing import Any, Final, Generic, TypeVar, get_type_hints
+
+from sqlalchemy import Row
+from sqlmodel import SQLModel
 
 from ledger.domain.facts import Account, Charge, Contract, Dataset, Organisation, Partition, PolicyVersion, SigningKey
+from ledger.domain.lineage_graph import Arrow, Node, NodeKind
 from ledger.domain.outcomes import ChargeState
-from ledger.mechanisms.loss import Loss, Segment
-from ledger.store.table_mapping import Fields
-from ledger.transitions.apply_charges import read_prices
+from ledger.mechanisms.loss import Loss, Segment, read_segments
+from ledger.store import tables as t
 from ledger.wire.exact_numbers import format_number, parse_number
 
-
-def organisation_of(rows: list[Fields]) -> Organisation:
-    """An organisation, as its row has it."""
-    (row,) = rows
-    moves = tuple((time, node) for time, node in json.loads(row["moves"]))
-    return Organisation(row["did"], row["name"], tuple(json.loads(row["roles"])), row["node"], row["entered"], moves)
-
-
-def organisation_rows(key: str, value: Organisation) -> list[Fields]:
-    """The row of an organisation."""
-    row = {"did": key, "name": value.name, "node": value.node, "entered": value.index}
-    return [{**row, "roles": json.dumps(value.roles), "moves": json.dumps(value.moves)}]
+K = TypeVar("K")
+V = TypeVar("V")
+Rows = Sequence[Row[Any]]
+"""Whole rows of one table, in the order of its columns."""
+Fields = dict[str, Any]
+"""The values of one row by column, to be written."""
 
 
-def key_of(rows: list[Fields]) -> SigningKey:
-    """A key, as its row has it."""
-    (row,) = rows
-    return key_at([*row.values()])
+@dataclass(frozen=True, slots=True)
+class TableMapping(Generic[K, V]):
+    """How one table holds values: the columns of a value's key, and its rows read and written.
+
+    A value has one row, or several that share the key's columns and come in the order of the primary key.
+    """
+
+    table: type[SQLModel]
+    key: tuple[str, ...]
+    load: Callable[[Rows], V]
+    dump: Callable[[K, V], list[Fields]]
 
 
-def key_at(row: Sequence[Any]) -> SigningKey:
-    """The same of the row's values, which come in the order of the key's own."""
-    return SigningKey._make(row)
+@dataclass(frozen=True, slots=True)
+class _Converter:
+    """Between a field's value and what its column holds."""
+
+    load: Callable[[Any], Any]
+    dump: Callable[[Any], Any]
 
 
-def key_rows(key: str, value: SigningKey) -> list[Fields]:
-    """The row of a key."""
-    return [{"key_id": key, "owner": value.owner, "x": value.x, "charge": value.charge, "entered": value.index}]
-
-
-def policies_of(rows: list[Fields]) -> tuple[PolicyVersion, ...]:
-    """The versions of one domain's policy, in order."""
-    return tuple(PolicyVersion(**{("index" if k == "entered" else k): v for k, v in row.items()}) for row in rows)
-
-
-def policy_rows(key: str, value: tuple[PolicyVersion, ...]) -> list[Fields]:
-    """A row for each version."""
-    return [
-        {
-            "domain": key,
-            "version": one.version,
-            "document": one.document,
-            "issuer": one.issuer,
-            "effective": one.effective,
-            "entered": one.index,
-        }
-        for one in value
-    ]
-
-
-def dataset_of(rows: list[Fields]) -> Dataset:
-    """A dataset, as its row has it."""
-    (row,) = rows
-    kept = ("provider", "dataset", "domain", "document", "recommendation")
-    return Dataset(**{name: row[name] for name in kept}, index=row["entered"])
-
-
-def dataset_rows(key: tuple[str, str], value: Dataset) -> list[Fields]:
-    """The row of a dataset."""
-    return [
-        {
-            "provider": key[0],
-            "dataset": key[1],
-            "domain": value.domain,
-            "document": value.document,
-            "entered": value.index,
-            "recommendation": value.recommendation,
-        }
-    ]
-
-
-def partition_of(rows: list[Fields]) -> Partition:
-    """A partition, as its row has it."""
-    (row,) = rows
-    kept = (
-        "ref",
-        "provider",
-        "dataset",
-        "relation",
-        "unit",
-        "unit_records_max",
-        "records",
-        "data_key",
-        "terms",
-        "opened",
-    )
-    return Partition(
-        **{name: row[name] for name in kept},
-        epsilon=parse_number(row["epsilon"], "epsilon"),
-        delta=parse_number(row["delta"], "delta"),
-        retired=bool(row["retired"]),
-        commitments=tuple(json.loads(row["commitments"])),
-        index=row["entered"],
-    )
-
-
-def partition_rows(key: str, value: Partition) -> list[Fields]:
-    """The row of a partition."""
-    kept = ("provider", "dataset", "relation", "unit", "unit_records_max", "records", "data_key", "terms", "opened")
-    return [
-        {
-            "ref": key,
-            **{name: getattr(value, name) for name in kept},
-            "epsilon": format_number(value.epsilon),
-            "delta": format_number(value.delta),
-            "retired": int(value.retired),
-            "commitments": json.dumps(value.commitments),
-            "entered": value.index,
-        }
-    ]
-
-
-_CONTRACT = ("id", "version", "consumer", "consumer_node", "starts", "ends", "runs")
-
-
-def contract_of(rows: list[Fields]) -> Contract:
-    """A contract, as its row has it."""
-    (row,) = rows
-    return Contract(
-        document=row["document"],
-        **{name: row[name] for name in _CONTRACT},
-        providers=tuple(json.loads(row["providers"])),
-        index=row["entered"],
-        revoked=bool(row["revoked"]),
-    )
-
-
-def contract_rows(key: str, value: Contract) -> list[Fields]:
-    """The row of a contract."""
-    return [
-        {
-            "document": key,
-            **{name: getattr(value, name) for name in _CONTRACT},
-            "providers": json.dumps(value.providers),
-            "revoked": int(value.revoked),
-            "entered": value.index,
-        }
-    ]
-
-
-_CHARGE = (
-    "contract",
-    "actor",
-    "author",
-    "plan",
-    "steps",
-    "steps_posted",
-    "key_id",
-    "sealing",
-    "key_release",
-    "deadline",
-    "pipeline",
-)
-
-
-def charge_of(rows: list[Fields]) -> Charge:
-    """A charge, as its row has it."""
-    (row,) = rows
-    return charge_at([*row.values()])
-
-
-def charge_at(row: Sequence[Any]) -> Charge:
-    """The same of the row's values, which come in the order of the charge's own."""
-    values = [*row]
-    values[4], values[13] = _priced(values[4], values[13])
-    values[8] = _STATES[values[8]]
-    values[14], values[15] = _items(values[14]), _items(values[15])
-    values[17] = _notices(values[17])
-    return Charge._make(values)
-
-
-# Most charges of a book name the same partitions at the same prices, and nobody else.
+# Most rows of a book hold the same few lists: the same partitions, at the same prices, with no recipients.
 @lru_cache(maxsize=4_096)
-def _priced(partitions: str, prices: str) -> tuple[tuple[str, ...], tuple[tuple[str, tuple[Segment, ...]], ...]]:
-    named, known = tuple(json.loads(partitions)), json.loads(prices)
-    return named, tuple((ref, read_prices(known[ref])) for ref in named)
+def _load_list(text: str) -> tuple[Any, ...]:
+    return tuple(tuple(one) if isinstance(one, list) else one for one in json.loads(text))
 
 
 @lru_cache(maxsize=4_096)
-def _items(listed: str) -> tuple[Any, ...]:
-    return tuple(json.loads(listed))
+def _load_prices(text: str) -> tuple[tuple[str, tuple[Segment, ...]], ...]:
+    return tuple((ref, read_segments(segments)) for ref, segments in json.loads(text).items())
 
 
-@lru_cache(maxsize=4_096)
-def _notices(listed: str) -> tuple[tuple[str, int], ...]:
-    return tuple((model, time) for model, time in json.loads(listed))
+def _dump_prices(prices: tuple[tuple[str, tuple[Segment, ...]], ...]) -> str:
+    return json.dumps({ref: [one.to_json() for one in segments] for ref, segments in prices})
 
 
-_STATES: Final = {one.value: one for one in ChargeState}
+def _load_arrows(text: str) -> tuple[Arrow, ...]:
+    return tuple(Arrow(node, before) for node, before in json.loads(text))
 
 
-def charge_rows(key: str, value: Charge) -> list[Fields]:
-    """The row of a charge."""
-    return [
-        {
-            "id": key,
-            **{name: getattr(value, name) for name in _CHARGE},
-            "partitions": json.dumps(value.partitions),
-            "state": value.state.value,
-            "prices": json.dumps({ref: [one.to_json() for one in segments] for ref, segments in value.prices}),
-            "recipients": json.dumps(value.recipients),
-            "base": json.dumps(value.base),
-            "notices": json.dumps(value.notices),
-            "entered": value.index,
-        }
-    ]
+def _dump_arrows(arrows: tuple[Arrow, ...]) -> str:
+    return json.dumps([[one.node, one.before] for one in arrows])
 
 
-def account_of(rows: list[Fields]) -> Account:
-    """An account, as its rows have it. Raises: ValueError, if one of its coordinates has no row or stands elsewhere."""
-    if [row["coordinate"] for row in rows] != [*range(len(rows))]:
-        raise ValueError(f"coordinates {[row['coordinate'] for row in rows]} are not 0 to {len(rows) - 1}")
-    posted = Loss(tuple(row["posted"] for row in rows), tuple(row["posted_infinite"] for row in rows))
-    pending = Loss(tuple(row["pending"] for row in rows), tuple(row["pending_infinite"] for row in rows))
-    return Account(rows[0]["partition"], rows[0]["holder"], posted, pending)
+def _load_number(text: str) -> Fraction:
+    return parse_number(text, "number")
 
 
-def account_rows(key: tuple[str, str], value: Account) -> list[Fields]:
-    """The rows of an account."""
+def _enumerated(kind: type[StrEnum]) -> _Converter:
+    return _Converter({one.value: one for one in kind}.__getitem__, attrgetter("value"))
+
+
+_LIST: Final = _Converter(_load_list, json.dumps)
+_NUMBER: Final = _Converter(_load_number, format_number)
+_CONVERTERS: Final[dict[object, _Converter]] = {
+    bool: _Converter(bool, int),
+    Fraction: _NUMBER,
+    Fraction | None: _Converter(
+        lambda text: None if text is None else _load_number(text),
+        lambda number: None if number is None else format_number(number),
+    ),
+    ChargeState: _enumerated(ChargeState),
+    NodeKind: _enumerated(NodeKind),
+    tuple[str, ...]: _LIST,
+    tuple[tuple[int, int], ...]: _LIST,
+    tuple[tuple[str, int], ...]: _LIST,
+    tuple[tuple[str, tuple[Segment, ...]], ...]: _Converter(_load_prices, _dump_prices),
+    tuple[Arrow, ...]: _Converter(_load_arrows, _dump_arrows),
+}
+_PLAIN: Final = (int, str, int | None, str | None)
+"""Types that a column holds as they are."""
+
+
+class _RecordMapping(Generic[V]):
+    """One record type and the columns of its fields."""
+
+    def __init__(self, table: type[SQLModel], record: Callable[..., V], index: str = "entered") -> None:
+        """Map ``record``'s fields to the columns of ``table``; ``index`` is the column of the field of that name."""
+        hints = get_type_hints(record)
+        names = _field_names(record)
+        self._record = record
+        self._columns = [(name, index if name == "index" else name, _converter(hints[name])) for name in names]
+        order = [column.name for column in t.table_of(table).columns]
+        self._values = itemgetter(*(order.index(column) for _, column, _ in self._columns))
+        self._loads = [(place, one.load) for place, (_, _, one) in enumerate(self._columns) if one is not None]
+
+    def load(self, row: Row[Any]) -> V:
+        """The value of a row. Raises: ValueError, LookupError, TypeError, for a row that holds none."""
+        values = [*self._values(row)]
+        for place, load in self._loads:
+            values[place] = load(values[place])
+        return self._record(*values)
+
+    def dump(self, value: V) -> Fields:
+        """The row of a value."""
+        stored = ((column, getattr(value, name), one) for name, column, one in self._columns)
+        return {column: field if one is None else one.dump(field) for column, field, one in stored}
+
+
+def _field_names(record: Any) -> Sequence[str]:  # noqa: ANN401 - a type of any kind of record
+    if is_dataclass(record):
+        return [one.name for one in fields(record)]
+    names: Sequence[str] = record._fields if hasattr(record, "_fields") else record.__struct_fields__
+    return names
+
+
+def _converter(hint: object) -> _Converter | None:
+    """The converter of a field's type; None if a column holds it as it is. Raises: KeyError, for a type without one."""
+    return None if hint in _PLAIN else _CONVERTERS[hint]
+
+
+def _one(table: type[SQLModel], record: Callable[..., V], *key: str, index: str = "entered") -> TableMapping[Any, V]:
+    """A table with one row for each value."""
+    mapping = _RecordMapping(table, record, index)
+    return TableMapping(table, key, lambda rows: mapping.load(rows[0]), lambda _, value: [mapping.dump(value)])
+
+
+def _load_policies(rows: Rows) -> tuple[PolicyVersion, ...]:
+    return tuple(map(_POLICY.load, rows))
+
+
+_POLICY: Final = _RecordMapping(t.PolicyVersionRow, PolicyVersion)
+
+
+def _load_account(rows: Rows) -> Account:
+    """An account, a row for each coordinate. Raises: ValueError, if a coordinate has no row, or two."""
+    coordinates = [row.coordinate for row in rows]
+    if coordinates != [*range(len(rows))]:
+        raise ValueError(f"coordinates {coordinates} are not 0 to {len(rows) - 1}")
+    posted = Loss(tuple(row.posted for row in rows), tuple(row.posted_infinite for row in rows))
+    pending = Loss(tuple(row.pending for row in rows), tuple(row.pending_infinite for row in rows))
+    return Account(rows[0].partition, rows[0].holder, posted, pending)
+
+
+def _dump_account(key: tuple[str, str], value: Account) -> list[Fields]:
     return [
         {
             "partition": key[0],
@@ -247,11 +182,38 @@ def account_rows(key: tuple[str, str], value: Account) -> list[Fields]:
     ]
 
 
-def forgiven_of(rows: list[Fields]) -> Loss:
-    """What the last decree on an account let go, as its row has it."""
-    return Loss.parse(json.loads(rows[0]["loss"]))
+def _read_only(key: object, value: object) -> list[Fields]:
+    raise TypeError(f"{key} of {type(value).__name__} is append-only")
 
 
-def forgiven_rows(key: tuple[str, str], value: Loss) -> list[Fields]:
-    """The row of a decree on an account."""
-    return [{"partition": key[0], "holder": key[1], "loss": json.dumps(value.to_json())}]
+ORGANISATIONS: Final[TableMapping[str, Organisation]] = _one(t.OrganisationRow, Organisation, "did")
+KEYS: Final[TableMapping[str, SigningKey]] = _one(t.SigningKeyRow, SigningKey, "key_id")
+POLICIES: Final[TableMapping[str, tuple[PolicyVersion, ...]]] = TableMapping(
+    t.PolicyVersionRow, ("domain",), _load_policies, lambda _, versions: list(map(_POLICY.dump, versions))
+)
+DATASETS: Final[TableMapping[tuple[str, str], Dataset]] = _one(t.DatasetRow, Dataset, "provider", "dataset")
+PARTITIONS: Final[TableMapping[str, Partition]] = _one(t.PartitionRow, Partition, "ref")
+CONTRACTS: Final[TableMapping[str, Contract]] = _one(t.ContractRow, Contract, "document")
+CONTRACT_HEADS: Final[TableMapping[str, str]] = TableMapping(
+    t.ContractHeadRow,
+    ("id",),
+    lambda rows: str(rows[0].document),
+    lambda key, document: [{"id": key, "document": document}],
+)
+CHARGES: Final[TableMapping[str, Charge]] = _one(t.ChargeRow, Charge, "id")
+ACCOUNTS: Final[TableMapping[tuple[str, str], Account]] = TableMapping(
+    t.AccountRow, ("partition", "holder"), _load_account, _dump_account
+)
+RESETS: Final[TableMapping[tuple[str, str], Loss]] = TableMapping(
+    t.ForgivenRow,
+    ("partition", "holder"),
+    lambda rows: Loss.parse(json.loads(rows[0].loss)),
+    lambda key, loss: [{"partition": key[0], "holder": key[1], "loss": json.dumps(loss.to_json())}],
+)
+NODES: Final[TableMapping[int, Node]] = _one(t.NodeRow, Node, "position", index="position")
+DOCUMENTS: Final[TableMapping[str, bytes]] = TableMapping(
+    t.DocumentRow,
+    ("digest",),
+    lambda rows: bytes(rows[0].data),
+    _read_only,
+)

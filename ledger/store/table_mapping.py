@@ -1,64 +1,44 @@
-"""One table seen as a mapping: read when asked for, written back when flushed; and rows that are only appended."""
+"""A table of the projections as a read-through, write-back mapping; and rows that are only appended."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from functools import cache
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final, Generic, TypeVar
 
-from sqlalchemy import Column, Table, bindparam, insert, select, tuple_
+from sqlalchemy import Column, Row, Table, bindparam, insert, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import SQLModel
 
 from ledger.store.engine import Executor, is_postgres
+from ledger.store.row_mapping import Fields, TableMapping
 from ledger.store.tables import table_of
 
 K = TypeVar("K")
 V = TypeVar("V")
-Fields = dict[str, Any]
 _LOADED_MAX: Final = 1_000
 """Keys named in one statement; databases bound how many a statement may have."""
 
 
-@cache
-def _layout(row: type[SQLModel], columns: tuple[str, ...]) -> tuple[Table, list[Column[Any]], list[str]]:
-    """The table, the columns of its key, and the names of all; every snapshot asks for the same few."""
-    table = table_of(row)
-    return table, [table.c[name] for name in columns], [column.name for column in table.columns]
+class ProjectionTable(MutableMapping[K, V], Generic[K, V]):
+    """One table seen as a mapping: a read-through cache of its values, written back when flushed."""
 
-
-class Rows(MutableMapping[K, V], Generic[K, V]):
-    """One table seen as a mapping. A value has one row, or several that share the first columns of the key."""
-
-    def __init__(  # noqa: PLR0913, PLR0917 - which table, its key, and how its rows are read and written
-        self,
-        connection: Executor,
-        row: type[SQLModel],
-        columns: tuple[str, ...],
-        read: Callable[[list[Fields]], V],
-        write: Callable[[K, V], list[Fields]],
-        place: Callable[[Sequence[Any]], V] | None = None,
-    ) -> None:
-        """``columns`` make the key; ``read`` and ``write`` turn rows, their fields in order, into a value and back.
-
-        ``place`` reads one row's values as they come, for tables that have as many as there are runs.
-        """
+    def __init__(self, connection: Executor, mapping: TableMapping[K, V]) -> None:
+        """Read and write through ``connection``, as ``mapping`` says."""
         self._connection = connection
-        self._table, self._columns, self._names = _layout(row, columns)
-        self._read, self._write = read, write
-        self._place = place or (lambda row: read([dict(zip(self._names, row, strict=True))]))
+        self._mapping = mapping
+        self._table, self._columns, self._of_key = _layout(mapping.table, mapping.key)
         self._known: dict[K, V | None] = {}
         self._changed: dict[K, None] = {}
 
     def __getitem__(self, key: K) -> V:
         if key not in self._known:
             parts = key if isinstance(key, tuple) else (key,)
-            names = (column.name for column in self._columns)
-            found = self._connection.execute(_of_key(*self._columns), dict(zip(names, parts, strict=True)))
-            rows = [dict(zip(self._names, one, strict=True)) for one in found]
-            self._known[key] = self._read(rows) if rows else None
+            of_key = dict(zip(self._mapping.key, parts, strict=True))
+            rows = self._connection.execute(_of_key(*self._columns), of_key).all()
+            self._known[key] = self._mapping.load(rows) if rows else None
         value = self._known[key]
         if value is None:
             raise KeyError(key)
@@ -79,8 +59,7 @@ class Rows(MutableMapping[K, V], Generic[K, V]):
             some = wanted[start : start + _LOADED_MAX]
             self._known.update(dict.fromkeys(some))
             found = self._connection.execute(_of_keys(column), {"keys": some})
-            for key, rows in groupby(found, itemgetter(self._names.index(column.name))):
-                self._known[key] = self._read([dict(zip(self._names, one, strict=True)) for one in rows])
+            self._known.update((key, self._mapping.load([*rows])) for key, rows in groupby(found, self._of_key))
 
     def __bool__(self) -> bool:
         """Whether there is any, which costs no more with many."""
@@ -100,22 +79,21 @@ class Rows(MutableMapping[K, V], Generic[K, V]):
 
     def stored(self) -> Iterator[tuple[K, V]]:
         """Every value as it is stored, read in one pass and not held."""
-        order = list(dict.fromkeys((*self._columns, *self._table.primary_key.columns)))
+        order = dict.fromkeys((*self._columns, *self._table.primary_key.columns))
         chosen = select(self._table).order_by(*order)
-        of_key = itemgetter(*(self._names.index(one.name) for one in self._columns))
+        load = self._mapping.load
         with self._connection.execute(chosen, execution_options={"yield_per": 1_000}) as found:
-            if set(self._columns) == set(self._table.primary_key.columns):
-                for some in found.partitions():
-                    yield from zip(map(of_key, some), map(self._place, some), strict=True)
-                return
             every = chain.from_iterable(found.partitions())
-            for key, rows in groupby(every, of_key):
-                yield key, self._read([dict(zip(self._names, one, strict=True)) for one in rows])
+            if set(self._columns) == set(self._table.primary_key.columns):
+                # A row a value: two rows of one key are two values.
+                yield from ((self._of_key(row), load((row,))) for row in every)
+            else:
+                yield from ((key, load([*rows])) for key, rows in groupby(every, self._of_key))
 
     def row_that_differs(self, key: K, stored: V | None, made: V | None) -> Any:  # noqa: ANN401 - of any table
         """The whole key of the first row that one of two values under a key has and the other has not."""
         names = [column.name for column in self._table.primary_key.columns]
-        has, should = ([] if one is None else self._write(key, one) for one in (stored, made))
+        has, should = ([] if one is None else self._mapping.dump(key, one) for one in (stored, made))
         apart = [one for one in has if one not in should] + [one for one in should if one not in has]
         if len(names) == 1 or not apart:
             return key
@@ -123,33 +101,36 @@ class Rows(MutableMapping[K, V], Generic[K, V]):
 
     def where(self, *conditions: Any) -> list[V]:  # noqa: ANN401 - SQLAlchemy's own types
         """The values of one-row tables that meet conditions, as stored and not yet changed."""
-        return [self._read([one]) for one in self._select(*conditions)]
+        return [self._mapping.load([row]) for row in self._select(*conditions)]
 
     def page(self, after: K | None, most: int, **same: str) -> list[tuple[K, V]]:
         """The next values in order of their keys, as stored; those with ``same`` values in these columns alone."""
-        names = [column.name for column in self._columns]
         keys = select(*self._columns).distinct().where(*(self._table.c[name] == value for name, value in same.items()))
         if after is not None:
             parts = after if isinstance(after, tuple) else (after,)
             keys = keys.where(tuple_(*self._columns) > tuple_(*parts))
-        grouped: dict[Any, list[Fields]] = {}
-        for one in self._select(tuple_(*self._columns).in_(keys.order_by(*self._columns).limit(most))):
-            key = tuple(one[name] for name in names)
-            grouped.setdefault(key if len(names) > 1 else key[0], []).append(one)
-        return [(key, self._read(rows)) for key, rows in grouped.items()]
+        rows = self._select(tuple_(*self._columns).in_(keys.order_by(*self._columns).limit(most)))
+        return [(key, self._mapping.load([*group])) for key, group in groupby(rows, self._of_key)]
 
-    def _select(self, *conditions: Any) -> list[Fields]:  # noqa: ANN401
-        order = list(self._table.primary_key.columns)
-        chosen = select(self._table).where(*conditions).order_by(*order)
-        return [dict(one) for one in self._connection.execute(chosen).mappings()]
+    def _select(self, *conditions: Any) -> Sequence[Row[Any]]:  # noqa: ANN401
+        chosen = select(self._table).where(*conditions).order_by(*self._table.primary_key.columns)
+        return self._connection.execute(chosen).all()
 
     def flush(self) -> None:
         """Write every changed value back."""
-        rows = [one for key in self._changed for one in self._write(key, self[key])]
+        rows = [one for key in self._changed for one in self._mapping.dump(key, self[key])]
         self._changed.clear()
         if not rows:
             return
         self._connection.execute(_replacing(self._table, postgres=is_postgres(self._connection)), rows)
+
+
+@cache
+def _layout(row: type[SQLModel], columns: tuple[str, ...]) -> tuple[Table, list[Column[Any]], itemgetter[Any]]:
+    """The table, the columns of its key, and what takes the key from a row."""
+    table = table_of(row)
+    names = [column.name for column in table.columns]
+    return table, [table.c[name] for name in columns], itemgetter(*map(names.index, columns))
 
 
 # Statements are made once: making one costs more than SQLite takes to answer it.
@@ -187,8 +168,3 @@ def append_once(connection: Executor, row: type[SQLModel], fields: Fields) -> No
     if is_postgres(connection):
         into = postgresql.insert(table_of(row)).on_conflict_do_nothing()
     connection.execute(into, fields)
-
-
-def read_only(key: object, value: object) -> list[Fields]:
-    """How a mapping of an append-only table writes: not at all. Raises: TypeError."""
-    raise TypeError(f"{key} of {type(value).__name__} is append-only")

@@ -17,7 +17,7 @@ from ledger.domain.facts import GLOBAL, Account, Charge, SigningKey, State, hold
 from ledger.domain.lineage_graph import knowers
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.filters import read_rule
-from ledger.mechanisms.loss import Loss, Segment, loss_of
+from ledger.mechanisms.loss import Loss, Segment, loss_of, parse_segments
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
@@ -259,17 +259,6 @@ def _empty(state: State, ref: str, holder: str) -> Account:
     return Account(ref, holder, zero, zero)
 
 
-def read_prices(segments: Any) -> tuple[Segment, ...]:  # noqa: ANN401 - JSON as recorded
-    """The prices of one partition as a charge's entry records them; equal ones are one value."""
-    return _segments(c.spelled(segments))
-
-
 @lru_cache(maxsize=4_096)
 def _prices(recorded: tuple[tuple[str, bytes], ...]) -> Prices:
-    return tuple((ref, _segments(spelled)) for ref, spelled in recorded)
-
-
-@lru_cache(maxsize=4_096)
-def _segments(spelled: bytes) -> tuple[Segment, ...]:
-    segments: Any = c.parse(spelled, len(spelled))
-    return tuple(Segment(one["steps"], tuple(one["price"]), one["unit"]) for one in segments)
+    return tuple((ref, parse_segments(spelled)) for ref, spelled in recorded)

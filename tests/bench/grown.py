@@ -16,12 +16,11 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
-from ledger.audit.projection_check import PROJECTIONS
 from ledger.domain.entries import Entry
 from ledger.domain.memory_state import MemoryState
 from ledger.log.checkpoint import sign
 from ledger.store import tables
-from ledger.store.database_state import DatabaseState
+from ledger.store.database_state import PROJECTIONS, DatabaseState
 from ledger.store.engine import engine_of
 from ledger.store.merkle_tables import Tree
 from ledger.store.table_mapping import append_rows

@@ -14,8 +14,7 @@ from typing import Final
 from client.http.problems import Reason, Refused
 from client.service.service import Service
 from ledger.filters import Rule, read_rule
-from ledger.mechanisms.loss import Loss, Segment, loss_of
-from ledger.transitions.apply_charges import read_prices
+from ledger.mechanisms.loss import Loss, Segment, loss_of, read_segments
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal, format_number, parse_positive
 from ledger.wire.malformed import Malformed
@@ -157,7 +156,7 @@ def _loss(value: c.Json) -> Loss:
 
 
 def _priced(partition: c.Object, prices: c.Json) -> tuple[Rule, tuple[Segment, ...]]:
-    return read_rule(c.dump(partition["terms"]).decode()), read_prices(prices)
+    return read_rule(c.dump(partition["terms"]).decode()), read_segments(prices)
 
 
 def _spent(rule: Rule, loss: Loss) -> Spent:
