@@ -11,12 +11,12 @@ import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Final, NoReturn, final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from client.keys.sealed_model import open_deposit
+from ledger.host.atomic_file import create_file, sync_folder
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
@@ -117,11 +117,7 @@ class FileKeyStore(KeyStore):
         path = self._path(provider, name)
         path.parent.mkdir(mode=0o700, exist_ok=True)
         value = secrets.token_bytes(DATA_KEY_BYTES)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(value)
-            file.flush()
-            os.fsync(file.fileno())
+        create_file(path, value)
         return Secret(value)
 
     def data_key(self, provider: str, name: str) -> Secret | None:
@@ -182,14 +178,10 @@ class FileKeyStore(KeyStore):
         """Whole and on disk, or what was there before. Raises: KeyUnavailable."""
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not path.exists():
-                with NamedTemporaryFile(dir=path.parent) as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                    with suppress(FileExistsError):
-                        os.link(file.name, path)
-                _sync_folder(path.parent)
+            with suppress(FileExistsError):
+                create_file(path, data)
+            # Of two at once, the other may not have come as far.
+            sync_folder(path.parent)
         except OSError as fault:
             message = f"{what} cannot be kept ({type(fault).__name__})"
             raise KeyUnavailable(message) from None
@@ -214,11 +206,3 @@ class FileKeyStore(KeyStore):
     def _path(self, provider: str, name: str) -> Path:
         # Neither form admits a slash or a leading dot, so no name leads out of the folder.
         return self._folder / c.did(provider, "provider") / c.name(name, "data_key")
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

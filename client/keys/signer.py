@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final, Self
 
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 from client.keys.private_file import read_private
 from ledger.crypto import detached_jws
 from ledger.crypto.public_keys import PublicKey
+from ledger.host.atomic_file import create_file
 from ledger.wire.canonical_json import Object, base64url, dump
 from ledger.wire.malformed import Malformed
 
@@ -45,9 +45,7 @@ class Signer:
     def save(self, path: Path | str) -> None:
         """Write a PKCS #8 PEM file, mode 0600; one that is there is never replaced. Raises: OSError."""
         pem = self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(pem)
+        create_file(Path(path), pem)
 
     @classmethod
     def of_secret(cls, secret: bytes) -> Self:

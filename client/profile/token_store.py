@@ -18,7 +18,8 @@ from shlex import quote
 from typing import Annotated, Final, Literal
 
 from client.http.problems import Refused
-from client.keys.private_file import read_private, write_private
+from client.keys.private_file import read_private
+from ledger.host.atomic_file import replace_file
 from ledger.wire.field_types import between, constant, text
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, read, write
@@ -73,7 +74,7 @@ class LoginFile:
     def write(self, login: Login) -> None:
         """Keep a login in place of the one before. Raises: OSError."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_private(self.path, write(login))
+        replace_file(self.path, write(login))
 
     def read(self, purpose: Purpose, now: float) -> Login:
         """The login that was kept, if it is for this and holds ``now``, in Unix seconds. Raises: Refused, OSError."""

@@ -8,12 +8,12 @@ power cut may leave it a second older than the book, never newer. Where there is
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Final
 
 from ledger.book.submission import BookUnusable
+from ledger.host.atomic_file import SHARED, replace_file
 from ledger.log.verification import open_checkpoint
 from ledger.store.snapshot import Snapshot
 from ledger.verifier import LogKey
@@ -71,15 +71,6 @@ class Kept:
         """Replace the file by the newest checkpoint. Raises: OSError."""
         if self.note is None or self.note == self._written:
             return
-        note, fresh = self.note, self._path.with_name(f"{self._path.name}.new")
-        with fresh.open("wb") as file:
-            file.write(note.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        note = self.note
+        replace_file(self._path, note.encode(), mode=SHARED)
         self._written, self._next = note, time.monotonic() + KEEP_S

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
+from ledger.host.atomic_file import SHARED, replace_file
 from ledger.log.tiles import Tile, tiles_of
 from ledger.log.verification import open_checkpoint, to_text
 from ledger.store.cosignatures import cosigned_checkpoint
@@ -22,8 +22,6 @@ from ledger.store.snapshot import Log
 from ledger.verifier import NOTE_BYTES_MAX, TILE_WIDTH, LogKey
 from ledger.wire.malformed import Malformed
 
-_FRESH: Final = ".fresh"
-"""What a file is called until it is whole."""
 Step = Callable[[int, int], None]
 
 
@@ -59,11 +57,13 @@ def _publish(book: Log, folder: Path, key: LogKey, step: Step) -> Publication:
     before = _published(book, folder, key)
     due = [tile for tile in tiles_of(book.size) if not _is_there(folder, tile, before)]
     for done, tile in enumerate(due, 1):
-        _write(folder / tile.path, book.tile(tile))
+        path = folder / tile.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, book.tile(tile), mode=SHARED, durable=False)
         step(done, len(due))
     # One call for all of them: the checkpoint must not outlive a power loss that its tiles do not.
     os.sync()
-    _write(folder / "checkpoint", cosigned_checkpoint(book.connection, book.size).encode())
+    replace_file(folder / "checkpoint", cosigned_checkpoint(book.connection, book.size).encode(), mode=SHARED)
     _remove_superseded(folder, before, book.size)
     return Publication(book.size, len(due))
 
@@ -101,13 +101,6 @@ def _is_there(folder: Path, tile: Tile, before: int) -> bool:
     """Written whole by an earlier publication; what one left that did not come to its end is written again."""
     finished = (tile.index + 1) * TILE_WIDTH ** ((tile.level or 0) + 1) <= before
     return finished and tile.width == TILE_WIDTH and (folder / tile.path).is_file()
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(path.name + _FRESH)
-    fresh.write_bytes(data)
-    fresh.replace(path)
 
 
 def _remove_superseded(folder: Path, before: int, size: int) -> None:

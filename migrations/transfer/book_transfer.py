@@ -16,6 +16,7 @@ from sqlalchemy import Connection, inspect
 from sqlalchemy.engine import URL
 
 from ledger.audit.replay import Broken
+from ledger.host.atomic_file import new_file
 from ledger.log import merkle
 from ledger.store.merkle_tables import Tree, latest_checkpoint
 from ledger.store.seal import Seal, put_seal, seal_of
@@ -26,7 +27,6 @@ from migrations.connect.errors import Absent, NotDone, SchemaUnknown
 from migrations.connect.exclusive_access import Limits, alone, connected, file_locked, tables_in
 from migrations.schema.revisions import bring_to, holds_book, revision_of
 from migrations.transfer.archive import Archive, write_archive
-from migrations.transfer.atomic_file import arriving
 from migrations.transfer.book_contents import BookContents, fill
 from migrations.transfer.log_check import Head, Step, check_kept, refuse_older
 
@@ -40,7 +40,7 @@ def back_up(place: Place, file: Path, key: LogKey | None, limits: Limits, step: 
         Broken: if the entries are not those of the newest checkpoint.
     """
     _present(place, limits)
-    with arriving(file) as part, connected(place, writes=False, limits=limits) as connection:
+    with _new_file(file) as part, connected(place, writes=False, limits=limits) as connection:
         revision_of(connection, place.said)
         return write_archive(part, BookContents(connection), latest_checkpoint(connection), key, step)
 
@@ -118,6 +118,18 @@ def _present(place: Place, limits: Limits) -> None:
 
 
 @contextmanager
+def _new_file(path: Path) -> Iterator[Path]:
+    """A name to write a new file under, durable when the block ends well. Raises: NotDone, Absent."""
+    if not path.parent.is_dir():
+        raise Absent(f"there is no folder {path.parent}")
+    try:
+        with new_file(path) as part:
+            yield part
+    except FileExistsError as error:
+        raise NotDone(f"{error}, and nothing is written over") from None
+
+
+@contextmanager
 def _new_book(place: Place, limits: Limits) -> Iterator[Connection]:
     """A book without an entry, on a connection of its own; there for all when the block ends well, else never."""
     if place.path is None:
@@ -127,7 +139,7 @@ def _new_book(place: Place, limits: Limits) -> Iterator[Connection]:
             bring_to(connection, SCHEMA_REVISION, place.said)
             yield connection
         return
-    with file_locked(place, limits), arriving(place.path) as part:
+    with file_locked(place, limits), _new_file(place.path) as part:
         with connected(Place(URL.create("sqlite", database=str(part))), writes=True, limits=limits) as connection:
             bring_to(connection, SCHEMA_REVISION, place.said)
             yield connection

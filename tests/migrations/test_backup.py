@@ -207,7 +207,7 @@ def test_what_is_no_backup_is_refused(
     with spot("sqlite", tmp_path) as place:
         done = db("restore", path, place.book, "--without-kept", *place.log)
         assert (done.code, told in done.out) == (code, True), done.out
-        assert not list(tmp_path.glob("book.sqlite*.part*"))
+        assert not list(tmp_path.glob(".book.sqlite*.part*"))
         assert not place.path.exists()
 
 

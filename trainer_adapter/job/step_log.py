@@ -17,9 +17,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from ledger.host.atomic_file import replace_file, sync_folder
 from ledger.wire.canonical_json import dump, fields, integer, parse
 from ledger.wire.malformed import Malformed
-from trainer_adapter.job.atomic_file import sync_folder, write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +86,7 @@ class StepLog:
         if torn:
             before = _object(blocks[-1], "step log", ("first", "last"))["last"] if blocks else 0
             blocks += [dump({"first": before + 1, "last": begun})] if begun > before else []
-            write_whole(path, b"".join(line + b"\n" for line in (head, *blocks)))
+            replace_file(path, b"".join(line + b"\n" for line in (head, *blocks)))
         log = cls(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC), plan, block_steps)
         log._begun = begun
         return log

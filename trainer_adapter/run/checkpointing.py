@@ -32,9 +32,9 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from client.keys.signer import load_secret
+from ledger.host.atomic_file import create_file, replace_file
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from trainer_adapter.job.atomic_file import write_new, write_whole
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.session.clean_room_keys import Identity
 
@@ -79,7 +79,7 @@ class StateKeeper:
         self._folder, self.every_s = assignment.output, assignment.resume.every_s
         path = assignment.resume.key
         if not path.exists():
-            write_new(path, os.urandom(KEY_BYTES))
+            create_file(path, os.urandom(KEY_BYTES))
         self._aead = AESGCM(load_secret(path, KEY_BYTES))
         self._bound: c.Object = {"charge": assignment.id, "plan": assignment.plan.digest, "v": 1}
 
@@ -111,7 +111,7 @@ class StateKeeper:
 
     def _write(self, name: str, data: bytes) -> None:
         nonce = os.urandom(NONCE_BYTES)
-        write_whole(self._folder / name, nonce + self._aead.encrypt(nonce, data, self._of(name)))
+        replace_file(self._folder / name, nonce + self._aead.encrypt(nonce, data, self._of(name)))
 
     def _read(self, name: str) -> bytes:
         data = (self._folder / name).read_bytes()

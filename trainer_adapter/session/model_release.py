@@ -17,9 +17,9 @@ from client.http.problems import Refused
 from client.keys.signer import Signer
 from client.service.service import Service
 from ledger.domain.outcomes import Code
+from ledger.host.atomic_file import replace_file
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from trainer_adapter.job.atomic_file import write_whole
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.session.receipt_check import check_recorded
 
@@ -58,8 +58,8 @@ class Leaving:
         answer = self._own.submit(self._signer, self._job.actor, "model_release", self._body)
         index = check_recorded(self._own, answer, self._job.log, "model_release", Code.PERMITTED)
         path = self._job.output / MODEL_FILE
-        write_whole(_receipt_path(path), str(answer.receipt).encode())
-        write_whole(path, self._data)
+        replace_file(_receipt_path(path), str(answer.receipt).encode())
+        replace_file(path, self._data)
         return index
 
     def ask_until(self, pause: Pause) -> int:

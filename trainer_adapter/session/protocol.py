@@ -23,9 +23,9 @@ from client.keys.signer import Signer, load_private
 from client.service.service import ATTEMPTS, Answer, Service
 from ledger.domain.entries import Entry
 from ledger.domain.outcomes import ChargeState, Code
+from ledger.host.atomic_file import replace_file
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from trainer_adapter.job.atomic_file import write_whole
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.job.signals import listening
 from trainer_adapter.session.clean_room_keys import Identity
@@ -298,7 +298,7 @@ class Room:
             # A model whose key nobody keeps would be noise: then it goes with this process.
             self._say(f"the model is not kept: {fault}")
             return
-        write_whole(known.output / SEALED_FILE, sealed)
+        replace_file(known.output / SEALED_FILE, sealed)
         self._say(f"the model is sealed as {name}, for attested clean rooms alone")
 
 

@@ -115,7 +115,7 @@ def test_what_was_left_half_written_is_written_again(tmp_path: Path, broken: str
         publish(world.book, folder)
         data = (folder / broken).read_bytes()
         (folder / broken).write_bytes(data[:-1])
-        (folder / f"{broken}.fresh").write_bytes(data[:7])
+        (folder / broken).with_name(f".{Path(broken).name}.0123.part").write_bytes(data[:7])
         if broken == "checkpoint":
             with pytest.raises(Malformed, match="checkpoint"):
                 publish(world.book, folder)

@@ -1,0 +1,97 @@
+"""Atomic files: written under a temporary name in the same folder, synchronised, and only then given their name.
+
+A reader sees the old file or the new one, never a part, however the process ends; when a function here returns, file
+and name survive a power loss. A process that is killed may leave ``.NAME.*.part`` behind, which anyone may delete.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+PRIVATE: Final = 0o600
+"""The mode of a file that only its owner may read."""
+SHARED: Final = 0o666
+"""The mode of a file that others may read as the umask allows."""
+_DATABASE_SUFFIXES: Final = ("", "-wal", "-shm", "-journal")
+"""What SQLite leaves beside a file that is written as a database."""
+
+
+def replace_file(path: Path, data: bytes, *, mode: int = PRIVATE, durable: bool = True) -> None:
+    """Write a file in place of the one that may be there. Raises: OSError; then the old one is as it was.
+
+    Args:
+        path: the file; its folder exists.
+        data: all it will hold.
+        mode: its permissions, less the umask.
+        durable: False where the caller synchronises many files at once.
+    """
+    with _part_of(path, mode) as part:
+        _write(part, data, durable=durable)
+        part.replace(path)
+    if durable:
+        sync_folder(path.parent)
+
+
+def create_file(path: Path, data: bytes, *, mode: int = PRIVATE) -> None:
+    """Write a file that is not there yet. Raises: FileExistsError, OSError."""
+    with new_file(path, mode=mode) as part:
+        _write(part, data, durable=False)
+
+
+@contextmanager
+def new_file(path: Path, *, mode: int = PRIVATE) -> Iterator[Path]:
+    """A temporary name to write under; when the block ends well the file gets its own name, and is gone otherwise.
+
+    Raises:
+        FileExistsError: if there is a file of that name, at the start or at the end: it is never replaced.
+        OSError: if the folder is not there or cannot be written.
+    """
+    taken = FileExistsError(f"there is a file at {path} already")
+    if os.path.lexists(path):
+        raise taken
+    with _part_of(path, mode) as part:
+        yield part
+        _sync(part, os.O_RDWR)
+        try:
+            # Unlike a renaming, a link never replaces what has come in between.
+            os.link(part, path)
+        except FileExistsError:
+            raise taken from None
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable. Raises: OSError."""
+    _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+@contextmanager
+def _part_of(path: Path, mode: int) -> Iterator[Path]:
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
+    try:
+        yield part
+    finally:
+        for suffix in _DATABASE_SUFFIXES:
+            Path(f"{part}{suffix}").unlink(missing_ok=True)
+
+
+def _write(part: Path, data: bytes, *, durable: bool) -> None:
+    with part.open("wb") as file:
+        file.write(data)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
