@@ -1,1 +1,1 @@
-"""The `epsilon` command: assembled from the commands that each room brings."""
+"""The `epsilon` command: assembled from the commands of each package."""

@@ -1,7 +1,7 @@
-"""Assemble `epsilon`: one root command, to which each room adds its own through an entry point.
+"""Assemble `epsilon`: one root command, to which each package adds its own through an entry point.
 
-A room's `cli` module is imported for every command, `--help` included, so it keeps heavy imports inside its
-functions. This module imports no room.
+A package's `cli` modules are imported for every command, `--help` included, so they import heavy libraries inside their
+functions. This module imports none of the packages.
 """
 
 import os
@@ -21,11 +21,11 @@ DISTRIBUTION: Final = "epsilon-ledger"
 GROUP: Final = "epsilon.commands"
 COLUMNS_MAX: Final = 160
 PIPED_COLUMNS: Final = str(COLUMNS_MAX)
-"""A pipe or a file has no edge to wrap at: names in a table are kept whole there. COLUMNS, where set, comes first."""
+"""The width of tables in a pipe or a file, so that names there are not folded. COLUMNS, where set, takes precedence."""
 EXIT_CODES: Final = """
-Exit codes: 0 done · 1 a fault of ours or of the service · 2 what was typed or read is malformed · 3 refused: budget,
-policy or rule · 4 not found · 5 in conflict with what stands · 6 not authorised · 7 verification failed · 75 try
-again · 141 whoever read the output left
+Exit codes: 0 done · 1 internal or server error · 2 invalid input · 3 refused: budget, policy or rule · 4 not found ·
+5 conflicts with current state · 6 not authorised · 7 verification failed · 75 temporary failure, retry · 141 broken
+pipe
 
 Examples:
 
@@ -33,27 +33,27 @@ Examples:
 
   epsilon account demo/profile.toml --json
 """
-"""What :mod:`ledger.domain.outcomes` and the rooms' commands end with."""
-ROOMS: Final = ("ledger", "policy", "api", "client", "migrations", "trainer_adapter")
+"""The exit codes of :mod:`ledger.domain.outcomes` and of the packages' commands."""
+PACKAGES: Final = ("ledger", "policy", "api", "client", "migrations", "trainer_adapter")
 
 
 def main() -> None:
     """Run the command line."""
-    complaint = complaint_about_rooms()
-    if complaint is not None:
-        typer.echo(complaint, err=True)
+    problem = installation_problem()
+    if problem is not None:
+        typer.echo(problem, err=True)
         sys.exit(2)
     if not sys.stdout.isatty():
         os.environ.setdefault("COLUMNS", PIPED_COLUMNS)
     completing = any(name.endswith("_COMPLETE") for name in os.environ)
     words = [word for word in sys.argv[1:] if not word.startswith("-")]
     root = assemble(None if completing else "".join(words[:1]))
-    if completing or not _told(root, sys.argv[1:]):
+    if completing or not _print_help(root, sys.argv[1:]):
         root()
 
 
-def _told(root: typer.Typer, words: list[str]) -> bool:
-    """Tell the help that is asked for, and whether any was: parsing first would load what reads values."""
+def _print_help(root: typer.Typer, words: list[str]) -> bool:
+    """Print the help if `--help` comes last, and return whether it did; parsing the rest first would load more."""
     if not words or words.pop() != "--help":
         return False
     command: Any = get_command(root)
@@ -67,35 +67,35 @@ def _told(root: typer.Typer, words: list[str]) -> bool:
     return True
 
 
-def complaint_about_rooms() -> str | None:
-    """Say which room is missing or comes from elsewhere, if one does: others use names like `api` too."""
+def installation_problem() -> str | None:
+    """Name the package that is missing or shadowed, if one is: other projects have packages called `api` too."""
     home = Path(__file__).resolve().parent.parent
-    for room in ROOMS:
-        found = _folder_of(room)
+    for package in PACKAGES:
+        found = _folder_of(package)
         if found is None:
-            return f"epsilon: the module '{room}' is missing from {home}; install epsilon-ledger again."
-        if found != home / room:
+            return f"epsilon: the package '{package}' is missing from {home}; reinstall epsilon-ledger."
+        if found != home / package:
             return (
-                f"epsilon: the module '{room}' comes from {found}, which hides the one of epsilon-ledger in"
-                f" {home}; take that place off PYTHONPATH or uninstall what put it there, then try again."
+                f"epsilon: the package '{package}' comes from {found}, which hides the one of epsilon-ledger in"
+                f" {home}; remove that place from PYTHONPATH or uninstall what put it there, then retry."
             )
     return None
 
 
 def assemble(only: str | None = None) -> typer.Typer:
-    """Build the root command from what the installed rooms bring.
+    """Build the root command from the entry points of the installed packages.
 
     Args:
-        only: the word that stands after `epsilon`. What stands under other words is then named and explained, but not
-            built: building all takes longer than all else that a help does. None builds all.
+        only: the word after `epsilon`. Other commands are listed but not built, because building all of them takes most
+            of the time of a help. None builds all.
     """
     root = typer.Typer(
         name="epsilon",
-        help="A ledger for differential privacy: budgets charged, refused, refunded and proven.",
+        help="A ledger for differential privacy: budgets are charged, refused, refunded and proven.",
         epilog=EXIT_CODES,
         no_args_is_help=True,
         add_completion=True,
-        # Rich takes longer to load than a help may take; tables, where commands print them, are Rich's.
+        # Rich loads too slowly for a help; commands that print tables import it themselves.
         rich_markup_mode=None,
         context_settings={"max_content_width": COLUMNS_MAX},
         pretty_exceptions_show_locals=False,
@@ -103,11 +103,11 @@ def assemble(only: str | None = None) -> typer.Typer:
     root.callback()(_root)
     groups: list[TyperInfo] = []
     for entry in sorted(distribution(DISTRIBUTION).entry_points.select(group=GROUP), key=lambda entry: entry.name):
-        room = entry.load()
+        package = entry.load()
         root.registered_commands.extend(
-            one if only in {None, _name(one)} else _named(one) for one in room.registered_commands
+            one if only in {None, _name(one)} else _named(one) for one in package.registered_commands
         )
-        groups.extend(room.registered_groups)
+        groups.extend(package.registered_groups)
     for name in dict.fromkeys(str(group.name) for group in groups):
         whole = _merged([group for group in groups if group.name == name])
         if only not in {None, name}:
@@ -121,12 +121,12 @@ def _name(command: CommandInfo) -> str:
 
 
 def _named(command: CommandInfo) -> CommandInfo:
-    """A command's name and what it does, without how it is called."""
+    """A command with its name and help only."""
     return CommandInfo(name=_name(command), callback=_group, help=command.help or getdoc(command.callback))
 
 
 def _merged(groups: list[TyperInfo]) -> typer.Typer:
-    """One group of what several rooms bring under one name; the first that has a help text gives it."""
+    """One group of the commands that several packages add under one name; the first help text is the group's."""
     apps = [group.typer_instance for group in groups if group.typer_instance is not None]
     helps = (app.info.help for app in apps if isinstance(app.info.help, str))
     whole = typer.Typer(help=next(helps, None), no_args_is_help=True, pretty_exceptions_show_locals=False)
@@ -139,9 +139,9 @@ def _merged(groups: list[TyperInfo]) -> typer.Typer:
 
 
 def _two_examples(commands: list[CommandInfo]) -> str:
-    """A group's own examples: the first ones of its commands, which show them all in their own help."""
-    told = [re.findall(r"^  (\S.*)$", command.epilog or "", re.MULTILINE) for command in commands]
-    chosen = [line for place in range(2) for lines in told for line in lines[place : place + 1]]
+    """A group's examples: the first ones of its commands."""
+    found = [re.findall(r"^  (\S.*)$", command.epilog or "", re.MULTILINE) for command in commands]
+    chosen = [line for place in range(2) for lines in found for line in lines[place : place + 1]]
     return "\n" + "\n\n".join(("Examples:", *(f"  {line}" for line in chosen[:2])))
 
 
@@ -149,14 +149,14 @@ def _group() -> None:
     """Hold commands."""
 
 
-def _folder_of(room: str) -> Path | None:
-    """Where Python finds a room: its folder, or the file of a module that is no package."""
-    spec = find_spec(room)
+def _folder_of(package: str) -> Path | None:
+    """Where Python finds a package: its folder, or the file of a module that is no package."""
+    spec = find_spec(package)
     if spec is None:
         return None
     if spec.submodule_search_locations:
         return Path(next(iter(spec.submodule_search_locations))).resolve()
-    return Path(spec.origin or room).resolve()
+    return Path(spec.origin or package).resolve()
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value
@@ -171,7 +171,7 @@ def _root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Take the options that stand before any command."""
+    """Take the options before any command."""
     del version
 
 

@@ -1,4 +1,4 @@
-"""Commands of the service's room: ``epsilon serve``."""
+"""Commands of the service: ``epsilon serve``, ``dev-issuer`` and ``demo``."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def _group() -> None:
 @app.command(epilog=_SERVE_EXAMPLES)
 def serve(
     profile: Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named serve.")],
-    host: Annotated[str, typer.Option(help="An address to listen on, instead of the profile's.")] = "",
-    port: Annotated[int | None, typer.Option(help="Instead of the profile's.", min=0, max=65_535)] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on, instead of the profile's.")] = "",
+    port: Annotated[int | None, typer.Option(help="The port, instead of the profile's.", min=0, max=65_535)] = None,
 ) -> None:
-    """Serve a book over HTTP until interrupted, to this machine alone unless in production."""
+    """Serve a book over HTTP until interrupted; on loopback only, unless in production."""
     from api.cli.settings import Settings
     from client.cli.error_report import errors_reported
 
@@ -78,7 +78,7 @@ def _listening(host: str, port: int, *, anywhere: bool = False) -> socket.socket
     except OSError as fault:
         if fault.errno != EADDRINUSE:
             raise
-        typer.echo(f"port {port} of {host} is in use: end what listens there, or name another port", err=True)
+        typer.echo(f"port {port} of {host} is in use: stop what listens there, or choose another port", err=True)
         raise typer.Exit(Code.CONFLICT.exit_code) from None
 
 
@@ -99,7 +99,7 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: IssuerFiles,
 
     store = FileKeyStore(settings.keys) if settings.keys else KeyStore()
     if settings.keys:
-        typer.echo(f"Data keys lie unencrypted in {settings.keys}: for demonstrations only.", err=True)
+        typer.echo(f"Data keys are stored unencrypted in {settings.keys}: for demonstrations only.", err=True)
     try:
         book = Book.open(
             settings.book, gate=gate, log_key=log_key, origin=settings.origin, clock=unix_ms, kept=settings.kept
@@ -125,7 +125,7 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: IssuerFiles,
 def dev_issuer(
     profile: Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named issuer.")],
 ) -> None:
-    """Give out access tokens on this machine until interrupted: for development, where it proves nothing."""
+    """Run a development OAuth 2.0 and OpenID Connect server (no real authentication) until interrupted."""
     from api.dev_issuer.routes import create_issuer_app
     from api.dev_issuer.settings import IssuerSettings
     from api.server.http_server import serve as run
@@ -137,17 +137,17 @@ def dev_issuer(
         listener = _listening(known.host, known.port)
         url = f"http://{known.host}:{listener.getsockname()[1]}"
         issuer = known.issuer(profile.parent, url, unix_ms)
-    typer.echo(f"A development issuer, which proves nothing about anybody, at {url} until interrupted.", err=True)
+    typer.echo(f"Development issuer (no real authentication) at {url} until interrupted.", err=True)
     run(create_issuer_app(issuer), listener)
 
 
 @app.command(epilog=_DEMO_EXAMPLES)
 def demo(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the book and all else is left.")] = Path(
-        "demo"
-    ),
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The folder of the book and all other files.")
+    ] = Path("demo"),
 ) -> None:
-    """Tell the main job as a story: a budget governed from policy to model, on real data."""
+    """Run the demonstration: a budget governed from policy to model, on real data."""
     from rich.console import Console
 
     from api.demo.stage import StageTaken, perform

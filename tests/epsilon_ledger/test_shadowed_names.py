@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from epsilon_ledger.__main__ import ROOMS
+from epsilon_ledger.__main__ import PACKAGES
 
 HOME = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", PACKAGES)
 @pytest.mark.parametrize("form", ["module", "package"])
 def test_a_foreign_module_is_named(room: str, form: str, tmp_path: Path) -> None:
     """One sentence on stderr, exit code 2, and the foreign code does not run."""
@@ -24,8 +24,8 @@ def test_a_foreign_module_is_named(room: str, form: str, tmp_path: Path) -> None
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == (
-        f"epsilon: the module '{room}' comes from {foreign}, which hides the one of epsilon-ledger in {HOME};"
-        " take that place off PYTHONPATH or uninstall what put it there, then try again.\n"
+        f"epsilon: the package '{room}' comes from {foreign}, which hides the one of epsilon-ledger in {HOME};"
+        " remove that place from PYTHONPATH or uninstall what put it there, then retry.\n"
     )
 
 
