@@ -10,7 +10,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
-from api.http.json_schema import COMPACT_JWS
+from api.http.field_types import DetachedJws, schema_of
 from api.http.problems import Fault, Problem
 from client.http.endpoints import JSON_TYPE, SIGNATURE_HEADER
 from ledger.domain.commands import COMMAND_BYTES_MAX
@@ -26,7 +26,7 @@ SIGNATURE_PARAMETER: Final[dict[str, Any]] = {
     "in": "header",
     "required": True,
     "description": "detached JWS (RFC 7797) over exactly the body, made for this request: htm, htu, iat, jti",
-    "schema": COMPACT_JWS,
+    "schema": schema_of(DetachedJws),
 }
 _REPEATED: Final = frozenset({"member"})
 """Parameters that are lists."""

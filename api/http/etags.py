@@ -1,4 +1,4 @@
-"""Strong entity tags (RFC 9110, 8.8.3): the digest of the very bytes, so that two that agree are one."""
+"""Strong entity tags (RFC 9110, 8.8.3): the digest of the very bytes, so equal tags mean equal bytes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from fastapi.responses import Response
 
 from client.http.endpoints import JSON_TYPE
 from ledger.wire import canonical_json as c
+from ledger.wire.records import write
 
 if TYPE_CHECKING:
     from fastapi import Request
+
+    from api.http.answers import Answer
 
 _BYTES: Final = 16
 _NOT_MODIFIED: Final = 304
@@ -31,9 +34,9 @@ def names(header: str | None, etag: str, *, weak: bool = False) -> bool:
     return etag in listed or "*" in listed
 
 
-def versioned(request: Request, value: c.Json) -> Response:
-    """The value under its tag; 304 without it, if the caller has it already."""
-    data = c.dump(value)
+def tagged_response(request: Request, answer: Answer) -> Response:
+    """The answer under its tag; 304 without a body, if the caller has it already."""
+    data = write(answer)
     headers = {"cache-control": _CACHE, "etag": etag_of(data)}
     if "if-none-match" in request.headers and names(request.headers["if-none-match"], headers["etag"], weak=True):
         return Response(None, _NOT_MODIFIED, headers)

@@ -1,9 +1,9 @@
-"""Pages of a list: so many items, and an opaque cursor to the next ones that this service has signed itself.
+"""Pages of a list: a limited number of items, and an opaque cursor to the next ones that the service signed.
 
     {"items":[...],"next_cursor":"eyJhZnRlciI6...Ei4"}
 
-What a caller may not see is passed over, and only so much is looked at for one page: a page may hold fewer items
-than were asked for, or none, and still have a next one.
+What a caller may not see is left out, and one page reads a bounded number of values: a page may hold fewer items than
+requested, or none, and still have a next one.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Depends, Query
 
+from api.http.answers import Page
 from ledger.store.table_mapping import ProjectionTable
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
 K = TypeVar("K", str, int, tuple[str, str])
 V = TypeVar("V")
+T = TypeVar("T")
 
 LIMIT: Final = 50
 LIMIT_MAX: Final = 200
@@ -32,32 +34,32 @@ _MAC_BYTES: Final = 16
 _LIMIT: Final = "^([1-9][0-9]?|1[0-9]{2}|200)$"
 
 Fetch = Callable[[K | None, int], list[tuple[K, V]]]
-"""So many values at most whose keys come after one, in order."""
+"""At most so many values whose keys come after a given one, in order."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which page is asked for."""
+class PageRequest:
+    """The page that a client requests."""
 
     limit: int
     cursor: str | None
 
 
-def wanted(
+def page_request(
     limit: Annotated[str, Query(pattern=_LIMIT, description="items of one page, 1 to 200")] = str(LIMIT),
     cursor: Annotated[
         str | None, Query(max_length=CURSOR_BYTES_MAX, description="next_cursor of the page before, as it is")
     ] = None,
-) -> Wanted:
+) -> PageRequest:
     """Read the two parameters that every list has."""
-    return Wanted(int(limit), cursor)
+    return PageRequest(int(limit), cursor)
 
 
-Paging = Annotated[Wanted, Depends(wanted)]
+Paging = Annotated[PageRequest, Depends(page_request)]
 
 
 class Cursors:
-    """Makes cursors and knows its own again: HMAC-SHA256 (RFC 2104), the first 16 bytes."""
+    """Makes cursors and authenticates them: HMAC-SHA256 (RFC 2104), the first 16 bytes."""
 
     def __init__(self, key: bytes) -> None:
         """Processes that serve one book share ``key``."""
@@ -83,20 +85,20 @@ class Cursors:
     def _mac(self, payload: bytes) -> bytes:
         return hmac.digest(self._key, payload, "sha256")[:_MAC_BYTES]
 
-    def page(self, scope: str, asked: Wanted, fetch: Fetch[K, V], show: Callable[[V], c.Json]) -> c.Object:
+    def page(self, scope: str, paging: PageRequest, fetch: Fetch[K, V], show: Callable[[V], T | None]) -> Page[T]:
         """One page of a list.
 
         Args:
             scope: which list, with every parameter that makes it another one.
-            show: an item as it is told; None where the caller may not see it.
+            show: an item as the answer shows it; None where the caller may not see it.
 
         Raises:
             Malformed: if the cursor is not one of this list.
         """
-        after: K | None = None if asked.cursor is None else _key(self.read(scope, asked.cursor))
-        items: list[c.Json] = []
+        after: K | None = None if paging.cursor is None else _key(self.read(scope, paging.cursor))
+        items: list[T] = []
         looked_at = 0
-        while len(items) < asked.limit and looked_at < LOOKED_AT_MAX:
+        while len(items) < paging.limit and looked_at < LOOKED_AT_MAX:
             most = min(LIMIT_MAX, LOOKED_AT_MAX - looked_at)
             found = fetch(after, most)
             for key, value in found:
@@ -104,26 +106,26 @@ class Cursors:
                 looked_at += 1
                 shown = show(value)
                 items += [] if shown is None else [shown]
-                if len(items) == asked.limit:
+                if len(items) == paging.limit:
                     break
             else:
                 if len(found) < most:
-                    return {"items": items, "next_cursor": None}
-        return {"items": items, "next_cursor": self.write(scope, _told(after))}
+                    return Page(items=tuple(items), next_cursor=None)
+        return Page(items=tuple(items), next_cursor=self.write(scope, _key_json(after)))
 
 
-def _told(key: Any) -> c.Json:  # noqa: ANN401 - one of K
+def _key_json(key: Any) -> c.Json:  # noqa: ANN401 - one of K
     return [*key] if isinstance(key, tuple) else key
 
 
-def _key(told: c.Json) -> Any:  # noqa: ANN401 - one of K, which the list knows
-    return tuple(told) if isinstance(told, list) else told
+def _key(value: c.Json) -> Any:  # noqa: ANN401 - one of K, which the list knows
+    return tuple(value) if isinstance(value, list) else value
 
 
 def scope_of(name: str, **parameters: str | int | None) -> str:
     """The name of a list with these parameters."""
-    told: c.Object = {name: value for name, value in parameters.items() if value is not None}
-    return f"{name} {c.dump(told).decode()}"
+    given: c.Object = {name: value for name, value in parameters.items() if value is not None}
+    return f"{name} {c.dump(given).decode()}"
 
 
 def fetch_from(values: Mapping[K, V], **same: str) -> Fetch[K, V]:

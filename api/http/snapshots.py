@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import Query
 
-from api.http.json_schema import PLACE_PATTERN
+from api.http.field_types import PLACE_PATTERN
 from api.http.problems import Fault, Problem
 from ledger.store.snapshot import Past
 from ledger.wire.malformed import Malformed

@@ -9,14 +9,14 @@ from fastapi.responses import Response
 
 from api.auth.authentication import Calling
 from api.auth.visibility import get_visible, visible_partition
-from api.http.etags import versioned
-from api.http.json_schema import page
+from api.http.answers import Page
+from api.http.etags import tagged_response
+from api.http.field_types import PathName, PathRef, QueryRef
 from api.http.pagination import Paging, fetch_from, scope_of
 from api.http.snapshots import AsOf
-from api.wire import account_views
-from api.wire.path_parameters import AskedRef, Name, Ref
-from api.wire.responses import json_response, shows, shows_version
-from ledger.domain.facts import Account, Charge, Partition
+from api.wire import account_answers as answers
+from api.wire.responses import json_response, shows, shows_tagged
+from ledger.domain import facts as domain
 from ledger.wire import canonical_json as c
 
 if TYPE_CHECKING:
@@ -39,69 +39,67 @@ def account_router(moments: Moments, cursors: Cursors, progress: Progress, key_s
 
 
 def _add_partitions(router: APIRouter, moments: Moments, cursors: Cursors, key_store: KeyStore) -> None:
-    def told(found: Partition) -> c.Object:
-        return account_views.partition(found, key_given=key_store.gives(found.provider))
+    def answer(found: domain.Partition) -> answers.Partition:
+        return answers.Partition.of_record(found, key_given=key_store.gives(found.provider))
 
     @router.get(
-        "/v1/partitions", operation_id="list_partitions", responses=shows(page(account_views.PARTITION), 401, 403, 422)
+        "/v1/partitions", operation_id="list_partitions", responses=shows(Page[answers.Partition], 401, 403, 422)
     )
-    def list_partitions(caller: Calling, asked: Paging) -> Response:
+    def list_partitions(caller: Calling, paging: Paging) -> Response:
         with moments.read() as facts:
 
-            def show(found: Partition) -> c.Json:
-                return told(found) if caller.sees_partition(found, facts) else None
+            def show(found: domain.Partition) -> answers.Partition | None:
+                return answer(found) if caller.sees_partition(found, facts) else None
 
-            return json_response(cursors.page("partitions", asked, fetch_from(facts.partitions), show))
+            return json_response(cursors.page("partitions", paging, fetch_from(facts.partitions), show))
 
     @router.get(
         "/v1/partitions/{ref:path}",
         operation_id="read_partition",
-        responses=shows_version(account_views.PARTITION, *_MISSING),
+        responses=shows_tagged(answers.Partition, *_MISSING),
     )
-    def read_partition(request: Request, ref: Ref, caller: Calling, as_of: AsOf = None) -> Response:
+    def read_partition(request: Request, ref: PathRef, caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
-            return versioned(request, told(visible_partition(facts, ref, "ref", caller)))
+            return tagged_response(request, answer(visible_partition(facts, ref, "ref", caller)))
 
 
 def _add_accounts(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
-    @router.get("/v1/accounts", operation_id="read_accounts", responses=shows(account_views.ACCOUNTS, *_MISSING))
-    def read_accounts(partition: AskedRef, caller: Calling, asked: Paging, as_of: AsOf = None) -> Response:
+    @router.get("/v1/accounts", operation_id="read_accounts", responses=shows(answers.AccountPage, *_MISSING))
+    def read_accounts(partition: QueryRef, caller: Calling, paging: Paging, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             found = visible_partition(facts, partition, "partition", caller)
-            told = account_views.Accounts.of(facts, found, moments.time(facts))
+            accounts = answers.AccountBook.at(facts, found, moments.time(facts))
 
-            def show(account: Account) -> c.Json:
-                return told.account(account) if caller.sees_account(found, account.holder, facts) else None
+            def show(account: domain.Account) -> answers.Account | None:
+                return accounts.account(account) if caller.sees_account(found, account.holder, facts) else None
 
             fetch = fetch_from(facts.accounts, partition=found.ref)
-            page = cursors.page(scope_of("accounts", partition=found.ref, as_of=as_of), asked, fetch, show)
-            return json_response({**told.to_json(), **page})
+            scope = scope_of("accounts", partition=found.ref, as_of=as_of)
+            return json_response(accounts.page(cursors.page(scope, paging, fetch, show)))
 
     @router.get(
         "/v1/frozen-accounts",
         operation_id="list_frozen_accounts",
-        responses=shows(account_views.FROZEN, *_MISSING),
+        responses=shows(Page[answers.FrozenAccount], *_MISSING),
     )
-    def list_frozen(partition: AskedRef, caller: Calling, asked: Paging, as_of: AsOf = None) -> Response:
+    def list_frozen(partition: QueryRef, caller: Calling, paging: Paging, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             found = visible_partition(facts, partition, "partition", caller)
-            told = account_views.Accounts.of(facts, found, moments.time(facts))
+            accounts = answers.AccountBook.at(facts, found, moments.time(facts))
 
-            def show(account: Account) -> c.Json:
-                return told.frozen(account) if caller.sees_account(found, account.holder, facts) else None
+            def show(account: domain.Account) -> answers.FrozenAccount | None:
+                return accounts.frozen(account) if caller.sees_account(found, account.holder, facts) else None
 
             fetch = fetch_from(facts.accounts, partition=found.ref)
             scope = scope_of("frozen-accounts", partition=found.ref, as_of=as_of)
-            return json_response(cursors.page(scope, asked, fetch, show))
+            return json_response(cursors.page(scope, paging, fetch, show))
 
 
 def _add_charges(router: APIRouter, moments: Moments, cursors: Cursors, progress: Progress) -> None:
-    @router.get(
-        "/v1/charges", operation_id="list_charges", responses=shows(page(account_views.LISTED_CHARGE), *_MISSING)
-    )
+    @router.get("/v1/charges", operation_id="list_charges", responses=shows(Page[answers.Charge], *_MISSING))
     def list_charges(
         caller: Calling,
-        asked: Paging,
+        paging: Paging,
         partition: Annotated[str | None, Query(max_length=600, description="those on one partition")] = None,
         state: _OneState = None,
         as_of: AsOf = None,
@@ -110,18 +108,18 @@ def _add_charges(router: APIRouter, moments: Moments, cursors: Cursors, progress
             if partition is not None:
                 visible_partition(facts, partition, "partition", caller)
 
-            def show(found: Charge) -> c.Json:
+            def show(found: domain.Charge) -> answers.Charge | None:
                 wanted = partition in {None, *found.partitions} and state in {None, found.state.value}
-                return account_views.charge(found) if wanted and caller.sees_charge(found, facts) else None
+                return answers.Charge.of(found) if wanted and caller.sees_charge(found, facts) else None
 
             scope = scope_of("charges", partition=partition, state=state, as_of=as_of)
-            return json_response(cursors.page(scope, asked, fetch_from(facts.charges), show))
+            return json_response(cursors.page(scope, paging, fetch_from(facts.charges), show))
 
     @router.get(
-        "/v1/charges/{id}", operation_id="read_charge", responses=shows_version(account_views.CHARGE, *_MISSING)
+        "/v1/charges/{id}", operation_id="read_charge", responses=shows_tagged(answers.ChargeWithProgress, *_MISSING)
     )
-    def read_charge(request: Request, id: Name, caller: Calling, as_of: AsOf = None) -> Response:  # noqa: A002 - the wire's name
+    def read_charge(request: Request, id: PathName, caller: Calling, as_of: AsOf = None) -> Response:  # noqa: A002 - the wire's name
         with moments.read(as_of) as facts:
             found = get_visible(facts.charges.get(c.name(id, "id")), caller.sees_charge, facts, f"charge {id}")
-            told = None if as_of is not None else progress.of(found.id)
-            return versioned(request, {**account_views.charge(found), "progress": told})
+            reported = None if as_of is not None else progress.of(found.id)
+            return tagged_response(request, answers.ChargeWithProgress.of(found, progress=reported))

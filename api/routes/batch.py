@@ -19,9 +19,9 @@ from api.auth.authentication import Calling
 from api.auth.authorisation import Caller
 from api.auth.visibility import require_visible
 from api.http.body import batch_bytes
+from api.http.field_types import DryRun
 from api.http.problems import Problem
 from api.wire.answer_schemas import BATCHED
-from api.wire.path_parameters import DryRun
 from api.wire.request_schemas import CHARGES
 from api.wire.responses import answered, json_response, shows, status_of, takes, with_headroom
 from client.http.endpoints import BATCH, BATCH_MAX

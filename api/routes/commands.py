@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import APIRouter, Header
 from fastapi.responses import Response
+from msgspec import Meta
 
 from api.auth.authentication import Calling, DeferredCaller, UnauthenticatedRequest
 from api.auth.authorisation import Caller
 from api.auth.signed_request import verify_registered_key
 from api.auth.visibility import require_visible
+from api.http.answers import Answer
 from api.http.body import SIGNATURE_PARAMETER, Document, Raw, Signature
-from api.http.json_schema import BYTES_32, record
+from api.http.field_types import DryRun, KeyBytes, PathDigest
 from api.http.problems import Fault, Problem, declared
 from api.keys.key_release import log_withheld
 from api.keys.nonces import LIFE_S, NoRoom
 from api.routes.if_match import VERSIONED, check_version, tag_replaced
 from api.wire.answer_schemas import answer_to
-from api.wire.path_parameters import Digest, DryRun
-from api.wire.registry_views import STORED
+from api.wire.registry_answers import Stored
 from api.wire.request_schemas import CHALLENGED
 from api.wire.request_schemas import command as command_schema
 from api.wire.responses import BINARY, BYTES_TYPE, answer, json_response, shows, takes, with_headroom
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 IfMatch = Annotated[str | None, Header(description="the tag of the version that a document replaces")]
 
-_CHALLENGE: Final = record({"expires_s": {"const": LIFE_S}, "nonce": BYTES_32}, title="Challenge")
 _RELEASES: Final = frozenset({"key_release", "model_opening"})
 """Kinds of command that are answered with an envelope."""
 _LINKS: Final[dict[str, Any]] = {
@@ -48,6 +48,13 @@ _LINKS: Final[dict[str, Any]] = {
     for what, name in (("decision", "id"), ("receipt", "id"), ("entry", "index"))
 }
 """Where what was recorded is found again."""
+
+
+class Challenge(Answer, frozen=True):
+    """A one-time nonce, and how long it lives."""
+
+    expires_s: Annotated[int, Meta(extra_json_schema={"const": LIFE_S})]
+    nonce: KeyBytes
 
 
 def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRouter:
@@ -140,7 +147,7 @@ def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
         "/v1/challenges",
         operation_id="issue_challenge",
         tags=["key release"],
-        responses=shows(_CHALLENGE, 401, 403, 404, 408, 409, 413, 415, 422, description="A nonce"),
+        responses=shows(Challenge, 401, 403, 404, 408, 409, 413, 415, 422, description="A nonce"),
         openapi_extra=takes(CHALLENGED),
     )
     def issue(raw: Raw, caller: Calling) -> Response:
@@ -158,7 +165,7 @@ def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
             nonce = challenges.issue(charge)
         except NoRoom:
             raise Problem(Fault.BUSY, "too many challenges are open; one expires soon") from None
-        return json_response({"expires_s": LIFE_S, "nonce": nonce})
+        return json_response(Challenge(expires_s=LIFE_S, nonce=nonce))
 
     return router
 
@@ -194,10 +201,10 @@ def document_router(book: Book, binding: Binding) -> APIRouter:
         f"{DOCUMENTS}/{{sha256}}",
         operation_id="put_document",
         tags=["documents"],
-        responses=shows(STORED, 401, 403, 408, 413, 422, description="Stored, now or before"),
+        responses=shows(Stored, 401, 403, 408, 413, 422, description="Stored, now or before"),
         openapi_extra=takes(BINARY, BYTES_TYPE, [SIGNATURE_PARAMETER]),
     )
-    def put(sha256: Digest, raw: Document, jws: Signature, caller: Calling) -> Response:
+    def put(sha256: PathDigest, raw: Document, jws: Signature, caller: Calling) -> Response:
         if c.sha256(sha256, "sha256") != c.digest(raw):
             raise Malformed("sha256", "is not the SHA-256 digest of the body")
         binding.check(jws, "PUT", f"{DOCUMENTS}/{sha256}", sha256)
@@ -207,7 +214,7 @@ def document_router(book: Book, binding: Binding) -> APIRouter:
         with book.read() as facts:
             tags = (tag_replaced(facts, kind, raw, caller) for kind in VERSIONED)
             replaces = next((tag for tag in tags if tag is not None), None)
-        return json_response({"document": document, "replaces": replaces, "signature": signature})
+        return json_response(Stored(document=document, replaces=replaces, signature=signature))
 
     return router
 

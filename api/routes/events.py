@@ -25,8 +25,8 @@ from fastapi.responses import Response, StreamingResponse
 
 from api.auth.authentication import Calling
 from api.auth.authorisation import Caller, sees_entry
+from api.http.field_types import PLACE_PATTERN
 from api.http.head import asks_head
-from api.http.json_schema import PLACE_PATTERN
 from api.http.problems import Fault, Problem
 from api.wire.responses import shows_text
 from ledger.domain.entries import Entry

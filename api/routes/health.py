@@ -1,15 +1,17 @@
-"""Routes for whoever runs the service: whether it lives, whether it is ready, and its metrics."""
+"""Routes for operators: liveness, readiness and metrics."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter
 from fastapi.responses import Response
+from msgspec import Meta
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from api.auth.authentication import Calling
-from api.http.json_schema import integer, record
+from api.http.answers import Answer
+from api.http.field_types import Always
 from api.http.problems import Fault, Problem
 from api.wire.responses import json_response, shows, shows_text
 
@@ -18,24 +20,37 @@ if TYPE_CHECKING:
     from api.middleware.metrics import Metrics
 
 
+class Live(Answer, frozen=True):
+    """The process answers."""
+
+    live: Always
+
+
+class Ready(Answer, frozen=True):
+    """The service takes commands."""
+
+    entries: Annotated[int, Meta(ge=0, le=2**53 - 1, description="of the log")]
+    ready: Always
+
+
 def health_router(moments: Moments, metrics: Metrics) -> APIRouter:
     """GET /livez, /readyz and /metrics."""
     router = APIRouter(tags=["operation"])
 
-    @router.get("/livez", operation_id="read_live", responses=shows(record({"live": {"const": True}})))
+    @router.get("/livez", operation_id="read_live", responses=shows(Live))
     async def read_live() -> Response:
-        return json_response({"live": True})
+        return json_response(Live(live=True))
 
     @router.get(
         "/readyz",
         operation_id="read_ready",
-        responses=shows(record({"entries": integer("of the log"), "ready": {"const": True}})),
+        responses=shows(Ready),
     )
     def read_ready() -> Response:
         if moments.book.stopped is not None:
             raise Problem(Fault.STOPPED, "")
         with moments.read() as facts:
-            return json_response({"entries": facts.size, "ready": True})
+            return json_response(Ready(entries=facts.size, ready=True))
 
     @router.get(
         "/metrics",

@@ -1,7 +1,7 @@
 """Which version a document replaces: If-Match on commands that enter the next version of a policy or a contract.
 
 428 where the header is missing, 412 where the resource has changed since (RFC 9110, 13.1.1; RFC 6585, 3). It keeps
-people from publishing over what they have not read; that no two versions take one place, the book sees to itself.
+people from replacing what they have not read; the book itself admits only one version in each place.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Final
 
 from api.http.etags import etag_of, names
 from api.http.problems import Fault, Problem
-from api.routes.registry import head_of, policy_of
+from api.routes.registry import policy_of
+from api.wire.registry_answers import ContractHead
 from ledger.domain.commands import EnterDocument, read_body
-from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import write
 from policy.decisions.documents_in_force import read_contract, read_policy
 
 if TYPE_CHECKING:
     from api.auth.authorisation import Caller
+    from api.http.answers import Answer
     from ledger.domain.commands import Command
     from ledger.domain.facts import Facts
     from ledger.store.snapshot import Snapshot
@@ -33,34 +35,34 @@ def check_version(facts: Snapshot, command: Command, if_match: str | None, calle
     try:
         body = read_body(command)
     except Malformed:
-        # The book says what is wrong with it.
+        # The book reports what is wrong with it.
         return
     data = facts.documents.get(body.document) if isinstance(body, EnterDocument) else None
-    standing = None if data is None else tag_replaced(facts, command.kind, data, caller)
-    if standing is not None and if_match is None:
-        detail = f"a next version needs the header {HEADER} with the tag of the one that it replaces"
+    current = None if data is None else tag_replaced(facts, command.kind, data, caller)
+    if current is not None and if_match is None:
+        detail = f"a next version needs the header {HEADER} with the tag of the version that it replaces"
         raise Problem(Fault.VERSION_MISSING, detail, field=HEADER, id=command.id)
-    if if_match is not None and not (standing and names(if_match, standing)):
-        raise Problem(Fault.STALE, "it is not the tag of what stands now", field=HEADER, id=command.id)
+    if if_match is not None and not (current and names(if_match, current)):
+        raise Problem(Fault.STALE, "it is not the tag of the current version", field=HEADER, id=command.id)
 
 
 def tag_replaced(facts: Facts, kind: str, data: bytes, caller: Caller) -> str | None:
     """The tag of what a document of a kind would replace.
 
-    None if it is none of its kind, or a first version, or one of what the caller may not see: then the book says no.
+    None if it is not of that kind, or a first version, or of something hidden from the caller: then the book decides.
     """
     try:
-        standing = _policy(facts, data) if kind == "policy" else _contract(facts, data, caller)
+        current: Answer | None = _policy(facts, data) if kind == "policy" else _contract(facts, data, caller)
     except Malformed:
         return None
-    return None if standing is None else etag_of(c.dump(standing))
+    return None if current is None else etag_of(write(current))
 
 
-def _policy(facts: Facts, data: bytes) -> c.Object | None:
+def _policy(facts: Facts, data: bytes) -> Answer | None:
     domain = read_policy(data).domain
     return policy_of(facts, domain) if domain in facts.policies else None
 
 
-def _contract(facts: Facts, data: bytes, caller: Caller) -> c.Object | None:
+def _contract(facts: Facts, data: bytes, caller: Caller) -> ContractHead | None:
     head = facts.contracts.get(facts.contract_heads.get(read_contract(data).id, ""))
-    return None if head is None or not caller.sees_contract(head, facts) else head_of(head)
+    return None if head is None or not caller.sees_contract(head, facts) else ContractHead.of(head)

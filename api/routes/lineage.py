@@ -11,40 +11,26 @@ from fastapi.responses import Response
 from api.auth.authentication import Calling
 from api.auth.authorisation import Caller
 from api.auth.visibility import not_found, visible_partition
-from api.http.etags import versioned
-from api.http.json_schema import (
-    DID,
-    FLAG,
-    NODE,
-    PLACE_PATTERN,
-    REF,
-    ROUNDED,
-    TIME,
-    TOLD,
-    integer,
-    nullable,
-    one_of,
-    record,
-    several,
-)
+from api.http.etags import tagged_response
+from api.http.field_types import PLACE_PATTERN, PathDid, QueryRef
 from api.http.snapshots import AsOf
 from api.routes.registry import organisation_of
-from api.wire.path_parameters import AskedRef, Did
-from api.wire.planning_schemas import SMALLEST, STANDING
-from api.wire.responses import json_response, shows, shows_version
+from api.wire.lineage_answers import Coalition, Exposure, Lineage, LineageNode
+from api.wire.planning_answers import SmallestCoalitions, Standing
+from api.wire.responses import json_response, shows, shows_tagged
 from ledger.domain.facts import Facts, holder_of
-from ledger.domain.lineage_graph import Arrow, Node, NodeKind
+from ledger.domain.lineage_graph import Node, NodeKind
 from ledger.filters import NoRoom, read_rule
 from ledger.lineage.coalitions import exposure_of
-from ledger.wire.exact_numbers import ceil_decimal, format_number, parse_positive
+from ledger.wire.exact_numbers import ceil_decimal, parse_positive
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import convert
 from policy.planning.account_caps import account_status, partition_bounds
 from policy.planning.coalition_search import coalitions
 
 if TYPE_CHECKING:
     from api.http.snapshots import Moments
     from ledger.store.snapshot import Past, Snapshot
-    from ledger.wire import canonical_json as c
 
 NODES_MAX: Final = 200
 """Nodes of one answer; the nearest come first."""
@@ -52,37 +38,6 @@ MEMBERS_MAX: Final = 16
 _MISSING: Final = (401, 403, 404, 422)
 NUMBER: Final = r"^(0|[1-9][0-9]{0,17})(\.[0-9]{0,17}[1-9])?$"
 """An ε as a decimal string, as :func:`ledger.wire.exact_numbers.parse_number` reads it."""
-
-_ARROW: Final = record(
-    {"before": nullable(integer("of what was known before this entry; null for all, for ever")), "node": NODE},
-    title="Arrow",
-    description="one node knows what another knew",
-)
-_NODE: Final = {
-    "children": several(_ARROW),
-    "epsilon": nullable(TOLD),
-    "index": NODE,
-    "kind": one_of(*NodeKind),
-    "members": several(DID),
-    "organisation": nullable(DID),
-    "parents": several(_ARROW),
-    "time": TIME,
-}
-_LINEAGE: Final = record(
-    {
-        "complete": {**FLAG, "description": "whether all within reach are told"},
-        "node": NODE,
-        "nodes": several(record(_NODE, title="LineageNode")),
-        "organisation": DID,
-    },
-    title="Lineage",
-)
-_COALITION: Final = record({**_NODE, "accounts": several(STANDING)}, title="Coalition")
-_EXPOSURE: Final = record(
-    {"members": several(DID), "partition": REF, "share_of_budget": nullable(ROUNDED)},
-    title="Exposure",
-    description="null where the partition's rule has no room at all",
-)
 
 
 def lineage_router(moments: Moments) -> APIRouter:
@@ -97,16 +52,16 @@ def _add_graph(router: APIRouter, moments: Moments) -> None:
     @router.get(
         "/v1/lineage/{did}",
         operation_id="read_lineage",
-        responses=shows_version(_LINEAGE, *_MISSING),
+        responses=shows_tagged(Lineage, *_MISSING),
     )
-    def read_lineage(request: Request, did: Did, caller: Calling, as_of: AsOf = None) -> Response:
+    def read_lineage(request: Request, did: PathDid, caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             if not caller.sees_all and did != caller.organisation:
                 raise not_found(f"organisation {did}")
             found = organisation_of(facts, did)
             nodes, complete = _around(facts, found.node)
-            told: list[c.Json] = [_node(one) for one in nodes]
-            return versioned(request, {"complete": complete, "node": found.node, "nodes": told, "organisation": did})
+            shown = tuple(map(LineageNode.of_node, nodes))
+            return tagged_response(request, Lineage(complete=complete, node=found.node, nodes=shown, organisation=did))
 
 
 def _around(facts: Facts, start: int) -> tuple[list[Node], bool]:
@@ -124,28 +79,11 @@ def _around(facts: Facts, start: int) -> tuple[list[Node], bool]:
     return found, True
 
 
-def _node(node: Node) -> c.Object:
-    return {
-        "children": [_arrow(one) for one in node.children],
-        "epsilon": None if node.epsilon is None else format_number(node.epsilon),
-        "index": node.index,
-        "kind": node.kind.value,
-        "members": list(node.members),
-        "organisation": node.organisation,
-        "parents": [_arrow(one) for one in node.parents],
-        "time": node.time,
-    }
-
-
-def _arrow(arrow: Arrow) -> c.Json:
-    return {"before": arrow.before, "node": arrow.node}
-
-
 def _add_coalitions(router: APIRouter, moments: Moments) -> None:
     @router.get(
         "/v1/coalitions/{index}",
         operation_id="read_coalition",
-        responses=shows_version(_COALITION, *_MISSING),
+        responses=shows_tagged(Coalition, *_MISSING),
     )
     def read_coalition(
         request: Request, index: Annotated[str, _Index], caller: Calling, as_of: AsOf = None
@@ -154,15 +92,16 @@ def _add_coalitions(router: APIRouter, moments: Moments) -> None:
             node = facts.nodes.get(int(index))
             if node is None or node.kind is not NodeKind.COALITION:
                 raise not_found(f"coalition {index}")
-            return versioned(request, {**_node(node), "accounts": _accounts(facts, node, moments.time(facts), caller)})
+            accounts = _accounts(facts, node, moments.time(facts), caller)
+            return tagged_response(request, Coalition.of_node(node, accounts=accounts))
 
     @router.get(
         "/v1/smallest-coalitions",
         operation_id="read_smallest_coalitions",
-        responses=shows(SMALLEST, *_MISSING),
+        responses=shows(SmallestCoalitions, *_MISSING),
     )
     def read_smallest(
-        partition: AskedRef,
+        partition: QueryRef,
         caller: Calling,
         epsilon: Annotated[str | None, Query(pattern=NUMBER, description="the cap")] = None,
     ) -> Response:
@@ -172,15 +111,15 @@ def _add_coalitions(router: APIRouter, moments: Moments) -> None:
             found = coalitions(facts, moments.time(facts), [ref], cap)
             if not found:
                 raise not_found(f"cap on {ref} that a coalition could exceed")
-            return json_response(found[0].to_json())
+            return json_response(convert(SmallestCoalitions, found[0].to_json()))
 
     @router.get(
         "/v1/exposures",
         operation_id="read_exposure",
-        responses=shows(_EXPOSURE, *_MISSING),
+        responses=shows(Exposure, *_MISSING),
     )
     def read_exposure(
-        partition: AskedRef,
+        partition: QueryRef,
         member: Annotated[list[str], Query(max_length=MEMBERS_MAX, description="an organisation; once for each")],
         caller: Calling,
     ) -> Response:
@@ -201,20 +140,20 @@ def _watched(facts: Facts, ref: str, caller: Caller) -> str:
     return found.ref
 
 
-def _accounts(facts: Snapshot | Past, node: Node, now: int, caller: Caller) -> list[c.Json]:
+def _accounts(facts: Snapshot | Past, node: Node, now: int, caller: Caller) -> tuple[Standing, ...]:
     """Accounts of the coalition, pending counted in full: the share, and nothing of who did what."""
-    found: list[c.Json] = []
+    found: list[Standing] = []
     for account in facts.accounts_of(holder_of(node.index)):
         partition = facts.partitions[account.partition]
         if caller.organisation not in node.members and not caller.sees_account(partition, account.holder, facts):
             continue
         bounds = partition_bounds(facts, partition, now)
         if bounds is not None:
-            found.append(account_status(facts, account, bounds).to_json())
-    return found
+            found.append(convert(Standing, account_status(facts, account, bounds).to_json()))
+    return tuple(found)
 
 
-def _exposure(facts: Facts, ref: str, members: tuple[str, ...]) -> c.Object:
+def _exposure(facts: Facts, ref: str, members: tuple[str, ...]) -> Exposure:
     partition = facts.partitions[ref]
     rule = read_rule(partition.terms)
     loss = exposure_of(facts, ref, members)
@@ -225,5 +164,5 @@ def _exposure(facts: Facts, ref: str, members: tuple[str, ...]) -> c.Object:
         share = None
     if not members:
         raise Malformed("member", "must be given at least once")
-    told = None if share is None else ceil_decimal(share, 4)
-    return {"members": [*sorted(members)], "partition": ref, "share_of_budget": told}
+    rounded = None if share is None else ceil_decimal(share, 4)
+    return Exposure(members=tuple(sorted(members)), partition=ref, share_of_budget=rounded)

@@ -12,14 +12,14 @@ from fastapi.responses import PlainTextResponse, Response
 from api.auth.authentication import Calling
 from api.auth.authorisation import Caller, sees_entry
 from api.auth.visibility import not_found, visible_entry
-from api.http.etags import versioned
-from api.http.json_schema import BYTES_32, COUNT, FREE, page, record, several
+from api.http.answers import Answer, Page
+from api.http.etags import tagged_response
+from api.http.field_types import Count, KeyBytes, PathBundle, PathName, PathPlace, PathTile
 from api.http.pagination import Paging, scope_of
 from api.http.problems import Problem
-from api.wire import registry_views
-from api.wire.answer_schemas import DECISION, ENTRY
-from api.wire.path_parameters import BundlePath, Name, Place, TilePath
-from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, shows_text, shows_version
+from api.wire.answer_schemas import ENTRY
+from api.wire.decision_answers import Decision
+from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, shows_tagged, shows_text
 from client.http.endpoints import JSON_TYPE
 from ledger.domain.commands import KINDS
 from ledger.domain.entries import Entry
@@ -40,10 +40,22 @@ _INDEX: Final = re.compile(r"(0|[1-9][0-9]{0,15})\Z")
 _MISSING: Final = (401, 403, 404, 422)
 _KINDS: Final = f"^({'|'.join(KINDS)})$"
 _TILE: Final = "C2SP tlog-tiles"
-_LOG: Final = record({"origin": FREE, "vkey": FREE}, title="Log", description="vkey is as C2SP signed-note writes it")
-_CONSISTENCY: Final = record(
-    {"checkpoint": FREE, "new": COUNT, "old": COUNT, "proof": several(BYTES_32)}, title="ConsistencyProof"
-)
+
+
+class Log(Answer, frozen=True):
+    """The log's name and public key; vkey is as C2SP signed-note writes it."""
+
+    origin: str
+    vkey: str
+
+
+class ConsistencyProof(Answer, frozen=True):
+    """A proof of RFC 9162, section 2.1.4, under the newest checkpoint."""
+
+    checkpoint: str
+    new: Count
+    old: Count
+    proof: tuple[KeyBytes, ...]
 
 
 def log_router(moments: Moments, cursors: Cursors, log: LogKey) -> APIRouter:
@@ -57,9 +69,9 @@ def log_router(moments: Moments, cursors: Cursors, log: LogKey) -> APIRouter:
 
 
 def _add_checkpoints(router: APIRouter, moments: Moments, log: LogKey) -> None:
-    @router.get("/v1/log", operation_id="read_log", responses=shows(_LOG))
+    @router.get("/v1/log", operation_id="read_log", responses=shows(Log))
     def read_log() -> Response:
-        return json_response({"origin": log.origin, "vkey": log.vkey})
+        return json_response(Log.of(log))
 
     @router.get(
         "/v1/checkpoint",
@@ -76,16 +88,16 @@ def _add_checkpoints(router: APIRouter, moments: Moments, log: LogKey) -> None:
     @router.get(
         "/v1/consistency/{old}",
         operation_id="read_consistency",
-        responses=shows(_CONSISTENCY, 404, 422),
+        responses=shows(ConsistencyProof, 404, 422),
     )
-    def read_consistency(old: Place) -> Response:
+    def read_consistency(old: PathPlace) -> Response:
         size = _index(old, "old")
         with moments.read() as facts:
             if not 0 < size <= facts.size:
                 raise not_found(f"checkpoint of {size} entries to be consistent with")
-            proof: list[c.Json] = [c.base64url(one) for one in facts.consistency(size)]
+            proof = tuple(map(c.base64url, facts.consistency(size)))
             note = cosigned_checkpoint(facts.connection, facts.size)
-            return json_response({"checkpoint": note, "new": facts.size, "old": size, "proof": proof})
+            return json_response(ConsistencyProof(checkpoint=note, new=facts.size, old=size, proof=proof))
 
 
 def _add_tiles(router: APIRouter, moments: Moments) -> None:
@@ -95,7 +107,7 @@ def _add_tiles(router: APIRouter, moments: Moments) -> None:
         response_class=Response,
         responses=shows(BINARY, *_MISSING, media_type=BYTES_TYPE, description=_TILE),
     )
-    def read_entry_bundle(path: BundlePath) -> Response:
+    def read_entry_bundle(path: PathBundle) -> Response:
         return _tile(moments, f"tile/entries/{path}")
 
     @router.get(
@@ -104,7 +116,7 @@ def _add_tiles(router: APIRouter, moments: Moments) -> None:
         response_class=Response,
         responses=shows(BINARY, 404, 422, media_type=BYTES_TYPE, description=_TILE),
     )
-    def read_tile(path: TilePath) -> Response:
+    def read_tile(path: PathTile) -> Response:
         return _tile(moments, f"tile/{path}")
 
 
@@ -120,7 +132,7 @@ def _tile(moments: Moments, path: str) -> Response:
 
 def _add_entries(router: APIRouter, moments: Moments) -> None:
     @router.get("/v1/entries/{index}", operation_id="read_entry", responses=shows(ENTRY, *_MISSING))
-    def read_entry(index: Place, caller: Calling) -> Response:
+    def read_entry(index: PathPlace, caller: Calling) -> Response:
         place = _index(index, "index")
         with moments.read() as facts:
             data = facts.entry(place) if place < facts.size else None
@@ -136,7 +148,7 @@ def _add_entries(router: APIRouter, moments: Moments) -> None:
         response_class=PlainTextResponse,
     )
     def read_receipt(
-        id: Name,  # noqa: A002 - the wire's name
+        id: PathName,  # noqa: A002 - the wire's name
         caller: Calling,
         cosigned: Annotated[
             str, Query(pattern="^(true|false)$", description="under the checkpoint that most witnesses cosigned")
@@ -148,10 +160,10 @@ def _add_entries(router: APIRouter, moments: Moments) -> None:
 
 
 def _add_decisions(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
-    @router.get("/v1/decisions", operation_id="list_decisions", responses=shows(page(DECISION), 401, 403, 422))
+    @router.get("/v1/decisions", operation_id="list_decisions", responses=shows(Page[Decision], 401, 403, 422))
     def list_decisions(
         caller: Calling,
-        asked: Paging,
+        paging: Paging,
         kind: Annotated[str | None, Query(pattern=_KINDS, description="those on one kind of command")] = None,
         refused: Annotated[str | None, Query(pattern="^(true|false)$", description="refusals alone, or none")] = None,
     ) -> Response:
@@ -163,34 +175,34 @@ def _add_decisions(router: APIRouter, moments: Moments, cursors: Cursors) -> Non
 
             show = partial(_decision, facts=facts, caller=caller, kind=kind, refused=refused)
             scope = scope_of("decisions", kind=kind, refused=refused)
-            return json_response(cursors.page(scope, asked, lambda *of: [(i, (i, e)) for i, e in fetch(*of)], show))
+            return json_response(cursors.page(scope, paging, lambda *of: [(i, (i, e)) for i, e in fetch(*of)], show))
 
-    @router.get("/v1/decisions/{id}", operation_id="read_decision", responses=shows_version(DECISION, *_MISSING))
-    def read_decision(request: Request, id: Name, caller: Calling) -> Response:  # noqa: A002 - the wire's name
+    @router.get("/v1/decisions/{id}", operation_id="read_decision", responses=shows_tagged(Decision, *_MISSING))
+    def read_decision(request: Request, id: PathName, caller: Calling) -> Response:  # noqa: A002 - the wire's name
         with moments.read() as facts:
             index, entry = visible_entry(facts, id, caller)
-            return versioned(request, registry_views.decision(entry, index))
+            return tagged_response(request, Decision.of_entry(entry, index))
 
     for kind, path in (("key_release", "key-releases"), ("model_release", "model-releases")):
         _add_releases(router, moments, kind, path)
 
 
 def _add_releases(router: APIRouter, moments: Moments, kind: str, path: str) -> None:
-    @router.get(f"/v1/{path}/{{id}}", operation_id=f"read_{kind}", responses=shows_version(DECISION, *_MISSING))
-    def read_release(request: Request, id: Name, caller: Calling) -> Response:  # noqa: A002 - the wire's name
+    @router.get(f"/v1/{path}/{{id}}", operation_id=f"read_{kind}", responses=shows_tagged(Decision, *_MISSING))
+    def read_release(request: Request, id: PathName, caller: Calling) -> Response:  # noqa: A002 - the wire's name
         with moments.read() as facts:
             index, entry = visible_entry(facts, id, caller)
             if entry.kind != kind:
                 raise Problem(Code.NOT_FOUND, f"no {kind.replace('_', ' ')} has the id {id}", field="id", id=id)
-            return versioned(request, registry_views.decision(entry, index))
+            return tagged_response(request, Decision.of_entry(entry, index))
 
 
 def _decision(
     found: tuple[int, Entry], *, facts: Facts, caller: Caller, kind: str | None, refused: str | None
-) -> c.Object | None:
+) -> Decision | None:
     index, entry = found
     wanted = kind in {None, entry.kind} and refused in {None, str(entry.code.refused).lower()}
-    return registry_views.decision(entry, index) if wanted and sees_entry(caller, entry, facts) else None
+    return Decision.of_entry(entry, index) if wanted and sees_entry(caller, entry, facts) else None
 
 
 def _index(text: str, field: str) -> int:

@@ -10,8 +10,9 @@ from fastapi.responses import Response
 
 from api.auth.authentication import Calling
 from api.auth.signed_request import verify_registered_key
+from api.http.answers import Answer
 from api.http.body import SIGNATURE_PARAMETER, Raw, Signature
-from api.http.json_schema import DIGEST, NAME, record
+from api.http.field_types import Digest
 from api.http.problems import Fault, Problem
 from api.keys.key_store import KeyUnavailable
 from api.wire.request_schemas import DEPOSIT, SEALING
@@ -19,6 +20,7 @@ from api.wire.responses import json_response, shows, takes
 from client.http.endpoints import MODEL_KEYS, SIGNATURE_HEADER
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
+from ledger.wire.field_types import Name
 
 if TYPE_CHECKING:
     from api.auth.signed_request import Binding
@@ -27,7 +29,13 @@ if TYPE_CHECKING:
 
 DEPOSIT_BYTES_MAX: Final = 4_096
 _LOG: Final = logging.getLogger("api.model_keys")
-_DEPOSITED: Final = record({"charge": NAME, "model": DIGEST}, title="Deposited")
+
+
+class Deposited(Answer, frozen=True):
+    """The key of a sealed model is stored."""
+
+    charge: Name
+    model: Digest
 
 
 def model_key_router(book: Book, store: KeyStore, binding: Binding) -> APIRouter:
@@ -41,7 +49,7 @@ def model_key_router(book: Book, store: KeyStore, binding: Binding) -> APIRouter
     @router.post(
         MODEL_KEYS,
         operation_id="deposit_model_key",
-        responses=shows(_DEPOSITED, 401, 403, 404, 408, 413, 415, 422, description="Kept"),
+        responses=shows(Deposited, 401, 403, 404, 408, 413, 415, 422, description="Kept"),
         openapi_extra=takes(DEPOSIT, parameters=[SIGNATURE_PARAMETER]),
     )
     def deposit(raw: Raw, jws: Signature, caller: Calling) -> Response:
@@ -63,7 +71,7 @@ def model_key_router(book: Book, store: KeyStore, binding: Binding) -> APIRouter
             store.deposit_model_key(charge, model, sealed)
         except KeyUnavailable as fault:
             raise _failed(fault) from None
-        return json_response({"charge": charge, "model": model})
+        return json_response(Deposited(charge=charge, model=model))
 
     return router
 

@@ -10,17 +10,18 @@ from fastapi.responses import Response
 
 from api.auth.authentication import Calling
 from api.auth.visibility import get_visible, not_found, visible_partition
+from api.http.answers import Page
 from api.http.body import Document, Raw
 from api.http.problems import Problem
 from api.routes.if_match import tag_replaced
-from api.wire.planning_schemas import IMPACT, JOINED
-from api.wire.planning_schemas import PLANNED as REPORT
+from api.wire.planning_answers import JoinedAccount, PlanReport, PolicyImpact
 from api.wire.request_schemas import MERGED, PLANNED
 from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, takes
 from ledger.domain.commands import COMMAND_BYTES_MAX
 from ledger.domain.entries import Entry
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
+from ledger.wire.records import convert
 from policy.planning.merger_impact import merged_accounts
 from policy.planning.plan_report import report
 from policy.planning.policy_impact import impact
@@ -49,7 +50,7 @@ def _add_plans(router: APIRouter, moments: Moments) -> None:
     @router.post(
         "/v1/plans",
         operation_id="plan_run",
-        responses=shows(REPORT, *_ERRORS),
+        responses=shows(PlanReport, *_ERRORS),
         openapi_extra=takes(PLANNED),
     )
     def plan(raw: Raw, caller: Calling) -> Response:
@@ -60,7 +61,7 @@ def _add_plans(router: APIRouter, moments: Moments) -> None:
             get_visible(facts.contracts.get(asked.contract), caller.sees_contract, facts, f"contract {asked.contract}")
             now = moments.time(facts)
             since = now - RATE_MS
-            return json_response(report(WhatIf(facts, asked, now), _first(facts, since), since))
+            return json_response(convert(PlanReport, report(WhatIf(facts, asked, now), _first(facts, since), since)))
 
 
 def _first(facts: Snapshot, since: int) -> int:
@@ -72,7 +73,7 @@ def _add_impacts(router: APIRouter, moments: Moments) -> None:
     @router.post(
         "/v1/policy-impacts",
         operation_id="ask_policy_impact",
-        responses=shows(IMPACT, *_ERRORS),
+        responses=shows(PolicyImpact, *_ERRORS),
         openapi_extra=takes(BINARY, BYTES_TYPE),
     )
     def policy_impact(raw: Document, caller: Calling) -> Response:
@@ -80,13 +81,14 @@ def _add_impacts(router: APIRouter, moments: Moments) -> None:
             pending = facts.due(_EVER, PENDING_MAX + 1)
             if len(pending) > PENDING_MAX:
                 raise Problem(Code.CONFLICT, f"more than {PENDING_MAX} charges are pending: ask the book itself")
-            told = impact(facts, raw, moments.time(facts), pending).to_json()
-            return json_response({**told, "replaces": tag_replaced(facts, "policy", raw, caller)})
+            found = impact(facts, raw, moments.time(facts), pending).to_json()
+            replaces = tag_replaced(facts, "policy", raw, caller)
+            return json_response(convert(PolicyImpact, {**found, "replaces": replaces}))
 
     @router.post(
         "/v1/merger-impacts",
         operation_id="ask_merger_impact",
-        responses=shows(JOINED, *_ERRORS),
+        responses=shows(Page[JoinedAccount], *_ERRORS),
         openapi_extra=takes(MERGED),
     )
     def merger_impact(raw: Raw, _caller: Calling) -> Response:
@@ -97,8 +99,10 @@ def _add_impacts(router: APIRouter, moments: Moments) -> None:
             for did in named:
                 if did not in facts.organisations:
                     raise not_found(f"organisation {did}")
-            items: list[c.Json] = [one.to_json() for one in merged_accounts(facts, named, moments.time(facts))]
-            return json_response({"items": items, "next_cursor": None})
+            merged = merged_accounts(facts, named, moments.time(facts))
+            return json_response(
+                Page(items=tuple(convert(JoinedAccount, one.to_json()) for one in merged), next_cursor=None)
+            )
 
 
 _MERGED_MAX: Final = 16

@@ -16,9 +16,9 @@ from fastapi.responses import Response
 from api.auth.authentication import Calling
 from api.auth.visibility import get_visible
 from api.http.body import Raw
+from api.http.field_types import PathName
 from api.http.problems import Problem
-from api.wire.account_views import PROGRESS
-from api.wire.path_parameters import Name
+from api.wire.account_answers import Progress as ProgressReport
 from api.wire.request_schemas import REPORTED
 from api.wire.responses import json_response, shows, takes
 from ledger.domain.commands import COMMAND_BYTES_MAX
@@ -42,7 +42,7 @@ class Progress:
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
-    def report(self, charge: str, steps: int) -> c.Object:
+    def report(self, charge: str, steps: int) -> ProgressReport:
         """Keep a report; a later one never says less. Raises: Problem."""
         with self._lock:
             before = self._kept.get(charge, (0, 0))[0]
@@ -53,12 +53,12 @@ class Progress:
             self._kept.move_to_end(charge)
             while len(self._kept) > KEPT_MAX:
                 self._kept.popitem(last=False)
-        return {"steps": steps, "time": now}
+        return ProgressReport(steps=steps, time=now)
 
-    def of(self, charge: str) -> c.Object | None:
+    def of(self, charge: str) -> ProgressReport | None:
         """The newest report of a charge, None if there is none."""
         found = self._kept.get(charge)
-        return None if found is None else {"steps": found[0], "time": found[1]}
+        return None if found is None else ProgressReport(steps=found[0], time=found[1])
 
 
 def progress_router(moments: Moments, progress: Progress) -> APIRouter:
@@ -68,10 +68,10 @@ def progress_router(moments: Moments, progress: Progress) -> APIRouter:
     @router.post(
         "/v1/charges/{id}/progress",
         operation_id="report_progress",
-        responses=shows(PROGRESS, 401, 403, 404, 408, 409, 413, 415, 422, description="Kept"),
+        responses=shows(ProgressReport, 401, 403, 404, 408, 409, 413, 415, 422, description="Kept"),
         openapi_extra=takes(REPORTED),
     )
-    def report(id: Name, raw: Raw, caller: Calling) -> Response:  # noqa: A002 - the wire's name
+    def report(id: PathName, raw: Raw, caller: Calling) -> Response:  # noqa: A002 - the wire's name
         known = c.fields(c.parse(raw, COMMAND_BYTES_MAX), "", ("steps",))
         steps = c.integer(known["steps"], "steps", 0, STEPS_MAX)
         with moments.read() as facts:

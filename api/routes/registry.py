@@ -10,13 +10,13 @@ from fastapi.responses import Response
 from api.auth.authentication import Calling
 from api.auth.authorisation import Caller
 from api.auth.visibility import get_visible, not_found, visible_entry
-from api.http.etags import versioned
-from api.http.json_schema import page
+from api.http.answers import Page
+from api.http.etags import tagged_response
+from api.http.field_types import PathDid, PathDigest, PathName
 from api.http.pagination import Paging, fetch_from
 from api.http.snapshots import AsOf
-from api.wire import account_views, registry_views
-from api.wire.path_parameters import Did, Digest, Name
-from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, shows_version
+from api.wire import registry_answers as answers
+from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, shows_tagged
 from ledger.domain.entries import Entry
 from ledger.domain.facts import Contract, Dataset, Facts, Organisation
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
@@ -49,32 +49,32 @@ def _add_organisations(router: APIRouter, moments: Moments, cursors: Cursors) ->
     @router.get(
         "/v1/organisations",
         operation_id="list_organisations",
-        responses=shows(page(registry_views.ORGANISATION), *_LISTED),
+        responses=shows(Page[answers.Organisation], *_LISTED),
     )
-    def list_organisations(_caller: Calling, asked: Paging) -> Response:
+    def list_organisations(_caller: Calling, paging: Paging) -> Response:
         with moments.read() as facts:
             fetch = fetch_from(facts.organisations)
-            return json_response(cursors.page("organisations", asked, fetch, registry_views.organisation))
+            return json_response(cursors.page("organisations", paging, fetch, answers.Organisation.of_record))
 
     @router.get(
         "/v1/organisations/{did}",
         operation_id="read_organisation",
-        responses=shows_version(registry_views.ORGANISATION, *_MISSING),
+        responses=shows_tagged(answers.Organisation, *_MISSING),
     )
-    def read_organisation(request: Request, did: Did, _caller: Calling, as_of: AsOf = None) -> Response:
+    def read_organisation(request: Request, did: PathDid, _caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
-            return versioned(request, registry_views.organisation(organisation_of(facts, did)))
+            return tagged_response(request, answers.Organisation.of_record(organisation_of(facts, did)))
 
     @router.get(
         "/v1/organisations/{did}/keys",
         operation_id="list_signing_keys",
-        responses=shows_version(registry_views.KEYS, *_MISSING),
+        responses=shows_tagged(Page[answers.OwnedKey], *_MISSING),
     )
-    def list_signing_keys(request: Request, did: Did, _caller: Calling) -> Response:
+    def list_signing_keys(request: Request, did: PathDid, _caller: Calling) -> Response:
         with moments.read() as facts:
             index = organisation_of(facts, did).index
-            items: list[c.Json] = [registry_views.signing_key(Entry.parse(facts.entry(index)), index)]
-            return versioned(request, {"items": items, "next_cursor": None})
+            key = answers.OwnedKey.of_registration(Entry.parse(facts.entry(index)), index)
+            return tagged_response(request, Page(items=(key,), next_cursor=None))
 
 
 def organisation_of(facts: Facts, did: str) -> Organisation:
@@ -86,76 +86,74 @@ def organisation_of(facts: Facts, did: str) -> Organisation:
 
 
 def _add_policies(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
-    @router.get(
-        "/v1/policies", operation_id="list_policies", responses=shows(page(registry_views.POLICY_VERSION), *_LISTED)
-    )
-    def list_policies(_caller: Calling, asked: Paging) -> Response:
+    @router.get("/v1/policies", operation_id="list_policies", responses=shows(Page[answers.PolicyVersion], *_LISTED))
+    def list_policies(_caller: Calling, paging: Paging) -> Response:
         with moments.read() as facts:
             fetch = fetch_from(facts.policies)
-            show = lambda versions: registry_views.policy_version(versions[-1])  # noqa: E731
-            return json_response(cursors.page("policies", asked, fetch, show))
+            show = lambda versions: answers.PolicyVersion.of(versions[-1])  # noqa: E731
+            return json_response(cursors.page("policies", paging, fetch, show))
 
     @router.get(
         "/v1/policies/{domain}",
         operation_id="read_policy",
-        responses=shows_version(registry_views.POLICY, *_MISSING),
+        responses=shows_tagged(answers.PolicyVersions, *_MISSING),
     )
-    def read_policy(request: Request, domain: Name, _caller: Calling, as_of: AsOf = None) -> Response:
+    def read_policy(request: Request, domain: PathName, _caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
-            return versioned(request, policy_of(facts, domain))
+            return tagged_response(request, policy_of(facts, domain))
 
     @router.get(
         "/v1/policies/{domain}/in-force",
         operation_id="read_policy_in_force",
-        responses=shows_version(registry_views.POLICY_VERSION, *_MISSING),
+        responses=shows_tagged(answers.PolicyVersion, *_MISSING),
     )
-    def read_policy_in_force(request: Request, domain: Name, _caller: Calling, as_of: AsOf = None) -> Response:
+    def read_policy_in_force(request: Request, domain: PathName, _caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             found = policy_in_force(facts, c.name(domain, "domain"), moments.time(facts))
             if found is None:
                 raise not_found(f"policy in force in the domain {domain}")
-            return versioned(request, registry_views.policy_version(found))
+            return tagged_response(request, answers.PolicyVersion.of(found))
 
 
-def policy_of(facts: Facts, domain: str) -> c.Object:
+def policy_of(facts: Facts, domain: str) -> answers.PolicyVersions:
     """A domain's policy with all its versions. Raises: Malformed, Problem."""
     versions = facts.policies.get(c.name(domain, "domain"))
     if not versions:
         raise not_found(f"policy of the domain {domain}")
-    return {"domain": domain, "versions": [registry_views.policy_version(one) for one in versions]}
+    return answers.PolicyVersions(domain=domain, versions=tuple(map(answers.PolicyVersion.of, versions)))
 
 
 def _add_datasets(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
-    @router.get("/v1/datasets", operation_id="list_datasets", responses=shows(page(registry_views.DATASET), *_LISTED))
-    def list_datasets(caller: Calling, asked: Paging) -> Response:
+    @router.get("/v1/datasets", operation_id="list_datasets", responses=shows(Page[answers.Dataset], *_LISTED))
+    def list_datasets(caller: Calling, paging: Paging) -> Response:
         with moments.read() as facts:
 
-            def show(found: Dataset) -> c.Json:
-                return registry_views.dataset(found) if caller.sees_provider(found.provider, facts) else None
+            def show(found: Dataset) -> answers.Dataset | None:
+                return answers.Dataset.of(found) if caller.sees_provider(found.provider, facts) else None
 
-            return json_response(cursors.page("datasets", asked, fetch_from(facts.datasets), show))
+            return json_response(cursors.page("datasets", paging, fetch_from(facts.datasets), show))
 
     @router.get(
         "/v1/datasets/{provider}/{dataset}",
         operation_id="read_dataset",
-        responses=shows_version(registry_views.DATASET, *_MISSING),
+        responses=shows_tagged(answers.Dataset, *_MISSING),
     )
-    def read_dataset(request: Request, provider: Did, dataset: Name, caller: Calling) -> Response:
+    def read_dataset(request: Request, provider: PathDid, dataset: PathName, caller: Calling) -> Response:
         with moments.read() as facts:
-            return versioned(request, registry_views.dataset(_dataset(facts, provider, dataset, caller)))
+            return tagged_response(request, answers.Dataset.of(_dataset(facts, provider, dataset, caller)))
 
     @router.get(
         "/v1/recommendations/{provider}/{dataset}",
         operation_id="read_recommendation",
-        responses=shows_version(registry_views.RECOMMENDATION, *_MISSING),
+        responses=shows_tagged(answers.Recommendation, *_MISSING),
     )
-    def read_recommended(request: Request, provider: Did, dataset: Name, caller: Calling) -> Response:
+    def read_recommended(request: Request, provider: PathDid, dataset: PathName, caller: Calling) -> Response:
         with moments.read() as facts:
             document = _dataset(facts, provider, dataset, caller).recommendation
             if document is None:
                 raise not_found(f"recommendation for {provider}/{dataset}")
             found = read_recommendation(facts.documents[document])
-            return versioned(request, registry_views.recommendation(found, document))
+            return tagged_response(request, answers.Recommendation.of_document(found, document))
 
 
 def _dataset(facts: Facts, provider: str, dataset: str, caller: Caller) -> Dataset:
@@ -166,41 +164,38 @@ def _dataset(facts: Facts, provider: str, dataset: str, caller: Caller) -> Datas
 
 
 def _add_contracts(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
-    @router.get("/v1/contracts", operation_id="list_contracts", responses=shows(page(account_views.CONTRACT), *_LISTED))
-    def list_contracts(caller: Calling, asked: Paging) -> Response:
+    @router.get("/v1/contracts", operation_id="list_contracts", responses=shows(Page[answers.Contract], *_LISTED))
+    def list_contracts(caller: Calling, paging: Paging) -> Response:
         with moments.read() as facts:
 
-            def show(found: Contract) -> c.Json:
-                return account_views.contract(found) if caller.sees_contract(found, facts) else None
+            def show(found: Contract) -> answers.Contract | None:
+                return answers.Contract.of(found) if caller.sees_contract(found, facts) else None
 
-            return json_response(cursors.page("contracts", asked, fetch_from(facts.contracts), show))
+            return json_response(cursors.page("contracts", paging, fetch_from(facts.contracts), show))
 
     @router.get(
         "/v1/contracts/{sha256}",
         operation_id="read_contract",
-        responses=shows_version(account_views.CONTRACT, *_MISSING),
+        responses=shows_tagged(answers.Contract, *_MISSING),
     )
-    def read_contract(request: Request, sha256: Digest, caller: Calling, as_of: AsOf = None) -> Response:
+    def read_contract(request: Request, sha256: PathDigest, caller: Calling, as_of: AsOf = None) -> Response:
         with moments.read(as_of) as facts:
             found = facts.contracts.get(c.sha256(sha256, "sha256"))
-            return versioned(
-                request, account_views.contract(get_visible(found, caller.sees_contract, facts, f"contract {sha256}"))
+            return tagged_response(
+                request, answers.Contract.of(get_visible(found, caller.sees_contract, facts, f"contract {sha256}"))
             )
 
     @router.get(
         "/v1/contract-heads/{id}",
         operation_id="read_contract_head",
-        responses=shows_version(registry_views.HEAD, *_MISSING),
+        responses=shows_tagged(answers.ContractHead, *_MISSING),
     )
-    def read_contract_head(request: Request, id: Name, caller: Calling) -> Response:  # noqa: A002 - the wire's name
+    def read_contract_head(request: Request, id: PathName, caller: Calling) -> Response:  # noqa: A002 - the wire's name
         with moments.read() as facts:
             found = facts.contracts.get(facts.contract_heads.get(c.name(id, "id"), ""))
-            return versioned(request, head_of(get_visible(found, caller.sees_contract, facts, f"contract {id}")))
-
-
-def head_of(found: Contract) -> c.Object:
-    """Which version of a contract is the newest; it changes with a new version and with nothing else."""
-    return {"document": found.document, "id": found.id, "version": found.version}
+            return tagged_response(
+                request, answers.ContractHead.of(get_visible(found, caller.sees_contract, facts, f"contract {id}"))
+            )
 
 
 def _add_documents(router: APIRouter, moments: Moments) -> None:
@@ -211,7 +206,7 @@ def _add_documents(router: APIRouter, moments: Moments) -> None:
         responses=shows(BINARY, *_MISSING, media_type=BYTES_TYPE, description="Its bytes"),
     )
     def read_document(
-        sha256: Digest,
+        sha256: PathDigest,
         caller: Calling,
         entry: Annotated[str | None, Query(max_length=128, description="the id of an entry that names it")] = None,
     ) -> Response:

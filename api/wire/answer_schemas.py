@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from api.http.field_types import schema_of
 from api.http.json_schema import (
     BYTES,
     BYTES_32,
@@ -32,21 +33,13 @@ from api.http.json_schema import (
     several,
 )
 from api.http.problems import SCHEMA as PROBLEM
+from api.wire.decision_answers import Check
 from api.wire.request_schemas import BODIES, titled
 from client.keys.hpke_envelope import SUITE
 from ledger.domain.commands import KINDS
 from ledger.domain.outcomes import Code
 
-CHECK: Final = record(
-    {
-        "code": {**FREE, "description": "a stable code"},
-        "passed": FLAG,
-        "source": {**FREE, "description": "the document and version that says so, or the holder of an account"},
-        "text": FREE,
-    },
-    title="Check",
-    description="one question of a decision, and its answer",
-)
+CHECK: Final = schema_of(Check)
 LOSS: Final = record(
     {"finite": several(integer()), "infinite": several(integer())},
     title="Loss",
@@ -197,23 +190,6 @@ BATCHED: Final = record(
 )
 _OUTCOMES: Final = one_of(*(code.word for code in Code if code.recorded))
 _REQUEST: Final[Form] = {"type": "object", "description": "the body of the command"}
-DECISION: Final = record(
-    {
-        "actor": DID,
-        "checks": several(CHECK),
-        "detail": FREE,
-        "id": NAME,
-        "index": INDEX,
-        "key_id": BYTES_32,
-        "kind": one_of(*KINDS),
-        "outcome": _OUTCOMES,
-        "permit": FLAG,
-        "request": _REQUEST,
-        "time": TIME,
-    },
-    title="Decision",
-    description="what was decided on a command, with every check that is on record: all of a refusal",
-)
 _REFUSED: Final = {"checks": several(CHECK), "detail": FREE}
 _ALL_FIXED: Final = {name: form for fixed in _FIXED.values() for name, form in fixed.items()}
 ENTRY: Final = record(

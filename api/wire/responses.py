@@ -1,4 +1,4 @@
-"""Answers: what a command got, or why not, and values that no cache keeps."""
+"""Responses: how a route declares its answers, and how it renders an outcome, a rejection or a value without a tag."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fastapi.responses import Response
 
-from api.http.json_schema import ETAG, FREE, Form
+from api.http.field_types import EntityTag, Schema, schema_of
 from api.http.problems import Problem, declared
-from api.wire.account_views import remaining
+from api.wire.account_answers import remaining
 from client.http.endpoints import JSON_TYPE
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
+from ledger.wire.records import write
 
 if TYPE_CHECKING:
     from api.auth.authorisation import Caller
+    from api.http.answers import Answer
     from ledger.book.book import Book, Outcome
     from ledger.domain.commands import Command
 
@@ -23,41 +25,51 @@ Responses = dict[int | str, dict[str, Any]]
 
 TEXT_TYPE: Final = "text/plain"
 BYTES_TYPE: Final = "application/octet-stream"
-BINARY: Final[Form] = {"type": "string", "format": "binary"}
+BINARY: Final[Schema] = {"type": "string", "format": "binary"}
 
 
-def takes(form: Form, media_type: str = JSON_TYPE, parameters: Sequence[Form] = ()) -> dict[str, Any]:
-    """What a route takes that reads its body by itself, for its ``openapi_extra``."""
+def takes(kind: Any, media_type: str = JSON_TYPE, parameters: Sequence[Schema] = ()) -> dict[str, Any]:  # noqa: ANN401 - a type
+    """The body of a route that reads it by itself, for its ``openapi_extra``."""
     more = {"parameters": [*parameters]} if parameters else {}
-    return {**more, "requestBody": {"required": True, "content": {media_type: {"schema": form}}}}
+    return {**more, "requestBody": {"required": True, "content": {media_type: {"schema": _schema(kind)}}}}
 
 
-def shows(form: Form, *problems: int, media_type: str = JSON_TYPE, description: str = "As it stands") -> Responses:
-    """The OpenAPI responses of a route that answers 200 with one form, and of the problems beside it."""
-    return {**declared(*problems), 200: {"description": description, "content": {media_type: {"schema": form}}}}
+def shows(
+    kind: Any,  # noqa: ANN401 - a type, or its schema
+    *problems: int,
+    media_type: str = JSON_TYPE,
+    description: str = "The current state",
+) -> Responses:
+    """The OpenAPI responses of a route that answers 200 with one type of answer, and of the problems beside it."""
+    content = {media_type: {"schema": _schema(kind)}}
+    return {**declared(*problems), 200: {"description": description, "content": content}}
 
 
 def shows_text(*problems: int, description: str, media_type: str = TEXT_TYPE) -> Responses:
-    """The same, of a text in a format of its own."""
-    return shows(FREE, *problems, media_type=media_type, description=description)
+    """The same, for a text in a format of its own."""
+    return shows(str, *problems, media_type=media_type, description=description)
 
 
-def shows_version(form: Form, *problems: int) -> Responses:
-    """The same, of what has a tag (:mod:`api.http.etags`): 304 for whoever has it already."""
-    told = shows(form, *problems)
-    tag = {"etag": {"description": "a strong entity tag", "schema": ETAG}}
-    return {**told, 200: {**told[200], "headers": tag}, 304: {"description": "It is what If-None-Match names"}}
+def shows_tagged(kind: Any, *problems: int) -> Responses:  # noqa: ANN401 - a type
+    """The same, for an answer with an entity tag (:mod:`api.http.etags`): 304 if the caller has it already."""
+    shown = shows(kind, *problems)
+    tag = {"etag": {"description": "a strong entity tag", "schema": schema_of(EntityTag)}}
+    return {**shown, 200: {**shown[200], "headers": tag}, 304: {"description": "If-None-Match names the current tag"}}
+
+
+def _schema(kind: Any) -> Schema:  # noqa: ANN401 - a type, or its schema
+    return kind if isinstance(kind, dict) else schema_of(kind)
 
 
 def answer(outcome: Outcome, extra: c.Object | None = None, status: int | None = None) -> Response:
-    """The HTTP answer to an outcome. Raises: Problem, if it is a refusal."""
+    """The HTTP answer to an outcome. Raises: Problem, if it is a rejection."""
     if outcome.code.refused:
         raise refusal(outcome)
     return json_response({**answered(outcome), **(extra or {})}, status or status_of(outcome))
 
 
 def answered(outcome: Outcome) -> c.Object:
-    """What was recorded, as it is told."""
+    """What was recorded, as an answer shows it."""
     return {
         "body": outcome.body,
         "id": outcome.id,
@@ -74,7 +86,7 @@ def status_of(outcome: Outcome) -> int:
 
 
 def refusal(outcome: Outcome, remaining: tuple[c.Object, ...] = ()) -> Problem:
-    """The problem that a refusal is told as; ``remaining`` is the headroom that the caller may see."""
+    """The problem that reports a rejection; ``remaining`` is the headroom that the caller may see."""
     return Problem(
         outcome.code,
         outcome.detail,
@@ -87,7 +99,7 @@ def refusal(outcome: Outcome, remaining: tuple[c.Object, ...] = ()) -> Problem:
 
 
 def with_headroom(book: Book, outcome: Outcome, command: Command, caller: Caller) -> Problem:
-    """A refusal, with what is left where there was no room or a policy forbade it."""
+    """A rejection, with the remaining budget where there was no room or a policy forbade it."""
     if outcome.code not in {Code.BUDGET_EXHAUSTED, Code.POLICY_DENIED}:
         return refusal(outcome)
     with book.read() as facts:
@@ -104,6 +116,6 @@ def reasons(body: c.Object) -> tuple[c.Object, ...]:
     )
 
 
-def json_response(value: c.Json, status: int = 200) -> Response:
-    """Canonical JSON that no cache keeps: what it says may change with the next entry."""
-    return Response(c.dump(value), status, {"cache-control": "no-store"}, JSON_TYPE)
+def json_response(answer: Answer | c.Json, status: int = 200) -> Response:
+    """Canonical JSON that no cache stores: it may change with the next entry."""
+    return Response(write(answer), status, {"cache-control": "no-store"}, JSON_TYPE)

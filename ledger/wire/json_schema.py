@@ -36,7 +36,8 @@ def _published(schema: Any) -> Any:  # noqa: ANN401 - JSON Schema
         return schema
     found = {name: _published(one) for name, one in schema.items() if name != "default"}
     if isinstance(form := found.get("pattern"), str):
-        found["pattern"] = re.sub(r"^\^\(\?:(.*)\)\\Z$", r"^\1$", form)
+        # Without a leading lookahead too, which generators of examples cannot follow; maxLength bounds it as well.
+        found["pattern"] = re.sub(r"^\^\(\?:(?:\(\?=[^)]*\))?(.*)\)\\Z$", r"^\1$", form)
     if isinstance(words := found.get("enum"), list) and len(words) == 1:
         found = {"const": words[0], **{name: one for name, one in found.items() if name != "enum"}}
     fields = schema.get("properties")

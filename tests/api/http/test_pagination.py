@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.http.pagination import LOOKED_AT_MAX, Cursors, Wanted, fetch_from
-from ledger.wire.canonical_json import Json, base64url, unbase64url
+from api.http.pagination import LOOKED_AT_MAX, Cursors, PageRequest, fetch_from
+from ledger.wire.canonical_json import base64url, unbase64url
 from ledger.wire.malformed import Malformed
 
 CURSORS = Cursors(b"k" * 32)
 
 
-def _show(value: int) -> Json:
+def _show(value: int) -> int | None:
     return value if value % 3 else None
 
 
@@ -21,16 +21,16 @@ def _show(value: int) -> Json:
 def test_the_pages_together_are_the_list(values: dict[str, int], limit: int) -> None:
     """What may be seen, sorted by key, cut in pieces of the limit and no item twice."""
     cursor: str | None = None
-    pages: list[Json] = []
+    pages: list[tuple[int, ...]] = []
     while True:
-        page = CURSORS.page("list", Wanted(limit, cursor), fetch_from(values), _show)
-        pages.append(page["items"])
-        if (following := page["next_cursor"]) is None:
+        page = CURSORS.page("list", PageRequest(limit, cursor), fetch_from(values), _show)
+        pages.append(page.items)
+        if (following := page.next_cursor) is None:
             break
-        cursor = str(following)
-    told = [item for page in pages if isinstance(page, list) for item in page]
+        cursor = following
+    told = [item for page in pages for item in page]
     assert told == [values[key] for key in sorted(values) if values[key] % 3]
-    assert all(isinstance(page, list) and len(page) == limit for page in pages[:-1])
+    assert all(len(page) == limit for page in pages[:-1])
 
 
 def test_a_page_looks_at_so_many_and_no_more() -> None:
@@ -42,9 +42,9 @@ def test_a_page_looks_at_so_many_and_no_more() -> None:
         start = 0 if after is None else after + 1
         return [(place, 0) for place in range(start, start + most)]
 
-    page = CURSORS.page("list", Wanted(1, None), fetch, _show)
-    assert (page["items"], sum(asked)) == ([], LOOKED_AT_MAX)
-    assert CURSORS.read("list", str(page["next_cursor"])) == LOOKED_AT_MAX - 1
+    page = CURSORS.page("list", PageRequest(1, None), fetch, _show)
+    assert (page.items, sum(asked)) == ((), LOOKED_AT_MAX)
+    assert CURSORS.read("list", str(page.next_cursor)) == LOOKED_AT_MAX - 1
 
 
 @given(st.integers(0, 200), st.integers(1, 255))

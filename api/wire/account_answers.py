@@ -1,0 +1,265 @@
+"""Answers about budgets: partitions, charges, and accounts under their caps."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+
+from msgspec import Meta
+
+from api.http.answers import Answer, Page
+from api.http.field_types import (
+    Cursor,
+    Digest,
+    Holder,
+    Index,
+    KeyBytes,
+    Natural,
+    Number,
+    Records,
+    Ref,
+    RoundedUp,
+    Steps,
+    Time,
+    one_of,
+)
+from api.http.pagination import fetch_from
+from api.wire.answer_schemas import TERMS
+from api.wire.planning_answers import Bounds, Standing
+from ledger.domain import facts as domain
+from ledger.domain.commands import UNITS
+from ledger.domain.facts import GLOBAL, Facts, holder_of
+from ledger.domain.outcomes import ChargeState
+from ledger.filters import Rule, read_rule
+from ledger.mechanisms.loss import Loss, loss_of
+from ledger.mechanisms.mechanism import RELATIONS
+from ledger.store.snapshot import Past, Snapshot
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import ceil_decimal, format_number
+from ledger.wire.field_types import Did, Name
+from ledger.wire.records import convert
+from policy.planning import account_caps
+
+if TYPE_CHECKING:
+    from api.auth.authorisation import Caller
+
+_SHARE_UNIT: Final = 10_000
+_LINEAGES_MAX: Final = 200
+_RUNS_MAX: Final = 20
+"""Lineages of a partition, and newest runs of each, among which the last charge is looked for."""
+
+Organisations = Annotated[tuple[Did, ...], Meta(description="the organisations of the lineage now")]
+Amount = Annotated[str, Meta(pattern="^(0|[1-9][0-9]*)$", description="units of loss, as text")]
+
+
+class Budget(Answer, frozen=True):
+    """An (ε, δ) budget."""
+
+    delta: Number
+    epsilon: Number
+
+
+class Partition(Answer, frozen=True):
+    """A partition with its budget and its rule's terms."""
+
+    budget: Budget
+    data_key: Name
+    data_key_from: Annotated[str, one_of("service", "provider")]
+    dataset: Name
+    index: Index
+    opened: Time
+    partition: Ref
+    provider: Did
+    records: Records
+    relation: Annotated[str, one_of(*RELATIONS)]
+    retired: bool
+    terms: Annotated[Any, Meta(extra_json_schema=TERMS)]
+    unit: Annotated[str, one_of(*UNITS)]
+
+    @classmethod
+    def of_record(cls, record: domain.Partition, *, key_given: bool) -> Self:
+        """As the registry has it; ``key_given``: whether this service hands out its data key."""
+        return cls.of(
+            record,
+            budget=Budget.of(record),
+            data_key_from="service" if key_given else "provider",
+            partition=record.ref,
+            terms=json.loads(record.terms),
+        )
+
+
+class Charge(Answer, frozen=True):
+    """A charge in its current state."""
+
+    actor: Did
+    contract: Digest
+    deadline: Time
+    id: Name
+    index: Index
+    key_id: KeyBytes
+    key_release: Name | None
+    partitions: tuple[Ref, ...]
+    plan: Digest
+    sealing: KeyBytes
+    state: Annotated[str, one_of(*ChargeState)]
+    steps: Steps
+    steps_posted: Steps | None
+
+
+class Progress(Answer, frozen=True):
+    """The newest report of the steps that are done."""
+
+    steps: Steps
+    time: Time
+
+
+class ChargeWithProgress(Charge, frozen=True):
+    """A charge in its current state, and the newest report of its clean room."""
+
+    progress: Progress | None
+
+
+class AccountLoss(Answer, frozen=True):
+    """A loss by coordinate of the partition's rule: finite units, and charges without bound."""
+
+    finite: tuple[Amount, ...]
+    infinite: tuple[Natural, ...]
+
+    @classmethod
+    def of_loss(cls, loss: Loss) -> Self:
+        """As text, because a sum over many runs may pass the integers that JSON keeps exactly."""
+        return cls(finite=tuple(map(str, loss.finite)), infinite=loss.infinite)
+
+
+class Account(Answer, frozen=True):
+    """The loss of one partition seen for one holder."""
+
+    holder: Holder
+    odometer: Annotated[RoundedUp, Meta(description="the ε so far at the partition's δ, rounded up")] | None
+    organisations: Organisations
+    pending: AccountLoss
+    posted: AccountLoss
+    runs_like_the_last: (
+        Annotated[Natural, Meta(description="more runs like the newest charge that would fit the budget")] | None
+    )
+    share_of_budget: RoundedUp
+    under_its_cap: Standing | None
+
+
+class FrozenAccount(Standing, frozen=True):
+    """An account that is over its cap, and its organisations."""
+
+    organisations: Organisations
+
+
+class AccountPage(Answer, frozen=True):
+    """A page of the accounts of one partition, with the bounds that all of them share."""
+
+    bounds: Bounds | None
+    budget: Budget
+    items: tuple[Account, ...]
+    next_cursor: Cursor | None
+    partition: Ref
+    retired: bool
+
+
+@dataclass(frozen=True)
+class AccountBook:
+    """The accounts of one partition, against its budget and the caps that policies set at one time.
+
+    ``runs_like_the_last`` is how many more runs at the full price of the newest charge would fit the budget
+    if no one else charged; null before the first charge. A tighter cap may admit fewer.
+    """
+
+    facts: Snapshot | Past
+    partition: domain.Partition
+    bounds: account_caps.PartitionBounds | None
+    last: domain.Charge | None
+
+    @classmethod
+    def at(cls, facts: Snapshot | Past, partition: domain.Partition, now: int) -> Self:
+        """Under the bounds in force at ``now`` (ms)."""
+        return cls(facts, partition, account_caps.partition_bounds(facts, partition, now), _last(facts, partition.ref))
+
+    def page(self, page: Page[Account]) -> AccountPage:
+        """A page of accounts, with what all of them share."""
+        bounds = convert(Bounds, self.bounds.to_json()) if self.bounds else None
+        shared = self.partition
+        budget = Budget.of(shared)
+        return AccountPage.of(page, bounds=bounds, budget=budget, partition=shared.ref, retired=shared.retired)
+
+    def account(self, account: domain.Account) -> Account:
+        """One of them, with what a person wants to know."""
+        rule = read_rule(self.partition.terms)
+        cap = rule.cap(self.partition.epsilon)
+        return Account(
+            holder=account.holder,
+            odometer=_odometer(rule, account.loss),
+            organisations=_organisations(self.facts, account.holder),
+            pending=AccountLoss.of_loss(account.pending),
+            posted=AccountLoss.of_loss(account.posted),
+            runs_like_the_last=(
+                rule.runs(account.loss, cap, _price(self.last, self.partition.ref)) if self.last else None
+            ),
+            share_of_budget=ceil_decimal(rule.share(account.loss, cap), 4),
+            under_its_cap=self._standing(account),
+        )
+
+    def frozen(self, account: domain.Account) -> FrozenAccount | None:
+        """One of them, if it is over its cap."""
+        standing = self._standing(account)
+        if standing is None or not standing.over:
+            return None
+        return FrozenAccount.of(standing, organisations=_organisations(self.facts, account.holder))
+
+    def _standing(self, account: domain.Account) -> Standing | None:
+        if self.bounds is None:
+            return None
+        return convert(Standing, account_caps.account_status(self.facts, account, self.bounds).to_json())
+
+
+def _last(facts: Snapshot | Past, ref: str) -> domain.Charge | None:
+    """The newest charge, among the newest ones of each lineage that knows something of the partition."""
+    holders = (holder for (_, holder), _ in fetch_from(facts.accounts, partition=ref)(None, _LINEAGES_MAX))
+    authors = [int(holder.partition(":")[2]) for holder in holders if holder != GLOBAL]
+    newest = (next((one for one in facts.latest(at, _RUNS_MAX) if ref in one.partitions), None) for at in authors)
+    return max((one for one in newest if one), key=lambda one: one.index, default=None)
+
+
+def _organisations(facts: Facts, holder: str) -> tuple[str, ...]:
+    node = None if holder == GLOBAL else facts.nodes.get(int(holder.partition(":")[2]))
+    return () if node is None else tuple(sorted(node.members))
+
+
+def _price(last: domain.Charge, ref: str) -> Loss:
+    return loss_of(dict(last.prices)[ref], last.steps)
+
+
+def _odometer(rule: Rule, loss: Loss) -> str | None:
+    try:
+        return ceil_decimal(rule.odometer(loss), 4)
+    except ArithmeticError:
+        return None
+
+
+def remaining(facts: Snapshot, refs: c.Json, caller: Caller) -> tuple[c.Object, ...]:
+    """For a rejected charge: the share of capacity left on the global account and on that of the caller's lineage."""
+    known = facts.organisations.get(caller.organisation)
+    holders = [GLOBAL, *([holder_of(known.node)] if known else [])]
+    found: list[c.Object] = []
+    for ref in refs if isinstance(refs, list) else []:
+        partition = facts.partitions.get(str(ref))
+        if partition is None or not caller.sees_partition(partition, facts):
+            continue
+        for holder in holders:
+            account = facts.accounts.get((partition.ref, holder))
+            rule = read_rule(partition.terms)
+            used = rule.share(account.loss, rule.cap(partition.epsilon)) if account else Fraction(0)
+            found.append({"holder": holder, "partition": partition.ref, "share": _floor(max(1 - used, Fraction(0)))})
+    return tuple(found)
+
+
+def _floor(share: Fraction) -> str:
+    return format_number(Fraction(int(share * _SHARE_UNIT), _SHARE_UNIT))

@@ -1,0 +1,74 @@
+"""Answers about the lineage: its nodes and arrows, coalitions, and exposures."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from msgspec import Meta
+
+from api.http.answers import Answer
+from api.http.field_types import Node, Ref, ReportedNumber, RoundedUp, Time, one_of
+from api.wire.planning_answers import Standing
+from ledger.domain import lineage_graph as graph
+from ledger.wire.exact_numbers import format_number
+from ledger.wire.field_types import Did
+
+
+class Arrow(Answer, frozen=True):
+    """One node knows what another knew."""
+
+    before: (
+        Annotated[
+            int,
+            Meta(ge=0, le=2**53 - 1, description="of what was known before this entry; null for all, for ever"),
+        ]
+        | None
+    )
+    node: Node
+
+
+class LineageNode(Answer, frozen=True):
+    """A node of the lineage, with its arrows."""
+
+    children: tuple[Arrow, ...]
+    epsilon: ReportedNumber | None
+    index: Node
+    kind: Annotated[str, one_of(*graph.NodeKind)]
+    members: tuple[Did, ...]
+    organisation: Did | None
+    parents: tuple[Arrow, ...]
+    time: Time
+
+    @classmethod
+    def of_node(cls, node: graph.Node, **fields: object) -> Self:
+        """A node of the graph; ``fields`` are those that only a class made from this one has."""
+        return cls.of(
+            node,
+            children=tuple(map(Arrow.of, node.children)),
+            epsilon=None if node.epsilon is None else format_number(node.epsilon),
+            parents=tuple(map(Arrow.of, node.parents)),
+            **fields,
+        )
+
+
+class Lineage(Answer, frozen=True):
+    """The lineage around an organisation, nearest nodes first."""
+
+    complete: Annotated[bool, Meta(description="whether every node within reach is listed")]
+    node: Node
+    nodes: tuple[LineageNode, ...]
+    organisation: Did
+
+
+class Coalition(LineageNode, frozen=True):
+    """A declared coalition, and its accounts that the caller may see."""
+
+    accounts: tuple[Standing, ...]
+
+
+class Exposure(Answer, frozen=True):
+    """Null where the partition's rule admits nothing at all."""
+
+    members: tuple[Did, ...]
+    partition: Ref
+    share_of_budget: RoundedUp | None

@@ -1,0 +1,138 @@
+"""Answers about the registry: organisations, keys, policies, datasets, contracts and documents."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from msgspec import Meta
+
+from api.http.answers import Answer
+from api.http.field_types import Count, Digest, EntityTag, Index, KeyBytes, Node, ReportedNumber, Time, one_of
+from api.wire.request_schemas import SIGNING
+from ledger.domain import facts
+from ledger.domain.commands import ROLES, RegisterOrganisation, read_body
+from ledger.domain.entries import Entry
+from ledger.wire.exact_numbers import format_number
+from ledger.wire.field_types import Did, Name, text
+from policy import documents
+
+
+class Move(Answer, frozen=True):
+    """An organisation's node in the lineage from a time on."""
+
+    node: Node
+    since: Time
+
+
+class Organisation(Answer, frozen=True):
+    """A legal body, and its nodes in the lineage over time."""
+
+    index: Index
+    moves: tuple[Move, ...]
+    name: Annotated[str, text(200)]
+    node: Node
+    organisation: Did
+    roles: tuple[Annotated[str, one_of(*ROLES)], ...]
+
+    @classmethod
+    def of_record(cls, record: facts.Organisation) -> Self:
+        """As the registry has it."""
+        moves = tuple(Move(node=node, since=since) for since, node in record.moves)
+        return cls.of(record, moves=moves, organisation=record.did)
+
+
+class OwnedKey(Answer, frozen=True):
+    """A signing key and its owner; its id is the thumbprint of RFC 7638."""
+
+    index: Index
+    key: Annotated[Any, Meta(extra_json_schema=SIGNING)]
+    key_id: KeyBytes
+    owner: Did
+    since: Time
+
+    @classmethod
+    def of_registration(cls, entry: Entry, index: int) -> Self:
+        """The key that an organisation was registered with."""
+        body = read_body(entry.command)
+        assert isinstance(body, RegisterOrganisation)
+        key = body.key
+        return cls(index=index, key=key.to_json(), key_id=key.thumbprint, owner=body.organisation, since=entry.time)
+
+
+class PolicyVersion(Answer, frozen=True):
+    """One version of a domain's policy; its document holds its text."""
+
+    document: Digest
+    domain: Name
+    effective: Time
+    index: Index
+    issuer: Did
+    version: Count
+
+
+class PolicyVersions(Answer, frozen=True):
+    """A domain's policy with all its versions."""
+
+    domain: Name
+    versions: tuple[PolicyVersion, ...]
+
+
+class Dataset(Answer, frozen=True):
+    """A dataset; its document describes it."""
+
+    dataset: Name
+    document: Digest
+    domain: Name
+    index: Index
+    provider: Did
+    recommendation: Digest | None
+
+
+class Recommendation(Answer, frozen=True):
+    """The newest budget that a TSO recommends for a dataset."""
+
+    dataset: Name
+    delta_max: ReportedNumber
+    document: Digest
+    epsilon_max: ReportedNumber
+    id: Name
+    issuer: Did
+    provider: Did
+    version: Count
+
+    @classmethod
+    def of_document(cls, document: documents.Recommendation, digest: str) -> Self:
+        """What a stored recommendation says; ``digest`` is of its bytes."""
+        delta, epsilon = format_number(document.delta_max), format_number(document.epsilon_max)
+        return cls.of(document, document=digest, delta_max=delta, epsilon_max=epsilon)
+
+
+class Contract(Answer, frozen=True):
+    """A contract in its current state; its document holds its terms."""
+
+    consumer: Did
+    document: Digest
+    ends: Time
+    id: Name
+    index: Index
+    providers: tuple[Did, ...]
+    revoked: bool
+    runs: Annotated[int, Meta(ge=0, le=2**53 - 1, description="charged under it so far")]
+    starts: Time
+    version: Count
+
+
+class ContractHead(Answer, frozen=True):
+    """The newest version of a contract; it changes with a new version alone."""
+
+    document: Digest
+    id: Name
+    version: Count
+
+
+class Stored(Answer, frozen=True):
+    """The digests of a document and of the signature over it; replaces is the tag that If-Match will name."""
+
+    document: Digest
+    replaces: EntityTag | None
+    signature: Digest
