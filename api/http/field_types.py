@@ -79,10 +79,12 @@ def _inlined(schema: Any, parts: Schema, above: tuple[str, ...]) -> Any:  # noqa
     reference = schema.get("$ref")
     if not isinstance(reference, str):
         # Titles of generic records name their parameters, as in Page[Charge]: those are not shared.
-        kept = {key: value for key, value in schema.items() if key != "title" or "[" not in str(value)}
-        return {key: _inlined(value, parts, above) for key, value in kept.items() if key != "discriminator"}
+        shown = {key: value for key, value in schema.items() if key != "title" or "[" not in str(value)}
+        if isinstance(text := shown.get("description"), str):
+            shown["description"] = text.partition("\n\n")[0]
+        return {key: _inlined(value, parts, above) for key, value in shown.items() if key != "discriminator"}
     name = reference.rpartition("/")[2]
-    if name in above:
+    if name in above or name not in parts:
         return {"$ref": reference}
     rest = {key: value for key, value in schema.items() if key != "$ref"}
     return {**_inlined(parts[name], parts, (*above, name)), **rest}

@@ -13,15 +13,18 @@ import logging
 from dataclasses import dataclass
 from enum import Enum
 from http import HTTPMethod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from msgspec import Meta
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
+from api.http.answers import Answer
+from api.http.field_types import one_of, schema_of
 from client.http.endpoints import PROBLEM_TYPE, SIGNATURE_HEADER
 from ledger.book.submission import BookBusy, BookStopped
 from ledger.domain.outcomes import Code
@@ -147,42 +150,40 @@ class Problem(Exception):  # noqa: N818 - RFC 9457's word
         return Response(c.dump(self._body), self.status, {"cache-control": "no-store", **extra}, PROBLEM_TYPE)
 
 
-SCHEMA: Final[dict[str, Any]] = {
-    "title": "Problem",
-    "description": "RFC 9457; code is stable, and type is a name made of it",
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["code", "detail", "field", "id", "index", "reasons", "status", "title", "type"],
-    "properties": {
-        "code": {"type": "string", "enum": sorted({item.word for group in (Code, Fault) for item in group})},
-        "detail": {"type": "string"},
-        "field": {"type": "string", "description": "dotted path into the input; empty for the whole"},
-        "id": {"type": "string", "description": "the command's id; empty where none was read"},
-        "index": {"type": ["integer", "null"], "description": "of the entry that records the refusal"},
-        "reasons": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["code", "detail"],
-                "properties": {"code": {"type": "string"}, "detail": {"type": "string"}},
-            },
-        },
-        "remaining": {
-            "type": "array",
-            "description": "where there was no room: the share of each account's capacity that is left",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["holder", "partition", "share"],
-                "properties": {name: {"type": "string"} for name in ("holder", "partition", "share")},
-            },
-        },
-        "status": {"type": "integer"},
-        "title": {"type": "string"},
-        "type": {"type": "string", "format": "uri"},
-    },
-}
+class Reason(Answer, frozen=True):
+    """One check that failed."""
+
+    code: str
+    detail: str
+
+
+class RemainingShare(Answer, frozen=True):
+    """The share of an account's capacity that is left."""
+
+    holder: str
+    partition: str
+    share: str
+
+
+class ProblemDetails(Answer, frozen=True):
+    """RFC 9457; code is stable, and type is a name made of it."""
+
+    code: Annotated[str, one_of(*sorted({item.word for group in (Code, Fault) for item in group}))]
+    detail: str
+    field: Annotated[str, Meta(description="dotted path into the input; empty for the whole")]
+    id: Annotated[str, Meta(description="the command's id; empty where none was read")]
+    index: Annotated[int, Meta(description="of the entry that records the rejection")] | None
+    reasons: tuple[Reason, ...]
+    status: int
+    title: str
+    type: Annotated[str, Meta(extra_json_schema={"format": "uri"})]
+    remaining: (
+        Annotated[
+            tuple[RemainingShare, ...],
+            Meta(description="where there was no room: the share of each account's capacity that is left"),
+        ]
+        | None
+    ) = None
 
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -194,7 +195,7 @@ def _of_one_status(status: int) -> dict[str, Any]:
     known = {item.word: item.title for group in (Code, Fault) for item in group if item.http_status == status}
     form = {
         "title": f"Problem{status}",
-        "allOf": [SCHEMA],
+        "allOf": [schema_of(ProblemDetails)],
         "properties": {"code": {"enum": sorted(known)}, "status": {"const": status}},
     }
     told = "; ".join(f"`{word}`: {title}" for word, title in sorted(known.items()))

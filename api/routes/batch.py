@@ -21,7 +21,7 @@ from api.auth.visibility import require_visible
 from api.http.body import batch_bytes
 from api.http.field_types import DryRun
 from api.http.problems import Problem
-from api.wire.answer_schemas import BATCHED
+from api.wire.command_answers import batch_schema
 from api.wire.request_schemas import CHARGES
 from api.wire.responses import answered, json_response, shows, status_of, takes, with_headroom
 from client.http.endpoints import BATCH, BATCH_MAX
@@ -46,7 +46,7 @@ def batch_router(book: Book, binding: Binding) -> APIRouter:
     @router.post(
         BATCH,
         operation_id="charge_batch",
-        responses=shows(BATCHED, 401, 403, 404, 408, 413, 415, 422, description="An outcome for each, in order"),
+        responses=shows(batch_schema(), 401, 403, 404, 408, 413, 415, 422, description="An outcome for each, in order"),
         openapi_extra=takes(CHARGES),
     )
     def submit(raw: Batch, caller: Calling, dry_run: DryRun = "false") -> Response:

@@ -16,12 +16,12 @@ from api.auth.signed_request import verify_registered_key
 from api.auth.visibility import require_visible
 from api.http.answers import Answer
 from api.http.body import SIGNATURE_PARAMETER, Document, Raw, Signature
-from api.http.field_types import DryRun, KeyBytes, PathDigest
+from api.http.field_types import DryRun, KeyBytes, PathDigest, schema_of
 from api.http.problems import Fault, Problem, declared
 from api.keys.key_release import log_withheld
 from api.keys.nonces import LIFE_S, NoRoom
 from api.routes.if_match import VERSIONED, check_version, tag_replaced
-from api.wire.answer_schemas import answer_to
+from api.wire.command_answers import answer_to
 from api.wire.registry_answers import Stored
 from api.wire.request_schemas import CHALLENGED
 from api.wire.request_schemas import command as command_schema
@@ -61,7 +61,7 @@ def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRo
     """POST routes of :data:`client.http.endpoints.PATHS`."""
     router = APIRouter()
     for kind, path in PATHS.items():
-        answered = {JSON_TYPE: {"schema": answer_to(kind)}}
+        answered = {JSON_TYPE: {"schema": schema_of(answer_to(kind))}}
         router.add_api_route(
             path,
             _key_release_route(book, releases, kind, binding) if kind in _RELEASES else _route(book, kind, binding),

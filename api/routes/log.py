@@ -17,7 +17,7 @@ from api.http.etags import tagged_response
 from api.http.field_types import Count, KeyBytes, PathBundle, PathName, PathPlace, PathTile
 from api.http.pagination import Paging, scope_of
 from api.http.problems import Problem
-from api.wire.answer_schemas import ENTRY
+from api.wire.command_answers import LoggedEntry
 from api.wire.decision_answers import Decision
 from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, shows_tagged, shows_text
 from client.http.endpoints import JSON_TYPE
@@ -131,7 +131,7 @@ def _tile(moments: Moments, path: str) -> Response:
 
 
 def _add_entries(router: APIRouter, moments: Moments) -> None:
-    @router.get("/v1/entries/{index}", operation_id="read_entry", responses=shows(ENTRY, *_MISSING))
+    @router.get("/v1/entries/{index}", operation_id="read_entry", responses=shows(LoggedEntry, *_MISSING))
     def read_entry(index: PathPlace, caller: Calling) -> Response:
         place = _index(index, "index")
         with moments.read() as facts:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+from typing import TYPE_CHECKING, Annotated, Final, Self
 
 from msgspec import Meta
 
@@ -26,7 +25,7 @@ from api.http.field_types import (
     one_of,
 )
 from api.http.pagination import fetch_from
-from api.wire.answer_schemas import TERMS
+from api.wire.command_answers import RuleTerms
 from api.wire.planning_answers import Bounds, Standing
 from ledger.domain import facts as domain
 from ledger.domain.commands import UNITS
@@ -75,7 +74,7 @@ class Partition(Answer, frozen=True):
     records: Records
     relation: Annotated[str, one_of(*RELATIONS)]
     retired: bool
-    terms: Annotated[Any, Meta(extra_json_schema=TERMS)]
+    terms: RuleTerms
     unit: Annotated[str, one_of(*UNITS)]
 
     @classmethod
@@ -86,7 +85,7 @@ class Partition(Answer, frozen=True):
             budget=Budget.of(record),
             data_key_from="service" if key_given else "provider",
             partition=record.ref,
-            terms=json.loads(record.terms),
+            terms=read_rule(record.terms),
         )
 
 

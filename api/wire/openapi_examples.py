@@ -54,8 +54,8 @@ def example_of(schema: dict[str, Any], schemas: dict[str, Any], name: str = "") 
     if "properties" in schema:
         shown = {*schema.get("required", []), *(_SHOWN & {*schema["properties"]})}
         return {field: example_of(schema["properties"][field], schemas, field) for field in sorted(shown)}
-    if "propertyNames" in schema:
-        key = example_of(schema["propertyNames"], schemas, "partition")
+    if isinstance(schema.get("additionalProperties"), dict):
+        key = example_of(schema.get("propertyNames", {"type": "string"}), schemas, "partition")
         return {key: example_of(schema["additionalProperties"], schemas, name)}
     values = packaged_json("example_values.json")["fields"].get(name, [])
     if schema.get("type") == "array":
@@ -75,7 +75,7 @@ def _allows(schema: dict[str, Any], value: object) -> bool:
     """Whether a scalar is of a schema's type, pattern and bounds."""
     if "const" in schema or "enum" in schema:
         return value in schema.get("enum", [])
-    types = schema.get("type", "object")
+    types = schema.get("type", "string")
     if isinstance(value, bool):
         return "boolean" in types
     if isinstance(value, int):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, ClassVar, Literal
 
+from msgspec import Meta
+
 from ledger.accounting import pure_epsilon
 from ledger.filters.capacity import Cap
 from ledger.filters.rule import Coordinate, Rule, order
@@ -23,7 +25,9 @@ class PureSum(Rule, frozen=True, tag="pure"):
     """The terms of a partition with δ = 0."""
 
     takes_slack: ClassVar[bool] = False
-    delta: Annotated[Fraction, exact(Fraction(0), Fraction(0))] = constant(Fraction(0))
+    delta: Annotated[Fraction, exact(Fraction(0), Fraction(0)), Meta(extra_json_schema={"const": "0"})] = constant(
+        Fraction(0)
+    )
     v: Literal[1] = constant(1)
 
     @classmethod

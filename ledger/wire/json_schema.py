@@ -21,11 +21,19 @@ def json_schema(kind: Any) -> Schema:  # noqa: ANN401 - any type that msgspec re
 def json_schemas(*kinds: Any, ref_template: str = "#/components/schemas/{name}") -> tuple[list[Schema], Schema]:  # noqa: ANN401
     """The schemas of several types, and the named schemas that they refer to (as OpenAPI keeps them)."""
     schemas, parts = msgspec.json.schema_components(kinds, schema_hook=_schema, ref_template=ref_template)
-    return [_published(one) for one in schemas], {name: _published(one) for name, one in parts.items()}
+    return [_published(one) for one in schemas], {name: _record(one) for name, one in parts.items()}
 
 
 def _schema(kind: type) -> Schema:
     return SCHEMAS[kind]
+
+
+def _record(schema: Schema) -> Schema:
+    """The schema of a record. A field whose default comes of a factory has none here: it is always written."""
+    found: Schema = _published(schema)
+    fields = schema.get("properties", {})
+    always = [name for name, field in fields.items() if "default" not in field]
+    return {**found, "required": sorted({*found.get("required", []), *always})} if fields else found
 
 
 def _published(schema: Any) -> Any:  # noqa: ANN401 - JSON Schema

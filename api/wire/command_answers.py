@@ -1,0 +1,238 @@
+"""Answers to commands: what was recorded, entries, envelopes of keys and the outcomes of a batch.
+
+The body of an entry is the request and what the decision fixed: :data:`_FIXED` has it by kind of command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from api.http.answers import Answer
+from api.http.field_types import (
+    Base64Url,
+    Count,
+    Digest,
+    Holder,
+    Index,
+    KeyBytes,
+    Natural,
+    Node,
+    Number,
+    Ref,
+    ReportedNumber,
+    Schema,
+    Time,
+    one_of,
+    schema_of,
+)
+from api.http.problems import ProblemDetails
+from api.wire.decision_answers import RECORDED, Check, Request
+from api.wire.request_schemas import titled
+from client.keys.hpke_envelope import SUITE
+from ledger.domain.commands import KINDS
+from ledger.filters import Terms
+from ledger.wire.field_types import Did, Name
+
+RuleTerms = Annotated[
+    Terms,
+    Meta(
+        title="RuleTerms",
+        description="the rule by which charges are admitted, as it was fixed when the partition was opened",
+    ),
+]
+
+
+class Loss(Answer, frozen=True):
+    """By coordinate of the partition's rule: units of loss, and how many charges without bound."""
+
+    finite: tuple[Natural, ...]
+    infinite: tuple[Natural, ...]
+
+
+class Cap(Answer, frozen=True):
+    """An ε, and its capacity at each coordinate of the partition's rule; null where the coordinate is closed."""
+
+    capacity: tuple[Natural | None, ...]
+    epsilon: ReportedNumber
+
+
+class DocumentHeader(Answer, frozen=True):
+    """What a document says of itself; fields that its kind does not have are empty or zero."""
+
+    consumer: str
+    domain: str
+    ends: Time
+    id: Name
+    kind: Annotated[str, one_of("policy", "recommendation", "dataset", "contract")]
+    providers: tuple[Did, ...]
+    starts: Time
+    version: Count
+
+
+class BudgetAlert(Answer, frozen=True):
+    """A share of a capacity that this charge reached or crossed."""
+
+    holder: Holder
+    partition: Ref
+    share: Number
+
+
+class Limit(Answer, frozen=True):
+    """A cap that was checked for the charge."""
+
+    cap: Cap
+    holder: Holder
+    partition: Ref
+    share: Number | None = None
+
+
+class PriceSegment(Answer, frozen=True):
+    """Steps that all cost the same, by coordinate; null where the loss has no bound."""
+
+    price: tuple[Natural | None, ...]
+    steps: Count
+    unit: Count
+
+
+class EnvelopeInfo(Answer, frozen=True):
+    """What an envelope is bound to."""
+
+    charge: Name
+    contract: Digest
+    entry: Index
+    evidence: Digest
+    key_release: Name
+    not_after: Time
+    v: Literal[1]
+
+
+class Envelope(Answer, frozen=True):
+    """Each key sealed with HPKE (RFC 9180) to the clean room, by what it opens; info is bound in."""
+
+    info: EnvelopeInfo
+    sealed: dict[str, Base64Url]
+    suite: Annotated[str, Meta(extra_json_schema={"const": SUITE})]
+    v: Literal[1]
+
+
+_PARENTS: Final = {"parents": tuple[Node, ...]}
+_HEADER: Final = {"header": DocumentHeader}
+_FIXED: Final[Mapping[str, Mapping[str, Any]]] = {
+    "acquisition": _PARENTS,
+    "charge": {
+        "author": Node,
+        "limits": tuple[Limit, ...],
+        "plan": Digest,
+        "prices": dict[Ref, tuple[PriceSegment, ...]],
+    },
+    "coalition": _PARENTS,
+    "collusion": _PARENTS,
+    "contract": _HEADER,
+    "dataset": _HEADER,
+    "decree": {"forgiven": Loss},
+    "merger": _PARENTS,
+    "partition": {"caps": tuple[Cap, ...], "terms": RuleTerms},
+    "policy": _HEADER,
+    "publication": {"giver": Did, "node": Node},
+    "recommendation": _HEADER,
+    "split": _PARENTS,
+    "transfer": {"before": Index, "giver": Did, "node": Node},
+}
+_ALERTS: Final = {"alerts": tuple[BudgetAlert, ...]}
+_PERMITS: Final = {"charge": "pending", "post": "posted", "void": "voided"}
+"""The outcome of a command that is not rejected; else it is permitted."""
+_ENVELOPE: Final = Annotated[Envelope | None, Meta(extra_json_schema={"default": "absent"})]
+"""Null where the service only authorises, and absent from a dry run."""
+_RELEASES: Final = frozenset({"key_release", "model_opening"})
+Receipt = Annotated[str, Meta(description="a C2SP tlog-proof; null where nothing was recorded")]
+Repeated = Annotated[bool, Meta(description="the very same command was recorded before")]
+
+
+def _record(name: str, required: Mapping[str, Any], optional: Mapping[str, Any], doc: str) -> type[Answer]:
+    fields = [*required.items(), *((field, kind | None, None) for field, kind in optional.items())]
+    made = msgspec.defstruct(name, fields, bases=(Answer,), namespace={"__doc__": doc}, frozen=True)
+    assert issubclass(made, Answer)
+    return made
+
+
+@cache
+def answer_to(kind: str) -> type[Answer]:
+    """The answer to a command of a kind, as :func:`api.wire.responses.answered` writes it."""
+    return _record(titled(kind, "Answer"), *_answer_fields(kind), "What was recorded, with its receipt.")
+
+
+def _answer_fields(kind: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    outcome = Annotated[str, Meta(extra_json_schema={"const": _PERMITS.get(kind, "permitted")})]
+    request = Annotated[Any, Meta(extra_json_schema={"$ref": f"#/components/schemas/{titled(kind, 'Body')}"})]
+    # A quote or a dry run has what was decided, and nothing more.
+    recorded = {"outcome": outcome, "request": request, **(_ALERTS if kind == "charge" else {})}
+    doc = f"What the decision on a {kind.replace('_', ' ')} fixed, and the request."
+    fields = {
+        "body": _record(titled(kind, "Decided"), _FIXED.get(kind, {}), recorded, doc),
+        "id": Name,
+        "index": Index | None,
+        "outcome": outcome,
+        "receipt": Receipt | None,
+        "repeated": Repeated,
+    }
+    # Null where the service only authorises; absent from a dry run.
+    return fields, {"envelope": _ENVELOPE} if kind in _RELEASES else {}
+
+
+class BatchProblem(Answer, frozen=True):
+    """The problem of one charge of a batch."""
+
+    problem: ProblemDetails
+    status: Annotated[int, Meta(ge=400, le=599)]
+
+
+_CHARGED: Final[Mapping[str, Any]] = {
+    **_answer_fields("charge")[0],
+    "status": Annotated[int, Meta(extra_json_schema={"enum": [200, 201]})],
+}
+BatchAnswer: Final = _record("BatchAnswer", _CHARGED, {}, "What was recorded for one charge of a batch.")
+
+
+def batch_schema() -> Schema:
+    """An outcome for each charge of a batch, in order: an answer or a problem, by its status."""
+    outcome = {"oneOf": [schema_of(BatchAnswer), schema_of(BatchProblem)]}
+    outcomes = {"type": "array", "minItems": 1, "items": outcome}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["outcomes"],
+        "properties": {"outcomes": outcomes},
+    }
+
+
+EntryBody: Final = _record(
+    "EntryBody",
+    {"outcome": Annotated[str, RECORDED], "request": Request},
+    {
+        **{name: kind for fixed in _FIXED.values() for name, kind in fixed.items()},
+        **_ALERTS,
+        "checks": tuple[Check, ...],
+        "detail": str,
+    },
+    "The request, the outcome, and what the decision fixed.",
+)
+LoggedEntry: Final = _record(
+    "Entry",
+    {
+        "actor": Did,
+        "body": EntryBody,
+        "id": Name,
+        "key_id": KeyBytes,
+        "kind": Annotated[str, one_of(*KINDS)],
+        "signature": str,
+        "time": Time,
+        "v": Literal[1],
+    },
+    {},
+    "The exact bytes that are hashed into the tree: the command as it was signed, and what was decided.",
+)
