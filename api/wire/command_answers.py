@@ -154,7 +154,7 @@ Repeated = Annotated[bool, Meta(description="the very same command was recorded 
 
 
 def _record(name: str, required: Mapping[str, Any], optional: Mapping[str, Any], doc: str) -> type[Answer]:
-    fields = [*required.items(), *((field, kind | None, None) for field, kind in optional.items())]
+    fields: list[Any] = [*required.items(), *((field, kind | None, None) for field, kind in optional.items())]
     made = msgspec.defstruct(name, fields, bases=(Answer,), namespace={"__doc__": doc}, frozen=True)
     assert issubclass(made, Answer)
     return made
