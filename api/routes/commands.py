@@ -23,7 +23,6 @@ from api.keys.nonces import LIFE_S, NoRoom
 from api.routes.if_match import VERSIONED, check_version, tag_replaced
 from api.wire.command_answers import answer_to
 from api.wire.registry_answers import Stored
-from api.wire.request_schemas import CHALLENGED
 from api.wire.request_schemas import command as command_schema
 from api.wire.responses import BINARY, BYTES_TYPE, answer, json_response, shows, takes, with_headroom
 from client.http.endpoints import DOCUMENTS, JSON_TYPE, PATHS, QUOTES
@@ -31,7 +30,9 @@ from ledger.book.book import Submission
 from ledger.domain.commands import COMMAND_BYTES_MAX, Command
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.wire import canonical_json as c
+from ledger.wire.field_types import Name
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record, convert
 
 if TYPE_CHECKING:
     from api.auth.signed_request import Binding
@@ -48,6 +49,12 @@ _LINKS: Final[dict[str, Any]] = {
     for what, name in (("decision", "id"), ("receipt", "id"), ("entry", "index"))
 }
 """Where what was recorded is found again."""
+
+
+class ChallengeRequest(Record, frozen=True):
+    """The charge that the nonce is for."""
+
+    charge: Name
 
 
 class Challenge(Answer, frozen=True):
@@ -148,11 +155,10 @@ def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
         operation_id="issue_challenge",
         tags=["key release"],
         responses=shows(Challenge, 401, 403, 404, 408, 409, 413, 415, 422, description="A nonce"),
-        openapi_extra=takes(CHALLENGED),
+        openapi_extra=takes(ChallengeRequest),
     )
     def issue(raw: Raw, caller: Calling) -> Response:
-        known = c.fields(c.parse(raw, COMMAND_BYTES_MAX), "", ("charge",))
-        charge = c.name(known["charge"], "charge")
+        charge = convert(ChallengeRequest, c.parse(raw, COMMAND_BYTES_MAX)).charge
         with book.read() as facts:
             found = facts.charges.get(charge)
             if found is None or not caller.sees_charge(found, facts):

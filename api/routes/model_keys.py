@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -15,12 +15,13 @@ from api.http.body import SIGNATURE_PARAMETER, Raw, Signature
 from api.http.field_types import Digest
 from api.http.problems import Fault, Problem
 from api.keys.key_store import KeyUnavailable
-from api.wire.request_schemas import DEPOSIT, SEALING
+from api.wire.request_schemas import SEALING
 from api.wire.responses import json_response, shows, takes
 from client.http.endpoints import MODEL_KEYS, SIGNATURE_HEADER
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
-from ledger.wire.field_types import Name
+from ledger.wire.field_types import Name, Sha256, pattern
+from ledger.wire.records import Record, convert
 
 if TYPE_CHECKING:
     from api.auth.signed_request import Binding
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
 
 DEPOSIT_BYTES_MAX: Final = 4_096
 _LOG: Final = logging.getLogger("api.model_keys")
+
+
+class ModelKeyDeposit(Record, frozen=True):
+    """The key of a sealed model, sealed with HPKE to the deposit key."""
+
+    charge: Name
+    model: Sha256
+    sealed: Annotated[str, pattern("[A-Za-z0-9_-]+", "must be base64url", longest=1_000)]
 
 
 class Deposited(Answer, frozen=True):
@@ -50,12 +59,11 @@ def model_key_router(book: Book, store: KeyStore, binding: Binding) -> APIRouter
         MODEL_KEYS,
         operation_id="deposit_model_key",
         responses=shows(Deposited, 401, 403, 404, 408, 413, 415, 422, description="Kept"),
-        openapi_extra=takes(DEPOSIT, parameters=[SIGNATURE_PARAMETER]),
+        openapi_extra=takes(ModelKeyDeposit, parameters=[SIGNATURE_PARAMETER]),
     )
     def deposit(raw: Raw, jws: Signature, caller: Calling) -> Response:
-        known = c.fields(c.parse(raw, DEPOSIT_BYTES_MAX), "", ("charge", "model", "sealed"))
-        charge, model = c.name(known["charge"], "charge"), c.sha256(known["model"], "model")
-        sealed = c.string(known["sealed"], "sealed")
+        known = convert(ModelKeyDeposit, c.parse(raw, DEPOSIT_BYTES_MAX))
+        charge, model, sealed = known.charge, known.model, known.sealed
         c.unbase64url(sealed, "sealed")
         if charge != caller.charge:
             raise Problem(Code.NOT_FOUND, f"there is no charge {charge}", field="charge")

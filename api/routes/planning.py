@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -15,13 +15,14 @@ from api.http.body import Document, Raw
 from api.http.problems import Problem
 from api.routes.if_match import tag_replaced
 from api.wire.planning_answers import JoinedAccount, PlanReport, PolicyImpact
-from api.wire.request_schemas import MERGED, PLANNED
+from api.wire.request_schemas import PLANNED
 from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, takes
 from ledger.domain.commands import COMMAND_BYTES_MAX
 from ledger.domain.entries import Entry
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
-from ledger.wire.records import convert
+from ledger.wire.field_types import Did, distinct
+from ledger.wire.records import Record, convert
 from policy.planning.merger_impact import merged_accounts
 from policy.planning.plan_report import report
 from policy.planning.policy_impact import impact
@@ -36,6 +37,12 @@ RATE_MS: Final = 30 * 86_400_000
 PENDING_MAX: Final = 10_000
 _EVER: Final = 2**62
 _ERRORS: Final = (401, 403, 404, 408, 413, 415, 422)
+
+
+class MergerQuestion(Record, frozen=True):
+    """Organisations that might merge."""
+
+    organisations: Annotated[tuple[Did, ...], distinct(16)]
 
 
 def planning_router(moments: Moments) -> APIRouter:
@@ -89,12 +96,10 @@ def _add_impacts(router: APIRouter, moments: Moments) -> None:
         "/v1/merger-impacts",
         operation_id="ask_merger_impact",
         responses=shows(Page[JoinedAccount], *_ERRORS),
-        openapi_extra=takes(MERGED),
+        openapi_extra=takes(MergerQuestion),
     )
     def merger_impact(raw: Raw, _caller: Calling) -> Response:
-        known = c.fields(c.parse(raw, COMMAND_BYTES_MAX), "", ("organisations",))
-        listed = c.strings(known["organisations"], "organisations", _MERGED_MAX)
-        named = tuple(c.did(did, f"organisations[{place}]") for place, did in enumerate(listed))
+        named = convert(MergerQuestion, c.parse(raw, COMMAND_BYTES_MAX)).organisations
         with moments.long() as facts:
             for did in named:
                 if did not in facts.organisations:
@@ -103,6 +108,3 @@ def _add_impacts(router: APIRouter, moments: Moments) -> None:
             return json_response(
                 Page(items=tuple(convert(JoinedAccount, one.to_json()) for one in merged), next_cursor=None)
             )
-
-
-_MERGED_MAX: Final = 16

@@ -8,10 +8,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import APIRouter
 from fastapi.responses import Response
+from msgspec import Meta
 
 from api.auth.authentication import Calling
 from api.auth.visibility import get_visible
@@ -19,18 +20,25 @@ from api.http.body import Raw
 from api.http.field_types import PathName
 from api.http.problems import Problem
 from api.wire.account_answers import Progress as ProgressReport
-from api.wire.request_schemas import REPORTED
 from api.wire.responses import json_response, shows, takes
 from ledger.domain.commands import COMMAND_BYTES_MAX
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.mechanisms.mechanism import STEPS_MAX
 from ledger.wire import canonical_json as c
+from ledger.wire.field_types import between
+from ledger.wire.records import Record, convert
 
 if TYPE_CHECKING:
     from api.http.snapshots import Moments
 
 KEPT_MAX: Final = 4_096
 """Charges of which a report is kept; the oldest report gives way."""
+
+
+class StepsDone(Record, frozen=True):
+    """How many steps are done so far."""
+
+    steps: Annotated[int, between(0, STEPS_MAX), Meta(description="done so far")]
 
 
 class Progress:
@@ -69,11 +77,10 @@ def progress_router(moments: Moments, progress: Progress) -> APIRouter:
         "/v1/charges/{id}/progress",
         operation_id="report_progress",
         responses=shows(ProgressReport, 401, 403, 404, 408, 409, 413, 415, 422, description="Kept"),
-        openapi_extra=takes(REPORTED),
+        openapi_extra=takes(StepsDone),
     )
     def report(id: PathName, raw: Raw, caller: Calling) -> Response:  # noqa: A002 - the wire's name
-        known = c.fields(c.parse(raw, COMMAND_BYTES_MAX), "", ("steps",))
-        steps = c.integer(known["steps"], "steps", 0, STEPS_MAX)
+        steps = convert(StepsDone, c.parse(raw, COMMAND_BYTES_MAX)).steps
         with moments.read() as facts:
             found = get_visible(facts.charges.get(c.name(id, "id")), caller.sees_charge, facts, f"charge {id}")
         if found.state is not ChargeState.PENDING:

@@ -9,7 +9,6 @@ from dataclasses import fields as fields_of
 from typing import Final
 
 from api.http.json_schema import (
-    BYTES,
     BYTES_32,
     COMPACT_JWS,
     DID,
@@ -194,7 +193,3 @@ def command(kind: str) -> Form:
 
 _SIGNED_CHARGE: Final = record({"command": command("charge"), "signature": {**COMPACT_JWS, "maxLength": 4_096}})
 CHARGES: Final = record({"charges": {"type": "array", "minItems": 1, "maxItems": BATCH_MAX, "items": _SIGNED_CHARGE}})
-CHALLENGED: Final = record({"charge": NAME})
-DEPOSIT: Final = record({"charge": NAME, "model": DIGEST, "sealed": {**BYTES, "maxLength": 1_000}})
-MERGED: Final = record({"organisations": distinct(DID, 16)})
-REPORTED: Final = record({"steps": integer("done so far", 0, STEPS_MAX)})
