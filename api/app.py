@@ -1,4 +1,4 @@
-"""The application: routes over one book. Routes parse, call and render; decisions are the book's alone."""
+"""The application: routes over one book. Routes parse, call and render; the book alone decides."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from api.auth.authentication import Authenticator
 from api.auth.signed_request import Binding
 from api.http import problems
 from api.http.body import check_query
-from api.http.head import Heads
+from api.http.head import HeadAsGet
 from api.http.pagination import Cursors
-from api.http.snapshots import Moments
+from api.http.snapshots import SnapshotProvider
 from api.keys.key_release import KeyReleases
 from api.keys.nonces import Challenges
 from api.middleware.metrics import Metrics
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ledger.verifier import LogKey
 
 
-def create_app(  # noqa: PLR0913 - what a service is made of
+def create_app(  # noqa: PLR0913 - the parts of a service
     book: Book,
     key_store: KeyStore,
     *,
@@ -55,17 +55,16 @@ def create_app(  # noqa: PLR0913 - what a service is made of
     """The service over ``book``. Tokens for it name the log's origin as their audience.
 
     Args:
-        book: open, and closed by whoever opened it.
-        key_store: where the data keys of its partitions lie.
-        url: the service as callers know it, which their signatures name.
-        issuers: whose tokens are believed; a clean room's own are, always.
-        log: the log's public key, as callers are told it.
+        book: open; its opener closes it.
+        key_store: holds the data keys of its partitions.
+        url: the service's public URL, which signatures name.
+        issuers: trusted issuers of access tokens; those that a clean room signs itself are always trusted.
+        log: the log's public key, as the service publishes it.
         clock: Unix time in milliseconds, the book's own.
-        cursor_key: signs the cursors of lists, the same for every process that serves the book; a fresh one if none
-            is given.
+        cursor_key: signs the cursors of lists, the same in every process that serves the book; fresh by default.
 
     Raises:
-        Malformed: if ``url`` is none.
+        Malformed: if ``url`` is not a URL.
     """
     binding = Binding(url, clock)
     app = FastAPI(
@@ -86,22 +85,26 @@ def create_app(  # noqa: PLR0913 - what a service is made of
     app.include_router(model_key_router(book, key_store, binding))
     app.include_router(quote_router(book, binding))
     app.include_router(document_router(book, binding))
-    moments, cursors, progress = Moments(book, clock), Cursors(cursor_key or secrets.token_bytes(32)), Progress(clock)
-    app.include_router(log_router(moments, cursors, log))
-    app.include_router(registry_router(moments, cursors))
-    app.include_router(account_router(moments, cursors, progress, key_store))
-    app.include_router(lineage_router(moments))
-    app.include_router(planning_router(moments))
-    app.include_router(progress_router(moments, progress))
+    snapshots, cursors, progress = (
+        SnapshotProvider(book, clock),
+        Cursors(cursor_key or secrets.token_bytes(32)),
+        Progress(clock),
+    )
+    app.include_router(log_router(snapshots, cursors, log))
+    app.include_router(registry_router(snapshots, cursors))
+    app.include_router(account_router(snapshots, cursors, progress, key_store))
+    app.include_router(lineage_router(snapshots))
+    app.include_router(planning_router(snapshots))
+    app.include_router(progress_router(snapshots, progress))
     streams = Streams()
     metrics = Metrics(partial(_size, book), partial(len, streams))
-    app.include_router(event_router(moments, streams))
-    app.include_router(health_router(moments, metrics))
+    app.include_router(event_router(snapshots, streams))
+    app.include_router(health_router(snapshots, metrics))
     # Built at the first request for it, once: it takes half a second.
     document = cache(partial(openapi_document, app))
     app.include_router(docs_router(document))
     app.add_middleware(Requests, metrics=metrics)
-    app.add_middleware(Heads)
+    app.add_middleware(HeadAsGet)
     app.openapi = document  # type: ignore[method-assign] # FastAPI's documented way
     return app
 

@@ -1,4 +1,4 @@
-"""Reading a request body within bounds: refused by its declared length, or as soon as it grows too long."""
+"""Request bodies within bounds: refused by the declared length, or as soon as they grow too long."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def signature(request: Request) -> str:
     """The one signature header. Raises: Problem."""
     values = request.headers.getlist(SIGNATURE_HEADER)
     if len(values) != 1 or not values[0]:
-        detail = f"the header {SIGNATURE_HEADER} must be given once, with a detached JWS over the body"
+        detail = f"send the header {SIGNATURE_HEADER} once, with a detached JWS over the body"
         raise Problem(Code.SIGNATURE_MISSING, detail, field=SIGNATURE_HEADER)
     return values[0]
 
@@ -67,7 +67,7 @@ async def bounded(request: Request, size_max: int, within_s: float = BODY_S) -> 
     """The body, unless it is longer or takes longer to arrive. Raises: Problem."""
     fault = Problem(Fault.TOO_LARGE, f"the body has more than the {size_max} bytes allowed")
     declared = request.headers.get("content-length", "0")
-    # The server in front has already refused a length that is no number.
+    # The server has already refused a length that is not a number.
     if len(declared) > len(str(size_max)) or int(declared) > size_max:
         raise fault
     body = bytearray()
@@ -80,20 +80,20 @@ async def bounded(request: Request, size_max: int, within_s: float = BODY_S) -> 
     except TimeoutError:
         raise Problem(Fault.TIMED_OUT, f"the body took more than the {within_s:g} seconds allowed") from None
     except ClientDisconnect:
-        # Nobody hears it; the log counts it among what callers did, not among what failed here.
-        raise Problem(Fault.BAD_REQUEST, "the body broke off") from None
+        # No one receives it; the log counts it as an error of the caller, not of the service.
+        raise Problem(Fault.BAD_REQUEST, "the body is incomplete") from None
     return bytes(body)
 
 
 async def check_query(request: Request) -> None:
-    """Parameters that the route knows, each once: a misspelt one must not pass for one left out. Raises: Problem."""
+    """Allow only the route's own parameters, each once: a misspelt one must not count as absent. Raises: Problem."""
     route = request.scope.get("route")
     if not request.scope["query_string"] or not isinstance(route, APIRoute):
         return
     known = _parameters(route.dependant)
     for name in request.query_params:
         if name not in known:
-            raise Malformed(name[:100], "is no parameter of this resource")
+            raise Malformed(name[:100], "is not a parameter of this resource")
         if name not in _REPEATED and len(request.query_params.getlist(name)) > 1:
             raise Malformed(name, "is given more than once")
 

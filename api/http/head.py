@@ -1,6 +1,6 @@
-"""HEAD wherever GET is served: the same routes and the same answer, of which the server sends no body.
+"""HEAD wherever GET is served: the same routes and the same answer, without its body.
 
-RFC 9110, 9.3.2. The framework would take HEAD for an operation of its own, with a place in the OpenAPI document.
+RFC 9110, 9.3.2. The framework would make HEAD an operation of its own in the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-_ASKED: Final = "epsilon.head"
+_HEAD: Final = "epsilon.head"
 
 
-class Heads:
-    """ASGI middleware, outermost: what is below it sees a GET; the server keeps its own scope, and sends no body."""
+class HeadAsGet:
+    """ASGI middleware, outermost: the application sees a GET; the server still sees a HEAD, and sends no body."""
 
     def __init__(self, app: ASGIApp) -> None:
         """Wrap ``app``."""
@@ -23,10 +23,10 @@ class Heads:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "http" and scope["method"] == "HEAD":
-            scope = {**scope, "method": "GET", _ASKED: True}
+            scope = {**scope, "method": "GET", _HEAD: True}
         await self._app(scope, receive, send)
 
 
-def asks_head(scope: Scope) -> bool:
-    """Whether the caller wants no body."""
-    return _ASKED in scope
+def is_head(scope: Scope) -> bool:
+    """Whether the request was a HEAD."""
+    return _HEAD in scope

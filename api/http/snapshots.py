@@ -1,7 +1,7 @@
-"""What stands now, or stood when the log had so many entries: the facts that a read is answered from.
+"""Snapshots for reads: the current state, or the state at a size of the log, under snapshot isolation.
 
-The past is made by applying entries one after another, which costs as many as there are; so only one such question
-is answered at a time, and none about more entries than :data:`AS_OF_MAX`.
+A past state is rebuilt by applying its entries one after another, so the service answers one such request at a time,
+and none about more entries than :data:`AS_OF_MAX`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from ledger.store.snapshot import Snapshot
 
 AS_OF_MAX: Final = 50_000
-"""Entries that are applied to answer one question."""
+"""Entries that are applied to answer one request."""
 LONG_MAX: Final = 2
-"""Questions answered at once that take seconds of a processor."""
+"""Concurrent requests that take seconds of a processor."""
 AsOf = Annotated[
-    str | None, Query(pattern=PLACE_PATTERN, description="a size of the log: what stood after so many entries")
+    str | None, Query(pattern=PLACE_PATTERN, description="a size of the log: the state after so many entries")
 ]
 
 
-class Moments:
-    """Snapshots of one book, and turns for what takes long."""
+class SnapshotProvider:
+    """Snapshots of one book, with limits on concurrent slow reads."""
 
     def __init__(self, book: Book, clock: Callable[[], int]) -> None:
         """``clock`` gives Unix milliseconds."""
@@ -43,7 +43,7 @@ class Moments:
 
     @contextmanager
     def read(self, as_of: str | None = None) -> Iterator[Snapshot | Past]:
-        """The facts. Raises: Malformed, if the log has not grown so far; Problem, if others are asking."""
+        """A snapshot. Raises: Malformed, if the log is shorter; Problem, if another request reads the past."""
         if as_of is None:
             with self.book.read() as now:
                 yield now
@@ -55,25 +55,25 @@ class Moments:
             raise Malformed("as_of", f"must be at most the {grown} entries of the log")
         if size > AS_OF_MAX:
             raise Malformed("as_of", f"must be at most {AS_OF_MAX}: a longer past is read from the book itself")
-        with _turn(self._past), self.book.read(as_of=size) as past:
+        with _slot(self._past), self.book.read(as_of=size) as past:
             yield past
 
     @contextmanager
-    def long(self) -> Iterator[Snapshot]:
-        """The facts, for a question that takes seconds. Raises: Problem, if as many as may be are being answered."""
-        with _turn(self._long), self.book.read() as facts:
+    def read_long(self) -> Iterator[Snapshot]:
+        """A snapshot for a request that takes seconds. Raises: Problem, if too many of those are running."""
+        with _slot(self._long), self.book.read() as facts:
             yield facts
 
     def time(self, facts: Snapshot | Past) -> int:
-        """What time it is for these facts (ms): the last entry's in the past; now, the clock's if that is later."""
+        """The time of a snapshot (ms): the last entry's in the past; else the clock's, if that is later."""
         return facts.time if isinstance(facts, Past) else max(self._clock(), facts.time)
 
 
 @contextmanager
-def _turn(turns: threading.BoundedSemaphore) -> Iterator[None]:
-    if not turns.acquire(blocking=False):
-        raise Problem(Fault.BUSY, "others are asking what takes as long; ask again in a moment")
+def _slot(slots: threading.BoundedSemaphore) -> Iterator[None]:
+    if not slots.acquire(blocking=False):
+        raise Problem(Fault.BUSY, "too many slow requests are running; retry in a moment")
     try:
         yield
     finally:
-        turns.release()
+        slots.release()

@@ -21,7 +21,7 @@ from ledger.wire import canonical_json as c
 
 if TYPE_CHECKING:
     from api.http.pagination import Cursors
-    from api.http.snapshots import Moments
+    from api.http.snapshots import SnapshotProvider
     from api.keys.key_store import KeyStore
     from api.routes.progress import Progress
 
@@ -29,16 +29,16 @@ _MISSING = (401, 403, 404, 422)
 _OneState = Annotated[str | None, Query(pattern="^(pending|posted|voided)$", description="those in one state")]
 
 
-def account_router(moments: Moments, cursors: Cursors, progress: Progress, key_store: KeyStore) -> APIRouter:
+def account_router(snapshots: SnapshotProvider, cursors: Cursors, progress: Progress, key_store: KeyStore) -> APIRouter:
     """GET routes over accounts and charges."""
     router = APIRouter(tags=["accounts"])
-    _add_partitions(router, moments, cursors, key_store)
-    _add_accounts(router, moments, cursors)
-    _add_charges(router, moments, cursors, progress)
+    _add_partitions(router, snapshots, cursors, key_store)
+    _add_accounts(router, snapshots, cursors)
+    _add_charges(router, snapshots, cursors, progress)
     return router
 
 
-def _add_partitions(router: APIRouter, moments: Moments, cursors: Cursors, key_store: KeyStore) -> None:
+def _add_partitions(router: APIRouter, snapshots: SnapshotProvider, cursors: Cursors, key_store: KeyStore) -> None:
     def answer(found: domain.Partition) -> answers.Partition:
         return answers.Partition.of_record(found, key_given=key_store.gives(found.provider))
 
@@ -46,7 +46,7 @@ def _add_partitions(router: APIRouter, moments: Moments, cursors: Cursors, key_s
         "/v1/partitions", operation_id="list_partitions", responses=shows(Page[answers.Partition], 401, 403, 422)
     )
     def list_partitions(caller: Calling, paging: Paging) -> Response:
-        with moments.read() as facts:
+        with snapshots.read() as facts:
 
             def show(found: domain.Partition) -> answers.Partition | None:
                 return answer(found) if caller.sees_partition(found, facts) else None
@@ -59,16 +59,16 @@ def _add_partitions(router: APIRouter, moments: Moments, cursors: Cursors, key_s
         responses=shows_tagged(answers.Partition, *_MISSING),
     )
     def read_partition(request: Request, ref: PathRef, caller: Calling, as_of: AsOf = None) -> Response:
-        with moments.read(as_of) as facts:
+        with snapshots.read(as_of) as facts:
             return tagged_response(request, answer(visible_partition(facts, ref, "ref", caller)))
 
 
-def _add_accounts(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
+def _add_accounts(router: APIRouter, snapshots: SnapshotProvider, cursors: Cursors) -> None:
     @router.get("/v1/accounts", operation_id="read_accounts", responses=shows(answers.AccountPage, *_MISSING))
     def read_accounts(partition: QueryRef, caller: Calling, paging: Paging, as_of: AsOf = None) -> Response:
-        with moments.read(as_of) as facts:
+        with snapshots.read(as_of) as facts:
             found = visible_partition(facts, partition, "partition", caller)
-            accounts = answers.AccountBook.at(facts, found, moments.time(facts))
+            accounts = answers.AccountBook.at(facts, found, snapshots.time(facts))
 
             def show(account: domain.Account) -> answers.Account | None:
                 return accounts.account(account) if caller.sees_account(found, account.holder, facts) else None
@@ -83,9 +83,9 @@ def _add_accounts(router: APIRouter, moments: Moments, cursors: Cursors) -> None
         responses=shows(Page[answers.FrozenAccount], *_MISSING),
     )
     def list_frozen(partition: QueryRef, caller: Calling, paging: Paging, as_of: AsOf = None) -> Response:
-        with moments.read(as_of) as facts:
+        with snapshots.read(as_of) as facts:
             found = visible_partition(facts, partition, "partition", caller)
-            accounts = answers.AccountBook.at(facts, found, moments.time(facts))
+            accounts = answers.AccountBook.at(facts, found, snapshots.time(facts))
 
             def show(account: domain.Account) -> answers.FrozenAccount | None:
                 return accounts.frozen(account) if caller.sees_account(found, account.holder, facts) else None
@@ -95,7 +95,7 @@ def _add_accounts(router: APIRouter, moments: Moments, cursors: Cursors) -> None
             return json_response(cursors.page(scope, paging, fetch, show))
 
 
-def _add_charges(router: APIRouter, moments: Moments, cursors: Cursors, progress: Progress) -> None:
+def _add_charges(router: APIRouter, snapshots: SnapshotProvider, cursors: Cursors, progress: Progress) -> None:
     @router.get("/v1/charges", operation_id="list_charges", responses=shows(Page[answers.Charge], *_MISSING))
     def list_charges(
         caller: Calling,
@@ -104,7 +104,7 @@ def _add_charges(router: APIRouter, moments: Moments, cursors: Cursors, progress
         state: _OneState = None,
         as_of: AsOf = None,
     ) -> Response:
-        with moments.read(as_of) as facts:
+        with snapshots.read(as_of) as facts:
             if partition is not None:
                 visible_partition(facts, partition, "partition", caller)
 
@@ -119,7 +119,7 @@ def _add_charges(router: APIRouter, moments: Moments, cursors: Cursors, progress
         "/v1/charges/{id}", operation_id="read_charge", responses=shows_tagged(answers.ChargeWithProgress, *_MISSING)
     )
     def read_charge(request: Request, id: PathName, caller: Calling, as_of: AsOf = None) -> Response:  # noqa: A002 - the wire's name
-        with moments.read(as_of) as facts:
+        with snapshots.read(as_of) as facts:
             found = get_visible(facts.charges.get(c.name(id, "id")), caller.sees_charge, facts, f"charge {id}")
             reported = None if as_of is not None else progress.of(found.id)
             return tagged_response(request, answers.ChargeWithProgress.of(found, progress=reported))

@@ -1,13 +1,13 @@
-"""Server-sent events: the log as it grows, one event an entry, as far as the caller may see it.
+"""Server-sent events (SSE): one event for each new entry of the log that the caller may see.
 
     id: 57
     event: charge
     data: {"actor":"did:web:bank-a.example","id":"run-1","index":57,"kind":"charge","outcome":"pending","time":...}
 
-Ids are indices in the log, so a stream is resumed after any of them (Last-Event-ID). A budget alert comes before the
-entry that crossed the threshold, and has its id only where the entry itself may not be seen: a stream that breaks
-between the two tells it again.
-Between events come comments, with the place so far, so that what may not be seen is not looked at twice.
+Ids are indices in the log, so a client resumes a stream after any of them (Last-Event-ID). A budget alert comes before
+the entry that crossed the threshold, and has its id only where the caller may not see the entry itself: after a stream
+that breaks between the two, the alert is sent again. Comments between events carry the position, so that hidden
+entries are read once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fastapi.responses import Response, StreamingResponse
 from api.auth.authentication import Calling
 from api.auth.authorisation import Caller, sees_entry
 from api.http.field_types import PLACE_PATTERN
-from api.http.head import asks_head
+from api.http.head import is_head
 from api.http.problems import Fault, Problem
 from api.wire.responses import shows_text
 from ledger.domain.entries import Entry
@@ -36,49 +36,49 @@ from ledger.wire import canonical_json as c
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from api.http.snapshots import Moments
+    from api.http.snapshots import SnapshotProvider
 
 PER_ORGANISATION_MAX: Final = 8
 STREAMS_MAX: Final = 128
 LIFE_S: Final = 300
-"""How long one stream lives, since a token does not live longer; the client comes back with Last-Event-ID."""
+"""How long one stream lives, since a token lives no longer; the client reconnects with Last-Event-ID."""
 POLL_S: Final = 0.25
 PING_S: Final = 15.0
 BATCH: Final = 100
-"""Entries that are looked at in one go."""
+"""Entries that are read at once."""
 
 _STREAM: Final = shows_text(401, 403, 422, 429, description="A stream of events", media_type="text/event-stream")
 
 
 class Streams:
-    """How many are open, of whom."""
+    """Counts the open streams of each organisation."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """No stream is open."""
         self._lock = threading.Lock()
         self._open: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return self._open.total()
 
-    def take(self, organisation: str) -> None:
-        """Open one. Raises: Problem, if there are as many as may be."""
+    def open(self, organisation: str) -> None:
+        """Open a stream. Raises: Problem, if too many are open."""
         with self._lock:
             if self._open[organisation] >= PER_ORGANISATION_MAX:
                 raise Problem(Fault.TOO_MANY, f"{organisation} has {PER_ORGANISATION_MAX} streams open")
             if self._open.total() >= STREAMS_MAX:
-                raise Problem(Fault.BUSY, "as many streams are open as the service has room for")
+                raise Problem(Fault.BUSY, "too many streams are open; retry later")
             self._open[organisation] += 1
 
-    def give_back(self, organisation: str) -> None:
-        """Close one."""
+    def close(self, organisation: str) -> None:
+        """Close a stream."""
         with self._lock:
             self._open[organisation] -= 1
             self._open += Counter()
 
 
 class EventStream(StreamingResponse):
-    """An answer that gives its place back at its end, whether or not a single event was sent."""
+    """A response that calls back when it ends, whether or not an event was sent."""
 
     media_type = "text/event-stream"
     HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
@@ -96,7 +96,7 @@ class EventStream(StreamingResponse):
             self._end()
 
 
-def event_router(moments: Moments, streams: Streams) -> APIRouter:
+def event_router(snapshots: SnapshotProvider, streams: Streams) -> APIRouter:
     """GET /v1/events."""
     router = APIRouter(tags=["events"])
 
@@ -105,30 +105,30 @@ def event_router(moments: Moments, streams: Streams) -> APIRouter:
         request: Request,
         caller: Calling,
         last_event_id: Annotated[
-            str | None, Header(pattern=PLACE_PATTERN, description="go on after this index")
+            str | None, Header(pattern=PLACE_PATTERN, description="resume after this index")
         ] = None,
-        after: Annotated[str | None, Query(pattern=PLACE_PATTERN, description="the same, for the first time")] = None,
+        after: Annotated[str | None, Query(pattern=PLACE_PATTERN, description="the same, for a first request")] = None,
     ) -> Response:
-        told = last_event_id if last_event_id is not None else after
-        with moments.read() as facts:
-            start = facts.size if told is None else min(int(told) + 1, facts.size)
-        if asks_head(request.scope):
+        resumed = last_event_id if last_event_id is not None else after
+        with snapshots.read() as facts:
+            start = facts.size if resumed is None else min(int(resumed) + 1, facts.size)
+        if is_head(request.scope):
             return StreamingResponse((), media_type=EventStream.media_type, headers=EventStream.HEADERS)
-        streams.take(caller.organisation)
-        return EventStream(events(moments, caller, start), partial(streams.give_back, caller.organisation))
+        streams.open(caller.organisation)
+        return EventStream(events(snapshots, caller, start), partial(streams.close, caller.organisation))
 
     return router
 
 
 async def events(
-    moments: Moments, caller: Caller, start: int, life_s: float = LIFE_S, ping_s: float = PING_S
+    snapshots: SnapshotProvider, caller: Caller, start: int, life_s: float = LIFE_S, ping_s: float = PING_S
 ) -> AsyncIterator[bytes]:
-    """What one stream sends: entries from ``start`` on, and a comment where there was none for ``ping_s``."""
+    """The bytes of one stream: entries from index ``start`` on, and a comment after ``ping_s`` without one."""
     clock = asyncio.get_running_loop().time
     ends, pinged, place = clock() + life_s, clock(), start
     yield b": open\n\n"
     while clock() < ends:
-        lines, after = await run_sync(_next, moments, caller, place)
+        lines, after = await run_sync(_next, snapshots, caller, place)
         if lines:
             yield lines
             pinged = clock()
@@ -140,15 +140,15 @@ async def events(
         place = after
 
 
-def _next(moments: Moments, caller: Caller, place: int) -> tuple[bytes, int]:
-    """What the caller sees of the next entries, and where to go on."""
-    with moments.read() as facts:
+def _next(snapshots: SnapshotProvider, caller: Caller, place: int) -> tuple[bytes, int]:
+    """The events of the next entries that the caller may see, and the index after them."""
+    with snapshots.read() as facts:
         stored = facts.entries(place, place + BATCH)
-        told = (_told(caller, Entry.parse(data), index, facts) for index, data in enumerate(stored, place))
-        return b"".join(told), place + len(stored)
+        written = (_entry_events(caller, Entry.parse(data), index, facts) for index, data in enumerate(stored, place))
+        return b"".join(written), place + len(stored)
 
 
-def _told(caller: Caller, entry: Entry, index: int, facts: Facts) -> bytes:
+def _entry_events(caller: Caller, entry: Entry, index: int, facts: Facts) -> bytes:
     events = [("alert", alert) for alert in _alerts(caller, entry, index, facts)]
     if sees_entry(caller, entry, facts):
         events.append((entry.kind, _event(entry, index)))

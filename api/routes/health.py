@@ -16,7 +16,7 @@ from api.http.problems import Fault, Problem
 from api.wire.responses import json_response, shows, shows_text
 
 if TYPE_CHECKING:
-    from api.http.snapshots import Moments
+    from api.http.snapshots import SnapshotProvider
     from api.middleware.metrics import Metrics
 
 
@@ -33,7 +33,7 @@ class Ready(Answer, frozen=True):
     ready: Always
 
 
-def health_router(moments: Moments, metrics: Metrics) -> APIRouter:
+def health_router(snapshots: SnapshotProvider, metrics: Metrics) -> APIRouter:
     """GET /livez, /readyz and /metrics."""
     router = APIRouter(tags=["operation"])
 
@@ -47,9 +47,9 @@ def health_router(moments: Moments, metrics: Metrics) -> APIRouter:
         responses=shows(Ready),
     )
     def read_ready() -> Response:
-        if moments.book.stopped is not None:
+        if snapshots.book.stopped is not None:
             raise Problem(Fault.STOPPED, "")
-        with moments.read() as facts:
+        with snapshots.read() as facts:
             return json_response(Ready(entries=facts.size, ready=True))
 
     @router.get(

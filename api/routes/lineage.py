@@ -1,4 +1,4 @@
-"""Routes over who knows what: the graph around an organisation, declared coalitions, and the smallest ones possible."""
+"""Routes over the lineage: the graph around an organisation, declared coalitions, and the smallest possible ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from policy.planning.account_caps import account_status, partition_bounds
 from policy.planning.coalition_search import coalitions
 
 if TYPE_CHECKING:
-    from api.http.snapshots import Moments
+    from api.http.snapshots import SnapshotProvider
     from ledger.store.snapshot import Past, Snapshot
 
 NODES_MAX: Final = 200
@@ -40,22 +40,22 @@ NUMBER: Final = r"^(0|[1-9][0-9]{0,17})(\.[0-9]{0,17}[1-9])?$"
 """An ε as a decimal string, as :func:`ledger.wire.exact_numbers.parse_number` reads it."""
 
 
-def lineage_router(moments: Moments) -> APIRouter:
+def lineage_router(snapshots: SnapshotProvider) -> APIRouter:
     """GET routes over the lineage."""
     router = APIRouter(tags=["lineage"])
-    _add_graph(router, moments)
-    _add_coalitions(router, moments)
+    _add_graph(router, snapshots)
+    _add_coalitions(router, snapshots)
     return router
 
 
-def _add_graph(router: APIRouter, moments: Moments) -> None:
+def _add_graph(router: APIRouter, snapshots: SnapshotProvider) -> None:
     @router.get(
         "/v1/lineage/{did}",
         operation_id="read_lineage",
         responses=shows_tagged(Lineage, *_MISSING),
     )
     def read_lineage(request: Request, did: PathDid, caller: Calling, as_of: AsOf = None) -> Response:
-        with moments.read(as_of) as facts:
+        with snapshots.read(as_of) as facts:
             if not caller.sees_all and did != caller.organisation:
                 raise not_found(f"organisation {did}")
             found = organisation_of(facts, did)
@@ -79,7 +79,7 @@ def _around(facts: Facts, start: int) -> tuple[list[Node], bool]:
     return found, True
 
 
-def _add_coalitions(router: APIRouter, moments: Moments) -> None:
+def _add_coalitions(router: APIRouter, snapshots: SnapshotProvider) -> None:
     @router.get(
         "/v1/coalitions/{index}",
         operation_id="read_coalition",
@@ -88,11 +88,11 @@ def _add_coalitions(router: APIRouter, moments: Moments) -> None:
     def read_coalition(
         request: Request, index: Annotated[str, _Index], caller: Calling, as_of: AsOf = None
     ) -> Response:
-        with moments.read(as_of) as facts:
+        with snapshots.read(as_of) as facts:
             node = facts.nodes.get(int(index))
             if node is None or node.kind is not NodeKind.COALITION:
                 raise not_found(f"coalition {index}")
-            accounts = _accounts(facts, node, moments.time(facts), caller)
+            accounts = _accounts(facts, node, snapshots.time(facts), caller)
             return tagged_response(request, Coalition.of_node(node, accounts=accounts))
 
     @router.get(
@@ -106,9 +106,9 @@ def _add_coalitions(router: APIRouter, moments: Moments) -> None:
         epsilon: Annotated[str | None, Query(pattern=NUMBER, description="the cap")] = None,
     ) -> Response:
         cap = None if epsilon is None else parse_positive(epsilon, "epsilon")
-        with moments.long() as facts:
+        with snapshots.read_long() as facts:
             ref = _watched(facts, partition, caller)
-            found = coalitions(facts, moments.time(facts), [ref], cap)
+            found = coalitions(facts, snapshots.time(facts), [ref], cap)
             if not found:
                 raise not_found(f"cap on {ref} that a coalition could exceed")
             return json_response(convert(SmallestCoalitions, found[0].to_json()))
@@ -123,7 +123,7 @@ def _add_coalitions(router: APIRouter, moments: Moments) -> None:
         member: Annotated[list[str], Query(max_length=MEMBERS_MAX, description="an organisation; once for each")],
         caller: Calling,
     ) -> Response:
-        with moments.long() as facts:
+        with snapshots.read_long() as facts:
             ref = _watched(facts, partition, caller)
             members = tuple(organisation_of(facts, did).did for did in member)
             return json_response(_exposure(facts, ref, members))
@@ -133,7 +133,7 @@ _Index = Path(pattern=PLACE_PATTERN, description="the index of its entry")
 
 
 def _watched(facts: Facts, ref: str, caller: Caller) -> str:
-    """A partition whose consumers are the caller's to watch. Raises: Malformed, Problem."""
+    """A partition whose consumers the caller may watch. Raises: Malformed, Problem."""
     found = visible_partition(facts, ref, "partition", caller)
     if not caller.sees_all and found.provider != caller.organisation:
         raise not_found(f"partition {ref}")
@@ -141,7 +141,7 @@ def _watched(facts: Facts, ref: str, caller: Caller) -> str:
 
 
 def _accounts(facts: Snapshot | Past, node: Node, now: int, caller: Caller) -> tuple[Standing, ...]:
-    """Accounts of the coalition, pending counted in full: the share, and nothing of who did what."""
+    """Accounts of the coalition, pending counted in full: the share, and nothing about single members."""
     found: list[Standing] = []
     for account in facts.accounts_of(holder_of(node.index)):
         partition = facts.partitions[account.partition]
@@ -163,6 +163,6 @@ def _exposure(facts: Facts, ref: str, members: tuple[str, ...]) -> Exposure:
     except NoRoom:
         share = None
     if not members:
-        raise Malformed("member", "must be given at least once")
+        raise Malformed("member", "is required at least once")
     rounded = None if share is None else ceil_decimal(share, 4)
     return Exposure(members=tuple(sorted(members)), partition=ref, share_of_budget=rounded)

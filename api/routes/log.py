@@ -32,7 +32,7 @@ from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
     from api.http.pagination import Cursors
-    from api.http.snapshots import Moments
+    from api.http.snapshots import SnapshotProvider
     from ledger.verifier import LogKey
 
 FOREVER: Final = "public, immutable, max-age=31536000"
@@ -58,17 +58,17 @@ class ConsistencyProof(Answer, frozen=True):
     proof: tuple[KeyBytes, ...]
 
 
-def log_router(moments: Moments, cursors: Cursors, log: LogKey) -> APIRouter:
+def log_router(snapshots: SnapshotProvider, cursors: Cursors, log: LogKey) -> APIRouter:
     """GET routes over the log."""
     router = APIRouter(tags=["log"])
-    _add_checkpoints(router, moments, log)
-    _add_tiles(router, moments)
-    _add_entries(router, moments)
-    _add_decisions(router, moments, cursors)
+    _add_checkpoints(router, snapshots, log)
+    _add_tiles(router, snapshots)
+    _add_entries(router, snapshots)
+    _add_decisions(router, snapshots, cursors)
     return router
 
 
-def _add_checkpoints(router: APIRouter, moments: Moments, log: LogKey) -> None:
+def _add_checkpoints(router: APIRouter, snapshots: SnapshotProvider, log: LogKey) -> None:
     @router.get("/v1/log", operation_id="read_log", responses=shows(Log))
     def read_log() -> Response:
         return json_response(Log.of(log))
@@ -80,7 +80,7 @@ def _add_checkpoints(router: APIRouter, moments: Moments, log: LogKey) -> None:
         response_class=PlainTextResponse,
     )
     def read_checkpoint() -> Response:
-        with moments.read() as facts:
+        with snapshots.read() as facts:
             if not facts.size:
                 raise Problem(Code.NOT_FOUND, "the log is empty")
             return _text(cosigned_checkpoint(facts.connection, facts.size))
@@ -92,7 +92,7 @@ def _add_checkpoints(router: APIRouter, moments: Moments, log: LogKey) -> None:
     )
     def read_consistency(old: PathPlace) -> Response:
         size = _index(old, "old")
-        with moments.read() as facts:
+        with snapshots.read() as facts:
             if not 0 < size <= facts.size:
                 raise not_found(f"checkpoint of {size} entries to be consistent with")
             proof = tuple(map(c.base64url, facts.consistency(size)))
@@ -100,7 +100,7 @@ def _add_checkpoints(router: APIRouter, moments: Moments, log: LogKey) -> None:
             return json_response(ConsistencyProof(checkpoint=note, new=facts.size, old=size, proof=proof))
 
 
-def _add_tiles(router: APIRouter, moments: Moments) -> None:
+def _add_tiles(router: APIRouter, snapshots: SnapshotProvider) -> None:
     @router.get(
         "/tile/entries/{path:path}",
         operation_id="read_entry_bundle",
@@ -108,7 +108,7 @@ def _add_tiles(router: APIRouter, moments: Moments) -> None:
         responses=shows(BINARY, *_MISSING, media_type=BYTES_TYPE, description=_TILE),
     )
     def read_entry_bundle(path: PathBundle) -> Response:
-        return _tile(moments, f"tile/entries/{path}")
+        return _tile(snapshots, f"tile/entries/{path}")
 
     @router.get(
         "/tile/{path:path}",
@@ -117,12 +117,12 @@ def _add_tiles(router: APIRouter, moments: Moments) -> None:
         responses=shows(BINARY, 404, 422, media_type=BYTES_TYPE, description=_TILE),
     )
     def read_tile(path: PathTile) -> Response:
-        return _tile(moments, f"tile/{path}")
+        return _tile(snapshots, f"tile/{path}")
 
 
-def _tile(moments: Moments, path: str) -> Response:
+def _tile(snapshots: SnapshotProvider, path: str) -> Response:
     tile = Tile.parse(path)
-    with moments.read() as facts:
+    with snapshots.read() as facts:
         try:
             data = facts.tile(tile)
         except KeyError:
@@ -130,11 +130,11 @@ def _tile(moments: Moments, path: str) -> Response:
     return Response(data, media_type="application/octet-stream", headers={"cache-control": FOREVER})
 
 
-def _add_entries(router: APIRouter, moments: Moments) -> None:
+def _add_entries(router: APIRouter, snapshots: SnapshotProvider) -> None:
     @router.get("/v1/entries/{index}", operation_id="read_entry", responses=shows(LoggedEntry, *_MISSING))
     def read_entry(index: PathPlace, caller: Calling) -> Response:
         place = _index(index, "index")
-        with moments.read() as facts:
+        with snapshots.read() as facts:
             data = facts.entry(place) if place < facts.size else None
             if data is None or not sees_entry(caller, Entry.parse(data), facts):
                 raise Problem(Code.NOT_FOUND, f"the log has no entry {index}", field="index")
@@ -154,12 +154,12 @@ def _add_entries(router: APIRouter, moments: Moments) -> None:
             str, Query(pattern="^(true|false)$", description="under the checkpoint that most witnesses cosigned")
         ] = "false",
     ) -> Response:
-        with moments.read() as facts:
+        with snapshots.read() as facts:
             index, _ = visible_entry(facts, id, caller)
             return _text(cosigned_receipt(facts, index) if cosigned == "true" else facts.receipt(index))
 
 
-def _add_decisions(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
+def _add_decisions(router: APIRouter, snapshots: SnapshotProvider, cursors: Cursors) -> None:
     @router.get("/v1/decisions", operation_id="list_decisions", responses=shows(Page[Decision], 401, 403, 422))
     def list_decisions(
         caller: Calling,
@@ -167,7 +167,7 @@ def _add_decisions(router: APIRouter, moments: Moments, cursors: Cursors) -> Non
         kind: Annotated[str | None, Query(pattern=_KINDS, description="those on one kind of command")] = None,
         refused: Annotated[str | None, Query(pattern="^(true|false)$", description="refusals alone, or none")] = None,
     ) -> Response:
-        with moments.read() as facts:
+        with snapshots.read() as facts:
 
             def fetch(after: int | None, most: int) -> list[tuple[int, Entry]]:
                 start = 0 if after is None else after + 1
@@ -179,18 +179,18 @@ def _add_decisions(router: APIRouter, moments: Moments, cursors: Cursors) -> Non
 
     @router.get("/v1/decisions/{id}", operation_id="read_decision", responses=shows_tagged(Decision, *_MISSING))
     def read_decision(request: Request, id: PathName, caller: Calling) -> Response:  # noqa: A002 - the wire's name
-        with moments.read() as facts:
+        with snapshots.read() as facts:
             index, entry = visible_entry(facts, id, caller)
             return tagged_response(request, Decision.of_entry(entry, index))
 
     for kind, path in (("key_release", "key-releases"), ("model_release", "model-releases")):
-        _add_releases(router, moments, kind, path)
+        _add_releases(router, snapshots, kind, path)
 
 
-def _add_releases(router: APIRouter, moments: Moments, kind: str, path: str) -> None:
+def _add_releases(router: APIRouter, snapshots: SnapshotProvider, kind: str, path: str) -> None:
     @router.get(f"/v1/{path}/{{id}}", operation_id=f"read_{kind}", responses=shows_tagged(Decision, *_MISSING))
     def read_release(request: Request, id: PathName, caller: Calling) -> Response:  # noqa: A002 - the wire's name
-        with moments.read() as facts:
+        with snapshots.read() as facts:
             index, entry = visible_entry(facts, id, caller)
             if entry.kind != kind:
                 raise Problem(Code.NOT_FOUND, f"no {kind.replace('_', ' ')} has the id {id}", field="id", id=id)

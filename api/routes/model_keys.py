@@ -1,4 +1,4 @@
-"""Keys of sealed models: deposited by the clean room that trained, and handed over by nobody but an opening's entry."""
+"""Keys of sealed models: the clean room that trained deposits them; only the entry of an opening releases them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def model_key_router(book: Book, store: KeyStore, binding: Binding) -> APIRouter
     @router.post(
         MODEL_KEYS,
         operation_id="deposit_model_key",
-        responses=shows(Deposited, 401, 403, 404, 408, 413, 415, 422, description="Kept"),
+        responses=shows(Deposited, 401, 403, 404, 408, 413, 415, 422, description="Stored"),
         openapi_extra=takes(ModelKeyDeposit, parameters=[SIGNATURE_PARAMETER]),
     )
     def deposit(raw: Raw, jws: Signature, caller: Calling) -> Response:
@@ -70,12 +70,12 @@ def model_key_router(book: Book, store: KeyStore, binding: Binding) -> APIRouter
         binding.check(jws, "POST", MODEL_KEYS, model)
         with book.read() as facts:
             if verify_registered_key(facts, jws, raw).charge != charge:
-                # Whoever has the clean room's token alone could put a key of its own in the place of the model's.
-                detail = f"the clean room of charge {charge} has to sign it"
+                # A thief of the clean room's token alone could replace the model's key by one of its own.
+                detail = f"the clean room of charge {charge} must sign it"
                 raise Problem(Code.SIGNATURE_INVALID, detail, field=SIGNATURE_HEADER)
         _deposit_key(store)
         try:
-            # Sealed to the store and bound to charge and model: whoever carries it can neither read nor misplace it.
+            # Sealed to the store and bound to charge and model: a carrier can neither read nor misplace it.
             store.deposit_model_key(charge, model, sealed)
         except KeyUnavailable as fault:
             raise _failed(fault) from None
@@ -85,13 +85,13 @@ def model_key_router(book: Book, store: KeyStore, binding: Binding) -> APIRouter
 
 
 def _deposit_key(store: KeyStore) -> str:
-    """Raises: Problem, where no keys are taken, or not now."""
+    """Raises: Problem, where the service takes no keys, or not now."""
     try:
         if (key := store.deposit) is not None:
             return key
     except KeyUnavailable as fault:
         raise _failed(fault) from None
-    raise Problem(Code.NOT_FOUND, "this service holds no keys: models are sealed to the provider's own store")
+    raise Problem(Code.NOT_FOUND, "this service stores no keys: seal the model to the provider's own store")
 
 
 def _failed(fault: KeyUnavailable) -> Problem:

@@ -1,4 +1,4 @@
-"""Routes for people who must decide: what a run would get, what a policy or a merger would change."""
+"""Routes that answer what-if questions: what a run would get, what a policy or a merger would change."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from policy.planning.policy_impact import impact
 from policy.planning.what_if import PlannedRun, WhatIf
 
 if TYPE_CHECKING:
-    from api.http.snapshots import Moments
+    from api.http.snapshots import SnapshotProvider
     from ledger.store.snapshot import Snapshot
 
 RATE_MS: Final = 30 * 86_400_000
-"""How far back charges make the present rate."""
+"""How far back charges count for the present rate."""
 PENDING_MAX: Final = 10_000
 _EVER: Final = 2**62
 _ERRORS: Final = (401, 403, 404, 408, 413, 415, 422)
@@ -45,15 +45,15 @@ class MergerQuestion(Record, frozen=True):
     organisations: Annotated[tuple[Did, ...], distinct(16)]
 
 
-def planning_router(moments: Moments) -> APIRouter:
-    """POST routes that only answer."""
+def planning_router(snapshots: SnapshotProvider) -> APIRouter:
+    """POST routes that record nothing."""
     router = APIRouter(tags=["planning"])
-    _add_plans(router, moments)
-    _add_impacts(router, moments)
+    _add_plans(router, snapshots)
+    _add_impacts(router, snapshots)
     return router
 
 
-def _add_plans(router: APIRouter, moments: Moments) -> None:
+def _add_plans(router: APIRouter, snapshots: SnapshotProvider) -> None:
     @router.post(
         "/v1/plans",
         operation_id="plan_run",
@@ -61,14 +61,14 @@ def _add_plans(router: APIRouter, moments: Moments) -> None:
         openapi_extra=takes(PLANNED),
     )
     def plan(raw: Raw, caller: Calling) -> Response:
-        asked = PlannedRun.parse(c.parse(raw, COMMAND_BYTES_MAX), caller.organisation)
-        with moments.long() as facts:
-            for ref in asked.partitions:
+        run = PlannedRun.parse(c.parse(raw, COMMAND_BYTES_MAX), caller.organisation)
+        with snapshots.read_long() as facts:
+            for ref in run.partitions:
                 visible_partition(facts, ref, "partitions", caller)
-            get_visible(facts.contracts.get(asked.contract), caller.sees_contract, facts, f"contract {asked.contract}")
-            now = moments.time(facts)
+            get_visible(facts.contracts.get(run.contract), caller.sees_contract, facts, f"contract {run.contract}")
+            now = snapshots.time(facts)
             since = now - RATE_MS
-            return json_response(convert(PlanReport, report(WhatIf(facts, asked, now), _first(facts, since), since)))
+            return json_response(convert(PlanReport, report(WhatIf(facts, run, now), _first(facts, since), since)))
 
 
 def _first(facts: Snapshot, since: int) -> int:
@@ -76,7 +76,7 @@ def _first(facts: Snapshot, since: int) -> int:
     return bisect_left(range(facts.size), since, key=lambda index: Entry.parse(facts.entry(index)).time)
 
 
-def _add_impacts(router: APIRouter, moments: Moments) -> None:
+def _add_impacts(router: APIRouter, snapshots: SnapshotProvider) -> None:
     @router.post(
         "/v1/policy-impacts",
         operation_id="ask_policy_impact",
@@ -84,11 +84,14 @@ def _add_impacts(router: APIRouter, moments: Moments) -> None:
         openapi_extra=takes(BINARY, BYTES_TYPE),
     )
     def policy_impact(raw: Document, caller: Calling) -> Response:
-        with moments.long() as facts:
+        with snapshots.read_long() as facts:
             pending = facts.due(_EVER, PENDING_MAX + 1)
             if len(pending) > PENDING_MAX:
-                raise Problem(Code.CONFLICT, f"more than {PENDING_MAX} charges are pending: ask the book itself")
-            found = impact(facts, raw, moments.time(facts), pending).to_json()
+                raise Problem(
+                    Code.CONFLICT,
+                    f"more than {PENDING_MAX} charges are pending: use 'epsilon policy impact' on the book itself",
+                )
+            found = impact(facts, raw, snapshots.time(facts), pending).to_json()
             replaces = tag_replaced(facts, "policy", raw, caller)
             return json_response(convert(PolicyImpact, {**found, "replaces": replaces}))
 
@@ -100,11 +103,11 @@ def _add_impacts(router: APIRouter, moments: Moments) -> None:
     )
     def merger_impact(raw: Raw, _caller: Calling) -> Response:
         named = convert(MergerQuestion, c.parse(raw, COMMAND_BYTES_MAX)).organisations
-        with moments.long() as facts:
+        with snapshots.read_long() as facts:
             for did in named:
                 if did not in facts.organisations:
                     raise not_found(f"organisation {did}")
-            merged = merged_accounts(facts, named, moments.time(facts))
+            merged = merged_accounts(facts, named, snapshots.time(facts))
             return json_response(
                 Page(items=tuple(convert(JoinedAccount, one.to_json()) for one in merged), next_cursor=None)
             )

@@ -1,6 +1,6 @@
 """Progress: the trainer's newest report of the steps that are done. It informs people and refunds nothing.
 
-Kept in memory beside the log, never in it: gone with the process, and worth nothing in any decision.
+Reports are held in memory beside the log, never in it: they end with the process, and no decision uses them.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from ledger.wire.field_types import between
 from ledger.wire.records import Record, convert
 
 if TYPE_CHECKING:
-    from api.http.snapshots import Moments
+    from api.http.snapshots import SnapshotProvider
 
-KEPT_MAX: Final = 4_096
-"""Charges of which a report is kept; the oldest report gives way."""
+REPORTS_MAX: Final = 4_096
+"""Charges whose report is held; the oldest report is dropped."""
 
 
 class StepsDone(Record, frozen=True):
@@ -48,40 +48,40 @@ class Progress:
         """``clock`` gives Unix milliseconds."""
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        self._reports: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
     def report(self, charge: str, steps: int) -> ProgressReport:
-        """Keep a report; a later one never says less. Raises: Problem."""
+        """Store a report; a later one never has fewer steps. Raises: Problem."""
         with self._lock:
-            before = self._kept.get(charge, (0, 0))[0]
+            before = self._reports.get(charge, (0, 0))[0]
             if steps < before:
                 raise Problem(Code.CONFLICT, f"{before} steps were reported already", field="steps", id=charge)
             now = self._clock()
-            self._kept[charge] = steps, now
-            self._kept.move_to_end(charge)
-            while len(self._kept) > KEPT_MAX:
-                self._kept.popitem(last=False)
+            self._reports[charge] = steps, now
+            self._reports.move_to_end(charge)
+            while len(self._reports) > REPORTS_MAX:
+                self._reports.popitem(last=False)
         return ProgressReport(steps=steps, time=now)
 
     def of(self, charge: str) -> ProgressReport | None:
-        """The newest report of a charge, None if there is none."""
-        found = self._kept.get(charge)
+        """The newest report of a charge, None without one."""
+        found = self._reports.get(charge)
         return None if found is None else ProgressReport(steps=found[0], time=found[1])
 
 
-def progress_router(moments: Moments, progress: Progress) -> APIRouter:
+def progress_router(snapshots: SnapshotProvider, progress: Progress) -> APIRouter:
     """POST /v1/charges/{id}/progress."""
     router = APIRouter(tags=["charges"])
 
     @router.post(
         "/v1/charges/{id}/progress",
         operation_id="report_progress",
-        responses=shows(ProgressReport, 401, 403, 404, 408, 409, 413, 415, 422, description="Kept"),
+        responses=shows(ProgressReport, 401, 403, 404, 408, 409, 413, 415, 422, description="Stored"),
         openapi_extra=takes(StepsDone),
     )
     def report(id: PathName, raw: Raw, caller: Calling) -> Response:  # noqa: A002 - the wire's name
         steps = convert(StepsDone, c.parse(raw, COMMAND_BYTES_MAX)).steps
-        with moments.read() as facts:
+        with snapshots.read() as facts:
             found = get_visible(facts.charges.get(c.name(id, "id")), caller.sees_charge, facts, f"charge {id}")
         if found.state is not ChargeState.PENDING:
             raise Problem(Code.CONFLICT, f"charge {id} is {found.state}, not pending", field="id", id=id)

@@ -27,32 +27,32 @@ from policy.documents.document_text import read_text
 
 if TYPE_CHECKING:
     from api.http.pagination import Cursors
-    from api.http.snapshots import Moments
+    from api.http.snapshots import SnapshotProvider
     from ledger.store.snapshot import Past, Snapshot
 
 _LISTED = (401, 403, 422)
 _MISSING = (401, 403, 404, 422)
 
 
-def registry_router(moments: Moments, cursors: Cursors) -> APIRouter:
+def registry_router(snapshots: SnapshotProvider, cursors: Cursors) -> APIRouter:
     """GET routes over the registry."""
     router = APIRouter(tags=["registry"])
-    _add_organisations(router, moments, cursors)
-    _add_policies(router, moments, cursors)
-    _add_datasets(router, moments, cursors)
-    _add_contracts(router, moments, cursors)
-    _add_documents(router, moments)
+    _add_organisations(router, snapshots, cursors)
+    _add_policies(router, snapshots, cursors)
+    _add_datasets(router, snapshots, cursors)
+    _add_contracts(router, snapshots, cursors)
+    _add_documents(router, snapshots)
     return router
 
 
-def _add_organisations(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
+def _add_organisations(router: APIRouter, snapshots: SnapshotProvider, cursors: Cursors) -> None:
     @router.get(
         "/v1/organisations",
         operation_id="list_organisations",
         responses=shows(Page[answers.Organisation], *_LISTED),
     )
     def list_organisations(_caller: Calling, paging: Paging) -> Response:
-        with moments.read() as facts:
+        with snapshots.read() as facts:
             fetch = fetch_from(facts.organisations)
             return json_response(cursors.page("organisations", paging, fetch, answers.Organisation.of_record))
 
@@ -62,7 +62,7 @@ def _add_organisations(router: APIRouter, moments: Moments, cursors: Cursors) ->
         responses=shows_tagged(answers.Organisation, *_MISSING),
     )
     def read_organisation(request: Request, did: PathDid, _caller: Calling, as_of: AsOf = None) -> Response:
-        with moments.read(as_of) as facts:
+        with snapshots.read(as_of) as facts:
             return tagged_response(request, answers.Organisation.of_record(organisation_of(facts, did)))
 
     @router.get(
@@ -71,7 +71,7 @@ def _add_organisations(router: APIRouter, moments: Moments, cursors: Cursors) ->
         responses=shows_tagged(Page[answers.OwnedKey], *_MISSING),
     )
     def list_signing_keys(request: Request, did: PathDid, _caller: Calling) -> Response:
-        with moments.read() as facts:
+        with snapshots.read() as facts:
             index = organisation_of(facts, did).index
             key = answers.OwnedKey.of_registration(Entry.parse(facts.entry(index)), index)
             return tagged_response(request, Page(items=(key,), next_cursor=None))
@@ -85,10 +85,10 @@ def organisation_of(facts: Facts, did: str) -> Organisation:
     return found
 
 
-def _add_policies(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
+def _add_policies(router: APIRouter, snapshots: SnapshotProvider, cursors: Cursors) -> None:
     @router.get("/v1/policies", operation_id="list_policies", responses=shows(Page[answers.PolicyVersion], *_LISTED))
     def list_policies(_caller: Calling, paging: Paging) -> Response:
-        with moments.read() as facts:
+        with snapshots.read() as facts:
             fetch = fetch_from(facts.policies)
             show = lambda versions: answers.PolicyVersion.of(versions[-1])  # noqa: E731
             return json_response(cursors.page("policies", paging, fetch, show))
@@ -99,7 +99,7 @@ def _add_policies(router: APIRouter, moments: Moments, cursors: Cursors) -> None
         responses=shows_tagged(answers.PolicyVersions, *_MISSING),
     )
     def read_policy(request: Request, domain: PathName, _caller: Calling, as_of: AsOf = None) -> Response:
-        with moments.read(as_of) as facts:
+        with snapshots.read(as_of) as facts:
             return tagged_response(request, policy_of(facts, domain))
 
     @router.get(
@@ -108,8 +108,8 @@ def _add_policies(router: APIRouter, moments: Moments, cursors: Cursors) -> None
         responses=shows_tagged(answers.PolicyVersion, *_MISSING),
     )
     def read_policy_in_force(request: Request, domain: PathName, _caller: Calling, as_of: AsOf = None) -> Response:
-        with moments.read(as_of) as facts:
-            found = policy_in_force(facts, c.name(domain, "domain"), moments.time(facts))
+        with snapshots.read(as_of) as facts:
+            found = policy_in_force(facts, c.name(domain, "domain"), snapshots.time(facts))
             if found is None:
                 raise not_found(f"policy in force in the domain {domain}")
             return tagged_response(request, answers.PolicyVersion.of(found))
@@ -123,10 +123,10 @@ def policy_of(facts: Facts, domain: str) -> answers.PolicyVersions:
     return answers.PolicyVersions(domain=domain, versions=tuple(map(answers.PolicyVersion.of, versions)))
 
 
-def _add_datasets(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
+def _add_datasets(router: APIRouter, snapshots: SnapshotProvider, cursors: Cursors) -> None:
     @router.get("/v1/datasets", operation_id="list_datasets", responses=shows(Page[answers.Dataset], *_LISTED))
     def list_datasets(caller: Calling, paging: Paging) -> Response:
-        with moments.read() as facts:
+        with snapshots.read() as facts:
 
             def show(found: Dataset) -> answers.Dataset | None:
                 return answers.Dataset.of(found) if caller.sees_provider(found.provider, facts) else None
@@ -139,7 +139,7 @@ def _add_datasets(router: APIRouter, moments: Moments, cursors: Cursors) -> None
         responses=shows_tagged(answers.Dataset, *_MISSING),
     )
     def read_dataset(request: Request, provider: PathDid, dataset: PathName, caller: Calling) -> Response:
-        with moments.read() as facts:
+        with snapshots.read() as facts:
             return tagged_response(request, answers.Dataset.of(_dataset(facts, provider, dataset, caller)))
 
     @router.get(
@@ -148,7 +148,7 @@ def _add_datasets(router: APIRouter, moments: Moments, cursors: Cursors) -> None
         responses=shows_tagged(answers.Recommendation, *_MISSING),
     )
     def read_recommended(request: Request, provider: PathDid, dataset: PathName, caller: Calling) -> Response:
-        with moments.read() as facts:
+        with snapshots.read() as facts:
             document = _dataset(facts, provider, dataset, caller).recommendation
             if document is None:
                 raise not_found(f"recommendation for {provider}/{dataset}")
@@ -163,10 +163,10 @@ def _dataset(facts: Facts, provider: str, dataset: str, caller: Caller) -> Datas
     return found
 
 
-def _add_contracts(router: APIRouter, moments: Moments, cursors: Cursors) -> None:
+def _add_contracts(router: APIRouter, snapshots: SnapshotProvider, cursors: Cursors) -> None:
     @router.get("/v1/contracts", operation_id="list_contracts", responses=shows(Page[answers.Contract], *_LISTED))
     def list_contracts(caller: Calling, paging: Paging) -> Response:
-        with moments.read() as facts:
+        with snapshots.read() as facts:
 
             def show(found: Contract) -> answers.Contract | None:
                 return answers.Contract.of(found) if caller.sees_contract(found, facts) else None
@@ -179,7 +179,7 @@ def _add_contracts(router: APIRouter, moments: Moments, cursors: Cursors) -> Non
         responses=shows_tagged(answers.Contract, *_MISSING),
     )
     def read_contract(request: Request, sha256: PathDigest, caller: Calling, as_of: AsOf = None) -> Response:
-        with moments.read(as_of) as facts:
+        with snapshots.read(as_of) as facts:
             found = facts.contracts.get(c.sha256(sha256, "sha256"))
             return tagged_response(
                 request, answers.Contract.of(get_visible(found, caller.sees_contract, facts, f"contract {sha256}"))
@@ -191,14 +191,14 @@ def _add_contracts(router: APIRouter, moments: Moments, cursors: Cursors) -> Non
         responses=shows_tagged(answers.ContractHead, *_MISSING),
     )
     def read_contract_head(request: Request, id: PathName, caller: Calling) -> Response:  # noqa: A002 - the wire's name
-        with moments.read() as facts:
+        with snapshots.read() as facts:
             found = facts.contracts.get(facts.contract_heads.get(c.name(id, "id"), ""))
             return tagged_response(
                 request, answers.ContractHead.of(get_visible(found, caller.sees_contract, facts, f"contract {id}"))
             )
 
 
-def _add_documents(router: APIRouter, moments: Moments) -> None:
+def _add_documents(router: APIRouter, snapshots: SnapshotProvider) -> None:
     @router.get(
         "/v1/documents/{sha256}",
         operation_id="read_document",
@@ -210,7 +210,7 @@ def _add_documents(router: APIRouter, moments: Moments) -> None:
         caller: Calling,
         entry: Annotated[str | None, Query(max_length=128, description="the id of an entry that names it")] = None,
     ) -> Response:
-        with moments.read() as facts:
+        with snapshots.read() as facts:
             data = facts.documents.get(c.sha256(sha256, "sha256"))
             if data is None or not _sees_document(caller, sha256, data, facts, entry):
                 raise not_found(f"document {sha256}")

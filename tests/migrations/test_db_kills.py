@@ -18,7 +18,7 @@ from tests.migrations.places import ENGINES, Kept, Spot, db, spot
 from tests.migrations.schema_dump import schema_of
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-DICE: Final = random.Random(20_261_121)  # noqa: S311 - moments to die at
+DICE: Final = random.Random(20_261_121)  # noqa: S311 - snapshots to die at
 DEATHS: Final = 3
 
 

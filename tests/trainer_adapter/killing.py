@@ -3,7 +3,7 @@
     python tests/trainer_adapter/killing.py
 
 reads one JSON object a line: ``job`` (a path), ``trace`` (a path), ``kill`` (a moment and how many of them to let pass,
-or null), ``resume``. Each is run in a child of its own, and answered with the child's wait status. The moments:
+or null), ``resume``. Each is run in a child of its own, and answered with the child's wait status. The snapshots:
 ``begin`` and ``begun`` (before and after a block is made durable), ``noise`` and ``noised`` (before and after a step's
 noise is drawn), ``saved`` (after a state is kept), ``post`` and ``posted`` (before and after the post is sent).
 """
@@ -36,7 +36,7 @@ from trainer_adapter.run.checkpointing import StateKeeper
 
 
 class Hook:
-    """Counts moments, and ends the process at one of them."""
+    """Counts snapshots, and ends the process at one of them."""
 
     def __init__(self, trace: Path, kill: tuple[str, int] | None) -> None:
         """``kill`` names a moment and how many of its kind to let pass first."""
@@ -55,7 +55,7 @@ class Hook:
     def around(
         self, owner: type, name: str, before: str, after: str, note: Callable[..., str | None] = lambda *_: ""
     ) -> None:
-        """Tell of two moments whenever a method is called, where ``note`` does not say to keep quiet."""
+        """Tell of two snapshots whenever a method is called, where ``note`` does not say to keep quiet."""
         method = getattr(owner, name)
 
         def told(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - whatever the method takes

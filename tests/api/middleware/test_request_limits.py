@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse
 
 from api.http.body import BATCH_BYTES_MAX, bounded
 from api.http.problems import Problem
-from api.http.snapshots import LONG_MAX, Moments
+from api.http.snapshots import LONG_MAX, SnapshotProvider
 from api.middleware.metrics import Metrics
 from api.middleware.request_limits import Requests
 from client.http.endpoints import BATCH
@@ -125,7 +125,7 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
         return {"type": "http.disconnect"}
 
     begun: list[bool] = []
-    with pytest.raises(Problem, match="broke off"):
+    with pytest.raises(Problem, match="incomplete"):
         asyncio.run(bounded(_request(gone), 10))
     with pytest.raises(Problem, match="seconds allowed") as caught:
         asyncio.run(bounded(_request(halfway), 10, within_s=0.01))
@@ -146,14 +146,14 @@ def test_a_batch_has_a_size(quiet: World) -> None:
 
 def test_what_takes_seconds_is_asked_by_so_many_at_once(quiet: World) -> None:
     """One more is told to come again; a question about the past waits for the one before it."""
-    moments = Moments(quiet.book, quiet.clock)
-    first, second = moments.long(), moments.long()
-    with first, second, pytest.raises(Problem, match="others are asking") as caught, moments.long():
+    snapshots = SnapshotProvider(quiet.book, quiet.clock)
+    first, second = snapshots.read_long(), snapshots.read_long()
+    with first, second, pytest.raises(Problem, match="too many slow requests") as caught, snapshots.read_long():
         pass
     assert (caught.value.status, LONG_MAX) == (503, 2)
-    with moments.long():
+    with snapshots.read_long():
         pass
-    with moments.read("1"), pytest.raises(Problem, match="others are asking"), moments.read("1"):
+    with snapshots.read("1"), pytest.raises(Problem, match="too many slow requests"), snapshots.read("1"):
         pass
-    with moments.read("1") as past:
+    with snapshots.read("1") as past:
         assert past.size == 1

@@ -13,7 +13,7 @@ import pytest
 
 from api.auth.authorisation import Caller
 from api.http.problems import Problem
-from api.http.snapshots import Moments
+from api.http.snapshots import SnapshotProvider
 from api.routes.events import PER_ORGANISATION_MAX, Streams, events
 from client.keys.signer import Signer
 from ledger.domain.entries import Entry
@@ -101,8 +101,8 @@ def test_a_silent_stream_says_where_it_is(world: World, room: CleanRoom) -> None
     nobody = Caller("did:web:nobody.example", ("TDP",))
 
     async def told() -> list[bytes]:
-        moments = Moments(world.book, world.clock)
-        return [one async for one in events(moments, nobody, 4, life_s=0.6, ping_s=0.0)]
+        snapshots = SnapshotProvider(world.book, world.clock)
+        return [one async for one in events(snapshots, nobody, 4, life_s=0.6, ping_s=0.0)]
 
     del room
     opening, *pings = asyncio.run(told())
@@ -115,10 +115,10 @@ def test_streams_are_counted_by_organisation() -> None:
     """So many for one, and no more until it closes one; another is not concerned."""
     streams = Streams()
     for _ in range(PER_ORGANISATION_MAX):
-        streams.take(BANK_A)
+        streams.open(BANK_A)
     with pytest.raises(Problem, match="streams open"):
-        streams.take(BANK_A)
-    streams.take(SRO)
-    streams.give_back(BANK_A)
-    streams.take(BANK_A)
+        streams.open(BANK_A)
+    streams.open(SRO)
+    streams.close(BANK_A)
+    streams.open(BANK_A)
     assert len(streams) == PER_ORGANISATION_MAX + 1

@@ -86,7 +86,7 @@ def test_normals_follow_box_and_muller_word_by_word() -> None:
 
 
 def test_normals_have_the_moments_and_tails_of_a_gaussian() -> None:
-    """Of 400,000: moments, correlation of neighbours and tails are within 6 standard errors."""
+    """Of 400,000: snapshots, correlation of neighbours and tails are within 6 standard errors."""
     count = 400_000
     normals = Stream(KEY, bytes(12)).normals((2, count // 2))
     assert normals.shape == (2, count // 2)
