@@ -10,11 +10,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from trainer_adapter.training.attach import Options, Run, attach
+    from trainer_adapter.job.job_spec import Assignment
+    from trainer_adapter.run.charged_run import Run
+    from trainer_adapter.training.attach import ModelRun, Options, attach
 
-__all__ = ["Options", "Run", "attach"]
+__all__ = ["Assignment", "ModelRun", "Options", "Run", "attach"]
 
-_MODULES: Final = dict.fromkeys(__all__, "trainer_adapter.training.attach")
+_MODULES: Final = {
+    "Assignment": "trainer_adapter.job.job_spec",
+    "Run": "trainer_adapter.run.charged_run",
+    **dict.fromkeys(("ModelRun", "Options", "attach"), "trainer_adapter.training.attach"),
+}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562

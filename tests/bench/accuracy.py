@@ -36,13 +36,13 @@ from tests.bench import adult, basis
 from tests.bench.charged import DELTA, RELATION, charged
 from tests.trainer_adapter.local_training import train
 from trainer_adapter.cli.device import choose, in_words
-from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.job.step_log import StepLog
 
 RESULTS: Final = Path(__file__).resolve().parents[2] / "docs" / "training.jsonl"
 SEEDS: Final = 5
 BLOCK_STEPS: Final = 20
-PHYSICAL_BATCH: Final = 2_048
+MICROBATCH: Final = 2_048
 Data = tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]
 OnStep = Callable[[int, int], None]
 
@@ -155,8 +155,8 @@ def run(recipe: Recipe, plan: Plan, seed: int, data: Data, folder: Path, on_step
             optimiser,
             log,
             on_step=on_step,
-            physical_batch=PHYSICAL_BATCH,
-            randomness=Randomness(hashlib.sha256(f"accuracy {name}".encode()).digest()),
+            microbatch=MICROBATCH,
+            randomness=CsprngRandomness(hashlib.sha256(f"accuracy {name}".encode()).digest()),
         )
     with torch.no_grad():
         found = measure(model(test_inputs.to(device)).cpu(), test_targets)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from ledger.mechanisms.plan import Plan
 from tests.bench.jax_networks import apply, weights
 from tests.bench.networks import Network, Sizes, loss
-from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
 
 RATE: Final = 0.05
@@ -65,7 +65,7 @@ def ours(network: Network, device: torch.device, *, compiled: bool = False, prec
     batch = len(inputs)
     plan = Plan(Fraction(1), Fraction(1), Fraction(CLIPPING_NORM), 1_000_000, batch)
     engine = Engine(plan, model, loss, (inputs, targets), batch, compiled=compiled, precision=precision)
-    optimiser, randomness, numbers = _sgd(model), Randomness(bytes(32)), count(1)
+    optimiser, randomness, numbers = _sgd(model), CsprngRandomness(bytes(32)), count(1)
 
     def step() -> None:
         engine.step(next(numbers), optimiser, randomness)

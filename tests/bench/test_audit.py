@@ -27,7 +27,7 @@ from ledger.mechanisms.plan import Plan
 from ledger.wire.exact_numbers import ceil_decimal
 from tests.bench.charged import DELTA, RELATION, charged
 from tests.bench.compare import LINES
-from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.training.one_run_audit import Tally, epsilon_least, flip, tally
 
@@ -83,8 +83,8 @@ def _likelier(before: Tensor, after: Tensor) -> Tensor:
 
 def _audited(noise_part: float) -> tuple[Tally, float]:
     """One run with this part of the plan's noise: what the auditor reached, and the accuracy on other digits."""
-    randomness = Randomness.fresh()
-    included = flip(Randomness.fresh().stream("sampler", 1), CANARIES)
+    randomness = CsprngRandomness.fresh()
+    included = flip(CsprngRandomness.fresh().stream("sampler", 1), CANARIES)
     model = Worded()
     engine = Engine(PLAN, model, cross_entropy, _records(included))
     engine.noise_std = engine.noise_std * noise_part  # type: ignore[misc] # the fault that the audit is to find

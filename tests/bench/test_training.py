@@ -23,9 +23,9 @@ from ledger.mechanisms.plan import Plan
 from tests.bench.compare import LINES, Side, compare, nothing
 from tests.trainer_adapter.rooms import open_place
 from trainer_adapter.cli.models import make
-from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
-from trainer_adapter.run.charged_run import ChargedRun
+from trainer_adapter.run.charged_run import Run
 
 pytestmark = pytest.mark.bench
 
@@ -51,7 +51,7 @@ def test_a_step(benchmark: BenchmarkFixture, name: str) -> None:
     private, plain = make(name), make(name)
     engine = Engine(PLAN, private, cross_entropy, (inputs, targets))
     private_optimiser, plain_optimiser = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (private, plain))
-    randomness, numbers = Randomness(bytes(32)), count(1)
+    randomness, numbers = CsprngRandomness(bytes(32)), count(1)
 
     def private_steps(nothing_given: None) -> None:
         del nothing_given
@@ -106,20 +106,20 @@ def test_reporting(benchmark: BenchmarkFixture, tmp_path: Path, monkeypatch: pyt
     times = max(1, int(0.005 * 200 / (perf_counter() - start)))
     with open_place(tmp_path / "place") as place, ExitStack() as stack:
 
-        def charged() -> ChargedRun:
+        def charged() -> Run:
             assignment = replace(place.assignment(f"run-{next(numbers)}", plan), block_steps=200)
-            run = stack.enter_context(ChargedRun(assignment, place.service))
-            run.open()
+            run = stack.enter_context(Run(assignment, place.service))
+            run.open_data()
             run.begin()
             return run
 
-        def reported(run: ChargedRun) -> None:
+        def reported(run: Run) -> None:
             # Those of the rounds before are still to be posted, and sleep.
             reporter = [one.ident for one in threading.enumerate() if one.name == "progress"][-1]
             assert reporter is not None
             clock = time.pthread_getcpuclockid(reporter)
             worked, waited[0], start, began = 0.0, 0.0, perf_counter(), thread_time() + time.clock_gettime(clock)
-            for step in run.steps:
+            for step in run.budget:
                 before = thread_time()
                 work(times)
                 worked += thread_time() - before

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ledger.mechanisms.plan import Plan
-from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.csprng import CsprngRandomness
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,9 +25,9 @@ def plan() -> Plan:
 
 
 @pytest.fixture
-def randomness() -> Randomness:
+def randomness() -> CsprngRandomness:
     """Fixed randomness, so that a test fails the same way twice."""
-    return Randomness(bytes(range(32)))
+    return CsprngRandomness(bytes(range(32)))
 
 
 @pytest.fixture

@@ -28,11 +28,11 @@ from ledger.mechanisms.plan import Plan
 from trainer_adapter.cli import models
 from trainer_adapter.cli.job import Job
 from trainer_adapter.cli.main import _consumer
-from trainer_adapter.cli.train import CleanRoom
-from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.cli.train import train_job
+from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.job.step_log import StepLog
-from trainer_adapter.run.checkpointing import StateKeeper
+from trainer_adapter.run.checkpointing import CheckpointStore
 
 
 class Hook:
@@ -71,7 +71,7 @@ class Hook:
         setattr(owner, name, told)
 
 
-def _noise(randomness: Randomness, purpose: str, step: int) -> str | None:
+def _noise(randomness: CsprngRandomness, purpose: str, step: int) -> str | None:
     key = hashlib.sha256(randomness._keys["noise"]).hexdigest()  # noqa: SLF001 - to see that no key is used again
     return f"{step} {key}" if purpose == "noise" else None
 
@@ -83,8 +83,8 @@ def _post(_service: Service, _signer: object, _actor: str, kind: str, *_: object
 def _hooked(hook: Hook) -> None:
     hook.around(StepLog, "begin", "begin", "begun")
     # A stream that is opened is noise that may be used: it is written down at once.
-    hook.around(Randomness, "stream", "noise", "noised", _noise)
-    hook.around(StateKeeper, "keep_run", "", "saved")
+    hook.around(CsprngRandomness, "stream", "noise", "noised", _noise)
+    hook.around(CheckpointStore, "save_run", "", "saved")
     hook.around(Service, "submit", "post", "posted", _post)
 
 
@@ -93,7 +93,7 @@ def _run(asked: dict[str, Any]) -> None:
     _hooked(Hook(Path(asked["trace"]), (kill[0], kill[1]) if kill else None))
     job = Job.load(Path(asked["job"]))
     with _consumer(job) as service:
-        CleanRoom(job, service, lambda _: None, resume=asked["resume"]).run(lambda *_: None)
+        train_job(job, service, lambda _: None, resume=asked["resume"])
 
 
 def _warm() -> None:
@@ -102,7 +102,7 @@ def _warm() -> None:
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     plan = Plan(Fraction(1, 2), Fraction(1), Fraction(1), 1, 1)
     engine = Engine(plan, model, cross_entropy, (torch.zeros(2, 64), torch.zeros(2, dtype=torch.int64)))
-    engine.step(1, optimiser, Randomness.fresh())
+    engine.step(1, optimiser, CsprngRandomness.fresh())
 
 
 def main() -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer_adapter.dpsgd.csprng import Randomness
-from trainer_adapter.dpsgd.engine import PHYSICAL_BATCH, Engine
-from trainer_adapter.run.step_budget import ChargedSteps
+from trainer_adapter.dpsgd.csprng import CsprngRandomness
+from trainer_adapter.dpsgd.engine import MICROBATCH, Engine
+from trainer_adapter.run.step_budget import StepBudget
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +32,8 @@ def train(  # noqa: PLR0913, PLR0917 - one name for each thing a run is made of
     *,
     on_step: Callable[[int, int], None] | None = None,
     stop: Callable[[], bool] | None = None,
-    physical_batch: int = PHYSICAL_BATCH,
-    randomness: Randomness | None = None,
+    microbatch: int = MICROBATCH,
+    randomness: CsprngRandomness | None = None,
 ) -> int:
     """Train for at most the plan's steps, without a ledger, and tell how many ran.
 
@@ -46,7 +46,7 @@ def train(  # noqa: PLR0913, PLR0917 - one name for each thing a run is made of
         log: the step log of this run and this plan; what it has begun is not taken again.
         on_step: called after each step with the step and the plan's steps; both are public.
         stop: asked before each step; a true answer ends the run there. It must not look at the data.
-        physical_batch: records that pass through the model at once.
+        microbatch: records that pass through the model at once.
         randomness: only for tests; a run makes its own.
 
     Returns:
@@ -56,10 +56,10 @@ def train(  # noqa: PLR0913, PLR0917 - one name for each thing a run is made of
         Malformed: before anything is used, if the log is another plan's or the model is refused.
         OSError: if a block could not be made durable.
     """
-    steps = ChargedSteps(plan, log, [] if stop is None else [lambda: "asked to stop" if stop() else ""])
-    engine = Engine(plan, model, loss_fn, data, physical_batch)
+    steps = StepBudget(plan, log, [] if stop is None else [lambda: "asked to stop" if stop() else ""])
+    engine = Engine(plan, model, loss_fn, data, microbatch)
     engine.check_optimiser(optimiser)
-    randomness = randomness or Randomness.fresh()
+    randomness = randomness or CsprngRandomness.fresh()
     for step in steps:
         engine.step(step, optimiser, randomness)
         if on_step is not None:

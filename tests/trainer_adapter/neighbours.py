@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from trainer_adapter.dpsgd.csprng import Randomness
+    from trainer_adapter.dpsgd.csprng import CsprngRandomness
     from trainer_adapter.dpsgd.engine import Engine
     from trainer_adapter.layers.dropout import Keys
 
 
 def contributions(engine: Engine, drawn: NDArray[np.int64], keys: Keys | None = None) -> Tensor:
-    """What each unit drawn adds to the sum, each in the physical batch it is really in; ``keys`` as the engine's.
+    """What each unit drawn adds to the sum, each in the microbatch it is really in; ``keys`` as the engine's.
 
     Returns:
         Shape (units drawn, parameters), float64; private.
     """
     parts = []
-    for batch in engine.physical_batches(drawn):
+    for batch in engine.microbatches(drawn):
         for place in batch.mask.nonzero()[0]:
             only = batch.only(int(place))
             parts.append(engine.clipped_sum([only], keys))
@@ -51,7 +51,7 @@ class Replayed:
     moved: float
 
 
-def replay(engine: Engine, neighbour: Engine, step: int, one: Randomness, other: Randomness) -> Replayed:
+def replay(engine: Engine, neighbour: Engine, step: int, one: CsprngRandomness, other: CsprngRandomness) -> Replayed:
     """Draw one step's units for both from equal randomness, and compare contribution by contribution.
 
     Args:
@@ -64,7 +64,7 @@ def replay(engine: Engine, neighbour: Engine, step: int, one: Randomness, other:
     ours, theirs = contributions(engine, drawn, keys[0]), contributions(neighbour, drawn, keys[1])
     same = (ours == theirs).all(dim=1)
     engines = zip((engine, neighbour), keys, strict=True)
-    sums = [each.clipped_sum(each.physical_batches(drawn), its) for each, its in engines]
+    sums = [each.clipped_sum(each.microbatches(drawn), its) for each, its in engines]
     return Replayed(
         tuple(drawn.tolist()),
         tuple(drawn[~same.cpu().numpy()].tolist()),

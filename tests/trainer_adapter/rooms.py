@@ -32,7 +32,7 @@ from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from policy.decisions.gate import gate
 from trainer_adapter.cli.job import Job
-from trainer_adapter.cli.train import CleanRoom, Report
+from trainer_adapter.cli.train import Report, train_job
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.session.protocol import Say
 
@@ -95,7 +95,7 @@ class Place:
 
     def run(self, job: Path, say: Say = lambda _: None) -> Report:
         """In this process."""
-        return CleanRoom(Job.load(job), self.service, say).run(lambda *_: None)
+        return train_job(Job.load(job), self.service, say)
 
     def profile(self, of: Organisation) -> Path:
         """An organisation's profile, for its own commands."""

@@ -26,9 +26,8 @@ from trainer_adapter.cli.device import choose, in_words
 from trainer_adapter.cli.job import Job
 from trainer_adapter.cli.train import accuracy, tensors
 from trainer_adapter.session.dev_attester import DevelopmentAttester
-from trainer_adapter.session.model_release import Leaving, Pause, too_soon
-from trainer_adapter.session.protocol import SEALED_FILE, Say
-from trainer_adapter.session.sealed_model import KeptModel
+from trainer_adapter.session.model_release import SEALED_FILE, ModelReleaseRequest, Pause, SealedContents, too_soon
+from trainer_adapter.session.protocol import Say
 
 SEALED_BYTES_MAX: Final = 1 << 30
 
@@ -89,20 +88,20 @@ def release(job: Job, service: Service, say: Say, pause: Pause | None = None) ->
         Refused: if the opening is, or the release. Whatever ``pause`` raises. Malformed, OSError, Unreachable.
     """
     _, kept = _open(job, service, say)
-    leaving = Leaving(job, service, kept.signer, kept.model)
-    leaving.announce()
+    request = ModelReleaseRequest(job, service, kept.signer, kept.model)
+    request.announce()
     try:
-        index = leaving.ask()
+        index = request.submit()
     except Refused as refused:
         if pause is None or not too_soon(refused):
             raise
         say(f"the model stays in the clean room: {refused.detail}")
-        index = leaving.ask_until(pause)
+        index = request.submit_when_due(pause)
     say(f"model released, entry {index}")
-    return leaving.model
+    return request.model
 
 
-def _open(job: Job, service: Service, say: Say) -> tuple[str, KeptModel]:
+def _open(job: Job, service: Service, say: Say) -> tuple[str, SealedContents]:
     """The sealed model's name, and what is in it."""
     with (job.output / SEALED_FILE).open("rb") as file:
         sealed = file.read(SEALED_BYTES_MAX + 1)
@@ -111,7 +110,7 @@ def _open(job: Job, service: Service, say: Say) -> tuple[str, KeptModel]:
     # A service that gives no keys has none for this model: it says so before an opening is recorded.
     service.deposit_key()
     name = c.digest(sealed)
-    kept = KeptModel.parse(open_model(sealed, _key(job, service, name, say), job.id))
+    kept = SealedContents.parse(open_model(sealed, _key(job, service, name, say), job.id))
     say("the model is decrypted in memory")
     return name, kept
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ledger.wire.canonical_json import Object
     from trainer_adapter.cli.job import Job
     from trainer_adapter.cli.train import Report
+    from trainer_adapter.run.charged_run import Run
     from trainer_adapter.session.model_release import Pause
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
@@ -69,15 +70,15 @@ def train(
     from trainer_adapter.cli.exit_codes import TrainEnding
     from trainer_adapter.cli.job import Job
 
-    with errors_reported(as_json=as_json, printer=_tell_fault):
+    with errors_reported(as_json=as_json, printer=_print_error):
         known, pause = Job.load(job), time.sleep if wait else None
         with _consumer(known) as service:
             ending = TrainEnding(service, known.id, resumes=known.resume is not None)
-            with errors_reported(as_json=as_json, id=known.id, ending=ending, printer=_tell_fault):
+            with errors_reported(as_json=as_json, id=known.id, ending=ending, printer=_print_error):
                 run = _run_for_programs if as_json else _run_for_people
                 report = run(known, service, pause=pause, resume=resume)
     if as_json:
-        _tell("report", **report.to_json())
+        _print_event("report", **report.to_json())
     else:
         typer.echo(report.in_words())
 
@@ -139,29 +140,30 @@ def release(
     typer.echo(json.dumps({"charge": known.id, "model": model}) if as_json else f"{known.id}: released as {model}")
 
 
-def _tell_fault(told: Object) -> None:
-    """A fault among the events, on a line of its own: a refusal, or whatever else went wrong."""
+def _print_error(error: Object) -> None:
+    """An error as one of the events: a refusal, or anything else that went wrong."""
     from client.cli.error_report import EXIT_REFUSED
 
-    _tell("refused" if told["exit_code"] == EXIT_REFUSED else "fault", **told)
+    _print_event("refused" if error["exit_code"] == EXIT_REFUSED else "fault", **error)
 
 
 def _run_for_programs(job: Job, service: Service, *, pause: Pause | None, resume: bool) -> Report:
-    from trainer_adapter.cli.train import CleanRoom
+    from trainer_adapter.cli.train import train_job
 
-    room = CleanRoom(job, service, lambda line: _tell("stage", text=line), pause, resume=resume)
+    def on_step(run: Run, step: int) -> None:
+        _print_event("step", epsilon=run.remaining().spent.number, step=step, steps=run.steps)
 
-    def on_step(step: int, steps: int) -> None:
-        _tell("step", epsilon=room.remaining().spent.number, step=step, steps=steps)
+    def say(line: str) -> None:
+        _print_event("stage", text=line)
 
-    return room.run(on_step)
+    return train_job(job, service, say, on_step=on_step, pause=pause, resume=resume)
 
 
 def _run_for_people(job: Job, service: Service, *, pause: Pause | None, resume: bool) -> Report:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from trainer_adapter.cli.train import CleanRoom
+    from trainer_adapter.cli.train import train_job
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[loss]}"))
@@ -172,13 +174,12 @@ def _run_for_people(job: Job, service: Service, *, pause: Pause | None, resume: 
 
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("noisy steps", total=job.plan.steps, loss="")
-        room = CleanRoom(job, service, say, pause, resume=resume)
 
-        def on_step(step: int, _: int) -> None:
-            left = room.remaining()
+        def on_step(run: Run, step: int) -> None:
+            left = run.remaining()
             progress.update(task, completed=step, loss=f"{left.spent} of {left.charged.number}")
 
-        return room.run(on_step)
+        return train_job(job, service, say, on_step=on_step, pause=pause, resume=resume)
 
 
 def _consumer(job: Job) -> Service:
@@ -188,5 +189,5 @@ def _consumer(job: Job) -> Service:
     return consumer_service(job)
 
 
-def _tell(event: str, **said: object) -> None:
-    typer.echo(json.dumps({"event": event, **said}))
+def _print_event(event: str, **members: object) -> None:
+    typer.echo(json.dumps({"event": event, **members}))

@@ -1,8 +1,4 @@
-"""The clean room of ``epsilon train``: one job, from its charge to its model.
-
-The job's model, optimiser and loss are attached to its contract, as anybody's are
-(:mod:`trainer_adapter.training.attach`).
-"""
+"""One job of ``epsilon train``: its model attached to its contract (:mod:`trainer_adapter.training.attach`)."""
 
 from __future__ import annotations
 
@@ -19,15 +15,14 @@ from trainer_adapter.cli import models
 from trainer_adapter.cli.device import choose, in_words
 from trainer_adapter.cli.job import Job
 from trainer_adapter.layers.functional_call import in_modes
-from trainer_adapter.run.charged_run import Remaining
 from trainer_adapter.session.model_release import Pause
 from trainer_adapter.session.protocol import Say
-from trainer_adapter.training.attach import Options, Run, attach
-from trainer_adapter.training.record_archive import arrays
+from trainer_adapter.training.attach import ModelRun, Options, attach
+from trainer_adapter.training.record_archive import read_records
 
 _IMAGES: Final = ((models.PIXELS,), (8, 8))
-PHYSICAL_BATCH: Final = 128
-OnStep = Callable[[int, int], None]
+MICROBATCH: Final = 128
+OnStep = Callable[[ModelRun, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,65 +60,58 @@ class Report:
         )
 
 
-class CleanRoom:
-    """The clean room of one job."""
+def train_job(  # noqa: PLR0913 - one name for each thing a command may choose
+    job: Job,
+    service: Service,
+    say: Say,
+    *,
+    on_step: OnStep = lambda *_: None,
+    pause: Pause | None = None,
+    resume: bool = False,
+) -> Report:
+    """One job, from its charge to its model.
 
-    def __init__(
-        self, job: Job, service: Service, say: Say, pause: Pause | None = None, *, resume: bool = False
-    ) -> None:
-        """``say`` is told each stage in one line.
+    Args:
+        job: what to run.
+        service: as the consumer calls it.
+        say: receives one line for each stage.
+        on_step: called after each step, with the run and the step's number.
+        pause: waits some seconds: with it a run stays until its providers' notice of the model has run.
+        resume: resume the job's run whose process died, if there is one.
 
-        Args:
-            job: what to run.
-            service: as the consumer calls it.
-            pause: waits some seconds: with it a run stays until its providers have had their notice of the model.
-            resume: go on with the job's run whose process died, if there is one.
-        """
-        self._job, self._service, self._say = job, service, say
-        self._pause, self._resume = pause, resume
-        self._run: Run | None = None
+    Raises:
+        Refused: if the charge or the key is. Malformed, OSError, Unreachable.
+    """
+    # What can fail without the key fails before anything is charged.
+    device = choose()
+    model = models.make(job.model, job.folder).to(device)
+    test = tensors(job.test.read_bytes(), "test")
+    if not len(test[0]):
+        raise Malformed("test", "holds no record")
+    target = job.accuracy_target
+    optimiser = torch.optim.SGD(model.parameters(), lr=float(job.learning_rate), momentum=float(job.momentum))
+    options = Options(
+        service=service,
+        say=say,
+        read=_labelled,
+        example=(test[0][:2], test[1][:2]),
+        resume=resume,
+        pause=pause,
+        microbatch=MICROBATCH,
+        records_per_user_max=job.records_per_user_max,
+    )
+    with attach(model, optimiser, nn.functional.cross_entropy, job, options) as run:
+        for step in run:
+            on_step(run, step)
+            # A begun block counts in full anyway, so the public target is looked at where one ends.
+            if target is not None and run.budget.at_block_boundary and _public_accuracy(run, test) >= target:
+                break
+    steps, right = run.taken, _public_accuracy(run, test)
+    return Report(job.id, steps, run.steps, right, in_words(device), run.release())
 
-    def run(self, on_step: OnStep) -> Report:
-        """The whole run. Raises: Refused, if the charge or the key is; Malformed; OSError; Unreachable."""
-        job = self._job
-        # What can fail without the key fails before anything is charged.
-        device = choose()
-        model = models.make(job.model, job.folder).to(device)
-        test = tensors(job.test.read_bytes(), "test")
-        if not len(test[0]):
-            raise Malformed("test", "holds no record")
-        optimiser = torch.optim.SGD(model.parameters(), lr=float(job.learning_rate), momentum=float(job.momentum))
-        options = Options(
-            service=self._service,
-            say=self._say,
-            read=_labelled,
-            example=(test[0][:2], test[1][:2]),
-            resume=self._resume,
-            pause=self._pause,
-            physical_batch=PHYSICAL_BATCH,
-            records_per_user_max=job.records_per_user_max,
-        )
-        with attach(model, optimiser, nn.functional.cross_entropy, job, options) as run:
-            self._run = run
-            for step in run:
-                on_step(step, job.plan.steps)
-                if self._reached(run, test):
-                    break
-        steps, right = run.taken, accuracy(model, (run.prepared.inputs(test[0]), test[1]))
-        return Report(job.id, steps, job.plan.steps, right, in_words(device), run.release())
 
-    def remaining(self) -> Remaining:
-        """What is left of the run, and its loss so far; once it takes steps. Raises: Malformed, before."""
-        if self._run is None:
-            raise Malformed("run", "has not begun")
-        return self._run.remaining()
-
-    def _reached(self, run: Run, test: tuple[Tensor, Tensor]) -> bool:
-        """Whether the public target is met, asked at the end of each block: a begun block counts in full anyway."""
-        target = self._job.accuracy_target
-        if target is None or not run.charged.steps.between_blocks:
-            return False
-        return accuracy(run.model, (run.prepared.inputs(test[0]), test[1])) >= target
+def _public_accuracy(run: ModelRun, test: tuple[Tensor, Tensor]) -> float:
+    return accuracy(run.model, (run.constants.inputs(test[0]), test[1]))
 
 
 def _labelled(data: bytes, what: str) -> tuple[Tensor, Tensor]:
@@ -138,7 +126,7 @@ def _labelled(data: bytes, what: str) -> tuple[Tensor, Tensor]:
 
 def tensors(data: bytes, what: str) -> tuple[Tensor, Tensor]:
     """Inputs (records, 64), from 0 to 1, and targets (records,). Raises: Malformed, for what they all are."""
-    inputs, targets = arrays(data, what)
+    inputs, targets = read_records(data, what)
     if inputs.shape[1:] not in _IMAGES:
         raise Malformed(what, f"must have one target for each row of {models.PIXELS} inputs")
     return inputs.reshape(-1, models.PIXELS).to(torch.float32), targets

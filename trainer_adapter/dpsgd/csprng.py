@@ -39,7 +39,7 @@ PAIRS_AT_ONCE: Final = 1 << 15
 _INFO: Final = b"epsilon-ledger/trainer/v1/"
 
 
-class Reused(RuntimeError):  # noqa: N818 - named for what happened, as the other refusals are
+class NonceReused(RuntimeError):  # noqa: N818 - named for what happened, as the other refusals are
     """A stream was asked for twice, or out of order; nothing was drawn."""
 
 
@@ -90,7 +90,7 @@ class Stream:
         torch.stack((angle.cos(), angle.sin()), out=into).mul_(radius)
 
 
-class Randomness:
+class CsprngRandomness:
     """The streams of one run; made anew for each run, never stored, never resumed."""
 
     def __init__(self, secret: bytes) -> None:
@@ -103,21 +103,21 @@ class Randomness:
         self._process: Final = os.getpid()
 
     @classmethod
-    def fresh(cls) -> Randomness:
-        """Randomness from the operating system's generator."""
+    def fresh(cls) -> CsprngRandomness:
+        """CsprngRandomness from the operating system's generator."""
         return cls(os.urandom(SECRET_BYTES))
 
     def stream(self, purpose: Purpose, step: int) -> Stream:
         """Open the stream of a step, counted from 1.
 
         Raises:
-            Reused: for a step that is not after every step this purpose opened before, or in a process that was
+            NonceReused: for a step that is not after every step this purpose opened before, or in a process that was
                 forked off, which has the same keys.
         """
         if os.getpid() != self._process:
-            raise Reused("a process that was forked off has the keys of the one that trains")
+            raise NonceReused("a process that was forked off has the keys of the one that trains")
         if not self._opened[purpose] < step < 1 << 63:
-            raise Reused(f"the {purpose} stream of step {step} comes after that of step {self._opened[purpose]}")
+            raise NonceReused(f"the {purpose} stream of step {step} comes after that of step {self._opened[purpose]}")
         self._opened[purpose] = step
         return Stream(self._keys[purpose], step.to_bytes(NONCE_BYTES, "little"))
 

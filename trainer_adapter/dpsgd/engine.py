@@ -13,11 +13,11 @@ by a factor within 1 ± 2^-11 for the rounding of squares, the weight min(1, bou
 factors by 1 ± 8u. With u = 2^-24 and bound = C(1 - 2^-10), with C at least 2^-40 so that what underflows is below
 2^-12 of C, a record's contribution is at most C in ``float32`` and ``bfloat16`` (where the model's outputs, and the
 gradients that reach them, are rounded to bfloat16 *before* they become those tensors). What it leaves out in these
-two: a product over a physical batch rounds sums of several records, and rounds them otherwise when one of them is
+two: a product over a microbatch rounds sums of several records, and rounds them otherwise when one of them is
 gone. That is off by about u · sqrt(positions) of the sum in practice, which the margin covers; in the worst case it
 does not.
 
-In ``float64`` it is covered. Let u = 2^-53, n units drawn, b places in a physical batch. Only ways to sum are
+In ``float64`` it is covered. Let u = 2^-53, n units drawn, b places in a microbatch. Only ways to sum are
 taken whose terms cannot cancel within one record: products and additions are off by at most (b + n/b + 3) · u · n
 · bound in norm in each of the two neighbours' sums (Higham 2002, section 4.2). With bound = C(1 - 2^-16) and
 (b + n/b + 3) · n <= 2^34, which is refused otherwise, all of it stays below C. What it leaves out: batched kernels
@@ -38,12 +38,12 @@ from torch import Tensor, nn
 
 from ledger.mechanisms.plan import USER
 from ledger.wire.malformed import Malformed
-from trainer_adapter.dpsgd.poisson_sampler import PhysicalBatch, draw, physical_batches
+from trainer_adapter.dpsgd.poisson_sampler import Microbatch, draw, microbatches
 from trainer_adapter.dpsgd.privacy_units import Units, of_records, of_users
-from trainer_adapter.dpsgd.self_check import Disagrees, agree, clipped_alone
-from trainer_adapter.layers.dropout import Keys, words_at
+from trainer_adapter.dpsgd.self_check import SelfCheckFailed, agree, reference_clipped_sum
+from trainer_adapter.layers.dropout import Keys, dropout_keys
 from trainer_adapter.layers.functional_call import in_modes, modes
-from trainer_adapter.per_sample.microbatch import Batch, LossFn, PhysicalSum
+from trainer_adapter.per_sample.microbatch import Batch, LossFn, MicrobatchGradientSum
 from trainer_adapter.per_sample.model_checks import (
     DUMMIES,
     check_modules,
@@ -58,13 +58,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.mechanisms.plan import Plan
-    from trainer_adapter.dpsgd.csprng import Randomness
+    from trainer_adapter.dpsgd.csprng import CsprngRandomness
 
 Certify: TypeAlias = Literal["dummies", "first_step", "always"]
 
 ROUNDINGS_MAX: Final = 1 << 34
 PARAMETERS_MAX: Final = 1 << 32
-PHYSICAL_BATCH: Final = 64
+MICROBATCH: Final = 64
 
 
 def float_above(number: Fraction) -> float:
@@ -95,7 +95,7 @@ class Engine:
         model: nn.Module,
         loss_fn: LossFn,
         data: tuple[Tensor, Tensor],
-        physical_batch: int = PHYSICAL_BATCH,
+        microbatch: int = MICROBATCH,
         *,
         precision: str = "float32",
         compiled: bool = False,
@@ -112,14 +112,14 @@ class Engine:
             loss_fn: from outputs (1, ...) and targets (1, ...) of one record to one number. It and the model are
                 traced: their Python runs on public dummies, and what it decides there stands for the whole run.
             data: inputs (records, ...) and targets (records, ...); moved to the model's device batch by batch.
-            physical_batch: units that pass through the model at once.
+            microbatch: units that pass through the model at once.
             precision: ``float32``, ``bfloat16`` or ``float64``; see above for what each proves.
-            compiled: whether the physical batch's graph is compiled (tens of seconds, once); or runs as it is.
+            compiled: whether the microbatch's graph is compiled (tens of seconds, once); or runs as it is.
             users: whose each record is, shape (records,), where the plan's unit is the user: its sampling probability
                 and expected batch size count users, and each adds the clipped sum over their records.
             records_per_user_max: how many records of one user train, fixed beforehand.
             certify: records are recomputed one by one and compared on public dummies only, on the first step's
-                physical batches too, or on all; on the last two the run ends if they disagree.
+                microbatches too, or on all; on the last two the run ends if they disagree.
 
         Raises:
             Malformed: for a model this engine cannot keep its promise on, or data that does not fit together.
@@ -128,11 +128,11 @@ class Engine:
             raise Malformed("certify", f"must be one of {', '.join(get_args(Certify))}")
         self._precision = precision_of(precision)
         self._units = _units(plan, users, _records(data), records_per_user_max)
-        _check_roundings(len(self._units), physical_batch)
+        _check_roundings(len(self._units), microbatch)
         if plan.clipping_norm < self._precision.clipping_norm_min:
             raise Malformed("clipping_norm", f"is too small for {precision}: what underflows would count")
         self._plan, self._model, self._loss_fn, self._data = plan, model, loss_fn, data
-        self._physical_batch, self._certify = physical_batch, certify
+        self._microbatch, self._certify = microbatch, certify
         self._parameters = trainable(model)
         self.size: Final = sum(value.numel() for value in self._parameters.values())
         if self.size > PARAMETERS_MAX:
@@ -146,7 +146,7 @@ class Engine:
         check_modules(model)
         check_on_dummies(model, loss_fn, data)
         public = self._public_batch()
-        self._sum = PhysicalSum(
+        self._sum = MicrobatchGradientSum(
             model,
             loss_fn,
             self._trained(),
@@ -168,37 +168,45 @@ class Engine:
         if len(theirs) != len(ours):
             raise Malformed("optimiser", "leaves out a trainable parameter of the model: freeze it instead")
 
-    def step(self, step: int, optimiser: torch.optim.Optimizer, randomness: Randomness) -> None:
+    def step(self, step: int, optimiser: torch.optim.Optimizer, randomness: CsprngRandomness) -> None:
         """One logical step: draw, sum, noise, update. Counted from 1; an empty draw is a step like any other.
 
         Raises:
-            Reused: if this step's randomness was used before. Disagrees: see ``certify``.
+            NonceReused: if this step's randomness was used before. SelfCheckFailed: see ``certify``.
         """
-        batches, keys = self.physical_batches(self.draw(step, randomness)), self.keys(step, randomness)
+        self.set_gradients(step, randomness)
+        try:
+            optimiser.step()
+        finally:
+            optimiser.zero_grad(set_to_none=True)
+
+    def set_gradients(self, step: int, randomness: CsprngRandomness) -> None:
+        """Draw, sum, and put the noisy mean into the parameters' ``grad``, as :meth:`step` does before its update.
+
+        Raises:
+            NonceReused, SelfCheckFailed: as there.
+        """
+        batches, keys = self.microbatches(self.draw(step, randomness)), self.keys(step, randomness)
         total = self.clipped_sum(batches, keys)
         if self._certify == "always" or (self._certify == "first_step" and step == 1):
             self.check(batches, keys)
         noise = randomness.stream("noise", step).normals((self.size,))
         noisy = total + self.noise_std * torch.from_numpy(noise).to(self._device)
         self._assign((noisy / self._plan.batch_size_expected).to(torch.float32))
-        try:
-            optimiser.step()
-        finally:
-            optimiser.zero_grad(set_to_none=True)
 
-    def draw(self, step: int, randomness: Randomness) -> NDArray[np.int64]:
-        """The units of one logical batch; private. Raises: Reused."""
+    def draw(self, step: int, randomness: CsprngRandomness) -> NDArray[np.int64]:
+        """The units of one logical batch; private. Raises: NonceReused."""
         return draw(randomness.stream("sampler", step), len(self._units), self._plan.sampling_probability)
 
-    def keys(self, step: int, randomness: Randomness) -> Keys | None:
-        """What each record's dropout is drawn from at this step; None where the model drops nothing. Raises: Reused."""
+    def keys(self, step: int, randomness: CsprngRandomness) -> Keys | None:
+        """The key of each record's dropout masks at this step; None if nothing drops. Raises: NonceReused."""
         return randomness.stream("dropout", step).words(len(self._data[0])) if self._sum.drops else None
 
-    def physical_batches(self, drawn: NDArray[np.int64]) -> list[PhysicalBatch]:
+    def microbatches(self, drawn: NDArray[np.int64]) -> list[Microbatch]:
         """A logical batch cut into physical ones."""
-        return list(physical_batches(drawn, self._physical_batch))
+        return list(microbatches(drawn, self._microbatch))
 
-    def clipped_sum(self, batches: Iterable[PhysicalBatch], keys: Keys | None = None) -> Tensor:
+    def clipped_sum(self, batches: Iterable[Microbatch], keys: Keys | None = None) -> Tensor:
         """Sum of the clipped gradients of the units drawn, shape (parameters,), float64; private.
 
         ``keys`` are those of :meth:`keys`, for a model that drops something.
@@ -217,7 +225,7 @@ class Engine:
         return total
 
     def _sum_of(
-        self, trained: dict[str, Tensor], rest: dict[str, Tensor], batch: PhysicalBatch, keys: Keys | None
+        self, trained: dict[str, Tensor], rest: dict[str, Tensor], batch: Microbatch, keys: Keys | None
     ) -> Tensor:
         try:
             return self._sum(trained, rest, self._gathered(batch, keys))
@@ -229,27 +237,29 @@ class Engine:
                 total = total + self._sum(trained, rest, self._gathered(batch.only(int(place)), keys))
         return total
 
-    def check(self, batches: Iterable[PhysicalBatch], keys: Keys | None = None) -> None:
-        """Compare with units recomputed one by one. Raises: Disagrees, telling nothing of what they hold."""
+    def check(self, batches: Iterable[Microbatch], keys: Keys | None = None) -> None:
+        """Compare with units recomputed one by one. Raises: SelfCheckFailed, telling nothing of what they hold."""
         trained, rest = self._trained(), self._rest()
         for batch in batches:
             gathered = self._gathered(batch, keys)
             with in_modes(self._modes):
-                theirs = clipped_alone(self._model, self._loss_fn, trained, rest, gathered, self.bound, self._precision)
+                theirs = reference_clipped_sum(
+                    self._model, self._loss_fn, trained, rest, gathered, self.bound, self._precision
+                )
             if not agree(self._sum(trained, rest, gathered), theirs, self._precision.name):
-                raise Disagrees("the engine's sum is not that of the records one by one")
+                raise SelfCheckFailed("the engine's sum is not that of the records one by one")
 
-    def _gathered(self, batch: PhysicalBatch, keys: Keys | None) -> Batch:
+    def _gathered(self, batch: Microbatch, keys: Keys | None) -> Batch:
         if keys is None and self._sum.drops:
             raise Malformed("keys", "are needed: the model drops something")
-        if len(batch.mask) > self._physical_batch:
-            raise Malformed("physical_batch", f"has at most {self._physical_batch} places, not {len(batch.mask)}")
-        batch = batch.filled(self._physical_batch)
+        if len(batch.mask) > self._microbatch:
+            raise Malformed("microbatch", f"has at most {self._microbatch} places, not {len(batch.mask)}")
+        batch = batch.filled(self._microbatch)
         mask = torch.from_numpy(batch.mask)
         units = torch.from_numpy(batch.indices)
         valid = self._units.valid[units] & mask[:, None]
         inputs, targets = (self._gather(part, self._units.places[units], valid) for part in self._data)
-        words = words_at(keys, self._units.places[units], valid)
+        words = dropout_keys(keys, self._units.places[units], valid)
         return Batch(inputs, targets, *(part.to(self._device) for part in (valid, mask, words)))
 
     def _gather(self, part: Tensor, places: Tensor, valid: Tensor) -> Tensor:
@@ -268,7 +278,7 @@ class Engine:
 
     def _public_batch(self) -> Batch:
         """Dummies in the final shapes: a few that count, the rest masked out."""
-        units, records = self._physical_batch, self._units.valid.shape[1]
+        units, records = self._microbatch, self._units.valid.shape[1]
         inputs, targets = dummies(self._data, (units, records), self._device)
         some = torch.arange(units, device=self._device) < DUMMIES
         valid = torch.ones((units, records), dtype=torch.bool, device=self._device)
@@ -278,9 +288,12 @@ class Engine:
     def _check_public(self, public: Batch) -> None:
         values = public_parameters(self._model)
         trained, rest = {name: values[name].detach() for name in self._parameters}, self._rest()
-        theirs = clipped_alone(self._model, self._loss_fn, trained, rest, public, self.bound, self._precision)
+        theirs = self._reference(trained, rest, public)
         if not agree(self._sum(trained, rest, public), theirs, self._precision.name):
             raise Malformed("model", "gives other gradients traced than record by record")
+
+    def _reference(self, trained: dict[str, Tensor], rest: dict[str, Tensor], batch: Batch) -> Tensor:
+        return reference_clipped_sum(self._model, self._loss_fn, trained, rest, batch, self.bound, self._precision)
 
     def _assign(self, flat: Tensor) -> None:
         start = 0
@@ -296,11 +309,11 @@ def _records(data: tuple[Tensor, Tensor]) -> int:
     return len(inputs)
 
 
-def _check_roundings(units: int, physical_batch: int) -> None:
-    if physical_batch < 1:
-        raise Malformed("physical_batch", "must be at least 1")
-    if (physical_batch + units // physical_batch + 3) * units > ROUNDINGS_MAX:
-        raise Malformed("physical_batch", f"is too small for {units} records: sums would round too often")
+def _check_roundings(units: int, microbatch: int) -> None:
+    if microbatch < 1:
+        raise Malformed("microbatch", "must be at least 1")
+    if (microbatch + units // microbatch + 3) * units > ROUNDINGS_MAX:
+        raise Malformed("microbatch", f"is too small for {units} records: sums would round too often")
 
 
 def _units(plan: Plan, users: Tensor | None, records: int, records_per_user_max: int) -> Units:

@@ -2,7 +2,7 @@
 
 A record enters if and only if its own 64-bit word is below floor(probability * 2^64), worked out on the exact
 fraction. So the sampler's probability is at most the plan's, by less than 2^-64, and the charge covers it.
-A draw is then cut into physical batches of one fixed size whose last is filled with masked places.
+A draw is then cut into microbatches of one fixed size whose last is filled with masked places.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WORDS_AT_ONCE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class PhysicalBatch:
+class Microbatch:
     """What passes through the model at once.
 
     Attributes:
@@ -35,14 +35,14 @@ class PhysicalBatch:
     indices: NDArray[np.int64]
     mask: NDArray[np.bool_]
 
-    def only(self, place: int) -> PhysicalBatch:
+    def only(self, place: int) -> Microbatch:
         """The same places with nobody in them but one."""
-        return PhysicalBatch(self.indices, self.mask & (np.arange(len(self.mask)) == place))
+        return Microbatch(self.indices, self.mask & (np.arange(len(self.mask)) == place))
 
-    def filled(self, size: int) -> PhysicalBatch:
+    def filled(self, size: int) -> Microbatch:
         """Filled up to ``size`` places with masked ones."""
         more = size - len(self.mask)
-        return PhysicalBatch(np.pad(self.indices, (0, more)), np.pad(self.mask, (0, more)))
+        return Microbatch(np.pad(self.indices, (0, more)), np.pad(self.mask, (0, more)))
 
 
 def threshold(probability: Fraction) -> int:
@@ -65,8 +65,8 @@ def draw(stream: Stream, records: int, probability: Fraction) -> NDArray[np.int6
     return np.concatenate(drawn) if drawn else np.empty(0, dtype=np.int64)
 
 
-def physical_batches(drawn: NDArray[np.int64], size: int) -> Iterator[PhysicalBatch]:
-    """Cut a logical batch into masked physical batches of ``size`` places; an empty one gives none.
+def microbatches(drawn: NDArray[np.int64], size: int) -> Iterator[Microbatch]:
+    """Cut a logical batch into masked microbatches of ``size`` places; an empty one gives none.
 
     An empty logical batch is still a step: its sum is zero and it gets its noise like any other.
     """
@@ -74,7 +74,7 @@ def physical_batches(drawn: NDArray[np.int64], size: int) -> Iterator[PhysicalBa
         part = drawn[start : start + size]
         indices = np.zeros(size, dtype=np.int64)
         indices[: len(part)] = part
-        yield PhysicalBatch(indices, np.arange(size) < len(part))
+        yield Microbatch(indices, np.arange(size) < len(part))
 
 
 _LARGEST: Final = (1 << 64) - 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import Tensor, nn
 
-from trainer_adapter.layers.dropout import Dropping
+from trainer_adapter.layers.dropout import PerExampleDropout
 from trainer_adapter.layers.functional_call import call
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ AGREEMENT: Final = {"float64": 1e-3, "float32": 1e-3, "bfloat16": 0.1}
 """Relative, in norm: what two ways to compute in float32 may differ by; a wrong rule is off by far more."""
 
 
-class Disagrees(RuntimeError):  # noqa: N818 - named for what happened, as the other refusals are
+class SelfCheckFailed(RuntimeError):  # noqa: N818 - named for what happened, as the other refusals are
     """The engine's sum is not the one that records give one by one; nothing of it was released."""
 
 
@@ -45,7 +45,10 @@ def alone(  # noqa: PLR0913, PLR0917 - as below
     told = precision.autocast
     for place in torch.nonzero(valid).flatten().tolist():
         with torch.enable_grad():
-            with Dropping(keys[place]), torch.autocast(inputs.device.type, dtype=told, enabled=told is not None):
+            with (
+                PerExampleDropout(keys[place]),
+                torch.autocast(inputs.device.type, dtype=told, enabled=told is not None),
+            ):
                 outputs: Any = call(model, {**rest, **values}, inputs[place : place + 1])
             loss = loss_fn(outputs.to(torch.float32), targets[place : place + 1]).sum()
             found = torch.autograd.grad(loss, list(values.values()), materialize_grads=True)
@@ -53,7 +56,7 @@ def alone(  # noqa: PLR0913, PLR0917 - as below
     return total
 
 
-def clipped_alone(  # noqa: PLR0913, PLR0917 - one name for each thing a sum depends on
+def reference_clipped_sum(  # noqa: PLR0913, PLR0917 - one name for each thing a sum depends on
     model: nn.Module,
     loss_fn: LossFn,
     trained: Mapping[str, Tensor],
@@ -62,7 +65,7 @@ def clipped_alone(  # noqa: PLR0913, PLR0917 - one name for each thing a sum dep
     bound: float,
     precision: Precision,
 ) -> Tensor:
-    """What a physical batch's clipped sum must come near: units one by one, shape (parameters,), float64."""
+    """What a microbatch's clipped sum must come near: units one by one, shape (parameters,), float64."""
     total = torch.zeros(sum(value.numel() for value in trained.values()), dtype=torch.float64)
     for place in torch.nonzero(batch.mask).flatten().tolist():
         unit = (batch.inputs[place], batch.targets[place], batch.valid[place], batch.keys[place])

@@ -14,7 +14,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from torch.optim import Optimizer
 
 from ledger.wire.malformed import Malformed
-from trainer_adapter.training.attach import Run
+from trainer_adapter.training.attach import ModelRun
 
 
 class LedgerCallback(Callback):
@@ -23,7 +23,7 @@ class LedgerCallback(Callback):
     It logs ``epsilon`` and ``steps_left``, which are public, and nothing else.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: ModelRun) -> None:
         """``run`` is attached to the module's model and optimiser."""
         self._run = run
 
@@ -58,7 +58,7 @@ class LedgerCallback(Callback):
             trainer.should_stop = True
 
 
-def _only(optimiser: Optimizer, run: Run) -> None:
+def _only(optimiser: Optimizer, run: ModelRun) -> None:
     theirs = {id(one) for group in optimiser.param_groups for one in group["params"]}
     if theirs != {id(one) for group in run.optimiser.param_groups for one in group["params"]}:
         raise Malformed("optimiser", "updates other parameters than the run is attached to")

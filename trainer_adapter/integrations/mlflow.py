@@ -14,7 +14,7 @@ from mlflow import MlflowClient
 
 from ledger.wire.exact_numbers import ceil_decimal, format_number
 from ledger.wire.malformed import Malformed
-from trainer_adapter.run.charged_run import ChargedRun
+from trainer_adapter.run.charged_run import Run
 
 PUBLIC: Final = frozenset({"public/accuracy", "public/auc", "public/loss"})
 """Metrics that may be given: measured on public records alone, which whoever gives them vouches for."""
@@ -23,7 +23,7 @@ PUBLIC: Final = frozenset({"public/accuracy", "public/auc", "public/loss"})
 class PublicLog:
     """One MLflow run for one charged run."""
 
-    def __init__(self, run: ChargedRun, client: MlflowClient, mlflow_run: str) -> None:
+    def __init__(self, run: Run, client: MlflowClient, mlflow_run: str) -> None:
         """Log to the MLflow run of this id."""
         self._run, self._client, self._id = run, client, mlflow_run
 

@@ -1,7 +1,7 @@
 """Opacus under a charge: its engine clips and adds noise, the ledger says how often.
 
-    with ChargedRun(assignment) as run:
-        records = run.open()
+    with Run(assignment) as run:
+        records = run.open_data()
         run.begin()
         engine = PrivacyEngine(accountant=register(run))
         module, optimiser, loader = engine.make_private(...)
@@ -35,7 +35,7 @@ from torch.utils.data import Dataset
 from ledger.mechanisms.plan import RECORD, Plan
 from trainer_adapter.dpsgd.engine import float_above
 from trainer_adapter.integrations.opacus_guards import Hook, Refusal, hold, unseeded
-from trainer_adapter.run.charged_run import ChargedRun
+from trainer_adapter.run.charged_run import Run
 
 __all__ = ["COVERED", "NAME", "LedgerAccountant", "Refusal", "make_private", "register", "unseeded"]
 
@@ -53,7 +53,7 @@ Private: TypeAlias = tuple[Any, DPOptimizer, DPDataLoader]
 class LedgerAccountant(IAccountant):  # type: ignore[misc] # Opacus brings no types
     """Takes each step of Opacus from a charge."""
 
-    run: ChargedRun
+    run: Run
 
     def __init__(self) -> None:
         """Nothing taken yet; :func:`register` makes the class that knows its run."""
@@ -64,10 +64,9 @@ class LedgerAccountant(IAccountant):  # type: ignore[misc] # Opacus brings no ty
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
         """Take one step. Raises: Refusal; OSError, if its block cannot be made durable."""
         self._check(noise_multiplier, sample_rate)
-        taken = self.run.steps.take()
+        taken = self.run.budget.next_step()
         if taken is None:
-            steps = self.run.assignment.plan.steps
-            raise Refusal(self.run.steps.ended or f"all {steps} steps that were charged are taken")
+            raise Refusal(self.run.budget.ended or f"all {self.run.steps} steps that were charged are taken")
         self.history = [(noise_multiplier, sample_rate, taken)]
         self.run.done(taken)
 
@@ -81,7 +80,7 @@ class LedgerAccountant(IAccountant):  # type: ignore[misc] # Opacus brings no ty
 
     def get_epsilon(self, delta: float, *_: Any, **__: Any) -> float:  # noqa: ANN401 - Opacus's signature
         """The loss of all begun blocks, by the ledger's odometer. Raises: ValueError, for a δ below the partition's."""
-        spent = self.run.spent(self.run.steps.begun)
+        spent = self.run.spent(self.run.budget.steps_durable)
         if Fraction(delta) < spent.delta:
             raise ValueError(f"the partition's δ is {float(spent.delta)}: no ε is told for a smaller one")
         return float("inf") if spent.epsilon is None else float_above(spent.epsilon)
@@ -123,7 +122,7 @@ class LedgerAccountant(IAccountant):  # type: ignore[misc] # Opacus brings no ty
 
     def __len__(self) -> int:
         """Steps taken."""
-        return self.run.steps.taken
+        return self.run.budget.taken
 
     @classmethod
     def mechanism(cls) -> str:
@@ -131,7 +130,7 @@ class LedgerAccountant(IAccountant):  # type: ignore[misc] # Opacus brings no ty
         return NAME
 
 
-def register(run: ChargedRun) -> str:
+def register(run: Run) -> str:
     """Let ``PrivacyEngine(accountant=NAME)`` take its steps from this run; the name.
 
     An engine tells its accountant neither its optimiser nor its loader, so from here on ``make_private`` of Opacus'
@@ -157,7 +156,7 @@ def _held(make: Callable[..., Private]) -> Callable[..., Private]:
 
 
 def make_private(
-    run: ChargedRun, model: nn.Module, optimiser: torch.optim.Optimizer, records: Dataset[Any]
+    run: Run, model: nn.Module, optimiser: torch.optim.Optimizer, records: Dataset[Any]
 ) -> tuple[GradSampleModule, DPOptimizer, DPDataLoader]:
     """A model, an optimiser and a loader that are the plan's: its probability, noise, clipping and batch size."""
     plan: Plan = run.assignment.plan
@@ -173,6 +172,6 @@ def make_private(
     return GradSampleModule(model), private, loader
 
 
-def _of(run: ChargedRun) -> type[LedgerAccountant]:
+def _of(run: Run) -> type[LedgerAccountant]:
     # Opacus makes an accountant by its name and no arguments: the run is known to the class.
     return type("RunAccountant", (LedgerAccountant,), {"run": run})

@@ -20,7 +20,7 @@ from opacus.optimizers import DPOptimizer
 from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 from torch.utils.hooks import RemovableHandle
 
-from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import float_above, float_below
 from trainer_adapter.dpsgd.poisson_sampler import draw
 
@@ -53,7 +53,7 @@ class PoissonDraws(UniformWithReplacementSampler):  # type: ignore[misc] # Opacu
         super().__init__(num_samples=records, sample_rate=float_below(probability), steps=int(1 / probability))
         self.drawn = 0
         self._probability, self._begin = probability, begin
-        self._randomness: Final = Randomness.fresh()
+        self._randomness: Final = CsprngRandomness.fresh()
 
     def __iter__(self) -> Iterator[list[int]]:
         """One epoch: the places of the records of each batch, rising."""
@@ -154,7 +154,7 @@ class _Guard:
         self._charged = False
 
     def forget(self) -> None:
-        """Throw away all gradients, and which physical batches were still to come of a logical one.
+        """Throw away all gradients, and which microbatches were still to come of a logical one.
 
         An epoch that ended early would otherwise leave a part of a batch to be added to the next one's.
         """

@@ -16,13 +16,13 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from ledger.wire.malformed import Malformed
-from trainer_adapter.training.attach import Run
+from trainer_adapter.training.attach import ModelRun
 
 
 class LedgerTrainerCallback(TrainerCallback):
     """Puts the run's noisy gradient in place of the batch's, and stops when the run is over."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: ModelRun) -> None:
         """``run`` is attached to the parameters that the Trainer trains, and to its optimiser."""
         self._run = run
 

@@ -3,7 +3,7 @@
 PyTorch draws masks from one generator in the order of the batch: a record more or less would change everybody's. Here
 each record has a key of its own at each step, and a mask is Philox's word at (place in the tensor, number of the call)
 under it. So what a record adds to the sum is a function of the record, the weights and its own key: not of who else
-was drawn, the physical batch, or how it runs.
+was drawn, the microbatch, or how it runs.
 
 Why that is private. The keys are words of a ChaCha20 stream (``randomness``), one for each record of the partition,
 drawn or not: independent of each other and of all data. Put zero in a record's place, and with equal keys every other
@@ -33,7 +33,7 @@ from torch.overrides import TorchFunctionMode
 
 from trainer_adapter.layers.functional_call import body_of
 from trainer_adapter.layers.philox import WORD, philox
-from trainer_adapter.layers.rnn import drops, opened
+from trainer_adapter.layers.rnn import has_dropout, unrolled
 
 Keys: TypeAlias = NDArray[np.uint64]
 """One 64-bit word for each record of the partition, shape (records,); private."""
@@ -71,7 +71,7 @@ _OPENED: Final = frozenset({
 """Made of the functions above: their bodies run under our eyes."""
 
 
-def words_at(keys: Keys | None, places: Tensor, valid: Tensor) -> Tensor:
+def dropout_keys(keys: Keys | None, places: Tensor, valid: Tensor) -> Tensor:
     """The keys of the records at these places, as Philox takes them: shape (..., 2), int64, the lower 32 bits first.
 
     Zeros where nothing is valid, and without keys.
@@ -83,7 +83,7 @@ def words_at(keys: Keys | None, places: Tensor, valid: Tensor) -> Tensor:
     return torch.where(valid[..., None], torch.from_numpy(parts.astype(np.int64)), 0)
 
 
-class Dropping(TorchFunctionMode):
+class PerExampleDropout(TorchFunctionMode):
     """Draws every mask of one record's forward pass from its key.
 
     Attributes:
@@ -109,7 +109,7 @@ class Dropping(TorchFunctionMode):
         if func in _OPENED:
             with self:
                 return body_of(func)(*args, **given)
-        recurrent = opened(func, args, given) if drops(func, args) else None
+        recurrent = unrolled(func, args, given) if has_dropout(func, args) else None
         if recurrent is not None:
             with self:
                 return recurrent(*args, **given)

@@ -1,4 +1,4 @@
-"""Recurrent layers, opened: PyTorch's one function for all positions, as products whose uses of weights have rules.
+"""Recurrent layers, unrolled: PyTorch's one function for all positions, as products whose uses of weights have rules.
 
 ``torch.func.vmap`` has no rule for ``torch.lstm`` and its kin. Written out, each position is a linear layer on the
 input and one on the state before, and ``layer_rules`` knows both. The input's share of all positions is one product.
@@ -163,7 +163,7 @@ _CELLS: Final[dict[Any, Callable[..., Any]]] = {
 }
 
 
-def opened(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:  # noqa: ANN401 - any function of PyTorch's
+def unrolled(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:  # noqa: ANN401 - any function of PyTorch's
     """What computes the same as this call from functions that have rules, or None where it is no recurrent layer.
 
     Raises:
@@ -177,6 +177,6 @@ def opened(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Cal
     return _CELLS.get(function)
 
 
-def drops(function: Any, args: Sequence[Any]) -> bool:  # noqa: ANN401 - as above
+def has_dropout(function: Any, args: Sequence[Any]) -> bool:  # noqa: ANN401 - as above
     """Whether this call, in training, drops something between its layers."""
     return function in _LAYERS and len(args) == 9 and args[4] > 1 and args[5] > 0 and bool(args[6])

@@ -13,7 +13,13 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from trainer_adapter.per_sample.gradient_factors import Factor, Outer, Patches, Rows, Whole
+from trainer_adapter.per_sample.gradient_factors import (
+    ConvGrad,
+    DenseGrad,
+    EmbeddingGrad,
+    OuterProductGrad,
+    PerExampleGrad,
+)
 from trainer_adapter.per_sample.gradient_norms import KERNELS, Kernel
 from trainer_adapter.per_sample.rounding_margins import Precision
 
@@ -23,36 +29,36 @@ PASSING_BYTES_MAX: Final = 1 << 29
 _ROUNDS: Final = 4
 
 
-def candidates(factors: Sequence[Factor], size: int, precision: Precision) -> tuple[str, ...]:
+def candidates(factors: Sequence[PerExampleGrad], size: int, precision: Precision) -> tuple[str, ...]:
     """The ways that can tell the norm of these factors, whose parameter has ``size`` values."""
     kinds = {type(factor) for factor in factors}
     size_bytes = len(_heads(factors[0])) * size * precision.work.itemsize
-    if kinds == {Rows}:
-        return ("rows",)
-    if kinds <= {Outer, Rows}:
+    if kinds == {EmbeddingGrad}:
+        return ("embedding_rows",)
+    if kinds <= {OuterProductGrad, EmbeddingGrad}:
         return _of_products(factors, size_bytes, precision)
-    if len(factors) == 1 and isinstance(factors[0], Patches):
+    if len(factors) == 1 and isinstance(factors[0], ConvGrad):
         fits = size_bytes <= KEPT_BYTES_MAX or precision.exact_sums
-        return ("unfolding", "groups") if fits else ("patches",)
-    return ("whole",)
+        return ("unfolded_conv", "grouped_conv") if fits else ("conv_backward",)
+    return ("dense",)
 
 
-def _of_products(factors: Sequence[Factor], size_bytes: int, precision: Precision) -> tuple[str, ...]:
+def _of_products(factors: Sequence[PerExampleGrad], size_bytes: int, precision: Precision) -> tuple[str, ...]:
     if sum(_heads(factor).shape[1] for factor in factors) == 1:
-        return ("gram",)
+        return ("ghost",)
     if precision.exact_sums:
-        return ("whole",)
+        return ("dense",)
     if size_bytes <= KEPT_BYTES_MAX:
-        return ("gram", "whole")
-    single = all(isinstance(factor, Outer) for factor in factors)
-    return ("gram", "product") if single and size_bytes <= PASSING_BYTES_MAX else ("gram",)
+        return ("ghost", "dense")
+    single = all(isinstance(factor, OuterProductGrad) for factor in factors)
+    return ("ghost", "dense_product") if single and size_bytes <= PASSING_BYTES_MAX else ("ghost",)
 
 
 _chosen: dict[tuple[object, ...], str] = {}
 """What was measured is measured once in a process: two runs of one model take the same way."""
 
 
-def choose(factors: Sequence[Factor], size: int, precision: Precision) -> str:
+def choose(factors: Sequence[PerExampleGrad], size: int, precision: Precision) -> str:
     """The fastest of the candidates on random tensors of the factors' shapes, and no value of theirs."""
     names = candidates(factors, size, precision)
     if len(names) == 1:
@@ -66,7 +72,7 @@ def choose(factors: Sequence[Factor], size: int, precision: Precision) -> str:
     return _chosen[key]
 
 
-def _seconds(kernel: Kernel, factors: Sequence[Factor], precision: Precision) -> float:
+def _seconds(kernel: Kernel, factors: Sequence[PerExampleGrad], precision: Precision) -> float:
     on_gpu = _heads(factors[0]).is_cuda
     clock = time.perf_counter if on_gpu else time.process_time
     if on_gpu:
@@ -79,28 +85,28 @@ def _seconds(kernel: Kernel, factors: Sequence[Factor], precision: Precision) ->
     return clock() - start
 
 
-def _heads(factor: Factor) -> Tensor:
-    if isinstance(factor, Whole):
+def _heads(factor: PerExampleGrad) -> Tensor:
+    if isinstance(factor, DenseGrad):
         return factor.value
-    return factor.grad if isinstance(factor, Patches) else factor.right
+    return factor.grad if isinstance(factor, ConvGrad) else factor.right
 
 
-def _shapes(factor: Factor) -> tuple[object, ...]:
-    if isinstance(factor, Patches):
+def _shapes(factor: PerExampleGrad) -> tuple[object, ...]:
+    if isinstance(factor, ConvGrad):
         rest = (factor.kernel, factor.stride, factor.padding, factor.dilation, factor.groups)
-        return ("patches", factor.inputs.device, *factor.inputs.shape, *factor.grad.shape, *rest)
-    if isinstance(factor, Outer):
+        return ("conv_backward", factor.inputs.device, *factor.inputs.shape, *factor.grad.shape, *rest)
+    if isinstance(factor, OuterProductGrad):
         return ("outer", factor.left.device, *factor.left.shape, *factor.right.shape)
-    if isinstance(factor, Rows):
-        return ("rows", factor.right.device, *factor.right.shape, factor.height)
-    return ("whole", factor.value.device, *factor.value.shape)
+    if isinstance(factor, EmbeddingGrad):
+        return ("embedding_rows", factor.right.device, *factor.right.shape, factor.height)
+    return ("dense", factor.value.device, *factor.value.shape)
 
 
-def _public(factor: Factor) -> Factor:
-    if isinstance(factor, Patches):
+def _public(factor: PerExampleGrad) -> PerExampleGrad:
+    if isinstance(factor, ConvGrad):
         return replace(factor, inputs=torch.rand_like(factor.inputs), grad=torch.rand_like(factor.grad))
-    if isinstance(factor, Outer):
-        return Outer(torch.rand_like(factor.left), torch.rand_like(factor.right))
-    if isinstance(factor, Rows):
-        return Rows(torch.zeros_like(factor.places), torch.rand_like(factor.right), factor.height)
-    return Whole(torch.rand_like(factor.value))
+    if isinstance(factor, OuterProductGrad):
+        return OuterProductGrad(torch.rand_like(factor.left), torch.rand_like(factor.right))
+    if isinstance(factor, EmbeddingGrad):
+        return EmbeddingGrad(torch.zeros_like(factor.places), torch.rand_like(factor.right), factor.height)
+    return DenseGrad(torch.rand_like(factor.value))

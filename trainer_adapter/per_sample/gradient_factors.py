@@ -2,7 +2,7 @@
 
 A linear layer's gradient for one record is the sum over its positions of (gradient of the output) times
 (input); an embedding's is the same with a one in the row that was looked up; a convolution's is that over
-patches. Every factor begins with one dimension that counts the units of a physical batch. All tensors are in
+patches. Every factor begins with one dimension that counts the units of a microbatch. All tensors are in
 the precision's work type already.
 """
 
@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class DenseGrad:
     """Multiplied out: ``value`` has shape (units, *parameter)."""
 
     value: Tensor
@@ -29,7 +29,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Outer:
+class OuterProductGrad:
     """Of a matrix (p, d): the sum over positions of ``left`` (units, positions, p) times ``right`` (.., d)."""
 
     left: Tensor
@@ -43,7 +43,7 @@ class Outer:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class EmbeddingGrad:
     """Of a table (height, d): ``right`` (units, positions, d) laid into the rows ``places`` (units, positions)."""
 
     places: Tensor
@@ -56,16 +56,16 @@ class Rows:
         into = self.places[..., None].expand_as(self.right)
         return self.right.new_zeros((units, self.height, width)).scatter_add(1, into, self.right)
 
-    def once(self) -> Rows:
+    def once(self) -> EmbeddingGrad:
         """The same with what falls into one row gathered in the first position that names it, zero elsewhere."""
         same = self.places[:, :, None] == self.places[:, None, :]
         first = same.to(torch.uint8).argmax(dim=2)
         gathered = torch.zeros_like(self.right).scatter_add(1, first[..., None].expand_as(self.right), self.right)
-        return Rows(self.places, gathered, self.height)
+        return EmbeddingGrad(self.places, gathered, self.height)
 
 
 @dataclass(frozen=True, slots=True)
-class Patches:
+class ConvGrad:
     """Of a convolution's weight.
 
     Attributes:
@@ -158,4 +158,4 @@ class Patches:
         return left, right
 
 
-Factor: TypeAlias = Whole | Outer | Rows | Patches
+PerExampleGrad: TypeAlias = DenseGrad | OuterProductGrad | EmbeddingGrad | ConvGrad

@@ -26,12 +26,12 @@ from typing import Final, TypeAlias
 import torch
 from torch import Tensor
 
-from trainer_adapter.per_sample.gradient_factors import Factor, Outer, Patches, Rows
+from trainer_adapter.per_sample.gradient_factors import ConvGrad, EmbeddingGrad, OuterProductGrad, PerExampleGrad
 from trainer_adapter.per_sample.rounding_margins import Precision
 
 Summed: TypeAlias = Callable[[Tensor], Tensor]
 """From weights (units,), zero for units that do not count, to the weighted sum, in the shape of the parameter."""
-Kernel: TypeAlias = Callable[[Sequence[Factor], Precision], tuple[Tensor, Summed]]
+Kernel: TypeAlias = Callable[[Sequence[PerExampleGrad], Precision], tuple[Tensor, Summed]]
 """From one parameter's factors to bounds on squared norms, (units,) in float64, and the sum to come."""
 
 ROW_MAX: Final = 8_192
@@ -70,9 +70,9 @@ def _kept(whole: Tensor, precision: Precision) -> tuple[Tensor, Summed]:
     return squares(whole, precision), summed
 
 
-def by_whole(factors: Sequence[Factor], precision: Precision) -> tuple[Tensor, Summed]:
+def norms_dense(factors: Sequence[PerExampleGrad], precision: Precision) -> tuple[Tensor, Summed]:
     """Multiply out, keep, and sum what was kept."""
-    if all(isinstance(factor, Outer) for factor in factors):
+    if all(isinstance(factor, OuterProductGrad) for factor in factors):
         factors = _joined(factors)
     first, *rest = (factor.whole() for factor in factors)
     for other in rest:
@@ -80,18 +80,18 @@ def by_whole(factors: Sequence[Factor], precision: Precision) -> tuple[Tensor, S
     return _kept(first, precision)
 
 
-def by_unfolding(factors: Sequence[Factor], precision: Precision) -> tuple[Tensor, Summed]:
-    """As ``by_whole`` for one convolution, over its unfolded patches."""
+def norms_unfolded_conv(factors: Sequence[PerExampleGrad], precision: Precision) -> tuple[Tensor, Summed]:
+    """As ``norms_dense`` for one convolution, over its unfolded patches."""
     norms, summed = _kept(_patches(factors).whole_unfolded(), precision)
     return norms, lambda weights: summed(weights).movedim(-1, 1)
 
 
-def by_groups(factors: Sequence[Factor], precision: Precision) -> tuple[Tensor, Summed]:
-    """As ``by_whole`` for one convolution, through a convolution with a group for every image."""
+def norms_grouped_conv(factors: Sequence[PerExampleGrad], precision: Precision) -> tuple[Tensor, Summed]:
+    """As ``norms_dense`` for one convolution, through a convolution with a group for every image."""
     return _kept(_patches(factors).whole_by_groups(), precision)
 
 
-def by_patches(factors: Sequence[Factor], precision: Precision) -> tuple[Tensor, Summed]:
+def norms_conv_backward(factors: Sequence[PerExampleGrad], precision: Precision) -> tuple[Tensor, Summed]:
     """Multiply out for the norm alone, and sum through the convolution's own backward."""
     factor = _patches(factors)
     window = torch.Size(factor.kernel[2:]).numel()
@@ -106,19 +106,19 @@ def by_patches(factors: Sequence[Factor], precision: Precision) -> tuple[Tensor,
     return norms, summed
 
 
-def by_product(factors: Sequence[Factor], precision: Precision) -> tuple[Tensor, Summed]:
+def norms_dense_product(factors: Sequence[PerExampleGrad], precision: Precision) -> tuple[Tensor, Summed]:
     """Multiply out for the norm alone, and sum through one weighted product."""
     joined = _joined(factors)
     (outer,) = joined
-    assert isinstance(outer, Outer)
+    assert isinstance(outer, OuterProductGrad)
     norms = squares(outer.whole(), precision) + _slack_of(joined, precision)
     return norms, _weighted(joined)
 
 
-def by_gram(factors: Sequence[Factor], precision: Precision) -> tuple[Tensor, Summed]:
+def norms_ghost(factors: Sequence[PerExampleGrad], precision: Precision) -> tuple[Tensor, Summed]:
     """Norms from inner products of positions, sum through one weighted product (a table's: one scatter)."""
     joined = _joined(factors)
-    if len(joined) == 1 and isinstance(joined[0], Outer) and joined[0].left.shape[1] == 1:
+    if len(joined) == 1 and isinstance(joined[0], OuterProductGrad) and joined[0].left.shape[1] == 1:
         left, right = squares(joined[0].left, precision), squares(joined[0].right, precision)
         return left * right, _weighted(joined)
     norms = torch.stack([_inner(one, one) for one in joined]).sum(dim=0)
@@ -127,73 +127,75 @@ def by_gram(factors: Sequence[Factor], precision: Precision) -> tuple[Tensor, Su
     return norms + _slack_of(joined, precision), _weighted(joined)
 
 
-def by_rows(factors: Sequence[Factor], precision: Precision) -> tuple[Tensor, Summed]:
+def norms_embedding_rows(factors: Sequence[PerExampleGrad], precision: Precision) -> tuple[Tensor, Summed]:
     """Of a table: gather what falls into one row, and scatter the rows that were named."""
     (table,) = _joined(factors)
-    assert isinstance(table, Rows)
+    assert isinstance(table, EmbeddingGrad)
     once = table.once()
     return squares(once.right, precision), _weighted([once])
 
 
 KERNELS: Final[dict[str, Kernel]] = {
-    "whole": by_whole,
-    "unfolding": by_unfolding,
-    "groups": by_groups,
-    "patches": by_patches,
-    "product": by_product,
-    "gram": by_gram,
-    "rows": by_rows,
+    "dense": norms_dense,
+    "unfolded_conv": norms_unfolded_conv,
+    "grouped_conv": norms_grouped_conv,
+    "conv_backward": norms_conv_backward,
+    "dense_product": norms_dense_product,
+    "ghost": norms_ghost,
+    "embedding_rows": norms_embedding_rows,
 }
 
 
-def _patches(factors: Sequence[Factor]) -> Patches:
+def _patches(factors: Sequence[PerExampleGrad]) -> ConvGrad:
     (factor,) = factors
-    assert isinstance(factor, Patches)
+    assert isinstance(factor, ConvGrad)
     return factor
 
 
-def _joined(factors: Sequence[Factor]) -> list[Outer | Rows]:
+def _joined(factors: Sequence[PerExampleGrad]) -> list[OuterProductGrad | EmbeddingGrad]:
     """At most one matrix and one table: positions of several uses of one parameter follow each other."""
-    outer = [factor for factor in factors if isinstance(factor, Outer)]
-    rows = [factor for factor in factors if isinstance(factor, Rows)]
-    joined: list[Outer | Rows] = []
+    outer = [factor for factor in factors if isinstance(factor, OuterProductGrad)]
+    rows = [factor for factor in factors if isinstance(factor, EmbeddingGrad)]
+    joined: list[OuterProductGrad | EmbeddingGrad] = []
     if len(outer) == 1:
         joined += outer
     elif outer:
-        joined.append(Outer(torch.cat([one.left for one in outer], 1), torch.cat([one.right for one in outer], 1)))
+        joined.append(
+            OuterProductGrad(torch.cat([one.left for one in outer], 1), torch.cat([one.right for one in outer], 1))
+        )
     if len(rows) == 1:
         joined += rows
     elif rows:
         places, right = torch.cat([one.places for one in rows], 1), torch.cat([one.right for one in rows], 1)
-        joined.append(Rows(places, right, rows[0].height))
+        joined.append(EmbeddingGrad(places, right, rows[0].height))
     return joined
 
 
-def _inner(one: Outer | Rows, other: Outer | Rows) -> Tensor:
+def _inner(one: OuterProductGrad | EmbeddingGrad, other: OuterProductGrad | EmbeddingGrad) -> Tensor:
     """The inner product of two gradients of one parameter, unit by unit; shape (units,), float64."""
     right = one.right @ other.right.transpose(1, 2)
-    if isinstance(one, Outer) and isinstance(other, Outer):
+    if isinstance(one, OuterProductGrad) and isinstance(other, OuterProductGrad):
         left = one.left @ other.left.transpose(1, 2)
-    elif isinstance(one, Outer) and isinstance(other, Rows):
+    elif isinstance(one, OuterProductGrad) and isinstance(other, EmbeddingGrad):
         left = one.left.gather(2, other.places[:, None, :].expand(-1, one.left.shape[1], -1))
     else:
-        assert isinstance(one, Rows)
-        assert isinstance(other, Rows)
+        assert isinstance(one, EmbeddingGrad)
+        assert isinstance(other, EmbeddingGrad)
         left = (one.places[:, :, None] == other.places[:, None, :]).to(right.dtype)
     return (left * right).sum(dim=2).to(torch.float64).sum(dim=1)
 
 
-def _sides(factor: Patches) -> tuple[int, int]:
+def _sides(factor: ConvGrad) -> tuple[int, int]:
     return factor.kernel[0], torch.Size(factor.kernel[1:]).numel()
 
 
-def _slack_of(joined: Sequence[Outer | Rows], precision: Precision) -> Tensor:
+def _slack_of(joined: Sequence[OuterProductGrad | EmbeddingGrad], precision: Precision) -> Tensor:
     left = torch.stack(
-        [squares(one.left, precision) if isinstance(one, Outer) else _ones(one.places) for one in joined]
+        [squares(one.left, precision) if isinstance(one, OuterProductGrad) else _ones(one.places) for one in joined]
     ).sum(dim=0)
     right = torch.stack([squares(one.right, precision) for one in joined]).sum(dim=0)
     positions = sum(one.right.shape[1] for one in joined)
-    tall = max(one.left.shape[2] if isinstance(one, Outer) else 1 for one in joined)
+    tall = max(one.left.shape[2] if isinstance(one, OuterProductGrad) else 1 for one in joined)
     return _slack(left, right, positions, tall, joined[0].right.shape[2], precision)
 
 
@@ -209,11 +211,11 @@ def _slack(  # noqa: PLR0913, PLR0917 - the terms of one formula
     return relative * left * right + absolute * (left + right)
 
 
-def _weighted(joined: Sequence[Outer | Rows]) -> Summed:
+def _weighted(joined: Sequence[OuterProductGrad | EmbeddingGrad]) -> Summed:
     def summed(weights: Tensor) -> Tensor:
         total: Tensor | None = None
         for one in joined:
-            if isinstance(one, Outer):
+            if isinstance(one, OuterProductGrad):
                 left, right = _finite(one.left * weights[:, None, None]), _finite(one.right)
                 part = left.flatten(0, 1).T @ right.flatten(0, 1)
             else:

@@ -1,7 +1,7 @@
 """Running a model while its parameters' uses are caught: no layer needs to be known, only the functions they call.
 
-Every call of a PyTorch function that is given a parameter goes through :class:`Capture`. A rule takes it, and
-then a *tap*, a zero, is added to its output: the gradient with respect to the tap is that of the output, and
+Every call of a PyTorch function that is given a parameter goes through :class:`LayerCallCapture`. A rule takes it, and
+then a *probe*, a zero, is added to its output: the gradient with respect to the probe is that of the output, and
 from it and from what was kept of the call comes every record's gradient. It does not matter whether a module
 made the call or ``torch.nn.functional`` did, nor how often a parameter is used: uses are added up by parameter.
 What no rule takes is told by name.
@@ -20,13 +20,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from trainer_adapter.layers.attention import attention
-from trainer_adapter.layers.dropout import Dropping
+from trainer_adapter.layers.dropout import PerExampleDropout
 from trainer_adapter.layers.functional_call import body_of, call
-from trainer_adapter.layers.rnn import opened
-from trainer_adapter.per_sample.layer_rules import Layer, Taken, take
+from trainer_adapter.layers.rnn import unrolled
+from trainer_adapter.per_sample.layer_rules import CapturedCall, Layer, take
 
 
-class Capture(TorchFunctionMode):
+class LayerCallCapture(TorchFunctionMode):
     """What a forward pass does with some parameters.
 
     Attributes:
@@ -35,11 +35,11 @@ class Capture(TorchFunctionMode):
         shapes: shape and type of each output, as one record sees it.
     """
 
-    def __init__(self, parameters: Mapping[str, Tensor], taps: Sequence[Tensor] | None) -> None:
-        """Watch these parameters, known by being the very same tensors; without taps outputs stay as they are."""
+    def __init__(self, parameters: Mapping[str, Tensor], probes: Sequence[Tensor] | None) -> None:
+        """Watch these parameters, known by being the very same tensors; without probes outputs stay as they are."""
         super().__init__()
         self._names = {id(value): name for name, value in parameters.items()}
-        self._taps = taps
+        self._probes = probes
         self.layers: list[Layer] = []
         self.kept: list[Tensor] = []
         self.left: set[str] = set()
@@ -58,7 +58,7 @@ class Capture(TorchFunctionMode):
         named = {self._names[id(value)] for value in tree_leaves((args, dict(given))) if id(value) in self._names}
         if func is scaled_dot_product_attention:
             return attention(*args, **given)
-        recurrent = opened(func, args, given)
+        recurrent = unrolled(func, args, given)
         if recurrent is not None:
             with self:
                 return recurrent(*args, **given)
@@ -66,7 +66,7 @@ class Capture(TorchFunctionMode):
             return func(*args, **given)
         taken = take(func, args, given, self._name)
         if taken is not None:
-            return self._tapped(taken)
+            return self._probed(taken)
         if isinstance(func, FunctionType) and func.__module__ == "torch.nn.functional":
             # Made of functions that may have rules: its body runs under our eyes.
             with self:
@@ -80,14 +80,14 @@ class Capture(TorchFunctionMode):
     def _name(self, value: object) -> str | None:
         return self._names.get(id(value))
 
-    def _tapped(self, taken: Taken) -> Tensor:
+    def _probed(self, taken: CapturedCall) -> Tensor:
         self.layers.append(taken.layer)
         self.kept.append(taken.kept)
         self.outputs.append((taken.output.shape, taken.output.dtype))
-        return taken.output if self._taps is None else taken.output + self._taps[len(self.layers) - 1]
+        return taken.output if self._probes is None else taken.output + self._probes[len(self.layers) - 1]
 
 
-def under_rules(
+def parameters_with_rules(
     model: nn.Module, parameters: Mapping[str, Tensor], rest: Mapping[str, Tensor], inputs: Tensor, key: Tensor
 ) -> list[str]:
     """Names of the parameters all of whose uses have rules; ``inputs`` (1, ...) are one public dummy, ``key`` its own.
@@ -98,8 +98,8 @@ def under_rules(
     known = {name: value.detach().requires_grad_() for name, value in parameters.items()}
     watched = set(known)
     while True:
-        capture = Capture({name: known[name] for name in watched}, None)
-        with torch.enable_grad(), capture, Dropping(key):
+        capture = LayerCallCapture({name: known[name] for name in watched}, None)
+        with torch.enable_grad(), capture, PerExampleDropout(key):
             output = call(model, {**rest, **known}, inputs)
         leaked: set[str] = set(capture.left)
         if output.requires_grad and watched:

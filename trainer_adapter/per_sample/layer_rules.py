@@ -15,7 +15,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainer_adapter.per_sample.gradient_factors import Factor, Outer, Patches, Rows, Whole
+from trainer_adapter.per_sample.gradient_factors import (
+    ConvGrad,
+    DenseGrad,
+    EmbeddingGrad,
+    OuterProductGrad,
+    PerExampleGrad,
+)
 
 NameOf: TypeAlias = Callable[[object], str | None]
 """The name of a tensor that is a parameter under a rule, or None."""
@@ -24,12 +30,12 @@ NameOf: TypeAlias = Callable[[object], str | None]
 class Layer(Protocol):
     """One call: turns what was kept of it, and the gradient of its output, into factors of parameters."""
 
-    def factors(self, kept: Tensor, grad: Tensor) -> Iterator[tuple[str, Factor]]:
+    def factors(self, kept: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
         """Both tensors begin with the units' dimension and are in the work type, indices excepted."""
         ...
 
 
-class Taken(NamedTuple):
+class CapturedCall(NamedTuple):
     """A call that a rule took: its output, what is to be kept, and the layer that knows what to do with it."""
 
     output: Tensor
@@ -45,13 +51,13 @@ class Linear:
     bias: str | None
     turned: bool = False
 
-    def factors(self, kept: Tensor, grad: Tensor) -> Iterator[tuple[str, Factor]]:
+    def factors(self, kept: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
         """All dimensions between the first and the last are positions."""
         left, right = _positions(grad), _positions(kept)
         if self.weight is not None:
-            yield self.weight, Outer(right, left) if self.turned else Outer(left, right)
+            yield self.weight, OuterProductGrad(right, left) if self.turned else OuterProductGrad(left, right)
         if self.bias is not None:
-            yield self.bias, Whole(left.sum(dim=1))
+            yield self.bias, DenseGrad(left.sum(dim=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +72,14 @@ class Convolution:
     dilation: tuple[int, ...]
     groups: int
 
-    def factors(self, kept: Tensor, grad: Tensor) -> Iterator[tuple[str, Factor]]:
+    def factors(self, kept: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
         """All dimensions before the channels count images."""
         kept, grad = (_images(value, len(self.stride)) for value in (kept, grad))
         if self.weight is not None:
             geometry = (self.stride, self.padding, self.dilation, self.groups)
-            yield self.weight, Patches(kept, grad, self.kernel, *geometry)
+            yield self.weight, ConvGrad(kept, grad, self.kernel, *geometry)
         if self.bias is not None:
-            yield self.bias, Whole(grad.sum(dim=(1, *range(3, grad.dim()))))
+            yield self.bias, DenseGrad(grad.sum(dim=(1, *range(3, grad.dim()))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +90,13 @@ class Embedding:
     height: int
     padding: int | None
 
-    def factors(self, kept: Tensor, grad: Tensor) -> Iterator[tuple[str, Factor]]:
+    def factors(self, kept: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
         """``kept`` are the rows looked up."""
         places = kept.reshape(len(kept), -1)
         right = grad.reshape(*places.shape, grad.shape[-1])
         if self.padding is not None:
             right = torch.where((places == self.padding)[..., None], 0.0, right)
-        yield self.weight, Rows(places, right, self.height)
+        yield self.weight, EmbeddingGrad(places, right, self.height)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +112,12 @@ class Scale:
     last: int
     space: int | None = None
 
-    def factors(self, kept: Tensor, grad: Tensor) -> Iterator[tuple[str, Factor]]:
+    def factors(self, kept: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
         """Positions are summed before anything is multiplied by a weight."""
         if self.weight is not None:
-            yield self.weight, Whole(self._over_positions(grad * kept))
+            yield self.weight, DenseGrad(self._over_positions(grad * kept))
         if self.bias is not None:
-            yield self.bias, Whole(self._over_positions(grad))
+            yield self.bias, DenseGrad(self._over_positions(grad))
 
     def _over_positions(self, value: Tensor) -> Tensor:
         if self.space is not None:
@@ -130,34 +136,34 @@ def _positions(value: Tensor) -> Tensor:
     return value.reshape(len(value), -1, value.shape[-1])
 
 
-def _linear(name: NameOf, args: Mapping[str, Any]) -> Taken | None:
+def _linear(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
     x, weight, bias = args["input"], args["weight"], args["bias"]
     if name(x) or weight.dim() != 2:
         return None
     output = functional.linear(x, _value(name, weight))
     if bias is not None:
         output = output + _value(name, bias).to(output.dtype)
-    return Taken(output, x.to(output.dtype), Linear(name(weight), name(bias)))
+    return CapturedCall(output, x.to(output.dtype), Linear(name(weight), name(bias)))
 
 
-def _matmul(name: NameOf, args: Mapping[str, Any]) -> Taken | None:
+def _matmul(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
     x, weight = args["input"], args["other"]
     if name(x) or weight.dim() != 2 or x.dim() < 1:
         return None
     output = torch.matmul(x, _value(name, weight))
-    return Taken(output, x.to(output.dtype), Linear(name(weight), None, turned=True))
+    return CapturedCall(output, x.to(output.dtype), Linear(name(weight), None, turned=True))
 
 
-def _addmm(name: NameOf, args: Mapping[str, Any]) -> Taken | None:
+def _addmm(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
     bias, x, weight = args["input"], args["mat1"], args["mat2"]
     if name(x) or bias.dim() != 1 or (args["beta"], args["alpha"]) != (1, 1):
         return None
     output = torch.mm(x, _value(name, weight)) + _value(name, bias)
-    return Taken(output, x.to(output.dtype), Linear(name(weight), name(bias), turned=True))
+    return CapturedCall(output, x.to(output.dtype), Linear(name(weight), name(bias), turned=True))
 
 
 def _convolution(dims: int, plain: Callable[..., Tensor]) -> Rule:
-    def rule(name: NameOf, args: Mapping[str, Any]) -> Taken | None:
+    def rule(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
         x, weight, bias, padding = args["input"], args["weight"], args["bias"], args["padding"]
         if name(x) or x.dim() != dims + 2:  # a single image without a batch dimension: the general way
             return None
@@ -169,14 +175,14 @@ def _convolution(dims: int, plain: Callable[..., Tensor]) -> Rule:
         weight_now, bias_now = _value(name, weight), None if bias is None else _value(name, bias)
         output = plain(x, weight_now, bias_now, stride, padding, dilation, args["groups"])
         geometry = (tuple(weight.shape), stride, padding, dilation, args["groups"])
-        return Taken(output, x.to(output.dtype), Convolution(name(weight), name(bias), *geometry))
+        return CapturedCall(output, x.to(output.dtype), Convolution(name(weight), name(bias), *geometry))
 
     return rule
 
 
-def _embedding(name: NameOf, args: Mapping[str, Any]) -> Taken | None:
+def _embedding(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
     places, weight = args["input"], args["weight"]
-    # Rows that are scaled down as they are looked up, or gradients that are by how often: the general way.
+    # EmbeddingGrad that are scaled down as they are looked up, or gradients that are by how often: the general way.
     if args["max_norm"] is not None or args["scale_grad_by_freq"]:
         return None
     padding = args["padding_idx"]
@@ -184,31 +190,31 @@ def _embedding(name: NameOf, args: Mapping[str, Any]) -> Taken | None:
         padding += len(weight)
     output = functional.embedding(places, weight.detach())
     known = name(weight)
-    return None if known is None else Taken(output, places, Embedding(known, len(weight), padding))
+    return None if known is None else CapturedCall(output, places, Embedding(known, len(weight), padding))
 
 
-def _layer_norm(name: NameOf, args: Mapping[str, Any]) -> Taken | None:
+def _layer_norm(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
     x, shape = args["input"], args["normalized_shape"]
     if name(x):
         return None
     return _scaled(name, functional.layer_norm(x, shape, eps=args["eps"]), args, len(shape))
 
 
-def _rms_norm(name: NameOf, args: Mapping[str, Any]) -> Taken | None:
+def _rms_norm(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
     x, shape = args["input"], args["normalized_shape"]
     if name(x):
         return None
     return _scaled(name, functional.rms_norm(x, shape, eps=args["eps"]), args, len(shape))
 
 
-def _group_norm(name: NameOf, args: Mapping[str, Any]) -> Taken | None:
+def _group_norm(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
     x = args["input"]
     if name(x):
         return None
     return _scaled(name, functional.group_norm(x, args["num_groups"], eps=args["eps"]), args, 1, x.dim() - 2)
 
 
-def _scaled(name: NameOf, normal: Tensor, args: Mapping[str, Any], last: int, space: int | None = None) -> Taken:
+def _scaled(name: NameOf, normal: Tensor, args: Mapping[str, Any], last: int, space: int | None = None) -> CapturedCall:
     def spread(value: Tensor) -> Tensor:
         known = _value(name, value)
         return known if space is None else known.reshape(-1, *(1,) * space)
@@ -218,7 +224,7 @@ def _scaled(name: NameOf, normal: Tensor, args: Mapping[str, Any], last: int, sp
         output = output * spread(weight)
     if bias is not None:
         output = output + spread(bias)
-    return Taken(output, normal.to(output.dtype), Scale(name(weight), name(bias), last, space))
+    return CapturedCall(output, normal.to(output.dtype), Scale(name(weight), name(bias), last, space))
 
 
 def _value(name: NameOf, tensor: Tensor) -> Tensor:
@@ -231,7 +237,7 @@ def _each(value: int | Iterable[int], dims: int) -> tuple[int, ...]:
     return known * dims if len(known) == 1 else known
 
 
-Rule: TypeAlias = Callable[[NameOf, Mapping[str, Any]], Taken | None]
+Rule: TypeAlias = Callable[[NameOf, Mapping[str, Any]], CapturedCall | None]
 
 _CONVOLUTION: Final = {
     "input": None, "weight": None, "bias": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1,
@@ -263,7 +269,7 @@ RULES: Final[dict[Any, tuple[Mapping[str, Any], Rule]]] = {
 }
 
 
-def take(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: NameOf) -> Taken | None:  # noqa: ANN401 - any function of PyTorch's
+def take(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: NameOf) -> CapturedCall | None:  # noqa: ANN401 - any function of PyTorch's
     """What the rule for this call makes of it, or None where there is no rule, or it leaves the call."""
     known = RULES.get(function)
     if known is None:

@@ -1,4 +1,4 @@
-"""One physical batch: the sum of its units' clipped gradients, as a graph of plain tensor operations.
+"""One microbatch: the sum of its units' clipped gradients, as a graph of plain tensor operations.
 
 The model is run once with every unit alone under ``torch.func.vmap`` (no layer can mix two of them, even if it
 would), one backward pass goes to the outputs of its layers and no further, norms are taken of each unit's
@@ -21,16 +21,16 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ledger.wire.malformed import Malformed
-from trainer_adapter.layers.dropout import Dropping
+from trainer_adapter.layers.dropout import PerExampleDropout
 from trainer_adapter.layers.functional_call import call
 from trainer_adapter.per_sample.autotune import choose
-from trainer_adapter.per_sample.gradient_factors import Factor, Whole
+from trainer_adapter.per_sample.gradient_factors import DenseGrad, PerExampleGrad
 from trainer_adapter.per_sample.gradient_norms import KERNELS
-from trainer_adapter.per_sample.layer_capture import Capture, under_rules
+from trainer_adapter.per_sample.layer_capture import LayerCallCapture, parameters_with_rules
 from trainer_adapter.per_sample.layer_rules import Layer
-from trainer_adapter.per_sample.model_checks import Undrawn, check_stateless
+from trainer_adapter.per_sample.model_checks import RefuseRandomness, check_stateless
 from trainer_adapter.per_sample.rounding_margins import Precision
-from trainer_adapter.per_sample.sequential import Each, in_turn, vectorised
+from trainer_adapter.per_sample.sequential import Each, sequential_vmap, vectorised
 
 LossFn: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 _ADD: Final = torch.ops.aten.add.Tensor
@@ -40,7 +40,7 @@ _PARTS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one physical batch is made of.
+    """What one microbatch is made of.
 
     Attributes:
         inputs, targets: shape (units, records, ...): the records of each unit, in a fixed number of places.
@@ -56,8 +56,8 @@ class Batch:
     keys: Tensor
 
 
-class PhysicalSum:
-    """The clipped sum over one physical batch, for one model, loss, size and precision.
+class MicrobatchGradientSum:
+    """The clipped sum over one microbatch, for one model, loss, size and precision.
 
     Attributes:
         kernels: how each parameter's norm is taken, by the parameter's name.
@@ -95,11 +95,11 @@ class PhysicalSum:
         try:
             with _quietly():
                 self._ruled = self._find_ruled(trained, rest, dummies)
-                self._taps = self._make_taps(trained, rest, dummies)
-                graph = self._traced_either_way([*tensors, *self._taps], lambda: self._pass(trained, rest, dummies))
+                self._probes = self._make_probes(trained, rest, dummies)
+                graph = self._traced_either_way([*tensors, *self._probes], lambda: self._pass(trained, rest, dummies))
         except RuntimeError as fault:
             raise Malformed("model", f"gives no gradients record by record: {_first_line(fault)}") from fault
-        _drop_taps(graph, len(self._taps))
+        _drop_probes(graph, len(self._probes))
         self._run: Callable[..., Tensor] = graph
         if compiled:
             self._run = self._compile(graph, tensors)
@@ -113,16 +113,16 @@ class PhysicalSum:
         if torch.get_float32_matmul_precision() != "highest":
             raise Malformed("precision", "needs torch.set_float32_matmul_precision('highest'): products must be exact")
         with torch.no_grad(), _full_convolutions(), torch.autocast(self._device.type, enabled=False):
-            return self._run(*trained.values(), *rest.values(), *_parts(batch), *self._taps)
+            return self._run(*trained.values(), *rest.values(), *_parts(batch), *self._probes)
 
     def _find_ruled(self, trained: Mapping[str, Tensor], rest: Mapping[str, Tensor], dummies: Batch) -> list[str]:
         with self._as_told():
-            return under_rules(self._model, trained, rest, dummies.inputs[0, :1], dummies.keys[0, 0])
+            return parameters_with_rules(self._model, trained, rest, dummies.inputs[0, :1], dummies.keys[0, 0])
 
     def _pass(self, trained: Mapping[str, Tensor], rest: Mapping[str, Tensor], dummies: Batch) -> None:
         """One record's, its tensors its own."""
         inputs, target, key = (part.clone() for part in (dummies.inputs[0, :1], dummies.targets[0, :1], dummies.keys))
-        with torch.no_grad(), Dropping(key[0, 0]), self._as_told():
+        with torch.no_grad(), PerExampleDropout(key[0, 0]), self._as_told():
             outputs: Any = call(self._model, {**rest, **trained}, inputs)
         self._loss_fn(outputs.to(torch.float32), target)
 
@@ -132,7 +132,7 @@ class PhysicalSum:
             return self._traced(tensors)
         except RuntimeError as fault:
             check_stateless(one_pass)
-            self._each = in_turn
+            self._each = sequential_vmap
             try:
                 return self._traced(tensors)
             except RuntimeError as again:
@@ -142,8 +142,8 @@ class PhysicalSum:
     def _traced(self, tensors: Sequence[Tensor]) -> GraphModule:
         # What vmap refuses by itself: randomness that is nobody's, and Python that takes a value out of a tensor, for
         # which a trace over tensors without values has none.
-        alone = self._each is in_turn
-        with Undrawn(self._device) if alone else nullcontext():
+        alone = self._each is sequential_vmap
+        with RefuseRandomness(self._device) if alone else nullcontext():
             found = self._factors(tensors)
         self.kernels = {name: choose(its, self._shapes[name].numel(), self._precision) for name, its in found.items()}
         if alone:
@@ -154,7 +154,7 @@ class PhysicalSum:
         run: Callable[..., Tensor] = torch.compile(graph, fullgraph=True, dynamic=False)
         try:
             with torch.no_grad(), _quietly(), torch.autocast(self._device.type, enabled=False):
-                run(*tensors, *self._taps)
+                run(*tensors, *self._probes)
         except Exception as fault:
             raise Malformed("compiled", f"the model does not compile: {_first_line(fault)}") from fault
         return run
@@ -171,7 +171,7 @@ class PhysicalSum:
         weights = torch.where(counts & (weights >= self._precision.tiny), weights, 0.0).to(self._precision.work)
         return torch.cat([summed(weights).flatten() for _, summed in parts])
 
-    def _factors(self, tensors: Sequence[Tensor]) -> dict[str, list[Factor]]:
+    def _factors(self, tensors: Sequence[Tensor]) -> dict[str, list[PerExampleGrad]]:
         """Per-record gradients by parameter: one forward pass, one backward pass to the outputs of layers."""
         at = len(self._names) + len(self._rest_names)
         values = dict(zip(self._names, tensors, strict=False))
@@ -184,26 +184,26 @@ class PhysicalSum:
             for name in self._names
             if name not in ruled
         }
-        taps = [tap.detach().requires_grad_() for tap in tensors[at + _PARTS :]]
+        probes = [probe.detach().requires_grad_() for probe in tensors[at + _PARTS :]]
         with torch.enable_grad():
             losses, kept = self._each(self._of_unit(ruled, rest))(
-                alone, taps, batch.inputs, batch.targets, batch.valid, batch.keys
+                alone, probes, batch.inputs, batch.targets, batch.valid, batch.keys
             )
-            found = torch.autograd.grad(losses.sum(), [*taps, *alone.values()], materialize_grads=True)
-        factors: dict[str, list[Factor]] = {name: [] for name in self._names}
-        for layer, one, grad in zip(self._layers, kept, found[: len(taps)], strict=True):
+            found = torch.autograd.grad(losses.sum(), [*probes, *alone.values()], materialize_grads=True)
+        factors: dict[str, list[PerExampleGrad]] = {name: [] for name in self._names}
+        for layer, one, grad in zip(self._layers, kept, found[: len(probes)], strict=True):
             held = one.detach()
             for name, factor in layer.factors(self._wide(held), self._wide(grad)):
                 factors[name].append(factor)
-        for name, grad in zip(alone, found[len(taps) :], strict=True):
-            factors[name].append(Whole(self._wide(grad)))
+        for name, grad in zip(alone, found[len(probes) :], strict=True):
+            factors[name].append(DenseGrad(self._wide(grad)))
         return factors
 
     def _of_unit(self, ruled: Mapping[str, Tensor], rest: Mapping[str, Tensor]) -> Callable[..., Any]:
-        def one(alone: dict[str, Tensor], taps: list[Tensor], *record: Tensor) -> tuple[Tensor, list[Tensor]]:
+        def one(alone: dict[str, Tensor], probes: list[Tensor], *record: Tensor) -> tuple[Tensor, list[Tensor]]:
             inputs, target, key = record
             inputs, target = inputs.unsqueeze(0), target.unsqueeze(0)
-            capture, dropping = Capture(ruled, taps), Dropping(key)
+            capture, dropping = LayerCallCapture(ruled, probes), PerExampleDropout(key)
             with capture, dropping, self._as_told():
                 outputs: Any = call(self._model, {**rest, **ruled, **alone}, inputs)
             self._layers, self.drops = capture.layers, dropping.calls
@@ -212,19 +212,19 @@ class PhysicalSum:
                 raise Malformed(f"model.{name}", "is not used the same way twice: what a run does must be fixed")
             return self._loss_fn(outputs.to(torch.float32), target).sum(), capture.kept
 
-        def unit(alone: dict[str, Tensor], taps: list[Tensor], *records: Tensor) -> tuple[Tensor, list[Tensor]]:
+        def unit(alone: dict[str, Tensor], probes: list[Tensor], *records: Tensor) -> tuple[Tensor, list[Tensor]]:
             inputs, targets, valid, keys = records
             if len(inputs) == 1:
-                return one(alone, taps, inputs[0], targets[0], keys[0])
+                return one(alone, probes, inputs[0], targets[0], keys[0])
             each = self._each(one, in_dims=(None, 0, 0, 0, 0))
-            losses, kept = each(alone, taps, inputs, targets, keys)
+            losses, kept = each(alone, probes, inputs, targets, keys)
             return torch.where(valid, losses, 0.0).sum(), kept
 
         return unit
 
-    def _make_taps(self, trained: Mapping[str, Tensor], rest: Mapping[str, Tensor], dummies: Batch) -> list[Tensor]:
-        capture = Capture({name: trained[name] for name in self._ruled}, None)
-        with torch.no_grad(), capture, Dropping(dummies.keys[0, 0]), self._as_told():
+    def _make_probes(self, trained: Mapping[str, Tensor], rest: Mapping[str, Tensor], dummies: Batch) -> list[Tensor]:
+        capture = LayerCallCapture({name: trained[name] for name in self._ruled}, None)
+        with torch.no_grad(), capture, PerExampleDropout(dummies.keys[0, 0]), self._as_told():
             call(self._model, {**rest, **trained}, dummies.inputs[0, :1])
         units, records = dummies.valid.shape
         lead = (units,) if records == 1 else (units, records)
@@ -260,11 +260,11 @@ def _parts(batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     return batch.inputs, batch.targets, batch.valid, batch.mask, batch.keys
 
 
-def _drop_taps(graph: GraphModule, count: int) -> None:
+def _drop_probes(graph: GraphModule, count: int) -> None:
     """Take the zeros out again: their gradients are in the graph already, and x + 0 is x."""
     placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
-    for tap in placeholders[len(placeholders) - count :]:
-        for detached in [user for user in tap.users if user.target is _DETACH]:
+    for probe in placeholders[len(placeholders) - count :]:
+        for detached in [user for user in probe.users if user.target is _DETACH]:
             for addition in [user for user in detached.users if user.target is _ADD]:
                 other = addition.args[0]
                 if isinstance(other, Node) and other is not detached and _same_shape(other, addition):

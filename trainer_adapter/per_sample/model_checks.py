@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ledger.wire.malformed import Malformed
-from trainer_adapter.layers.dropout import Dropping
+from trainer_adapter.layers.dropout import PerExampleDropout
 from trainer_adapter.layers.functional_call import call
 
 if TYPE_CHECKING:
@@ -77,11 +77,11 @@ def check_on_dummies(
     buffers = {name: value.clone() for name, value in model.named_buffers()}
     state = {**parameters, **buffers}
     try:
-        with Undrawn(device), Dropping(None):
+        with RefuseRandomness(device), PerExampleDropout(None):
             before = call(model, state, inputs)
         _check_output(before)
         _check_buffers(model, buffers)
-        with Dropping(None):
+        with PerExampleDropout(None):
             after = call(model, state, _change_first(inputs))
         loss = loss_fn(before[:1], targets[:1])
         _check_one_number(loss)
@@ -94,7 +94,7 @@ def check_on_dummies(
         raise Malformed("model", "lets one record change the output of another")
 
 
-class Undrawn(TorchFunctionMode):
+class RefuseRandomness(TorchFunctionMode):
     """Refuses whatever moves one of PyTorch's own generators, by the name of the function that did."""
 
     def __init__(self, device: torch.device) -> None:

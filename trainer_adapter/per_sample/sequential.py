@@ -23,7 +23,7 @@ def vectorised(function: Callable[..., Any], in_dims: int | tuple[int | None, ..
     return torch.func.vmap(function, in_dims=in_dims, randomness="error")
 
 
-def in_turn(function: Callable[..., Any], in_dims: int | tuple[int | None, ...] = 0) -> Callable[..., Any]:
+def sequential_vmap(function: Callable[..., Any], in_dims: int | tuple[int | None, ...] = 0) -> Callable[..., Any]:
     """One unit after the other, with the same arguments and results as :func:`vectorised`."""
 
     def run(*args: Any) -> Any:  # noqa: ANN401 - whatever the function takes and gives

@@ -1,18 +1,18 @@
-"""One run as the ledger sees it, whoever computes its steps: opened by a charge, closed by a post.
+"""One charged run: opened by a charge, closed by a post, whichever training loop takes its steps.
 
-    with ChargedRun(assignment) as run:
-        records = run.open()
+    with Run(assignment) as run:
+        records = run.open_data()
         for step in run.begin():
             ...                 # noise
             run.done(step)
 
-Whatever ends the block, what ran is posted: the steps taken, or, if something broke, all that were begun. Whatever ends
-the process, the charge stands until its deadline and is posted in full then, unless the run goes on before.
+However the block ends, what ran is posted: the steps taken, or, if something broke, all steps of the blocks that began.
+However the process ends, the charge stays until its deadline and is posted in full then, unless the run is resumed
+before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from errno import EEXIST
@@ -25,148 +25,168 @@ from ledger.domain.entries import Entry
 from ledger.domain.outcomes import ChargeState
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
-from trainer_adapter.job.signals import listening
+from trainer_adapter.job.signals import stop_signals
 from trainer_adapter.job.step_log import StepLog
-from trainer_adapter.run.checkpointing import StateKeeper, held
-from trainer_adapter.run.progress import Progress
-from trainer_adapter.run.step_budget import ChargedSteps
-from trainer_adapter.session.clean_room_keys import Identity
+from trainer_adapter.run.checkpointing import CheckpointStore, locked
+from trainer_adapter.run.progress import ProgressReporter
+from trainer_adapter.run.step_budget import StepBudget
 from trainer_adapter.session.key_grants import NotGranted
-from trainer_adapter.session.loss_report import Foreseen, Spent, Telling, foresee
-from trainer_adapter.session.model_release import Pause
-from trainer_adapter.session.protocol import Room, Say, consumer_service
+from trainer_adapter.session.loss_report import EpsilonSpent, QuoteReport
+from trainer_adapter.session.model_release import ModelReleaseRequest, Pause
+from trainer_adapter.session.protocol import Say, Session, clean_room_service, consumer_service
 
 _EXIT_BUG: Final = 1
 _EXIT_RETRY: Final = 75
 LOG_FILE: Final = "steps.log"
-MARGIN_S: Final = 30.0
-"""A run ends so long before its deadline, or a twentieth of its time if that is less: a later post is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What is left of a run.
+    """The remaining budget of a run.
 
     Attributes:
         steps: that may still be taken. spent: the loss so far. charged: the loss of the whole run.
     """
 
     steps: int
-    spent: Spent
-    charged: Spent
+    spent: EpsilonSpent
+    charged: EpsilonSpent
 
     def __str__(self) -> str:
         """For people."""
         return f"{self.steps} steps left; {self.spent} of {self.charged}"
 
 
-class ChargedRun:
-    """One run.
+class Run:
+    """One run, whose steps a training loop takes from :attr:`budget`.
 
     Attributes:
-        keeper: of what a killed run goes on from; None where the assignment has no ``resume``.
+        checkpoints: from which a killed run is resumed; None where the assignment has no ``resume``.
         over: whether a resumed run was over already, so that only its post and its model are left.
-        watched: whether whatever is computed takes its steps here; if not, nothing is posted: the charge stands.
+        watched: whether the loop takes its steps from the budget; if not, nothing is posted: the charge stays in full.
     """
 
     def __init__(
         self, assignment: Assignment, service: Service | None = None, say: Say | None = None, *, resume: bool = False
     ) -> None:
-        """Nothing is asked of the service yet. Raises: Malformed, OSError."""
+        """Nothing is sent to the service yet.
+
+        Args:
+            assignment: which contract, data, plan and keys.
+            service: as the consumer calls it; the assignment's own if none is given.
+            say: receives one line for each stage.
+            resume: resume the run of this assignment whose process died, if there is one.
+
+        Raises:
+            Malformed, OSError.
+        """
         if resume and assignment.resume is None:
             raise Malformed("resume", "is not configured: what was killed is posted in full at its deadline")
         self.assignment, self.say, self._resume = assignment, say or (lambda _: None), resume
-        self.keeper: StateKeeper | None = None
-        self.over = self._goes_on = False
+        self.checkpoints: CheckpointStore | None = None
+        self.over = self._resumed = False
         self.watched = True
-        self._stack, self._own = ExitStack(), service is None
+        self._stack, self._owns_service = ExitStack(), service is None
         self.service: Final = service or consumer_service(assignment)
-        self._room: Room | None = None
-        self._steps: ChargedSteps | None = None
-        self._telling: Telling | None = None
-        self._progress: Progress | None = None
-        self._whole: Spent | None = None
+        self._session: Session | None = None
+        self._budget: StepBudget | None = None
+        self._progress: ProgressReporter | None = None
+        self._whole: EpsilonSpent | None = None
 
-    def plan(self) -> Foreseen:
-        """What the run would get now; nothing is recorded. Raises: Refused, Unreachable, Malformed, OSError."""
-        return foresee(self.service, Room(self.assignment, self.service, self.say), self._partitions)
+    @property
+    def steps(self) -> int:
+        """How many steps are charged."""
+        return self.assignment.plan.steps
 
-    def open(self) -> dict[str, bytes]:
-        """Charge, get the key, and decrypt: the bytes of each partition. Once.
+    @property
+    def session(self) -> Session:
+        """The session with the ledger. Raises: Malformed, before :meth:`open_data`."""
+        if self._session is None:
+            raise Malformed("run", "is not open: nothing is charged")
+        return self._session
+
+    @property
+    def budget(self) -> StepBudget:
+        """The steps to take. Raises: Malformed, before :meth:`begin`."""
+        if self._budget is None:
+            raise Malformed("run", "has not begun")
+        return self._budget
+
+    def plan(self) -> QuoteReport:
+        """What the run would get now: permitted or why not, its ε, the accounts afterwards. Nothing is recorded.
+
+        Raises:
+            Refused, Unreachable, Malformed, OSError.
+        """
+        return Session(self.assignment, self.service, self.say).quote()
+
+    def open_data(self) -> dict[str, bytes]:
+        """Charge, get the key, and decrypt: the bytes of each partition; none if a resumed run is over. Once.
 
         Raises:
             Refused: if the charge or the key is. NotGranted: if a provider's key was waited for, and did not come.
-            Malformed, OSError, Unreachable. FileExistsError: for a folder that holds something, unless a run is to
-            go on.
+            Malformed, OSError, Unreachable. FileExistsError: for a folder that holds something, unless a run is
+            resumed.
         """
-        if self._room is not None:
+        if self._session is not None:
             raise Malformed("run", "is open already: one clean room, one run")
         folder = self.assignment.output
-        self.keeper = keeper = StateKeeper(self.assignment) if self.assignment.resume else None
-        identity = keeper.room() if keeper and self._resume else None
-        goes_on = identity is not None
+        self.checkpoints = store = CheckpointStore(self.assignment) if self.assignment.resume else None
+        identity = store.load_identity() if store and self._resume else None
         # What can fail before the charge fails before there is a folder.
-        room = Room(self.assignment, self.service, self.say, identity, keeper.keep_room if keeper else _forget)
-        room.check_keys_come()
+        save = store.save_identity if store else (lambda _: None)
+        session = Session(self.assignment, self.service, self.say, identity, save)
+        session.check_key_sources()
         folder.mkdir(parents=True, exist_ok=True)
-        self._stack.enter_context(held(folder))
-        # An empty folder is nobody's run: a charge that was never made leaves one behind.
+        self._stack.enter_context(locked(folder))
+        # An empty folder holds no run: a charge that was never made leaves one behind.
         if not self._resume and any(folder.iterdir()):
-            more = "" if keeper is None else ", or go on with it"
+            more = "" if store is None else ", or go on with it"
             raise FileExistsError(EEXIST, f"holds a run already: name another id and output{more}", str(folder))
-        self._room = room
-        entry = self._charged(room, None if goes_on else keeper)
-        self._telling = Telling(room.own, entry.body["prices"], self._partitions)
-        if goes_on and self._settled(room):
+        self._session = session
+        session.load_prices(self._charge(session, fresh=identity is None))
+        if identity is not None and self._is_settled(session):
             return {}
-        self._goes_on = goes_on
-        return self._opened(room)
+        self._resumed = identity is not None
+        return self._open_data(session)
 
-    @staticmethod
-    def _charged(room: Room, fresh: StateKeeper | None) -> Entry:
-        """The charge's entry; keys that were kept for a charge that was not made are forgotten."""
+    def _charge(self, session: Session, *, fresh: bool) -> Entry:
+        """The charge's entry; the identity that was saved for a charge that was not made is deleted."""
         try:
-            return room.charge()
+            return session.charge()
         except (Refused, Unreachable, OSError) as fault:
-            if fresh is not None and not _perhaps_recorded(fault):
-                fresh.forget_room()
+            if fresh and self.checkpoints is not None and not _may_be_recorded(fault):
+                self.checkpoints.delete_identity()
             raise
 
-    def _opened(self, room: Room) -> dict[str, bytes]:
-        late = self._late(room)
+    def _open_data(self, session: Session) -> dict[str, bytes]:
         try:
-            return room.open_data(late)
+            return session.open_data()
         except NotGranted as fault:
-            # A partition stayed closed, so no step can have been taken: unless the run may go on, that is posted.
-            if self.keeper is None or late():
-                fault.posted = self._post_hastily(room, 0)
+            # A partition stayed closed, so no step can have been taken: unless the run may be resumed, post that.
+            if self.checkpoints is None or session.near_deadline():
+                fault.posted = self._post_briefly(session, 0)
             raise
 
-    def _late(self, room: Room) -> Callable[[], str]:
-        until = room.deadline_ms / 1000 - min(MARGIN_S, self.assignment.deadline_s / 20)
+    def begin(self) -> StepBudget:
+        """The steps to take: from here on they are reported, a signal ends them, and they are posted.
 
-        def late() -> str:
-            return "the deadline of the charge is near" if self.service.clock() >= until else ""
-
-        return late
-
-    def begin(self) -> ChargedSteps:
-        """The steps to take, from here on reported, ended by signals, and posted. After :meth:`open`, once.
+        After :meth:`open_data`, once.
 
         Raises:
-            Malformed: for a step log that cannot be gone on with. OSError.
+            Malformed: for a step log that cannot be resumed. OSError.
         """
-        if self._room is None or self._steps is not None:
+        if self._session is None or self._budget is not None:
             raise Malformed("run", "is not open, or has begun already")
-        log = self._log()
-        asked = self._stack.enter_context(listening())
-        self._progress = self._stack.enter_context(Progress(self._room.report, self._room.over))
-        ends = (asked, self._progress.ended, self._late(self._room))
-        self._steps = ChargedSteps(self.assignment.plan, log, ends)
-        return self._steps
+        log = self._open_log(self._session)
+        stopped = self._stack.enter_context(stop_signals())
+        progress = ProgressReporter(self._session.report_progress, self._session.why_over)
+        self._progress = self._stack.enter_context(progress)
+        self._budget = StepBudget(self.assignment.plan, log, (stopped, progress.ended, self._session.near_deadline))
+        return self._budget
 
-    def _settled(self, room: Room) -> bool:
-        state, posted = room.state()
+    def _is_settled(self, session: Session) -> bool:
+        state, posted = session.state()
         if state is ChargeState.PENDING:
             return False
         if state is not ChargeState.POSTED or posted is None:
@@ -175,71 +195,66 @@ class ChargedRun:
         self.over = True
         return True
 
-    def _log(self) -> StepLog:
+    def _open_log(self, session: Session) -> StepLog:
         known, path = self.assignment, self.assignment.output / LOG_FILE
-        how = StepLog.resume if self._goes_on and path.exists() else StepLog.create
+        how = StepLog.resume if self._resumed and path.exists() else StepLog.create
         log = self._stack.enter_context(how(path, known.id, known.plan, known.block_steps))
-        told = self._room.own.charge(known.id).get("progress") if self._room and self._goes_on else None
-        heard = told.get("steps") if isinstance(told, dict) else 0
-        if isinstance(heard, int) and heard > log.steps_begun():
-            raise Malformed("steps.log", f"has {log.steps_begun()} steps, but {heard} were reported: it was put back")
+        reported = session.steps_reported() if self._resumed else 0
+        if reported > log.steps_begun():
+            rule = f"has {log.steps_begun()} steps, but {reported} were reported: it was put back"
+            raise Malformed("steps.log", rule)
         return log
 
-    @property
-    def steps(self) -> ChargedSteps:
-        """The steps to take. Raises: Malformed, before :meth:`begin`."""
-        if self._steps is None:
-            raise Malformed("run", "has not begun")
-        return self._steps
-
     def done(self, step: int) -> None:
-        """Tell that a step is done; returns at once."""
+        """Report that a step is done; returns at once."""
         if self._progress is not None:
-            self._progress.tell(step)
+            self._progress.report(step)
 
     def ended(self) -> str:
         """Why the ledger wants the run to end, or nothing; returns at once."""
         return "" if self._progress is None else self._progress.ended()
 
-    def spent(self, steps: int) -> Spent:
-        """The loss of the first steps of the run. Raises: Malformed, before :meth:`open`."""
-        if self._telling is None:
-            raise Malformed("run", "is not open: nothing is charged")
-        return self._telling.spent(steps)
+    def spent(self, steps: int) -> EpsilonSpent:
+        """The loss of the first steps of the run. Raises: Malformed, before :meth:`open_data`."""
+        return self.session.losses.spent(steps)
 
     def remaining(self) -> Remaining:
-        """What is left of the run, and its loss so far. Raises: Malformed, before :meth:`open`."""
-        steps = self.steps
+        """What is left of the run, and its loss so far. Raises: Malformed, before the first step is asked for."""
+        budget = self.budget
         if self._whole is None:
-            self._whole = self.spent(self.assignment.plan.steps)
-        return Remaining(steps.left, self.spent(steps.begun), self._whole)
+            self._whole = self.spent(self.steps)
+        return Remaining(budget.left, self.spent(budget.steps_durable), self._whole)
 
-    def release(self, data: bytes, pause: Pause | None = None) -> str:
-        """After the block: ask whether the model, as safetensors, may leave; see :meth:`Room.release_model`."""
-        if self._room is None:
+    def release_model(self, data: bytes, pause: Pause | None = None) -> str:
+        """After the block: request the release of the model, as safetensors; its SHA-256 if it left, or nothing.
+
+        See :meth:`~trainer_adapter.session.model_release.ModelReleaseRequest.submit_or_seal`.
+        """
+        if self._session is None:
             raise Malformed("run", "was never open")
-        if not self._own:
-            return self._room.release_model(data, pause)
-        with consumer_service(self.assignment) as service:
-            return Room(self.assignment, service, self.say, self._room.identity).release_model(data, pause)
+        known, identity = self.assignment, self._session.identity
+        with ExitStack() as stack:
+            service = stack.enter_context(consumer_service(known)) if self._owns_service else self.service
+            own = clean_room_service(known, service, identity, self.say)
+            return ModelReleaseRequest(known, own, identity.signer, data).submit_or_seal(self.say, pause)
 
     def __enter__(self) -> Self:
         """Itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
-        """Post what ran. Raises: Refused, Unreachable, if nothing else broke: then the charge stands in full."""
+        """Post what ran. Raises: Refused, Unreachable, if nothing else broke: then the charge stays in full."""
         try:
             self._settle(broken=fault is not None)
         finally:
-            if self._own:
+            if self._owns_service:
                 self.service.close()
 
     def _settle(self, *, broken: bool) -> None:
-        steps, room = self._steps, self._room
-        why = steps.end() if steps is not None else ""
+        budget, session = self._budget, self._session
+        why = budget.close() if budget is not None else ""
         self._stack.close()
-        if steps is None or room is None:
+        if budget is None or session is None:
             return
         if why:
             self.say(f"training ended early: {why}")
@@ -247,31 +262,23 @@ class ChargedRun:
             self.say("nobody knows what was done with the records: nothing is posted, the charge stands in full")
             return
         if not broken and not self.ended():
-            room.post(steps.taken)
+            session.post(budget.taken)
             return
         # What began counts, whatever broke.
-        self._post_hastily(room, steps.begun if broken else steps.taken)
+        self._post_briefly(session, budget.steps_durable if broken else budget.taken)
 
-    def _post_hastily(self, room: Room, steps: int) -> bool:
-        """Whether it was; else the deadline posts all of the charge, or the ledger has settled it already."""
+    def _post_briefly(self, session: Session, steps: int) -> bool:
+        """Whether it was posted; else the deadline posts all of the charge, or the ledger has settled it already."""
         try:
-            room.post(steps, hasty=True)
+            session.post(steps, brief=True)
         except (Refused, Unreachable, Malformed) as unposted:
             self.say(f"nothing was posted, so the charge stands as it is: {unposted}")
             return False
         return True
 
-    @property
-    def _partitions(self) -> tuple[str, ...]:
-        return tuple(ref for ref, _ in self.assignment.data)
 
-
-def _perhaps_recorded(fault: Exception) -> bool:
-    """Whether a charge may stand whose command ended with this."""
+def _may_be_recorded(fault: Exception) -> bool:
+    """Whether a charge may be recorded whose command ended with this."""
     if isinstance(fault, Refused):
         return fault.exit_code in {_EXIT_BUG, _EXIT_RETRY}
     return isinstance(fault, Unreachable) and fault.sent
-
-
-def _forget(identity: Identity) -> None:
-    del identity

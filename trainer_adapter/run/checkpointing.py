@@ -1,16 +1,16 @@
-"""What a killed run goes on from: the clean room's keys, and the model and optimiser at the end of a block.
+"""The checkpoint that a killed run resumes from: the clean room's keys, and model and optimiser at the end of a block.
 
-Without ``[train.resume]`` both keys of a clean room die with its process, and so does its run. With it they are kept
+Without ``[train.resume]`` both keys of a clean room die with its process, and so does its run. With it they are saved
 in the run's folder, sealed with AES-256-GCM under a key in a file: on hardware that attests, the sealing key of the
-enclave; here whoever can read the file can read the state. A file is bound to its charge, its plan and its name.
+enclave; here any user who can read the file can read the state. A file is bound to its charge, its plan and its name.
 
     room.state   the identity, written before the charge is sent
     run.state    model and optimiser as safetensors; a step, all of whose predecessors count; written between blocks
 
-What is lost between the last save and the end of the process was charged and stays charged: the run goes on at the
-first step that was never begun, on fresh randomness. Nobody can go on twice at once (:func:`held`), and a state that is
-newer than the step log, or a step log behind what the service was told, was put back by somebody: it is refused.
-What this cannot see is a whole folder put back to an earlier time on a machine that told no progress since.
+What is lost between the last save and the end of the process was charged and stays charged: the run is resumed at the
+first step that was never begun, on fresh randomness. One process at a time resumes a run (:func:`locked`). A state that
+is newer than the step log, or a step log behind the last progress report, was put back by hand: it is refused.
+What this cannot detect is a whole folder put back to an earlier time on a machine that reported no progress since.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ledger.host.atomic_file import create_file, replace_file
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
-from trainer_adapter.session.clean_room_keys import Identity
+from trainer_adapter.session.clean_room_keys import CleanRoomIdentity
 
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
@@ -46,20 +46,20 @@ RUN_FILE: Final = "run.state"
 
 
 class Stateful(Protocol):
-    """Whatever gives its state and takes it back, as schedulers do; numbers, text and lists of them."""
+    """An object with a state of numbers, text and lists of them, as schedulers have."""
 
     def state_dict(self) -> dict[str, Any]:
         """The state."""
         ...
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> object:
-        """Take it back."""
+        """Restore it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a run stood.
+class Position:
+    """Where a run is.
 
     Attributes:
         step: every step up to here counts, whatever the step log says; none after it was taken if the run ``ended``.
@@ -70,7 +70,7 @@ class Place:
     ended: bool
 
 
-class StateKeeper:
+class CheckpointStore:
     """The sealed files of one run."""
 
     def __init__(self, assignment: Assignment) -> None:
@@ -83,30 +83,30 @@ class StateKeeper:
         self._aead = AESGCM(load_secret(path, KEY_BYTES))
         self._bound: c.Object = {"charge": assignment.id, "plan": assignment.plan.digest, "v": 1}
 
-    def keep_room(self, identity: Identity) -> None:
+    def save_identity(self, identity: CleanRoomIdentity) -> None:
         """On disk, sealed, when this returns. Raises: OSError."""
         self._write(ROOM_FILE, c.dump(identity.to_json()))
 
-    def forget_room(self) -> None:
+    def delete_identity(self) -> None:
         """Remove the identity of a charge that was never made. Raises: OSError."""
         (self._folder / ROOM_FILE).unlink(missing_ok=True)
 
-    def room(self) -> Identity | None:
-        """The identity that was kept; None if nothing was, so nothing was charged. Raises: Malformed, OSError."""
+    def load_identity(self) -> CleanRoomIdentity | None:
+        """The identity that was saved; None if none was, so nothing was charged. Raises: Malformed, OSError."""
         if not (self._folder / ROOM_FILE).exists():
             return None
-        return Identity.parse(c.parse(self._read(ROOM_FILE), ROOM_BYTES_MAX, "room"))
+        return CleanRoomIdentity.parse(c.parse(self._read(ROOM_FILE), ROOM_BYTES_MAX, "room"))
 
-    def keep_run(
-        self, place: Place, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]
+    def save_run(
+        self, at: Position, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]
     ) -> None:
         """On disk, sealed, when this returns. Raises: OSError, TypeError for a state that is no JSON."""
-        self._write(RUN_FILE, _bytes_of(place, model, optimiser, also))
+        self._write(RUN_FILE, _bytes_of(at, model, optimiser, also))
 
-    def restore_run(self, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]) -> Place:
-        """Put back what was kept last; the first step again if nothing was. Raises: Malformed, OSError."""
+    def load_run(self, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]) -> Position:
+        """Restore what was saved last; the first step if nothing was. Raises: Malformed, OSError."""
         if not (self._folder / RUN_FILE).exists():
-            return Place(0, ended=False)
+            return Position(0, ended=False)
         return _restore(self._read(RUN_FILE), model, optimiser, also)
 
     def _write(self, name: str, data: bytes) -> None:
@@ -125,8 +125,8 @@ class StateKeeper:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Hold a run's folder: one process at a time. Raises: Malformed, if another process has it; OSError."""
+def locked(folder: Path) -> Iterator[None]:
+    """Lock a run's folder for one process at a time. Raises: Malformed, if another process has it; OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:
@@ -138,7 +138,7 @@ def held(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _bytes_of(place: Place, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]) -> bytes:
+def _bytes_of(at: Position, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]) -> bytes:
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     kept = optimiser.state_dict()
     plain: dict[str, dict[str, Any]] = {}
@@ -150,17 +150,17 @@ def _bytes_of(place: Place, model: nn.Module, optimiser: torch.optim.Optimizer, 
                 plain.setdefault(str(place_of), {})[name] = value
     about = {
         "also": {name: one.state_dict() for name, one in also.items()},
-        "ended": place.ended,
+        "ended": at.ended,
         "groups": kept["param_groups"],
         "plain": plain,
-        "step": place.step,
+        "step": at.step,
         "v": 1,
     }
     still = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     return save(still, {"about": json.dumps(about)})
 
 
-def _restore(data: bytes, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]) -> Place:
+def _restore(data: bytes, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]) -> Position:
     # Sealed under our key, so what cannot be read is a fault of ours or of another version's, and no attack.
     try:
         about, tensors = _about(data), load(data)
@@ -172,7 +172,7 @@ def _restore(data: bytes, model: nn.Module, optimiser: torch.optim.Optimizer, al
         optimiser.load_state_dict({"state": state, "param_groups": about["groups"]})
         for name, one in also.items():
             one.load_state_dict(about["also"][name])
-        return Place(c.integer(about["step"], "step", 0, 2**53 - 1), c.boolean(about["ended"], "ended"))
+        return Position(c.integer(about["step"], "step", 0, 2**53 - 1), c.boolean(about["ended"], "ended"))
     except (SafetensorError, RuntimeError, ValueError, KeyError, TypeError) as fault:
         raise Malformed(RUN_FILE, f"does not fit this model and optimiser ({type(fault).__name__})") from fault
 

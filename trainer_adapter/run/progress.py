@@ -1,9 +1,9 @@
-"""Progress: the steps that are done, told to the ledger from a thread of its own, so that training never waits.
+"""Progress reports: a thread of its own sends the steps that are done to the ledger, so that training never waits.
 
 Reports are cumulative, so only the newest is sent: in order, one at a time, at most one each ``pace_s``, and the same
-one twice does no harm. A report that does not arrive is tried again, later and later; training goes on, because the
-charge stands whatever is heard of it. A service that answers that the charge is over ends the run; whether it is, and
-whether the contract was revoked, is also asked once in ten reports.
+one twice does no harm. A report that does not arrive is retried with a growing pause; training goes on, because the
+charge stays whether or not a report arrives. A service that answers that the charge is over ends the run; whether it
+is, and whether the contract was revoked, is also checked once in ten reports.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ FAREWELL_S: Final = 2.0
 _SERVER_ERROR: Final = 500
 
 
-class Progress:
+class ProgressReporter:
     """Reports of one run."""
 
     def __init__(self, send: Callable[[int], None], over: Callable[[], str], pace_s: float = PACE_S) -> None:
-        """Nothing is sent before the first :meth:`tell`.
+        """Nothing is sent before the first :meth:`report`.
 
         Args:
             send: sends one report, once. Raises: Refused, Unreachable.
@@ -35,13 +35,13 @@ class Progress:
             pace_s: seconds between two reports, and before the first trial of a report again.
         """
         self._send, self._over, self._pace_s = send, over, pace_s
-        self._newest = self.told = self._sent = 0
+        self._newest = self._reported = self._sent = 0
         self._ended = ""
         self._news, self._closing = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
         self._thread.start()
 
-    def tell(self, steps: int) -> None:
+    def report(self, steps: int) -> None:
         """So many steps are done; returns at once."""
         self._newest = steps
         self._news.set()
@@ -79,11 +79,11 @@ class Progress:
 
     def _report(self, steps: int) -> bool:
         """Whether the service answered."""
-        if steps == self.told:
+        if steps == self._reported:
             return True
         try:
             self._send(steps)
-            self.told = steps
+            self._reported = steps
             self._sent += 1
             # The first look comes with the second report, so that a run hears early of what ended before it began.
             if self._sent % LOOK_EVERY == 2:

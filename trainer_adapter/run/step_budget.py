@@ -1,4 +1,4 @@
-"""The steps of one charge, given out one by one: never more than were charged, none before its block is durable."""
+"""The step budget of one charge: never more steps than were charged, none before its block is durable."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.job.step_log import StepLog
 
 End = Callable[[], str]
-"""Asked before each step; says why the run ends there, or nothing. It never looks at records."""
+"""Called before each step: why the run ends there, or nothing. It never looks at records."""
 
 
-class ChargedSteps:
+class StepBudget:
     """Steps to take, in order.
 
     Attributes:
         first: the first step of this process; after that of a process that died, whose begun blocks all count.
-        taken: the last step given out. If nothing broke, it is what to post.
+        taken: the last step taken. If nothing broke, it is what to post.
         ended: why the run ended before its last step; empty if it did not.
     """
 
@@ -39,16 +39,16 @@ class ChargedSteps:
         return self._steps - self.taken
 
     @property
-    def begun(self) -> int:
-        """How many count if the run breaks now: whole blocks."""
+    def steps_durable(self) -> int:
+        """How many steps count if the run breaks now: those of all blocks that began."""
         return self._log.steps_begun()
 
     @property
-    def between_blocks(self) -> bool:
+    def at_block_boundary(self) -> bool:
         """Whether every step that was begun was taken, so that nothing is lost if the process dies here."""
         return self.taken == self._log.steps_begun()
 
-    def take(self) -> int | None:
+    def next_step(self) -> int | None:
         """The next step, whose block is durable when this returns; None when the run is over, for good.
 
         Raises:
@@ -68,12 +68,12 @@ class ChargedSteps:
         self.taken = step
         return step
 
-    def end(self) -> str:
-        """Give out no further step, those of a begun block neither; why the run had ended before, or nothing."""
+    def close(self) -> str:
+        """Allow no further step, those of a begun block neither; why the run had ended before, or nothing."""
         why, self.ended = self.ended, self.ended or "it was posted"
         return why
 
     def __iter__(self) -> Iterator[int]:
         """Until the run is over."""
-        while (step := self.take()) is not None:
+        while (step := self.next_step()) is not None:
             yield step

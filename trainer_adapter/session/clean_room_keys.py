@@ -11,7 +11,7 @@ from ledger.wire import canonical_json as c
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class CleanRoomIdentity:
     """What makes a clean room the one that was charged; secret, all of it.
 
     Attributes:
@@ -25,7 +25,7 @@ class Identity:
     release: tuple[str, c.Object] | None = None
 
     @classmethod
-    def fresh(cls, deadline: int) -> Identity:
+    def fresh(cls, deadline: int) -> CleanRoomIdentity:
         """New keys."""
         return cls(Signer.generate(), X25519PrivateKey.generate(), deadline)
 
@@ -42,7 +42,7 @@ class Identity:
         }
 
     @classmethod
-    def parse(cls, value: object) -> Identity:
+    def parse(cls, value: object) -> CleanRoomIdentity:
         """What :meth:`to_json` made. Raises: Malformed."""
         known = c.fields(value, "room", ("deadline", "kind", "release", "sealing", "signing", "v"))
         c.one_of(known["kind"], "room.kind", ("clean_room",))

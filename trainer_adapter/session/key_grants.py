@@ -41,7 +41,7 @@ class NotGranted(Unreachable):
 
 
 @dataclass(slots=True)
-class Grants:
+class ProviderGrants:
     """The envelopes of one key release.
 
     Attributes:

@@ -1,7 +1,7 @@
-"""What a person is told of a run's loss: the ledger's own numbers, from the prices that its charge was given.
+"""Reports of a run's privacy loss: the ledger's own numbers, from the prices of the run's charge.
 
-The ε told is the odometer of the partition's rule at the partition's δ, of this run alone: it holds however early the
-run ends. Where a run touches several partitions, the greatest is told.
+The reported ε is the odometer of the partition's rule at the partition's δ, of this run alone: it holds however early
+the run ends. Where a run is charged to several partitions, the greatest ε is reported.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ledger.mechanisms.loss import Loss, Segment, loss_of, read_segments
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal, format_number, parse_positive
 from ledger.wire.malformed import Malformed
-from trainer_adapter.session.protocol import Room
 
 PLACES: Final = 4
+_EXIT_REFUSED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """A loss of privacy in words that people know; ``epsilon`` is rounded up, None where it is infinite."""
+class EpsilonSpent:
+    """A privacy loss as (ε, δ); ``epsilon`` is rounded up, None where it is infinite."""
 
     epsilon: Fraction | None
     delta: Fraction
@@ -41,30 +41,31 @@ class Spent:
         return "infinite" if self.epsilon is None else ceil_decimal(self.epsilon, PLACES)
 
 
-class Telling:
-    """The price of one run on each of its partitions."""
+class LossReport:
+    """The price of one run on each of its partitions.
+
+    Attributes:
+        prices: by partition, its rule and the price of the run's steps.
+    """
 
     def __init__(self, service: Service, prices: c.Json, partitions: Iterable[str]) -> None:
         """The prices as the entry of a charge holds them. Raises: Refused, Unreachable, Malformed."""
         if not isinstance(prices, dict):
             raise Malformed("prices", "must be an object")
-        self._told: dict[int, Spent] = {}
-        self.of: Final = {ref: _priced(service.partition(ref), prices[ref]) for ref in partitions}
+        self._last: dict[int, EpsilonSpent] = {}
+        self.prices: Final = {ref: _priced(service.partition(ref), prices[ref]) for ref in partitions}
 
-    def spent(self, steps: int) -> Spent:
-        """The loss of the first steps of the run; asked for each step of a block, it is worked out once."""
-        if steps not in self._told:
-            self._told = {steps: self._spent(steps)}
-        return self._told[steps]
-
-    def _spent(self, steps: int) -> Spent:
-        told = [_spent(rule, loss_of(segments, steps)) for rule, segments in self.of.values()]
-        return max(told, key=lambda one: (one.epsilon is None, one.epsilon or 0))
+    def spent(self, steps: int) -> EpsilonSpent:
+        """The loss of the first steps of the run; cached, since each step of a block asks for the same."""
+        if steps not in self._last:
+            spent = [_spent(rule, loss_of(segments, steps)) for rule, segments in self.prices.values()]
+            self._last = {steps: max(spent, key=lambda one: (one.epsilon is None, one.epsilon or 0))}
+        return self._last[steps]
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """One account as it would stand after the run.
+class AccountForecast:
+    """One account as it would be after the run.
 
     Attributes:
         cap: the ε that binds it. share: of its capacity, used then. runs: how many more such runs would fit.
@@ -85,8 +86,8 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
-    """What a run would get now.
+class QuoteReport:
+    """What the charge of a run would get now.
 
     Attributes:
         permitted: whether it would be charged. reasons: why not.
@@ -96,8 +97,16 @@ class Foreseen:
 
     permitted: bool
     reasons: tuple[Reason, ...]
-    spent: Spent | None
-    accounts: tuple[Left, ...]
+    spent: EpsilonSpent | None
+    accounts: tuple[AccountForecast, ...]
+
+    @classmethod
+    def of_refusal(cls, refused: Refused) -> QuoteReport:
+        """The report of what a budget, a policy or a rule refuses. Raises: Refused, itself, for anything else."""
+        if not refused.reasons and refused.exit_code != _EXIT_REFUSED:
+            raise refused
+        reasons = refused.reasons or (Reason(refused.code, refused.detail),)
+        return cls(permitted=False, reasons=reasons, spent=None, accounts=())
 
     def __str__(self) -> str:
         """For people."""
@@ -107,40 +116,25 @@ class Foreseen:
         return "\n".join(lines)
 
 
-def foresee(service: Service, room: Room, partitions: tuple[str, ...]) -> Foreseen:
-    """Ask what the charge would get; nothing is recorded. Raises: Refused, Unreachable, Malformed.
-
-    A refusal that a budget, a policy or a rule would give is an answer; any other is raised.
-    """
-    try:
-        body = room.quote()
-    except Refused as refused:
-        if not refused.reasons and refused.exit_code != _EXIT_REFUSED:
-            raise
-        reasons = refused.reasons or (Reason(refused.code, refused.detail),)
-        return Foreseen(permitted=False, reasons=reasons, spent=None, accounts=())
-    telling = Telling(service, body["prices"], partitions)
-    steps = room.steps
-    limits = body["limits"]
+def quote_report(service: Service, body: c.Object, partitions: Iterable[str], steps: int) -> QuoteReport:
+    """The report of a permitted quote, whose entry would hold ``body``. Raises: Refused, Unreachable, Malformed."""
+    losses, limits = LossReport(service, body["prices"], partitions), body["limits"]
     assert isinstance(limits, list)
-    accounts = tuple(_left(service, telling, one, steps) for one in limits)
-    return Foreseen(permitted=True, reasons=(), spent=telling.spent(steps), accounts=accounts)
+    accounts = tuple(_forecast(service, losses, limit, steps) for limit in limits)
+    return QuoteReport(permitted=True, reasons=(), spent=losses.spent(steps), accounts=accounts)
 
 
-_EXIT_REFUSED: Final = 3
-
-
-def _left(service: Service, telling: Telling, limit: c.Json, steps: int) -> Left:
+def _forecast(service: Service, losses: LossReport, limit: c.Json, steps: int) -> AccountForecast:
     known = c.fields(limit, "limits", ("cap", "holder", "partition"))
     ref, holder = c.string(known["partition"], "partition"), c.string(known["holder"], "holder")
     epsilon = parse_positive(c.fields(known["cap"], "cap", ("capacity", "epsilon"))["epsilon"], "epsilon")
-    rule, segments = telling.of[ref]
+    rule, segments = losses.prices[ref]
     run, cap = loss_of(segments, steps), rule.cap(epsilon)
-    after = _stands(service, ref, holder, len(run.finite)) + run
-    return Left(ref, holder, epsilon, rule.share(after, cap), rule.runs(after, cap, run))
+    after = _current_loss(service, ref, holder, len(run.finite)) + run
+    return AccountForecast(ref, holder, epsilon, rule.share(after, cap), rule.runs(after, cap, run))
 
 
-def _stands(service: Service, ref: str, holder: str, width: int) -> Loss:
+def _current_loss(service: Service, ref: str, holder: str, width: int) -> Loss:
     listed = service.accounts(ref)["accounts"]
     assert isinstance(listed, list)
     total = Loss.zero(width)
@@ -159,9 +153,9 @@ def _priced(partition: c.Object, prices: c.Json) -> tuple[Rule, tuple[Segment, .
     return read_rule(c.dump(partition["terms"]).decode()), read_segments(prices)
 
 
-def _spent(rule: Rule, loss: Loss) -> Spent:
+def _spent(rule: Rule, loss: Loss) -> EpsilonSpent:
     kind = str(rule.to_json()["kind"])
     try:
-        return Spent(rule.odometer(loss), rule.delta, f"{kind} odometer")
+        return EpsilonSpent(rule.odometer(loss), rule.delta, f"{kind} odometer")
     except ArithmeticError:
-        return Spent(None, rule.delta, f"{kind} odometer")
+        return EpsilonSpent(None, rule.delta, f"{kind} odometer")

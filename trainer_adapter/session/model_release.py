@@ -1,8 +1,15 @@
-"""A trained model's way out of its clean room: announced to the providers, asked for, and waited for.
+"""The release of a trained model: announced to the providers, requested, and waited for; sealed until it may leave.
 
-A policy may want its providers told some hours before a model leaves (``notice_hours``). Until then the answer is a
-refusal with the one reason ``release_too_soon``, and asking again later is another question; any other refusal is
-final for the clean room that asks.
+A policy may require that providers are notified some hours before a model leaves (``notice_hours``). Until then the
+answer is a refusal with the one reason ``release_too_soon``, and a later request is another command; any other refusal
+is final for the clean room that asks.
+
+A model that may not leave, or not yet, is written sealed: only an attested clean room opens it, each time by an entry
+of its own (:mod:`client.keys.sealed_model`). The signing key of the clean room that trained it goes with it, because
+only the clean room of a charge may request the release of its model. What is sealed is one line of RFC 8785 JSON, a
+line feed, and the model as safetensors:
+
+    {"kind":"kept_model","signing":"<base64url, 32 bytes>","v":1}
 """
 
 from __future__ import annotations
@@ -13,7 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from client.http.access_tokens import CleanRoomCredentials
-from client.http.problems import Refused
+from client.http.problems import Refused, Unreachable
+from client.keys.sealed_model import seal_deposit, seal_model
 from client.keys.signer import Signer
 from client.service.service import Service
 from ledger.domain.outcomes import Code
@@ -24,36 +32,71 @@ from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.session.receipt_check import check_recorded
 
 MODEL_FILE: Final = "model.safetensors"
+SEALED_FILE: Final = "model.sealed"
 PAUSE_FIRST_S: Final = 60.0
 PAUSE_MAX_S: Final = 3_600.0
 TOO_SOON: Final = "release_too_soon"
 RECEIPT_BYTES_MAX: Final = 65_536
 INDEX_DIGITS_MAX: Final = 16
+LINE_MAX: Final = 1_000
 
 Pause = Callable[[float], None]
-"""Waits some seconds, and asks whoever waits whether to go on by raising."""
+"""Waits some seconds, and ends the wait by raising."""
 
 
-class Leaving:
-    """One model on its way out, in the name of the clean room that trained it."""
+@dataclass(frozen=True, slots=True)
+class SealedContents:
+    """What a sealed model holds.
+
+    Attributes:
+        model: safetensors; known by its SHA-256 where it is announced and released.
+        signer: of the clean room that trained it.
+    """
+
+    model: bytes
+    signer: Signer
+
+    def to_bytes(self) -> bytes:
+        """As it is sealed; never written otherwise."""
+        head: c.Object = {"kind": "kept_model", "signing": c.base64url(self.signer.secret()), "v": 1}
+        return c.dump(head) + b"\n" + self.model
+
+    @classmethod
+    def parse(cls, data: bytes) -> SealedContents:
+        """What :meth:`to_bytes` made. Raises: Malformed."""
+        head, mark, model = data.partition(b"\n")
+        if not mark:
+            raise Malformed("model", "is no kept model: it has no first line")
+        known = c.fields(c.parse(head, LINE_MAX, "model"), "model", ("kind", "signing", "v"))
+        c.one_of(known["kind"], "model.kind", ("kept_model",))
+        c.integer(known["v"], "model.v", 1, 1)
+        return cls(model, Signer.of_secret(c.unbase64url(known["signing"], "model.signing")))
+
+
+class ModelReleaseRequest:
+    """The release of one model, requested by the clean room that trained it.
+
+    Attributes:
+        model: the SHA-256 of the model's file.
+    """
 
     def __init__(self, job: Assignment, service: Service, signer: Signer, data: bytes) -> None:
-        """Ask as ``signer``, the clean room of the job's charge, for the model whose file is ``data``."""
+        """``signer`` is the clean room of the job's charge, ``data`` the model as safetensors."""
         self._job, self._signer, self._data = job, signer, data
         self._own = service.as_caller(CleanRoomCredentials(signer, job.log.origin, service.clock))
         self.model: Final = c.digest(data)
         self._body: Final[c.Object] = {"charge": job.id, "model": self.model}
 
     def announce(self) -> None:
-        """Tell the providers which model is to leave; again, it is the same notice. Raises: Refused, Unreachable."""
+        """Notify the providers of the model; again, it is the same notice. Raises: Refused, Unreachable."""
         name = f"release_notice-{c.digest(c.dump(self._body))[:32]}"
         self._own.submit(self._signer, self._job.actor, "release_notice", self._body, name)
 
-    def ask(self) -> int:
-        """Ask once, and write the model where it may leave; the entry's index.
+    def submit(self) -> int:
+        """Request once, and write the model where it may leave; the entry's index.
 
         Raises:
-            Refused: with :func:`too_soon` true of it, ask again later. Unreachable, Malformed, OSError.
+            Refused: with :func:`too_soon` true of it, try again later. Unreachable, Malformed, OSError.
         """
         answer = self._own.submit(self._signer, self._job.actor, "model_release", self._body)
         index = check_recorded(self._own, answer, self._job.log, "model_release", Code.PERMITTED)
@@ -62,10 +105,10 @@ class Leaving:
         replace_file(path, self._data)
         return index
 
-    def ask_until(self, pause: Pause) -> int:
-        """Ask once it is not too soon any more, looking less and less often; the entry's index.
+    def submit_when_due(self, pause: Pause) -> int:
+        """Request once it is not too soon any more, polling less and less often; the entry's index.
 
-        Looking leaves no entry: the one question that is recorded is the one that may be permitted.
+        Polling leaves no entry: the one request that is recorded is the one that may be permitted.
 
         Raises:
             Refused: for any other reason. Whatever ``pause`` raises. Unreachable, Malformed, OSError.
@@ -74,12 +117,53 @@ class Leaving:
         while True:
             try:
                 self._own.submit(self._signer, self._job.actor, "model_release", self._body, dry_run=True)
-                return self.ask()
+                return self.submit()
             except Refused as refused:
                 if not too_soon(refused):
                     raise
             pause(seconds)
             seconds = min(2 * seconds, PAUSE_MAX_S)
+
+    def submit_or_seal(self, say: Callable[[str], None], pause: Pause | None) -> str:
+        """Notify the providers, request the release, and write the model only then; its SHA-256, or nothing.
+
+        Args:
+            say: receives one line for each stage.
+            pause: waits some seconds: with it the clean room stays until the providers' notice has run.
+
+        Raises:
+            Unreachable, Malformed, OSError. Whatever ``pause`` raises.
+        """
+        try:
+            self.announce()
+            index = self.submit()
+        except Refused as early:
+            say(f"the model stays in the clean room: {early.detail}")
+            # Before any waiting, so that a process that ends meanwhile loses nothing.
+            self._seal(say)
+            if pause is None or not too_soon(early):
+                return ""
+            try:
+                index = self.submit_when_due(pause)
+            except Refused as refused:
+                say(f"the model stays in the clean room: {refused.detail}")
+                return ""
+        say(f"model released, entry {index}")
+        return self.model
+
+    def _seal(self, say: Callable[[str], None]) -> None:
+        known = self._job
+        sealed, key = seal_model(SealedContents(self._data, self._signer).to_bytes(), known.id)
+        name = c.digest(sealed)
+        try:
+            sealed_key = seal_deposit(key, self._own.deposit_key(), known.id, name)
+            self._own.deposit_model_key(self._signer, known.id, name, sealed_key)
+        except (Refused, Unreachable) as fault:
+            # A model whose key no one keeps would be noise: then it goes with this process.
+            say(f"the model is not kept: {fault}")
+            return
+        replace_file(known.output / SEALED_FILE, sealed)
+        say(f"the model is sealed as {name}, for attested clean rooms alone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +175,14 @@ class Receipt:
 
 
 def receipt_of(model: Path) -> Receipt:
-    """The receipt that lies beside a released model. Raises: Malformed, OSError."""
+    """The receipt beside a released model. Raises: Malformed, OSError."""
     with _receipt_path(model).open("rb") as file:
-        data = file.read(RECEIPT_BYTES_MAX)
-    lines = data.decode("utf-8", "replace").split("\n", 2)
+        text = file.read(RECEIPT_BYTES_MAX).decode("utf-8", "replace")
+    lines = text.split("\n", 2)
     index = lines[1].removeprefix("index ") if len(lines) > 1 else ""
     if not index.isascii() or not index.isdecimal() or len(index) > INDEX_DIGITS_MAX:
         raise Malformed("receipt", "has no index on its second line")
-    return Receipt(int(index), data.decode("utf-8", "replace"))
+    return Receipt(int(index), text)
 
 
 def _receipt_path(model: Path) -> Path:
@@ -106,5 +190,5 @@ def _receipt_path(model: Path) -> Path:
 
 
 def too_soon(refused: Refused) -> bool:
-    """Whether the notice to the providers is all that stands in the way."""
+    """Whether the providers' notice is the only reason for the refusal."""
     return bool(refused.reasons) and {reason.code for reason in refused.reasons} == {TOO_SOON}

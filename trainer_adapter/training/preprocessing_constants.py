@@ -1,4 +1,4 @@
-"""Preprocessing at work: the constants of :mod:`trainer_adapter.job.preprocessing`, looked up, proven, and applied."""
+"""The constants of :mod:`trainer_adapter.job.preprocessing`: looked up, verified by receipt, and applied to records."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ RELEASED_BYTES_MAX = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedConstants:
     """Constants as tensors, in order; each is applied to one record by itself."""
 
     items: tuple[tuple[str, dict[str, Tensor]], ...] = ()
 
     @classmethod
-    def of(cls, known: Preprocessing, service: Service, log: LogKey) -> Prepared:
+    def load(cls, known: Preprocessing, service: Service, log: LogKey) -> PreparedConstants:
         """Look the constants up. Raises: Malformed, for those that no released model holds; OSError, Refused."""
         return cls(tuple((one.kind, _tensors(one, service, log)) for one in known.items))
 

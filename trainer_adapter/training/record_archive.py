@@ -14,7 +14,7 @@ from torch import Tensor
 from ledger.wire.malformed import Malformed
 
 
-def arrays(data: bytes, what: str) -> tuple[Tensor, Tensor]:
+def read_records(data: bytes, what: str) -> tuple[Tensor, Tensor]:
     """Inputs (records, ...), float32, or int64 if they are whole numbers, and targets (records,), int64.
 
     Raises:
@@ -32,7 +32,7 @@ def arrays(data: bytes, what: str) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(inputs), torch.from_numpy(targets.astype(np.int64))
 
 
-def users(parts: Mapping[str, bytes]) -> Tensor:
+def read_users(parts: Mapping[str, bytes]) -> Tensor:
     """Whose each record is, over all partitions in order, shape (records,), int64, from the archives' ``users``.
 
     Partitions share no person: the same number in two of them is two users.

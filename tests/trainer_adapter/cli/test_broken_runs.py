@@ -24,8 +24,9 @@ from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.rooms import PLAN, Place, open_place
 from trainer_adapter.cli.job import Job
 from trainer_adapter.cli.main import app
-from trainer_adapter.cli.train import CleanRoom
+from trainer_adapter.cli.train import train_job
 from trainer_adapter.job.step_log import steps_begun
+from trainer_adapter.training.attach import ModelRun
 
 Array: TypeAlias = NDArray[Any]
 ONES = np.ones((digits.RECORDS, 64), np.float32)
@@ -62,13 +63,13 @@ def _seal(place: Place, archive: bytes) -> None:
 def test_a_run_that_breaks_in_a_block_posts_the_whole_block(place: Place) -> None:
     """Three steps of noise were used: ten were begun, ten are posted, and no model leaves."""
 
-    def stop(step: int, _: int) -> None:
+    def stop(_: ModelRun, step: int) -> None:
         if step == 3:
             raise KeyboardInterrupt
 
     job = Job.load(place.job("cut"))
     with pytest.raises(KeyboardInterrupt):
-        CleanRoom(job, place.service, lambda _: None).run(stop)
+        train_job(job, place.service, lambda _: None, on_step=stop)
     charge = place.charge("cut")
     assert charge is not None
     assert (charge.state, charge.steps_posted) == (ChargeState.POSTED, 10)
@@ -94,7 +95,7 @@ def test_a_label_of_no_class_neither_stops_a_run_nor_is_told_nor_learnt(
     _seal(place, _archive(ONES, labels))
     said: list[str] = []
     job = Job.load(place.job("odd"))
-    report = CleanRoom(job, place.service, said.append).run(lambda *_: None)
+    report = train_job(job, place.service, said.append)
     assert report.steps == PLAN.steps
     assert capfd.readouterr() == ("", "")
     assert not any("4747" in line or "label" in line for line in said)

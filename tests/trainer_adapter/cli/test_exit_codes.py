@@ -16,8 +16,8 @@ from ledger.domain.outcomes import ChargeState
 from ledger.verifier import LogKey
 from tests.trainer_adapter.rooms import PLAN, Place, open_place
 from trainer_adapter.cli.main import app
-from trainer_adapter.session.clean_room_keys import Identity
-from trainer_adapter.session.protocol import Room
+from trainer_adapter.session.clean_room_keys import CleanRoomIdentity
+from trainer_adapter.session.protocol import Session
 
 FAULT = {"code", "detail", "exit_code", "field", "id", "index", "reasons"}
 RESUME = '\n[train.resume]\nkey = "../keys/{name}.room"\nevery_s = 0\n'
@@ -140,7 +140,7 @@ def test_a_key_that_is_withheld_for_a_while_is_asked_for_until_it_comes(place: P
             held.rename(key)
 
     assert place.run(place.job("withheld"), say).steps == PLAN.steps
-    assert sum("key_withheld" in line and "again and again" in line for line in said) == 1
+    assert sum("key_withheld" in line and "retrying for up to" in line for line in said) == 1
     assert place.kinds()[-4:-2] == [("key_release", "permitted"), ("post", "posted")]
 
 
@@ -148,15 +148,15 @@ def test_a_challenge_that_was_forgotten_is_asked_for_anew(place: Place) -> None:
     """As after minutes without a service: the first release is refused unrecorded, the second one is permitted."""
     asked: list[str] = []
 
-    def keep(identity: Identity) -> None:
+    def save(identity: CleanRoomIdentity) -> None:
         if identity.release is not None:
             asked.append(identity.release[0])
             # After the challenge, before the release is sent: a challenge lives two minutes.
             place.clock.ahead_ms += 121_000 if len(asked) == 1 else 0
 
-    room = Room(place.assignment("anew"), place.service, lambda _: None, keep=keep)
-    room.charge()
-    assert room.open_data(lambda: "").keys() == {place.ref}
+    session = Session(place.assignment("anew"), place.service, lambda _: None, save=save)
+    session.charge()
+    assert session.open_data().keys() == {place.ref}
     charge = place.charge("anew")
     assert charge is not None
     assert (len(asked), charge.key_release) == (2, asked[1])

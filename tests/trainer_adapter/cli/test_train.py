@@ -22,7 +22,7 @@ from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.rooms import PLAN, Place, open_place
-from trainer_adapter.run.charged_run import ChargedRun
+from trainer_adapter.run.charged_run import Run
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def test_a_trainer_killed_in_a_block_leaves_the_whole_charge_standing(place: Pla
         assert facts.accounts[place.ref, "global"].pending.finite == whole
     # Never resumed: past its deadline, whatever is asked next finds all of it posted.
     place.clock.ahead_ms += 2 * 3_600_000
-    ChargedRun(place.assignment("run-2"), place.service).plan()
+    Run(place.assignment("run-2"), place.service).plan()
     with place.book.read() as facts:
         assert facts.accounts[place.ref, "global"].posted.finite == whole
 

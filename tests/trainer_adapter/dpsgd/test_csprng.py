@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pytest
 
-from trainer_adapter.dpsgd.csprng import STREAM_BYTES_MAX, Randomness, Reused, Stream
+from trainer_adapter.dpsgd.csprng import STREAM_BYTES_MAX, CsprngRandomness, NonceReused, Stream
 
 KEY = bytes(range(32))
 
@@ -37,11 +37,11 @@ def test_words_are_the_keystream_read_as_little_endian() -> None:
     assert [int(word) for word in words] == [int.from_bytes(raw[8 * i : 8 * i + 8], "little") for i in range(10)]
 
 
-def test_a_stream_opens_once_and_forwards(randomness: Randomness) -> None:
+def test_a_stream_opens_once_and_forwards(randomness: CsprngRandomness) -> None:
     """The same step, an earlier step and step 0 are refused; the other purpose is not touched by it."""
     randomness.stream("noise", 2)
     for step in (2, 1, 0, -1):
-        with pytest.raises(Reused):
+        with pytest.raises(NonceReused):
             randomness.stream("noise", step)
     randomness.stream("sampler", 1)
 
@@ -49,7 +49,7 @@ def test_a_stream_opens_once_and_forwards(randomness: Randomness) -> None:
 def test_no_keystream_is_shared_between_steps_purposes_and_runs() -> None:
     """Every 8-byte word of 2 runs, 3 purposes and 50 steps is different from every other."""
     words: list[int] = []
-    for run in (Randomness(KEY), Randomness(bytes(32))):
+    for run in (CsprngRandomness(KEY), CsprngRandomness(bytes(32))):
         for step in range(1, 51):
             for purpose in ("sampler", "noise", "dropout"):
                 words.extend(run.stream(purpose, step).words(100).tolist())
@@ -58,7 +58,7 @@ def test_no_keystream_is_shared_between_steps_purposes_and_runs() -> None:
 
 def test_fresh_randomness_differs_each_time() -> None:
     """Two runs never start from one secret."""
-    assert Randomness.fresh().stream("noise", 1).take(32) != Randomness.fresh().stream("noise", 1).take(32)
+    assert CsprngRandomness.fresh().stream("noise", 1).take(32) != CsprngRandomness.fresh().stream("noise", 1).take(32)
 
 
 def test_a_stream_ends_before_its_counter_wraps() -> None:
@@ -71,7 +71,7 @@ def test_a_stream_ends_before_its_counter_wraps() -> None:
 def test_a_secret_of_another_size_is_refused(secret: bytes) -> None:
     """Only 32 bytes make a run's keys."""
     with pytest.raises(ValueError, match="not 32"):
-        Randomness(secret)
+        CsprngRandomness(secret)
 
 
 def test_normals_follow_box_and_muller_word_by_word() -> None:
@@ -105,12 +105,12 @@ def test_normals_have_the_moments_and_tails_of_a_gaussian() -> None:
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_process_that_was_forked_off_draws_nothing() -> None:
     """It has the same keys, and would draw the same noise."""
-    randomness = Randomness.fresh()
+    randomness = CsprngRandomness.fresh()
     child = os.fork()
     if child == 0:
         try:
             randomness.stream("noise", 1)
-        except Reused:
+        except NonceReused:
             os._exit(7)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

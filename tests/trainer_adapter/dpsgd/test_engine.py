@@ -19,9 +19,9 @@ from torch.nn.functional import cross_entropy
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.neighbours import contributions
-from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine, float_above, float_below
-from trainer_adapter.dpsgd.poisson_sampler import PhysicalBatch, draw, physical_batches
+from trainer_adapter.dpsgd.poisson_sampler import Microbatch, draw, microbatches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     Data = tuple[Tensor, Tensor]
 
 
-def _batches(places: list[int], size: int = 8) -> list[PhysicalBatch]:
-    return list(physical_batches(np.array(places, dtype=np.int64), size))
+def _batches(places: list[int], size: int = 8) -> list[Microbatch]:
+    return list(microbatches(np.array(places, dtype=np.int64), size))
 
 
 def _alone(model: nn.Module, data: Data, record: int) -> Tensor:
@@ -79,7 +79,7 @@ def test_no_record_alone_exceeds_the_clipping_norm(make_model: MakeModel, data: 
 def test_removing_any_record_moves_the_sum_by_at_most_c(plan: Plan, make_model: MakeModel, data: Data) -> None:
     """Neighbour replay: same randomness, zero in a record's place, a move of at most C, exactly."""
     engine = Engine(plan, make_model(), cross_entropy, data)
-    drawn = draw(Randomness(bytes(32)).stream("sampler", 1), 40, Fraction(3, 4)).tolist()
+    drawn = draw(CsprngRandomness(bytes(32)).stream("sampler", 1), 40, Fraction(3, 4)).tolist()
     full = engine.clipped_sum(_batches(drawn))
     moved = []
     for place in range(len(drawn)):
@@ -134,7 +134,7 @@ def test_a_record_that_is_not_finite_gives_zero(plan: Plan, make_model: MakeMode
 
 
 def test_what_fills_a_batch_up_counts_for_nothing(plan: Plan, make_model: MakeModel, data: Data) -> None:
-    """The sum over a draw does not depend on how many masked places its physical batches have."""
+    """The sum over a draw does not depend on how many masked places its microbatches have."""
     engine = Engine(plan, make_model(), cross_entropy, data)
     sums = [engine.clipped_sum(_batches([1, 2, 3, 5, 8], size)) for size in (1, 2, 5, 8, 64)]
     assert all(torch.allclose(total, sums[0], rtol=1e-5, atol=1e-6) for total in sums)
@@ -148,8 +148,10 @@ def test_an_empty_draw_releases_noise_and_nothing_else(make_model: MakeModel, da
     plan = Plan(Fraction(1, 10**9), Fraction(2), Fraction(1, 2), 1, 10)
     model = make_model()
     before = _flat(model)
-    Engine(plan, model, cross_entropy, data).step(1, torch.optim.SGD(model.parameters(), lr=1.0), Randomness(bytes(32)))
-    noise = torch.from_numpy(Randomness(bytes(32)).stream("noise", 1).normals((len(before),)))
+    Engine(plan, model, cross_entropy, data).step(
+        1, torch.optim.SGD(model.parameters(), lr=1.0), CsprngRandomness(bytes(32))
+    )
+    noise = torch.from_numpy(CsprngRandomness(bytes(32)).stream("noise", 1).normals((len(before),)))
     assert torch.allclose(before - _flat(model), (noise * 2.0 * 0.5 / 10).to(torch.float32), atol=1e-6)
     assert all(value.grad is None for value in model.parameters())
 
@@ -161,7 +163,7 @@ def test_noise_has_the_plans_standard_deviation() -> None:
     data = (torch.zeros(3, 99), torch.zeros(3, dtype=torch.int64))
     engine = Engine(plan, model, cross_entropy, data)
     optimiser = torch.optim.SGD(model.parameters(), lr=1.0)
-    randomness = Randomness(bytes(range(32)))
+    randomness = CsprngRandomness(bytes(range(32)))
     released = []
     for step in range(1, 61):
         with torch.no_grad():
@@ -179,14 +181,14 @@ def test_noise_has_the_plans_standard_deviation() -> None:
 
 @pytest.mark.parametrize("kind", ["sgd", "adam"])
 def test_an_optimiser_takes_the_step_written_by_hand(
-    plan: Plan, make_model: MakeModel, data: Data, randomness: Randomness, kind: str
+    plan: Plan, make_model: MakeModel, data: Data, randomness: CsprngRandomness, kind: str
 ) -> None:
     """Two steps of SGD with momentum, or one of Adam, equal the formulas on (sum + noise) / E."""
     model = make_model()
     engine = Engine(plan, model, cross_entropy, data)
     sgd = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
     optimiser = sgd if kind == "sgd" else torch.optim.Adam(model.parameters(), lr=0.01)
-    replay = Randomness(bytes(range(32)))
+    replay = CsprngRandomness(bytes(range(32)))
     velocity = torch.zeros(engine.size)
     for step in (1, 2) if kind == "sgd" else (1,):
         before = _flat(model)
@@ -236,7 +238,7 @@ def test_too_many_roundings_for_the_margin_are_refused(plan: Plan) -> None:
     """A partition whose sums round more often than the margin covers is refused, with the way out named."""
     records = 5_000_000
     data = (torch.zeros(1).expand(records, 1), torch.zeros(1, dtype=torch.int64).expand(records))
-    with pytest.raises(Malformed, match=r"^physical_batch: is too small"):
+    with pytest.raises(Malformed, match=r"^microbatch: is too small"):
         Engine(plan, nn.Linear(1, 2), cross_entropy, data)
 
 
@@ -272,7 +274,7 @@ def test_a_loop_inside_autocast_computes_as_outside() -> None:
     model = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 3))
     data = torch.rand(64, 20, generator=public) * 3, torch.zeros(64, dtype=torch.long)
     engine = Engine(Plan(Fraction(1, 2), Fraction(1), Fraction(1, 10), 10, 32), model, cross_entropy, data, 64)
-    batches = engine.physical_batches(np.arange(64))
+    batches = engine.microbatches(np.arange(64))
     outside = engine.clipped_sum(batches)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(engine.clipped_sum(batches), outside)
@@ -284,7 +286,7 @@ def test_a_record_that_cannot_be_computed_adds_nothing() -> None:
     inputs, targets = torch.arange(12).remainder(9).reshape(6, 2), torch.tensor([0, 1, 2, 0, 1, 2])
     plan = Plan(Fraction(1, 2), Fraction(1), Fraction(1), 10, 3)
     whole = Engine(plan, model, cross_entropy, (inputs, targets), 4)
-    others = whole.clipped_sum(whole.physical_batches(np.array([0, 1, 3, 5])))
+    others = whole.clipped_sum(whole.microbatches(np.array([0, 1, 3, 5])))
     inputs[2, 0], targets[4] = 99, 7
     engine = Engine(plan, model, cross_entropy, (inputs, targets), 4)
-    assert torch.allclose(engine.clipped_sum(engine.physical_batches(np.arange(6))), others, atol=1e-6)
+    assert torch.allclose(engine.clipped_sum(engine.microbatches(np.arange(6))), others, atol=1e-6)

@@ -23,10 +23,10 @@ from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.kinds import KINDS, Does
 from tests.trainer_adapter.neighbours import contributions
-from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
-from trainer_adapter.dpsgd.poisson_sampler import draw, physical_batches, threshold
-from trainer_adapter.per_sample.gradient_factors import Patches
+from trainer_adapter.dpsgd.poisson_sampler import draw, microbatches, threshold
+from trainer_adapter.per_sample.gradient_factors import ConvGrad
 
 CLIPPING: Final = Fraction(1, 2)
 PLAN: Final = Plan(Fraction(1, 2), Fraction(1), CLIPPING, 10, 4)
@@ -75,7 +75,7 @@ def test_c_one_infinite_record_costs_nobody_else_anything() -> None:
     )
     found = contributions(engine, np.arange(8))
     assert [bool(row.any()) for row in found] == [place != 3 for place in range(8)]
-    engine.step(1, torch.optim.SGD(model.parameters(), lr=1.0), Randomness(bytes(32)))
+    engine.step(1, torch.optim.SGD(model.parameters(), lr=1.0), CsprngRandomness(bytes(32)))
     assert torch.isfinite(_flat(model)).all()
 
 
@@ -85,7 +85,7 @@ def test_e_a_loop_left_early_carries_nothing_over() -> None:
     data = (torch.randn(12, 5), torch.arange(12) % 3)
     model = nn.Linear(5, 3)
     engine = Engine(PLAN, model, cross_entropy, data, 2)
-    batches = list(physical_batches(np.arange(12), 2))
+    batches = list(microbatches(np.arange(12), 2))
     whole = engine.clipped_sum(batches)
     for left_at in range(1, 6):
         walk = iter(batches)
@@ -112,7 +112,7 @@ def test_h_nothing_but_poisson_sampling_gets_a_plan() -> None:
 
 def test_h_draws_are_independent_and_of_random_size() -> None:
     """A draw's size is not fixed, and a record may be in two draws in a row: no epochs, no shuffling."""
-    randomness = Randomness(bytes(32))
+    randomness = CsprngRandomness(bytes(32))
     drawn = [draw(randomness.stream("sampler", step), 50, Fraction(1, 2)) for step in range(1, 40)]
     assert len({len(one) for one in drawn}) > 5
     assert any(np.intersect1d(one, other).size for one, other in pairwise(drawn))
@@ -136,14 +136,14 @@ def test_j_noise_is_cryptographic_without_asking() -> None:
         np.random.seed(1)  # noqa: NPY002 - the very generator that must not matter
         before = _flat(model).clone()
         engine = Engine(nobody, model, cross_entropy, (torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64)), 1)
-        engine.step(1, torch.optim.SGD(model.parameters(), lr=1.0), Randomness.fresh())
+        engine.step(1, torch.optim.SGD(model.parameters(), lr=1.0), CsprngRandomness.fresh())
         noises.append(_flat(model) - before)
     assert not torch.isclose(noises[0], noises[1], rtol=1e-6).any()
 
 
 def test_k_noise_has_53_bits_whatever_the_models_type() -> None:
     """There: drawn in the model's float32, though 53 bits are claimed. Ours: float64, and more than 24 bits of it."""
-    noise = Randomness(bytes(32)).stream("noise", 1).normals((1000,))
+    noise = CsprngRandomness(bytes(32)).stream("noise", 1).normals((1000,))
     assert noise.dtype == np.float64
     assert (noise != noise.astype(np.float32)).mean() > 0.99
 
@@ -159,7 +159,7 @@ def test_l_the_normaliser_does_not_know_the_partitions_size() -> None:
             for value in model.parameters():
                 value.zero_()
         engine = Engine(nobody, model, cross_entropy, data, 4)
-        engine.step(1, torch.optim.SGD(model.parameters(), lr=1.0), Randomness(bytes(32)))
+        engine.step(1, torch.optim.SGD(model.parameters(), lr=1.0), CsprngRandomness(bytes(32)))
         steps.append(_flat(model).clone())
     assert torch.equal(steps[0], steps[1])
     assert torch.equal(steps[0], steps[2])
@@ -171,7 +171,7 @@ def test_m_grouped_convolutions_cost_what_they_are() -> None:
     inputs, grad = (torch.randn((2, 1, 16, 8, 8), generator=generator) for _ in range(2))
     work = []
     for groups in (1, 16):
-        patches = Patches(inputs, grad, (16, 16 // groups, 3, 3), (1, 1), (1, 1), (1, 1), groups)
+        patches = ConvGrad(inputs, grad, (16, 16 // groups, 3, 3), (1, 1), (1, 1), (1, 1), groups)
         with FlopCounterMode(display=False) as counter:
             patches.whole_unfolded()
         work.append(counter.get_total_flops())
@@ -181,7 +181,7 @@ def test_m_grouped_convolutions_cost_what_they_are() -> None:
 def test_n_a_process_of_its_own_draws_of_its_own() -> None:
     """There: all ranks share the CPU's seed, and an empty local batch drops out of step. Ours: neither."""
     torch.manual_seed(7)
-    first, second = (draw(Randomness.fresh().stream("sampler", 1), 500, Fraction(1, 2)) for _ in range(2))
+    first, second = (draw(CsprngRandomness.fresh().stream("sampler", 1), 500, Fraction(1, 2)) for _ in range(2))
     assert first.tolist() != second.tolist()
     model = nn.Linear(2, 2)
     nobody = Plan(Fraction(1, 10**9), Fraction(1), CLIPPING, 2, 1)
@@ -189,7 +189,7 @@ def test_n_a_process_of_its_own_draws_of_its_own() -> None:
     seen, optimiser, randomness = (
         [_flat(model).clone()],
         torch.optim.SGD(model.parameters(), lr=1.0),
-        Randomness.fresh(),
+        CsprngRandomness.fresh(),
     )
     for step in (1, 2):
         engine.step(step, optimiser, randomness)

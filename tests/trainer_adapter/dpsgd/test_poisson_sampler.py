@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer_adapter.dpsgd.csprng import Randomness, Stream
-from trainer_adapter.dpsgd.poisson_sampler import WORDS_AT_ONCE, draw, physical_batches, threshold
+from trainer_adapter.dpsgd.csprng import CsprngRandomness, Stream
+from trainer_adapter.dpsgd.poisson_sampler import WORDS_AT_ONCE, draw, microbatches, threshold
 
 KEY = bytes(range(32))
 PROBABILITIES = st.fractions(min_value=Fraction(1, 10**9), max_value=1)
@@ -62,14 +62,14 @@ def test_at_probability_one_every_record_enters() -> None:
 
 
 def test_a_tiny_probability_still_draws_and_mostly_nothing() -> None:
-    """At 1e-9 a thousand records give an empty draw, and no physical batch."""
+    """At 1e-9 a thousand records give an empty draw, and no microbatch."""
     drawn = draw(Stream(KEY, bytes(12)), 1000, Fraction(1, 10**9))
     assert drawn.tolist() == []
-    assert list(physical_batches(drawn, 8)) == []
+    assert list(microbatches(drawn, 8)) == []
 
 
 @pytest.mark.parametrize("probability", [Fraction(1, 100), Fraction(16, 175), Fraction(9, 10)])
-def test_every_record_enters_as_often_as_the_plan_says(probability: Fraction, randomness: Randomness) -> None:
+def test_every_record_enters_as_often_as_the_plan_says(probability: Fraction, randomness: CsprngRandomness) -> None:
     """Over 2,000 steps each of 50 records, their mean and each pair are within 6 deviations."""
     steps, records, rate = 2000, 50, float(probability)
     entered = np.zeros((steps, records))
@@ -85,7 +85,7 @@ def test_every_record_enters_as_often_as_the_plan_says(probability: Fraction, ra
 @given(st.lists(st.integers(0, 10**6), unique=True, max_size=60), st.integers(1, 17))
 def test_physical_batches_hold_each_drawn_record_once(drawn: list[int], size: int) -> None:
     """All have one size, the mask lets through the draw in order, only the last is filled up."""
-    batches = list(physical_batches(np.array(drawn, dtype=np.int64), size))
+    batches = list(microbatches(np.array(drawn, dtype=np.int64), size))
     assert all(batch.indices.shape == batch.mask.shape == (size,) for batch in batches)
     assert [int(i) for batch in batches for i in batch.indices[batch.mask]] == drawn
     assert all(batch.mask.all() for batch in batches[:-1])

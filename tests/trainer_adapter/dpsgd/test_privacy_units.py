@@ -16,9 +16,9 @@ from torch.nn.functional import cross_entropy
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.neighbours import contributions
-from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
-from trainer_adapter.dpsgd.poisson_sampler import physical_batches
+from trainer_adapter.dpsgd.poisson_sampler import microbatches
 from trainer_adapter.dpsgd.privacy_units import of_users
 
 RECORDS = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 2), 10, 4)
@@ -105,13 +105,13 @@ def test_a_draw_is_of_users() -> None:
     """At probability 1 all four users are drawn, and their places are those of users."""
     plan = Plan(Fraction(1), Fraction(1), Fraction(1, 2), 10, 4, "user")
     engine = Engine(plan, _model(), cross_entropy, _data(), 4, users=USERS, records_per_user_max=2)
-    assert engine.draw(1, Randomness(bytes(32))).tolist() == [0, 1, 2, 3]
+    assert engine.draw(1, CsprngRandomness(bytes(32))).tolist() == [0, 1, 2, 3]
 
 
 def test_records_are_units_of_one_record_each() -> None:
     """Numbering every record as a user of its own is the same as no users at all."""
     model = _model()
-    batches = list(physical_batches(np.arange(9), 4))
+    batches = list(microbatches(np.arange(9), 4))
     sums = [
         Engine(plan, model, cross_entropy, _data(), 4, users=users).clipped_sum(batches)
         for plan, users in ((RECORDS, None), (PLAN, torch.arange(9)))

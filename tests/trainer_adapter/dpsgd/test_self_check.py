@@ -12,9 +12,9 @@ from torch.nn.functional import cross_entropy
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.neighbours import replay
-from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Certify, Engine
-from trainer_adapter.dpsgd.self_check import Disagrees
+from trainer_adapter.dpsgd.self_check import SelfCheckFailed
 
 PLAN = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 3), 10, 8)
 
@@ -52,7 +52,7 @@ def test_neighbours_differ_in_one_contribution(precision: str) -> None:
     for changed, value in ((2, 0.0), (5, 1e20), (13, float("nan"))):
         data[0].copy_(_data(changed, value)[0])
         for step in (1, 2):
-            found = replay(ours, theirs, step, *(Randomness(bytes(32)) for _ in range(2)))
+            found = replay(ours, theirs, step, *(CsprngRandomness(bytes(32)) for _ in range(2)))
             assert found.differ == ((changed,) if changed in found.drawn else ())
             assert found.moved <= 2 * float(PLAN.clipping_norm)
             seen.add(changed in found.drawn)
@@ -65,7 +65,7 @@ def test_a_zeroed_record_moves_the_sum_by_at_most_c() -> None:
     ours, theirs = (Engine(PLAN, model, cross_entropy, each, 4) for each in (_data(), data))
     for changed in range(6):
         data[0].copy_(_data(changed, float("inf"))[0])
-        found = replay(ours, theirs, 1, *(Randomness(bytes(32)) for _ in range(2)))
+        found = replay(ours, theirs, 1, *(CsprngRandomness(bytes(32)) for _ in range(2)))
         assert found.moved <= float(PLAN.clipping_norm)
         assert (found.moved > 0.99 * float(PLAN.clipping_norm)) == (changed in found.drawn)
 
@@ -75,7 +75,7 @@ def test_a_sum_that_is_not_the_records_ends_the_run(certify: Certify, steps: lis
     """The model changes behind the engine's back: noticed where asked for, before noise is drawn or a value moves."""
     model = Scaled()
     engine = Engine(PLAN, model, cross_entropy, _data(), 4, certify=certify)
-    optimiser, randomness = torch.optim.SGD(model.parameters(), lr=1.0), Randomness(bytes(32))
+    optimiser, randomness = torch.optim.SGD(model.parameters(), lr=1.0), CsprngRandomness(bytes(32))
     noticed = []
     for step in (1, 2, 3):
         if step == (1 if certify == "first_step" else 3):
@@ -83,7 +83,7 @@ def test_a_sum_that_is_not_the_records_ends_the_run(certify: Certify, steps: lis
         before = [value.clone() for value in model.parameters()]
         try:
             engine.step(step, optimiser, randomness)
-        except Disagrees:
+        except SelfCheckFailed:
             noticed.append(step)
             assert all(torch.equal(*pair) for pair in zip(before, model.parameters(), strict=True))
             assert randomness.stream("noise", step).take(1)
@@ -100,7 +100,7 @@ def test_an_honest_run_passes_its_own_check() -> None:
     """Certified at every step, records that are not finite among them, nothing is found."""
     model = _model()
     engine = Engine(PLAN, model, cross_entropy, _data(3, float("nan")), 4, certify="always")
-    optimiser, randomness = torch.optim.SGD(model.parameters(), lr=0.1), Randomness(bytes(32))
+    optimiser, randomness = torch.optim.SGD(model.parameters(), lr=0.1), CsprngRandomness(bytes(32))
     for step in range(1, 6):
         engine.step(step, optimiser, randomness)
     assert all(torch.isfinite(value).all() for value in model.parameters())

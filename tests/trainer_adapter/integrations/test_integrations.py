@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.rooms import PLAN, Place, open_place
-from trainer_adapter.training.attach import Options, Run, attach
+from trainer_adapter.training.attach import ModelRun, Options, attach
 
 ROOT = Path(__file__).parents[3]
 PUBLIC = TensorDataset(torch.zeros(64, 64), torch.zeros(64, dtype=torch.int64))
@@ -35,7 +35,7 @@ def _linear() -> tuple[nn.Linear, torch.optim.Optimizer]:
     return model, torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
 
 
-def _attached(place: Place, name: str, model: nn.Module, optimiser: torch.optim.Optimizer) -> Run:
+def _attached(place: Place, name: str, model: nn.Module, optimiser: torch.optim.Optimizer) -> ModelRun:
     return attach(model, optimiser, cross_entropy, place.assignment(name), Options(service=place.service))
 
 
@@ -161,7 +161,7 @@ def test_mlflow(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     with _attached(place, "mlflow", model, optimiser) as run:
         for step in run:
             if step == 1:
-                log = PublicLog(run.charged, client, logged)
+                log = PublicLog(run, client, logged)
                 log.begin()
                 with pytest.raises(Malformed, match=r"^train_loss: is not among what may leave"):
                     log.step(step, {"public/accuracy": 0.5, "train_loss": 0.1})

@@ -26,8 +26,8 @@ from ledger.mechanisms.plan import Plan
 from tests.trainer_adapter.rooms import Place, open_place
 from trainer_adapter.integrations import opacus, opacus_guards
 from trainer_adapter.integrations.opacus import NAME, LedgerAccountant, Refusal, register
-from trainer_adapter.run.charged_run import ChargedRun
-from trainer_adapter.training.record_archive import arrays
+from trainer_adapter.run.charged_run import Run
+from trainer_adapter.training.record_archive import read_records
 
 pytestmark = [
     # PrivacyEngine says that its generator is not made for secrets; without its missing package it has no other.
@@ -43,7 +43,7 @@ OVER: Final = "all 6 steps that were charged are taken"
 class Bench:
     """What one test trains, and what it saw: the weights after each update, and the calls of its hooks."""
 
-    run: ChargedRun
+    run: Run
     model: nn.Linear
     records: TensorDataset
     module: Any = None
@@ -98,10 +98,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 @contextmanager
 def _bench(place: Place, name: str, plan: Plan = PLAN) -> Iterator[Bench]:
     torch.manual_seed(5)
-    with ChargedRun(place.assignment(name, plan), place.service) as run:
-        ((ref, data),) = run.open().items()
+    with Run(place.assignment(name, plan), place.service) as run:
+        ((ref, data),) = run.open_data().items()
         run.begin()
-        yield Bench(run, nn.Linear(64, 10), TensorDataset(*arrays(data, ref)))
+        yield Bench(run, nn.Linear(64, 10), TensorDataset(*read_records(data, ref)))
 
 
 def _posted(place: Place, name: str) -> int | None:
@@ -295,7 +295,7 @@ def test_what_no_plan_covers_is_refused_before_a_step(place: Place, name: str) -
     with _bench(place, name.replace(" ", "-")) as bench:
         with pytest.raises(Refusal, match=match):
             bench.private("engine", **asked)
-        assert bench.run.steps.taken == 0
+        assert bench.run.budget.taken == 0
     assert _posted(place, name.replace(" ", "-")) == 0
 
 

@@ -18,8 +18,8 @@ from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.rooms import Place, open_place
 from trainer_adapter.job.preprocessing import NO_PREPROCESSING, Charged, Preprocessing
 from trainer_adapter.training.attach import Options, attach
-from trainer_adapter.training.preprocessing_constants import Prepared
-from trainer_adapter.training.record_archive import arrays
+from trainer_adapter.training.preprocessing_constants import PreparedConstants
+from trainer_adapter.training.record_archive import read_records
 
 HERE = Path("jobs")
 PUBLIC = {"kind": "normalise", "mean": "0.1307", "deviation": ["0.3081"], "public": "published with the data set"}
@@ -71,8 +71,8 @@ def test_what_names_no_source_is_refused(value: object, field: str) -> None:
 def test_constants_work_on_one_record_by_itself() -> None:
     """Normalised, kept within a vocabulary, weighed by class; the wrong kind of inputs is refused."""
 
-    def prepared(kind: str, **constants: list[float]) -> Prepared:
-        return Prepared(((kind, {name: torch.tensor(values) for name, values in constants.items()}),))
+    def prepared(kind: str, **constants: list[float]) -> PreparedConstants:
+        return PreparedConstants(((kind, {name: torch.tensor(values) for name, values in constants.items()}),))
 
     normal = prepared("normalise", mean=[1.0, 2.0], deviation=[2.0, 4.0])
     assert torch.equal(normal.inputs(torch.tensor([[3.0, 10.0]])), torch.tensor([[1.0, 2.0]]))
@@ -128,7 +128,7 @@ def test_charged_statistics(place: Place) -> None:
     """A mean from a run of its own, charged and released, is near the true one, and another run may normalise by it."""
     path = _means(place, "means")
     mean = load_file(path)["mean"]
-    truth = arrays(digits.archive(digits.FIRST), "first")[0].reshape(-1, 64).mean(dim=0)
+    truth = read_records(digits.archive(digits.FIRST), "first")[0].reshape(-1, 64).mean(dim=0)
     assert float((mean - truth).norm()) < 4 * 40 * 4 / digits.RECORDS * 8
     extra = f'\n[[train.preprocessing]]\nkind = "normalise"\ncharge = "means"\nmodel = "{path}"\n'
     model = nn.Linear(64, 10)
@@ -137,7 +137,7 @@ def test_charged_statistics(place: Place) -> None:
     with attach(model, optimiser, cross_entropy, place.assignment("by-means", extra=extra), options) as run:
         for _ in run:
             break
-    shown = run.prepared.inputs(torch.full((1, 64), 0.5))
+    shown = run.constants.inputs(torch.full((1, 64), 0.5))
     assert torch.allclose(shown, (0.5 - mean) / 0.25)
 
 

@@ -27,10 +27,10 @@ import os, signal, sys
 from pathlib import Path
 from fractions import Fraction
 import numpy, torch
-from ledger.plan import Plan
-from trainer_adapter.randomness import Stream
-from trainer_adapter.run import train
-from trainer_adapter.step_log import StepLog
+from ledger.mechanisms.plan import Plan
+from trainer_adapter.dpsgd.csprng import Stream
+from tests.trainer_adapter.local_training import train
+from trainer_adapter.job.step_log import StepLog
 
 used, taken = 0, Stream.normals
 def told(stream, shape):
@@ -186,8 +186,8 @@ def test_a_disk_that_takes_no_more_stops_the_run(tmp_path: Path, plan: Plan) -> 
 import resource, signal, sys
 from fractions import Fraction
 from pathlib import Path
-from ledger.plan import Plan
-from trainer_adapter.step_log import StepLog
+from ledger.mechanisms.plan import Plan
+from trainer_adapter.job.step_log import StepLog
 plan = Plan(Fraction(1, 4), Fraction(2), Fraction(1, 2), 12, 10)
 log = StepLog.create(Path(sys.argv[1]), "run-1", plan, 5)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -15,7 +15,7 @@ from torch.func import vmap
 from torch.nn import functional
 
 from tests.trainer_adapter.masks import kept
-from trainer_adapter.layers.dropout import Dropping, words_at
+from trainer_adapter.layers.dropout import PerExampleDropout, dropout_keys
 
 CHANCE: Final = 1e-6
 """How unlikely what is seen must be before a test fails; seeds are fixed, so it fails always or never."""
@@ -32,12 +32,12 @@ KINDS: Final[dict[str, tuple[Callable[..., Tensor], tuple[int, ...]]]] = {
 
 
 def _key(word: int) -> Tensor:
-    return words_at(np.array([word], dtype=np.uint64), torch.tensor([0]), torch.tensor([True]))[0]
+    return dropout_keys(np.array([word], dtype=np.uint64), torch.tensor([0]), torch.tensor([True]))[0]
 
 
 def _mask(word: int, p: float, count: int, calls: int = 1) -> Tensor:
     """Which of so many places drop, shape (calls, count)."""
-    with Dropping(_key(word)):
+    with PerExampleDropout(_key(word)):
         return torch.stack([functional.dropout(torch.ones(1, count), p)[0] == 0 for _ in range(calls)])
 
 
@@ -48,7 +48,7 @@ def test_each_function_drops_as_pytorchs_own(name: str, p: float) -> None:
     function, shape = KINDS[name]
     torch.manual_seed(1)
     theirs = function(torch.ones(shape), p, True)  # noqa: FBT003 - PyTorch names it in two ways
-    with Dropping(_key(77)) as dropping:
+    with PerExampleDropout(_key(77)) as dropping:
         ours = function(torch.ones(shape), p, True)  # noqa: FBT003 - PyTorch names it in two ways
     assert dropping.calls == 1
     values = [sorted(set(found.flatten().tolist())) for found in (ours, theirs)]
@@ -64,9 +64,9 @@ def test_in_place_is_where_the_input_lies(name: str) -> None:
     """The input itself becomes what the other way gives, and is given back."""
     function, shape = KINDS[name]
     value = torch.randn(shape, generator=torch.Generator().manual_seed(1))
-    with Dropping(_key(5)):
+    with PerExampleDropout(_key(5)):
         apart = function(value, 0.5, training=True)
-    with Dropping(_key(5)):
+    with PerExampleDropout(_key(5)):
         given = function(value, 0.5, training=True, inplace=True)
     assert given is value
     assert torch.equal(given, apart)
@@ -78,7 +78,7 @@ def test_a_mask_is_the_one_worked_out_in_plain_integers(p: float, shape: tuple[i
     word = 0xFEDCBA9876543210
     value = torch.randn(shape, generator=torch.Generator().manual_seed(2))
     scale = 1 / (1 - round(p * 65536) / 65536)
-    with Dropping(_key(word)):
+    with PerExampleDropout(_key(word)):
         found = [functional.dropout(value, p) for _ in range(3)]
     for call, one in enumerate(found):
         assert torch.equal(one, torch.where(kept(word, call, shape, p), value * scale, 0.0))
@@ -87,7 +87,7 @@ def test_a_mask_is_the_one_worked_out_in_plain_integers(p: float, shape: tuple[i
 def test_ends_of_the_range() -> None:
     """Probability 0, or none in training, draws nothing and gives the input itself; 1 leaves nothing; else refused."""
     value = torch.ones(1, 100_000)
-    with Dropping(_key(3)) as dropping:
+    with PerExampleDropout(_key(3)) as dropping:
         assert functional.dropout(value, 0.0) is value
         assert functional.dropout(value, 0.5, training=False) is value
         assert functional.feature_alpha_dropout(value, 0.5, training=False) is value
@@ -108,10 +108,10 @@ def test_as_many_drop_as_should(p: float) -> None:
     one = int(_mask(12345, p, 400_000).sum())
     assert binomtest(one, 400_000, p).pvalue > CHANCE
     words = np.random.default_rng(1).integers(0, 2**64, 20_000, dtype=np.uint64)
-    keys = words_at(words, torch.arange(20_000), torch.ones(20_000, dtype=torch.bool))
+    keys = dropout_keys(words, torch.arange(20_000), torch.ones(20_000, dtype=torch.bool))
 
     def first(key: Tensor) -> Tensor:
-        with Dropping(key):
+        with PerExampleDropout(key):
             return functional.dropout(torch.ones(1, 9), p)[0, 7] == 0
 
     many = int(vmap(first)(keys).sum())
@@ -156,7 +156,7 @@ def test_attention_drops_weights_after_their_softmax(name: str) -> None:
     """Attention written out, weights times a mask by hand; and without dropout PyTorch's own fused way."""
     options = _ATTENDED[name]
     query, key, value = _heads(5, 4 if name == "grouped" else 2), _heads(5), _heads(5) + 1
-    with Dropping(_key(9)):
+    with PerExampleDropout(_key(9)):
         found = functional.scaled_dot_product_attention(query, key, value, dropout_p=0.4, **options)
         none = functional.scaled_dot_product_attention(query, key, value, dropout_p=1.0, **options)
         whole = functional.scaled_dot_product_attention(query, key, value, **options)

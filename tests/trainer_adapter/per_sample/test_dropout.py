@@ -22,9 +22,9 @@ from tests.trainer_adapter.kinds import CLASSES, RECORDS, Does, Make, numbers, p
 from tests.trainer_adapter.masks import kept
 from tests.trainer_adapter.neighbours import contributions, replay
 from trainer_adapter.cli.train import accuracy
-from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
-from trainer_adapter.dpsgd.self_check import Disagrees
+from trainer_adapter.dpsgd.self_check import SelfCheckFailed
 from trainer_adapter.per_sample.rounding_margins import PRECISIONS
 
 PLAN: Final = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 3), 10, 4)
@@ -153,9 +153,9 @@ def test_gradients_are_those_of_masks_applied_by_hand(name: str, precision: str)
     make, _, data = MODELS[name]
     model = _made(make)
     engine = Engine(UNCLIPPED, model, cross_entropy, data, 4, precision=precision)
-    keys = engine.keys(3, Randomness(bytes(32)))
+    keys = engine.keys(3, CsprngRandomness(bytes(32)))
     assert keys is not None
-    stream = Randomness(bytes(32)).stream("dropout", 3)
+    stream = CsprngRandomness(bytes(32)).stream("dropout", 3)
     assert keys.tolist() == [int.from_bytes(stream.take(8), "little") for _ in range(RECORDS)]
     ours, theirs = contributions(engine, ALL, keys), _reference(name, model, keys.tolist())
     apart = (ours - theirs).norm(dim=1) / theirs.norm(dim=1)
@@ -170,12 +170,12 @@ def test_a_compiled_graph_drops_the_same() -> None:
         _keys(),
     )
     eager, compiled = (Engine(PLAN, model, cross_entropy, data, 4, compiled=yes) for yes in (False, True))
-    sums = [engine.clipped_sum(engine.physical_batches(ALL), keys) for engine in (eager, compiled)]
+    sums = [engine.clipped_sum(engine.microbatches(ALL), keys) for engine in (eager, compiled)]
     assert (sums[0] - sums[1]).norm() < 1e-6 * sums[0].norm()
 
 
 def _keys(count: int = RECORDS) -> Any:  # noqa: ANN401 - an array of words
-    return Randomness(bytes(32)).stream("dropout", 1).words(count)
+    return CsprngRandomness(bytes(32)).stream("dropout", 1).words(count)
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -190,7 +190,7 @@ def test_neighbours_differ_in_one_contribution(precision: str) -> None:
         changed[0].copy_(data[0])
         changed[0][place] = value
         for step in (1, 2, 3):
-            found = replay(ours, theirs, step, *(Randomness(bytes(32)) for _ in range(2)))
+            found = replay(ours, theirs, step, *(CsprngRandomness(bytes(32)) for _ in range(2)))
             assert found.differ == ((place,) if place in found.drawn else ())
             assert found.moved <= 2 * float(PLAN.clipping_norm)
             seen.add(place in found.drawn)
@@ -198,7 +198,7 @@ def test_neighbours_differ_in_one_contribution(precision: str) -> None:
 
 
 def test_who_else_is_drawn_changes_nobodys_masks() -> None:
-    """Drawn alone, with some or with all, in physical batches of any size: each contribution stays the same."""
+    """Drawn alone, with some or with all, in microbatches of any size: each contribution stays the same."""
     model, data, keys = _made(_perceptron), numbers(5), _keys()
     engines = [Engine(PLAN, model, cross_entropy, data, size) for size in (1, 3, 8)]
     whole = contributions(engines[0], ALL, keys)
@@ -206,7 +206,7 @@ def test_who_else_is_drawn_changes_nobodys_masks() -> None:
         for drawn in ([4], [0, 4], [4, 5, 6], ALL.tolist()):
             found = contributions(engine, np.array(drawn), keys)
             assert torch.allclose(found, whole[drawn], rtol=1e-5, atol=1e-7)
-            total = engine.clipped_sum(engine.physical_batches(np.array(drawn)), keys)
+            total = engine.clipped_sum(engine.microbatches(np.array(drawn)), keys)
             assert torch.allclose(total, whole[drawn].sum(dim=0), rtol=1e-4, atol=1e-6)
 
 
@@ -236,7 +236,7 @@ def test_masks_differ_by_record_and_by_step() -> None:
     """Equal records give other gradients, and the same record another at another step."""
     inputs = torch.ones(RECORDS, 5)
     engine = Engine(UNCLIPPED, _made(_perceptron), cross_entropy, (inputs, torch.zeros(RECORDS, dtype=torch.int64)), 4)
-    randomness = Randomness(bytes(32))
+    randomness = CsprngRandomness(bytes(32))
     first, second = (contributions(engine, ALL, engine.keys(step, randomness)) for step in (1, 2))
     rows = torch.cat([first, second])
     assert len({tuple(row.tolist()) for row in rows}) == 2 * RECORDS
@@ -246,7 +246,7 @@ def test_a_step_gives_the_same_after_a_fresh_start() -> None:
     """After others or first, whatever PyTorch's generator holds (it is not touched): the same weights bit by bit."""
     data, model, secret = numbers(5), _made(_perceptron), bytes(range(32))
     engine, optimiser = Engine(PLAN, model, cross_entropy, data, 4), torch.optim.SGD(model.parameters(), lr=0.5)
-    randomness = Randomness(secret)
+    randomness = CsprngRandomness(secret)
     engine.step(1, optimiser, randomness)
     kept_now = deepcopy(model)
     before = torch.get_rng_state()
@@ -254,7 +254,7 @@ def test_a_step_gives_the_same_after_a_fresh_start() -> None:
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(999)
     again = Engine(PLAN, kept_now, cross_entropy, data, 4)
-    again.step(2, torch.optim.SGD(kept_now.parameters(), lr=0.5), Randomness(secret))
+    again.step(2, torch.optim.SGD(kept_now.parameters(), lr=0.5), CsprngRandomness(secret))
     assert all(torch.equal(*pair) for pair in zip(model.parameters(), kept_now.parameters(), strict=True))
 
 
@@ -266,10 +266,10 @@ def test_what_drops_nothing_costs_nothing(kind: str) -> None:
     model = nn.Sequential(plain[0], layer, plain[2])  # type: ignore[index] # a Sequential
     engines = [Engine(PLAN, one, cross_entropy, numbers(5), 4) for one in (model, plain)]
     assert engines[0]._sum._run.code == engines[1]._sum._run.code  # type: ignore[attr-defined] # noqa: SLF001 - the graph
-    randomness = Randomness(bytes(32))
+    randomness = CsprngRandomness(bytes(32))
     assert engines[0].keys(1, randomness) is None
     randomness.stream("dropout", 1)
-    sums = [engine.clipped_sum(engine.physical_batches(ALL)) for engine in engines]
+    sums = [engine.clipped_sum(engine.microbatches(ALL)) for engine in engines]
     assert torch.equal(sums[0], sums[1])
     assert layer.training == (kind == "probability 0")
 
@@ -278,7 +278,7 @@ def test_a_sum_without_keys_is_refused() -> None:
     """A model that drops something never does by chance with the same masks for all."""
     engine = Engine(PLAN, _made(_perceptron), cross_entropy, numbers(5), 4)
     with pytest.raises(Malformed, match=r"^keys: are needed: the model drops something"):
-        engine.clipped_sum(engine.physical_batches(ALL))
+        engine.clipped_sum(engine.microbatches(ALL))
 
 
 def test_a_model_evaluated_between_steps_goes_on_dropping() -> None:
@@ -286,7 +286,7 @@ def test_a_model_evaluated_between_steps_goes_on_dropping() -> None:
     models = [_made(_perceptron) for _ in range(2)]
     for evaluated, model in enumerate(models):
         engine = Engine(PLAN, model, cross_entropy, numbers(5), 4, certify="always")
-        optimiser, randomness = torch.optim.SGD(model.parameters(), lr=0.5), Randomness(bytes(32))
+        optimiser, randomness = torch.optim.SGD(model.parameters(), lr=0.5), CsprngRandomness(bytes(32))
         for step in (1, 2):
             if evaluated:
                 model.eval()
@@ -300,8 +300,8 @@ def test_another_rate_behind_the_engines_back_is_noticed() -> None:
     model = _made(_perceptron)
     engine = Engine(PLAN, model, cross_entropy, numbers(5), 4, certify="always")
     model[3].p = 0.1  # type: ignore[index] # a Sequential
-    with pytest.raises(Disagrees):
-        engine.step(1, torch.optim.SGD(model.parameters(), lr=0.5), Randomness(bytes(32)))
+    with pytest.raises(SelfCheckFailed):
+        engine.step(1, torch.optim.SGD(model.parameters(), lr=0.5), CsprngRandomness(bytes(32)))
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from ledger.mechanisms.plan import Plan
 from tests.trainer_adapter.kinds import Data
-from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
 
 PLAN: Final = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 3), 10, 4)
@@ -81,7 +81,7 @@ def test_models_that_come_with_dropout_train(
     assert rates == {0.1}
     engine = Engine(PLAN, model, loss, _data(next_word=make is NextWord), 4, certify="always")
     assert engine._sum.drops == masks  # noqa: SLF001 - how many were traced
-    optimiser, randomness = torch.optim.AdamW(model.parameters(), lr=0.01), Randomness(bytes(32))
+    optimiser, randomness = torch.optim.AdamW(model.parameters(), lr=0.01), CsprngRandomness(bytes(32))
     before = [value.clone() for value in model.parameters()]
     for step in (1, 2):
         engine.step(step, optimiser, randomness)

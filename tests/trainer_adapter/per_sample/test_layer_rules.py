@@ -19,17 +19,17 @@ from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.kinds import KINDS, Adapter, numbers
 from trainer_adapter.dpsgd.engine import Engine
-from trainer_adapter.dpsgd.poisson_sampler import physical_batches
+from trainer_adapter.dpsgd.poisson_sampler import microbatches
 
 if TYPE_CHECKING:
-    from trainer_adapter.dpsgd.poisson_sampler import PhysicalBatch
+    from trainer_adapter.dpsgd.poisson_sampler import Microbatch
 
 CLIPPING: Final = Fraction(1, 2)
 PLAN: Final = Plan(Fraction(1, 2), Fraction(1), CLIPPING, 10, 4)
 
 
-def _all(size: int = 4) -> list[PhysicalBatch]:
-    return list(physical_batches(np.arange(7), size))
+def _all(size: int = 4) -> list[Microbatch]:
+    return list(microbatches(np.arange(7), size))
 
 
 def _reference(model: nn.Module, data: tuple[Tensor, Tensor], bound: float) -> Tensor:
@@ -127,7 +127,7 @@ def test_a_graph_that_does_not_compile_is_told() -> None:
 
 @pytest.mark.parametrize("size", [1, 3, 8])
 def test_the_size_of_a_physical_batch_changes_nothing(size: int) -> None:
-    """The same records in other physical batches give the same sum."""
+    """The same records in other microbatches give the same sum."""
     torch.manual_seed(11)
     make, data = KINDS["conv2d in groups"]
     model = make()

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.engine import Engine
-from trainer_adapter.dpsgd.poisson_sampler import PhysicalBatch
+from trainer_adapter.dpsgd.poisson_sampler import Microbatch
 
 if TYPE_CHECKING:
     from ledger.mechanisms.plan import Plan
@@ -177,7 +177,7 @@ def test_a_tied_weight_is_taken_and_clipped_whole(plan: Plan) -> None:
     torch.manual_seed(1)
     model, inputs, target = _Tied(), torch.rand(1, 4), torch.zeros(1, dtype=torch.int64)
     engine = Engine(replace(plan, clipping_norm=Fraction(1000)), model, cross_entropy, (inputs, target))
-    ours = engine.clipped_sum([PhysicalBatch(np.array([0]), np.array([True]))])
+    ours = engine.clipped_sum([Microbatch(np.array([0]), np.array([True]))])
     gradients = torch.autograd.grad(cross_entropy(model(inputs), target), list(model.parameters()))
     expected = torch.cat([gradient.reshape(-1) for gradient in gradients])
     assert torch.allclose(ours.to(torch.float32), expected, atol=1e-6)

@@ -20,9 +20,9 @@ from ledger.mechanisms.plan import USER, Plan
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.kinds import CLASSES, KINDS, RECORDS, Data, Does, numbers, writes
 from tests.trainer_adapter.neighbours import contributions, replay
-from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
-from trainer_adapter.per_sample.sequential import in_turn, vectorised
+from trainer_adapter.per_sample.sequential import sequential_vmap, vectorised
 
 PLAN: Final = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 3), 10, 4)
 ALL: Final = np.arange(RECORDS)
@@ -49,7 +49,7 @@ def test_in_turn_is_as_vectorised() -> None:
         return shared @ own["a"] + last, [own["a"].outer(shared)]
 
     args = (torch.randn(3), {"a": torch.randn(5, 3)}, torch.randn(5))
-    ours, theirs = (each(body, in_dims=(None, 0, 0))(*args) for each in (in_turn, vectorised))
+    ours, theirs = (each(body, in_dims=(None, 0, 0))(*args) for each in (sequential_vmap, vectorised))
     assert torch.allclose(ours[0], theirs[0])
     assert torch.allclose(ours[1][0], theirs[1][0])
 
@@ -66,7 +66,7 @@ def test_a_compiled_graph_gives_the_same_sum() -> None:
     torch.manual_seed(11)
     model, data = Does(_write_states, cell=nn.RNNCell(3, 3), head=nn.Linear(6, CLASSES)), numbers(2, 3)
     eager, compiled = (Engine(PLAN, model, cross_entropy, data, 2, compiled=yes) for yes in (False, True))
-    sums = [engine.clipped_sum(engine.physical_batches(ALL)) for engine in (eager, compiled)]
+    sums = [engine.clipped_sum(engine.microbatches(ALL)) for engine in (eager, compiled)]
     assert (sums[0] - sums[1]).norm() < 1e-6 * sums[0].norm()
 
 
@@ -79,10 +79,10 @@ def test_neighbours_differ_in_one_contribution(name: str) -> None:
     for place, value in ((1, 0.0), (4, 1e20), (5, float("nan"))):
         changed[0].copy_(data[0])
         changed[0][place] = value
-        found = replay(ours, theirs, 1, *(Randomness(bytes(32)) for _ in range(2)))
+        found = replay(ours, theirs, 1, *(CsprngRandomness(bytes(32)) for _ in range(2)))
         assert found.differ == ((place,) if place in found.drawn else ())
         assert found.moved <= 2 * float(PLAN.clipping_norm)
-        again = replay(ours, theirs, 2, *(Randomness(bytes(32)) for _ in range(2)))
+        again = replay(ours, theirs, 2, *(CsprngRandomness(bytes(32)) for _ in range(2)))
         assert again.differ == ((place,) if place in again.drawn else ())
 
 
@@ -93,7 +93,7 @@ def test_a_users_records_are_one_unit(name: str) -> None:
     users = torch.tensor([0, 1, 0, 2, 1, 3, 2])
     plan = replace(PLAN, unit=USER, clipping_norm=Fraction(1000))
     engine = Engine(plan, model, cross_entropy, data, 4, users=users, records_per_user_max=2)
-    ours = engine.clipped_sum(engine.physical_batches(np.arange(4)))
+    ours = engine.clipped_sum(engine.microbatches(np.arange(4)))
     loss = cross_entropy(model(data[0]), data[1], reduction="sum")
     expected = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(model.parameters()))])
     assert torch.allclose(ours.to(torch.float32), expected, rtol=1e-4, atol=1e-5)
@@ -114,7 +114,7 @@ def test_a_recurrent_layer_stays_its_owners() -> None:
     before = model(data[0])
     engine = Engine(PLAN, model, cross_entropy, data, 4)
     assert torch.equal(model(data[0]), before)
-    engine.step(1, torch.optim.SGD(model.parameters(), lr=0.5), Randomness(bytes(32)))
+    engine.step(1, torch.optim.SGD(model.parameters(), lr=0.5), CsprngRandomness(bytes(32)))
     layer = model.layer
     assert isinstance(layer, nn.LSTM)
     assert [id(one) for one in layer._flat_weights] == [id(one) for one in layer.parameters()]  # noqa: SLF001 - where it keeps them

@@ -12,8 +12,8 @@ from ledger.verifier import LogKey
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.rooms import PLAN
 from trainer_adapter.job.job_spec import Assignment, Resume
-from trainer_adapter.run.checkpointing import Place, StateKeeper
-from trainer_adapter.session.clean_room_keys import Identity
+from trainer_adapter.run.checkpointing import CheckpointStore, Position
+from trainer_adapter.session.clean_room_keys import CleanRoomIdentity
 
 
 def _assignment(folder: Path, name: str = "run-1", key: str = "room.key") -> Assignment:
@@ -60,11 +60,11 @@ def test_a_run_goes_on_as_if_it_had_not_ended(tmp_path: Path, kind: str) -> None
     first = _learner(kind)
     for _ in range(3):
         _step(*first)
-    keeper = StateKeeper(_assignment(tmp_path))
-    keeper.keep_run(Place(3, ended=False), first[0], first[1], {"scheduler": first[2]})
+    keeper = CheckpointStore(_assignment(tmp_path))
+    keeper.save_run(Position(3, ended=False), first[0], first[1], {"scheduler": first[2]})
     second = _learner(kind)
-    place = StateKeeper(_assignment(tmp_path)).restore_run(second[0], second[1], {"scheduler": second[2]})
-    assert place == Place(3, ended=False)
+    place = CheckpointStore(_assignment(tmp_path)).load_run(second[0], second[1], {"scheduler": second[2]})
+    assert place == Position(3, ended=False)
     for _ in range(3):
         _step(*first)
         _step(*second)
@@ -76,38 +76,38 @@ def test_a_run_goes_on_as_if_it_had_not_ended(tmp_path: Path, kind: str) -> None
 def test_a_state_opens_for_its_own_run_alone(tmp_path: Path) -> None:
     """Another charge, another key, another place in the folder, or one byte changed: refused by its name."""
     model, optimiser, _ = _learner("sgd")
-    keeper = StateKeeper(_assignment(tmp_path))
-    keeper.keep_run(Place(1, ended=True), model, optimiser, {})
+    keeper = CheckpointStore(_assignment(tmp_path))
+    keeper.save_run(Position(1, ended=True), model, optimiser, {})
     for other in (_assignment(tmp_path, "run-2"), _assignment(tmp_path, key="other.key")):
         with pytest.raises(Malformed, match=r"^run\.state: was not sealed for this run"):
-            StateKeeper(other).restore_run(model, optimiser, {})
+            CheckpointStore(other).load_run(model, optimiser, {})
     data = bytearray((tmp_path / "run.state").read_bytes())
     (tmp_path / "room.state").write_bytes(bytes(data))
     with pytest.raises(Malformed, match=r"^room\.state: was not sealed"):
-        keeper.room()
+        keeper.load_identity()
     data[20] ^= 1
     (tmp_path / "run.state").write_bytes(bytes(data))
     with pytest.raises(Malformed, match=r"^run\.state: was not sealed"):
-        keeper.restore_run(model, optimiser, {})
+        keeper.load_run(model, optimiser, {})
 
 
 def test_a_state_of_another_model_is_refused(tmp_path: Path) -> None:
     """What does not fit is no state of this run; nothing unpickles, so nothing runs."""
     model, optimiser, _ = _learner("sgd")
-    keeper = StateKeeper(_assignment(tmp_path))
-    keeper.keep_run(Place(1, ended=False), model, optimiser, {})
+    keeper = CheckpointStore(_assignment(tmp_path))
+    keeper.save_run(Position(1, ended=False), model, optimiser, {})
     other = nn.Linear(5, 2)
     with pytest.raises(Malformed, match=r"^run\.state: does not fit"):
-        keeper.restore_run(other, torch.optim.SGD(other.parameters(), lr=0.1), {})
+        keeper.load_run(other, torch.optim.SGD(other.parameters(), lr=0.1), {})
 
 
 def test_an_identity_comes_back_and_is_never_in_the_clear(tmp_path: Path) -> None:
     """Both keys, the deadline and the release are restored; the file shows neither key."""
-    keeper = StateKeeper(_assignment(tmp_path))
-    assert keeper.room() is None
-    identity = Identity.fresh(1_800_000_000_000)
-    keeper.keep_room(identity)
-    found = keeper.room()
+    keeper = CheckpointStore(_assignment(tmp_path))
+    assert keeper.load_identity() is None
+    identity = CleanRoomIdentity.fresh(1_800_000_000_000)
+    keeper.save_identity(identity)
+    found = keeper.load_identity()
     assert found is not None
     assert found.to_json() == identity.to_json()
     data = (tmp_path / "room.state").read_bytes()
@@ -118,7 +118,7 @@ def test_an_identity_comes_back_and_is_never_in_the_clear(tmp_path: Path) -> Non
 
 def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
     """As any other key is."""
-    StateKeeper(_assignment(tmp_path))
+    CheckpointStore(_assignment(tmp_path))
     (tmp_path / "room.key").chmod(0o644)
     with pytest.raises(Malformed, match="may be read by others"):
-        StateKeeper(_assignment(tmp_path))
+        CheckpointStore(_assignment(tmp_path))

@@ -20,9 +20,9 @@ from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.rooms import Place, open_place
 from trainer_adapter.cli.job import Job
-from trainer_adapter.cli.train import CleanRoom
+from trainer_adapter.cli.train import train_job
 from trainer_adapter.job.step_log import steps_begun
-from trainer_adapter.run.checkpointing import held
+from trainer_adapter.run.checkpointing import locked
 
 ROOT = Path(__file__).parents[3]
 STEPS = 47
@@ -165,20 +165,19 @@ def test_a_folder_put_back_is_refused(killer: Killer) -> None:
     assert killer.run("back", ("noised", 35)) == signal.SIGKILL
     folder, job = killer.place.folder / "runs" / "back", killer.place.folder / "jobs" / "back.toml"
     log = (folder / "steps.log").read_bytes()
-    room = CleanRoom(Job.load(job), killer.place.service, lambda _: None, resume=True)
-    with held(folder), pytest.raises(Malformed, match="in use by another process"):
-        room.run(lambda *_: None)
+    with locked(folder), pytest.raises(Malformed, match="in use by another process"):
+        train_job(Job.load(job), killer.place.service, lambda _: None, resume=True)
     (folder / "steps.log").write_bytes(b"\n".join(log.split(b"\n")[:3]) + b"\n")
     with pytest.raises(Malformed, match=r"^steps\.log: .*put back"):
-        CleanRoom(Job.load(job), killer.place.service, lambda _: None, resume=True).run(lambda *_: None)
+        train_job(Job.load(job), killer.place.service, lambda _: None, resume=True)
     (folder / "steps.log").write_bytes(log)
     (folder / "run.state").write_bytes((folder / "room.state").read_bytes())
     with pytest.raises(Malformed, match=r"^run\.state: was not sealed for this run"):
-        CleanRoom(Job.load(job), killer.place.service, lambda _: None, resume=True).run(lambda *_: None)
+        train_job(Job.load(job), killer.place.service, lambda _: None, resume=True)
 
 
 def test_a_run_without_a_key_to_resume_by_cannot_go_on(killer: Killer) -> None:
     """Without ``[train.resume]`` both keys die with the process, and that is said."""
     job = Job.load(killer.place.job("mortal", LIGHT))
     with pytest.raises(Malformed, match=r"^resume: is not configured"):
-        CleanRoom(job, killer.place.service, lambda _: None, resume=True).run(lambda *_: None)
+        train_job(job, killer.place.service, lambda _: None, resume=True)

@@ -14,9 +14,9 @@ from torch.nn.functional import cross_entropy
 
 from client.http.problems import Refused, Unreachable
 from tests.trainer_adapter.rooms import Place, open_place
-from trainer_adapter.job.signals import STOPPING, listening
-from trainer_adapter.run.progress import Progress
-from trainer_adapter.training.attach import Options, Run, attach
+from trainer_adapter.job.signals import STOPPING, stop_signals
+from trainer_adapter.run.progress import ProgressReporter
+from trainer_adapter.training.attach import ModelRun, Options, attach
 
 LONG_S = 20.0
 TICK = threading.Event()
@@ -51,11 +51,11 @@ def _never_over() -> str:
 def test_the_newest_report_arrives_and_the_last_at_the_end() -> None:
     """Reports rise and never repeat, far fewer than steps, and closing sends what is left."""
     ear = Ear()
-    with Progress(ear, _never_over, pace_s=0.001) as progress:
+    with ProgressReporter(ear, _never_over, pace_s=0.001) as progress:
         for step in range(1, 2_001):
-            progress.tell(step)
+            progress.report(step)
         ear.wait(bool)
-        progress.tell(2_001)
+        progress.report(2_001)
     assert ear.heard == sorted(set(ear.heard))
     assert ear.heard[-1] == 2_001
     assert len(ear.heard) < 500
@@ -64,9 +64,9 @@ def test_the_newest_report_arrives_and_the_last_at_the_end() -> None:
 def test_a_report_that_does_not_arrive_is_sent_again() -> None:
     """Three times no answer and one fault of the server: then the newest arrives."""
     ear = Ear(Unreachable("no"), Unreachable("no"), Refused(503, {}), Unreachable("no"))
-    with Progress(ear, _never_over, pace_s=0.001) as progress:
-        progress.tell(1)
-        progress.tell(7)
+    with ProgressReporter(ear, _never_over, pace_s=0.001) as progress:
+        progress.report(1)
+        progress.report(7)
         ear.wait(lambda heard: heard == [7])
         assert not progress.ended()
 
@@ -84,11 +84,11 @@ def test_a_refusal_ends_the_run_if_the_charge_is_over() -> None:
         return "the charge is posted"
 
     ear = Ear(Refused(404, {}), Refused(409, {}))
-    with Progress(ear, ask, pace_s=0.001) as progress:
-        progress.tell(1)
+    with ProgressReporter(ear, ask, pace_s=0.001) as progress:
+        progress.report(1)
         while not asked:
             TICK.wait(0.001)
-        progress.tell(2)
+        progress.report(2)
         assert over.wait(LONG_S)
         progress.close()
         assert progress.ended() == "the charge is posted"
@@ -102,7 +102,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield found
 
 
-def _attached(place: Place, name: str, say: Callable[[str], None] | None = None) -> Run:
+def _attached(place: Place, name: str, say: Callable[[str], None] | None = None) -> ModelRun:
     model = torch.nn.Linear(64, 10)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
     return attach(model, optimiser, cross_entropy, place.assignment(name), Options(service=place.service, say=say))
@@ -145,7 +145,7 @@ def test_a_second_signal_is_the_systems() -> None:
     # A shell has its background jobs ignore it, these tests perhaps among them.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with listening() as asked:
+        with stop_signals() as asked:
             os.kill(os.getpid(), signal.SIGINT)
             assert asked() == "stopped by SIGINT"
             with pytest.raises(KeyboardInterrupt):
@@ -173,10 +173,9 @@ def test_a_charge_that_is_over_ends_its_run(place: Place) -> None:
     with _attached(place, "over", said.append) as run:
         for step in run:
             if step == 1:
-                assert run.charged._room is not None  # noqa: SLF001 - nobody else has the clean room's key
-                run.charged._room.post(0)  # noqa: SLF001 - the same
+                run.session.post(0)
             if step == 2:
-                while not run.charged.ended():
+                while not run.ended():
                     TICK.wait(0.01)
     charge = place.charge("over")
     assert charge is not None
@@ -192,7 +191,7 @@ def test_a_revoked_contract_ends_its_runs(tmp_path: Path) -> None:
             for step in run:
                 if step == 1:
                     place.tdp.submit("revocation", {"contract": place.contract})
-                while step == 2 and not run.charged.ended():
+                while step == 2 and not run.ended():
                     TICK.wait(0.01)
         charge = place.charge("revoked")
     assert charge is not None

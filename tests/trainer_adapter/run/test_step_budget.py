@@ -13,8 +13,8 @@ from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.rooms import PLAN
 from trainer_adapter.job.step_log import StepLog, steps_begun
-from trainer_adapter.run.progress import Progress
-from trainer_adapter.run.step_budget import ChargedSteps
+from trainer_adapter.run.progress import ProgressReporter
+from trainer_adapter.run.step_budget import StepBudget
 
 
 def test_the_cost_of_a_block_is_one_fsync_and_at_most_one_report(
@@ -29,11 +29,11 @@ def test_the_cost_of_a_block_is_one_fsync_and_at_most_one_report(
 
     with (
         StepLog.create(tmp_path / "steps", "run-1", PLAN, 10) as log,
-        Progress(reported.append, lambda: "", pace_s=1_000) as progress,
+        ProgressReporter(reported.append, lambda: "", pace_s=1_000) as progress,
     ):
         monkeypatch.setattr(os, "fsync", tell)
-        for step in ChargedSteps(PLAN, log):
-            progress.tell(step)
+        for step in StepBudget(PLAN, log):
+            progress.report(step)
         assert len(synced) == 2
     assert reported[-1] == PLAN.steps
     assert len(reported) <= 2
@@ -56,12 +56,12 @@ def test_processes_that_go_on_one_after_the_other(
     StepLog.create(path, "run-1", PLAN, blocks).close()
     for dies_after in runs:
         with StepLog.resume(path, "run-1", PLAN, blocks) as log:
-            steps = ChargedSteps(PLAN, log)
+            steps = StepBudget(PLAN, log)
             assert steps.first == begun + 1
             for _ in range(dies_after):
-                if (step := steps.take()) is not None:
+                if (step := steps.next_step()) is not None:
                     taken.append(step)
-        begun = steps.begun
+        begun = steps.steps_durable
         if torn and path.read_bytes().count(b"\n") > 1:
             # What a crash left of the last line counts as a whole block, never as less than it may have been.
             path.write_bytes(path.read_bytes()[:-3])
@@ -76,8 +76,8 @@ def test_a_run_that_has_ended_stays_ended(tmp_path: Path) -> None:
     """An end is asked before each step, not after, and once said it is final."""
     ends = iter(["", "", "enough", ""])
     with StepLog.create(tmp_path / "steps", "run-1", PLAN, 1) as log:
-        steps = ChargedSteps(PLAN, log, [lambda: next(ends)])
-        assert [steps.take() for _ in range(4)] == [1, 2, None, None]
+        steps = StepBudget(PLAN, log, [lambda: next(ends)])
+        assert [steps.next_step() for _ in range(4)] == [1, 2, None, None]
         assert (steps.ended, steps.taken, log.steps_begun()) == ("enough", 2, 2)
 
 
@@ -89,4 +89,4 @@ def test_a_log_that_cannot_be_gone_on_with(tmp_path: Path) -> None:
         with pytest.raises(Malformed, match="another"):
             StepLog.resume(tmp_path / "steps", run, plan, blocks)
     with StepLog.resume(tmp_path / "steps", "run-1", PLAN, 10) as log, pytest.raises(Malformed, match="another plan"):
-        ChargedSteps(other, log)
+        StepBudget(other, log)

@@ -24,7 +24,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.rooms import PLAN, Place, open_place
 from trainer_adapter.cli.job import Job
-from trainer_adapter.session.key_grants import GRANT_BYTES_MAX, Grants, NotGranted
+from trainer_adapter.session.key_grants import GRANT_BYTES_MAX, NotGranted, ProviderGrants
 
 REF = "did:web:h.example/d/q3"
 KEY, RECORDS = bytes(range(32)), b"records"
@@ -205,9 +205,9 @@ def _envelope(sealing: X25519PrivateKey, key: bytes = KEY, ref: str = REF, **cha
     return {"info": info, "sealed": {ref: seal(key, x, info, ref)}, "suite": SUITE, "v": 1}
 
 
-def _grants(folder: Path, sealing: X25519PrivateKey, said: list[str]) -> Grants:
+def _grants(folder: Path, sealing: X25519PrivateKey, said: list[str]) -> ProviderGrants:
     expected: c.Object = {name: INFO[name] for name in INFO if name != "v"}
-    return Grants(folder, "release-1", sealing, expected, {REF: encrypt(KEY, REF, RECORDS)}, said.append)
+    return ProviderGrants(folder, "release-1", sealing, expected, {REF: encrypt(KEY, REF, RECORDS)}, said.append)
 
 
 OTHER = X25519PrivateKey.generate()

@@ -17,8 +17,8 @@ from tests.trainer_adapter.rooms import Place, open_place
 from trainer_adapter.cli.evaluate import measure, release
 from trainer_adapter.cli.job import Job
 from trainer_adapter.cli.main import app
-from trainer_adapter.cli.train import CleanRoom
-from trainer_adapter.session.sealed_model import KeptModel
+from trainer_adapter.cli.train import train_job
+from trainer_adapter.session.model_release import SealedContents
 
 HOUR_MS = 3_600_000
 
@@ -38,7 +38,7 @@ def test_a_model_leaves_by_a_later_command(place: Place) -> None:
     """Too soon after the run and after 23 hours; after 24 the very model that was announced leaves, told once."""
     path, said = place.job("run-1"), list[str]()
     job = Job.load(path)
-    report = CleanRoom(job, place.service, said.append).run(lambda *_: None)
+    report = train_job(job, place.service, said.append)
     assert report.model == ""
     assert [file.name for file in sorted(job.output.iterdir())] == ["model.sealed", "steps.log"]
     assert any("announced, and the notice 20" in line for line in said)
@@ -66,7 +66,7 @@ def test_a_run_waits_for_the_notice(place: Place) -> None:
         pauses.append(seconds)
         place.clock.ahead_ms += int(seconds * 1000)
 
-    report = CleanRoom(job, place.service, lambda _: None, pause).run(lambda *_: None)
+    report = train_job(job, place.service, lambda _: None, pause=pause)
     assert c.digest((job.output / "model.safetensors").read_bytes()) == report.model
     assert pauses[:7] == [60, 120, 240, 480, 960, 1920, 3600]
     assert set(pauses[7:]) == {3600}
@@ -82,7 +82,7 @@ def test_a_wait_that_is_broken_off_loses_nothing(place: Place) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        CleanRoom(job, place.service, lambda _: None, interrupted).run(lambda *_: None)
+        train_job(job, place.service, lambda _: None, pause=interrupted)
     place.clock.ahead_ms = 24 * HOUR_MS
     assert release(job, place.service, lambda _: None)
 
@@ -95,7 +95,7 @@ def test_a_model_that_may_never_leave_is_not_waited_for(tmp_path: Path) -> None:
         def never(_: float) -> None:
             raise AssertionError
 
-        assert CleanRoom(job, place.service, lambda _: None, never).run(lambda *_: None).model == ""
+        assert train_job(job, place.service, lambda _: None, pause=never).model == ""
         with pytest.raises(Refused, match=r"not allowed|Level"):
             release(job, place.service, lambda _: None, never)
         assert [file.name for file in sorted(job.output.iterdir())] == ["model.sealed", "steps.log"]
@@ -126,11 +126,11 @@ def test_the_command_releases(place: Place) -> None:
 def test_a_kept_model_is_read_as_it_was_written() -> None:
     """Model and key come back; what is cut, of another kind or has another key's length is refused."""
     signer = Signer.generate()
-    data = KeptModel(b"\x00\nweights\n", signer).to_bytes()
-    found = KeptModel.parse(data)
+    data = SealedContents(b"\x00\nweights\n", signer).to_bytes()
+    found = SealedContents.parse(data)
     assert (found.model, found.signer.key_id) == (b"\x00\nweights\n", signer.key_id)
     head, _, model = data.partition(b"\n")
     short = head.replace(c.base64url(signer.secret()).encode(), c.base64url(signer.secret()[:31]).encode())
     for wrong in (b"", head, head.replace(b"kept_model", b"kept_thing") + b"\n", short + b"\n" + model):
         with pytest.raises(Malformed):
-            KeptModel.parse(wrong)
+            SealedContents.parse(wrong)

@@ -25,8 +25,8 @@ from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.rooms import PLAN, Place, open_place
 from trainer_adapter.job.step_log import steps_begun
-from trainer_adapter.training.attach import Options, Run, attach
-from trainer_adapter.training.record_archive import arrays, users
+from trainer_adapter.training.attach import ModelRun, Options, attach
+from trainer_adapter.training.record_archive import read_records, read_users
 
 ROOT = Path(__file__).parents[3]
 OF_USERS = replace(PLAN, batch_size_expected=digits.RECORDS // 4, unit="user")
@@ -39,7 +39,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield found
 
 
-def _attached(place: Place, name: str, plan: Plan = PLAN, options: Options | None = None) -> Run:
+def _attached(place: Place, name: str, plan: Plan = PLAN, options: Options | None = None) -> ModelRun:
     model = torch.nn.Linear(64, 10)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
     assignment = place.assignment(name, plan)
@@ -128,8 +128,8 @@ def test_what_is_left_shrinks_and_counts_begun_blocks(place: Place) -> None:
             left = run.remaining()
             told.append((left.steps, left.spent.epsilon))
     assert [steps for steps, _ in told] == list(range(PLAN.steps - 1, -1, -1))
-    assert told[0][1] == told[9][1] == run.charged.spent(10).epsilon
-    assert told[-1][1] == run.charged.spent(PLAN.steps).epsilon
+    assert told[0][1] == told[9][1] == run.spent(10).epsilon
+    assert told[-1][1] == run.spent(PLAN.steps).epsilon
     assert told[0][1] is not None
     assert 0 < told[0][1] < (told[-1][1] or 0)
 
@@ -193,7 +193,7 @@ def test_the_released_model_names_what_it_cost(place: Place) -> None:
     assert run.release()
     with safe_open(place.folder / "runs" / "named" / "model.safetensors", framework="pt") as file:
         about = file.metadata()
-    spent = run.charged.spent(10)
+    spent = run.spent(10)
     assert spent.epsilon is not None
     assert Fraction(about["epsilon"]) >= spent.epsilon > Fraction(about["epsilon"]) - Fraction(1, 10**6)
     assert {name: about[name] for name in ("accountant", "charge", "delta", "plan", "steps")} == {
@@ -254,7 +254,7 @@ def test_users_are_the_units_where_the_partition_says_so(place: Place, tmp_path:
         options = Options(service=of_users.service, records_per_user_max=2)
         with pytest.raises(Malformed, match="users"), _attached(of_users, "no-users", OF_USERS, options) as run:
             next(iter(run))
-        inputs, targets = arrays(digits.archive(digits.FIRST), "digits")
+        inputs, targets = read_records(digits.archive(digits.FIRST), "digits")
         held = {"inputs": inputs.numpy(), "targets": targets.numpy(), "users": np.arange(len(targets)) // 2}
         of_users.put(**held)
         with _attached(of_users, "users", OF_USERS, options) as run:
@@ -280,7 +280,7 @@ def test_nothing_is_given_out_once_it_is_posted(place: Place) -> None:
 
 def test_one_label_of_no_class_is_told_by_nothing(place: Place) -> None:
     """Such a record adds nothing, and the run ends as without it."""
-    inputs, targets = arrays(digits.archive(digits.FIRST), "digits")
+    inputs, targets = read_records(digits.archive(digits.FIRST), "digits")
     targets[7] = 4747
     kept = place.sealed.read_bytes()
     place.put(inputs=inputs.numpy(), targets=targets.numpy())
@@ -317,7 +317,7 @@ def test_users_of_two_partitions_are_never_one() -> None:
         np.savez(file, users=np.array(users))
         return file.getvalue()
 
-    numbered = users({"a": archive([7, -3, 7]), "b": archive([7, 7])})
+    numbered = read_users({"a": archive([7, -3, 7]), "b": archive([7, 7])})
     assert [(numbered == one).sum().item() for one in numbered] == [2, 1, 2, 2, 2]
     with pytest.raises(Malformed, match=r"^b: must hold one integer"):
-        users({"a": archive([1]), "b": archive([1.5])})
+        read_users({"a": archive([1]), "b": archive([1.5])})

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from tests.trainer_adapter.rooms import PLAN, Place, open_place
-from trainer_adapter.training.record_archive import arrays
+from trainer_adapter.training.record_archive import read_records
 
 ROOT: Final = Path(__file__).parents[3]
 LENGTH: Final = 16
@@ -48,7 +48,7 @@ def _publish(folder: Path) -> None:
 
 def _tokens(data: bytes, ref: str) -> tuple[Tensor, Tensor]:
     """A digit in sixteen tokens, each the ink of half a row."""
-    inputs, targets = arrays(data, ref)
+    inputs, targets = read_records(data, ref)
     return (inputs.reshape(-1, LENGTH, 4).sum(dim=2) * 16).round().to(torch.int64), targets
 
 

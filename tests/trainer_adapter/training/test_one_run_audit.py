@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ledger.accounting import reported_epsilon
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
-from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.training.one_run_audit import Tally, chance, epsilon_least, flip, tally
 
@@ -112,12 +112,12 @@ AUDITED: Final = Plan(Fraction(1), Fraction(2), Fraction(1), 1, 1)
 
 def _audit(noise_part: float, secret: bytes) -> Fraction:
     """A run of the plan with this part of its noise, and what its model proves of ε."""
-    included = flip(Randomness(secret[::-1]).stream("sampler", 1), CANARIES)
+    included = flip(CsprngRandomness(secret[::-1]).stream("sampler", 1), CANARIES)
     which = torch.from_numpy(np.flatnonzero(included))
     model = Coordinates(CANARIES)
     engine = Engine(AUDITED, model, _pushed, (which, torch.full((len(which),), 10.0)), 256)
     engine.noise_std = engine.noise_std * noise_part  # type: ignore[misc] # the fault that the audit is to find
-    engine.step(1, torch.optim.SGD(model.parameters(), lr=1.0), Randomness(secret))
+    engine.step(1, torch.optim.SGD(model.parameters(), lr=1.0), CsprngRandomness(secret))
     scores = model.weights.weight.detach()[:, 0].to(torch.float64).numpy()
     return epsilon_least(tally(scores, included, GUESSES), DELTA)
 
@@ -132,7 +132,7 @@ def test_the_engine_passes_and_halved_noise_is_caught() -> None:
 
 def test_coins_are_fair_and_nobody_else_s() -> None:
     """Half of many coins say in, within six standard errors, and another secret flips others."""
-    one, other = (flip(Randomness(bytes([seed]) * 32).stream("sampler", 1), 40_000) for seed in (1, 2))
+    one, other = (flip(CsprngRandomness(bytes([seed]) * 32).stream("sampler", 1), 40_000) for seed in (1, 2))
     for coins in (one, other, one ^ other):
         assert abs(int(coins.sum()) - 20_000) < 6 * 100
 

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.local_training import train
 from trainer_adapter.cli import device
-from trainer_adapter.dpsgd.csprng import Randomness
+from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.job.step_log import StepLog, steps_begun
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def test_no_noise_is_drawn_before_its_block_is_on_the_disk(
     """Whenever a step opens a stream, the log as another process would read it counts that step already."""
     path, opened = tmp_path / "steps", []
 
-    class Watched(Randomness):
+    class Watched(CsprngRandomness):
         """The run's own randomness, which looks at the log each time it is asked."""
 
         def stream(self, purpose: Purpose, step: int) -> Stream:
@@ -133,7 +133,7 @@ def test_the_same_randomness_gives_the_same_model_and_fresh_another(
         model = make_model()
         torch.manual_seed(place)
         with StepLog.create(tmp_path / str(place), "run-1", plan, 12) as log:
-            randomness = None if secret is None else Randomness(secret)
+            randomness = None if secret is None else CsprngRandomness(secret)
             train(plan, model, cross_entropy, data, _sgd(model), log, randomness=randomness)
         weights.append(torch.cat([value.detach().reshape(-1) for value in model.parameters()]))
     assert torch.equal(weights[0], weights[1])
