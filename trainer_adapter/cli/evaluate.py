@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from safetensors import SafetensorError
 from safetensors.torch import load
 
@@ -25,6 +24,7 @@ from trainer_adapter.cli import models
 from trainer_adapter.cli.device import choose, in_words
 from trainer_adapter.cli.job import Job
 from trainer_adapter.cli.train import accuracy, tensors
+from trainer_adapter.session.clean_room_keys import CleanRoomIdentity
 from trainer_adapter.session.dev_attester import DevelopmentAttester
 from trainer_adapter.session.model_release import SEALED_FILE, ModelReleaseRequest, Pause, SealedContents, too_soon
 from trainer_adapter.session.protocol import Say
@@ -116,14 +116,11 @@ def _open(job: Job, service: Service, say: Say) -> tuple[str, SealedContents]:
 
 
 def _key(job: Job, service: Service, model: str, say: Say) -> bytes:
-    consumer, room, sealing = Signer.load(job.key), Signer.generate(), X25519PrivateKey.generate()
-    x = c.base64url(sealing.public_key().public_bytes_raw())
-    keys: c.Object = {"sealing": {"crv": "X25519", "kty": "OKP", "x": x}, "signing": room.jwk}
-    nonce = service.challenge(job.id)
-    say("a development attester signs for this clean room: it attests nothing, and is not for production")
+    consumer, identity = Signer.load(job.key), CleanRoomIdentity.fresh(deadline=0)
+    keys = identity.public()
     attester = DevelopmentAttester(job.attester_issuer, load_private(job.attester_key))
-    claims: c.Object = {"charge": job.id, "cnf": keys, "eat_nonce": nonce, "plan": job.plan.digest}
-    evidence = service.put_document(consumer, attester.attest(claims, int(service.clock()))).document
+    claims: c.Object = {"charge": job.id, "cnf": keys, "plan": job.plan.digest}
+    nonce, evidence = attester.deposit_evidence(service, consumer, claims, say)
     body: c.Object = {"charge": job.id, "clean_room": keys, "evidence": evidence, "model": model, "nonce": nonce}
     answer = service.submit(consumer, job.actor, "model_opening", body)
     expected: c.Object = {
@@ -134,4 +131,4 @@ def _key(job: Job, service: Service, model: str, say: Say) -> bytes:
         "key_release": answer.id,
     }
     say(f"the model's key is released to this clean room alone, entry {answer.index}")
-    return unseal(answer.envelope, sealing, expected)[model_ref(model)]
+    return unseal(answer.envelope, identity.sealing, expected)[model_ref(model)]

@@ -1,25 +1,19 @@
-"""Which kernel takes a parameter's norms: the fastest of those that can, measured on public random tensors.
+"""The choice of the kernel for a parameter's gradient norms: the fastest one, measured on public random tensors.
 
-Only shapes, types and the device are looked at, never a value; what was measured stands for the process.
+Only shapes, types and the device count, never a value; what was measured is cached for the process.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Final
+from dataclasses import fields, replace
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
-from trainer_adapter.per_sample.gradient_factors import (
-    ConvGrad,
-    DenseGrad,
-    EmbeddingGrad,
-    OuterProductGrad,
-    PerExampleGrad,
-)
+from trainer_adapter.per_sample.gradient_factors import ConvGrad, EmbeddingGrad, OuterProductGrad, PerExampleGrad
 from trainer_adapter.per_sample.gradient_norms import KERNELS, Kernel
 from trainer_adapter.per_sample.rounding_margins import Precision
 
@@ -30,9 +24,9 @@ _ROUNDS: Final = 4
 
 
 def candidates(factors: Sequence[PerExampleGrad], size: int, precision: Precision) -> tuple[str, ...]:
-    """The ways that can tell the norm of these factors, whose parameter has ``size`` values."""
+    """The kernels that can compute the norms of these gradients, whose parameter has ``size`` values."""
     kinds = {type(factor) for factor in factors}
-    size_bytes = len(_heads(factors[0])) * size * precision.work.itemsize
+    size_bytes = _units(factors[0]) * size * precision.work.itemsize
     if kinds == {EmbeddingGrad}:
         return ("embedding_rows",)
     if kinds <= {OuterProductGrad, EmbeddingGrad}:
@@ -44,7 +38,8 @@ def candidates(factors: Sequence[PerExampleGrad], size: int, precision: Precisio
 
 
 def _of_products(factors: Sequence[PerExampleGrad], size_bytes: int, precision: Precision) -> tuple[str, ...]:
-    if sum(_heads(factor).shape[1] for factor in factors) == 1:
+    positions = [factor.right.shape[1] for factor in factors if isinstance(factor, (OuterProductGrad, EmbeddingGrad))]
+    if sum(positions) == 1:
         return ("ghost",)
     if precision.exact_sums:
         return ("dense",)
@@ -55,25 +50,25 @@ def _of_products(factors: Sequence[PerExampleGrad], size_bytes: int, precision: 
 
 
 _chosen: dict[tuple[object, ...], str] = {}
-"""What was measured is measured once in a process: two runs of one model take the same way."""
+"""A cache for the process: two runs of one model use the same kernels."""
 
 
 def choose(factors: Sequence[PerExampleGrad], size: int, precision: Precision) -> str:
-    """The fastest of the candidates on random tensors of the factors' shapes, and no value of theirs."""
+    """The fastest of the candidates, measured on random tensors of the same shapes."""
     names = candidates(factors, size, precision)
     if len(names) == 1:
         return names[0]
-    key = (precision.name, size, torch.get_num_threads(), *(_shapes(factor) for factor in factors))
+    key = (precision.name, size, torch.get_num_threads(), *(_layout(factor) for factor in factors))
     if key not in _chosen:
         public = [_public(factor) for factor in factors]
-        # By turns, so that none finds its own data in the caches; processor time, so that neighbours do not count.
+        # In turns, so that none finds its own data in the caches; processor time, so that other processes do not count.
         times = [{name: _seconds(KERNELS[name], public, precision) for name in names} for _ in range(_ROUNDS)]
         _chosen[key] = min(names, key=lambda name: min(measured[name] for measured in times))
     return _chosen[key]
 
 
 def _seconds(kernel: Kernel, factors: Sequence[PerExampleGrad], precision: Precision) -> float:
-    on_gpu = _heads(factors[0]).is_cuda
+    on_gpu = next(iter(_tensors(factors[0]).values())).is_cuda
     clock = time.perf_counter if on_gpu else time.process_time
     if on_gpu:
         torch.cuda.synchronize()
@@ -85,28 +80,25 @@ def _seconds(kernel: Kernel, factors: Sequence[PerExampleGrad], precision: Preci
     return clock() - start
 
 
-def _heads(factor: PerExampleGrad) -> Tensor:
-    if isinstance(factor, DenseGrad):
-        return factor.value
-    return factor.grad if isinstance(factor, ConvGrad) else factor.right
+def _tensors(grad: PerExampleGrad) -> dict[str, Tensor]:
+    """Its tensors by name; all begin with the units' dimension."""
+    values = {member.name: getattr(grad, member.name) for member in fields(grad)}
+    return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
 
-def _shapes(factor: PerExampleGrad) -> tuple[object, ...]:
-    if isinstance(factor, ConvGrad):
-        rest = (factor.kernel, factor.stride, factor.padding, factor.dilation, factor.groups)
-        return ("conv_backward", factor.inputs.device, *factor.inputs.shape, *factor.grad.shape, *rest)
-    if isinstance(factor, OuterProductGrad):
-        return ("outer", factor.left.device, *factor.left.shape, *factor.right.shape)
-    if isinstance(factor, EmbeddingGrad):
-        return ("embedding_rows", factor.right.device, *factor.right.shape, factor.height)
-    return ("dense", factor.value.device, *factor.value.shape)
+def _units(grad: PerExampleGrad) -> int:
+    return len(next(iter(_tensors(grad).values())))
 
 
-def _public(factor: PerExampleGrad) -> PerExampleGrad:
-    if isinstance(factor, ConvGrad):
-        return replace(factor, inputs=torch.rand_like(factor.inputs), grad=torch.rand_like(factor.grad))
-    if isinstance(factor, OuterProductGrad):
-        return OuterProductGrad(torch.rand_like(factor.left), torch.rand_like(factor.right))
-    if isinstance(factor, EmbeddingGrad):
-        return EmbeddingGrad(torch.zeros_like(factor.places), torch.rand_like(factor.right), factor.height)
-    return DenseGrad(torch.rand_like(factor.value))
+def _layout(grad: PerExampleGrad) -> tuple[object, ...]:
+    """Its shapes, device and geometry, and no value of a record."""
+    values = (getattr(grad, member.name) for member in fields(grad))
+    return (type(grad), *((value.device, *value.shape) if isinstance(value, Tensor) else value for value in values))
+
+
+def _public(grad: PerExampleGrad) -> PerExampleGrad:
+    """The same layout with random numbers, and zeros as indices."""
+    made: dict[str, Any] = {}
+    for name, value in _tensors(grad).items():
+        made[name] = torch.rand_like(value) if value.is_floating_point() else torch.zeros_like(value)
+    return replace(grad, **made)

@@ -6,6 +6,7 @@ evidence, decision, entry, sealed key. A policy trusts it only by naming its key
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from joserfc import jws
 from joserfc.jwk import OKPKey
 
+from client.keys.signer import Signer
+from client.service.service import Service
 from ledger.wire import canonical_json as c
 
 LIFE_S: Final = 300
@@ -25,6 +28,19 @@ class DevelopmentAttester:
 
     issuer: str
     private: Ed25519PrivateKey
+
+    def deposit_evidence(
+        self, service: Service, signer: Signer, claims: c.Object, say: Callable[[str], None]
+    ) -> tuple[str, str]:
+        """Attest ``claims`` with a fresh nonce for their charge; the nonce, and the digest of the deposited token.
+
+        Raises:
+            Refused, Unreachable.
+        """
+        say("a development attester signs for this clean room: it attests nothing, and is not for production")
+        nonce = service.challenge(str(claims["charge"]))
+        token = self.attest({**claims, "eat_nonce": nonce}, int(service.clock()))
+        return nonce, service.put_document(signer, token).document
 
     def attest(self, claims: c.Object, now_s: int) -> bytes:
         """A token over the clean room's claims (charge, plan, keys, nonce), valid for five minutes."""

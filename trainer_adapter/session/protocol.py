@@ -233,17 +233,13 @@ class Session:
     def _new_key_release(self) -> tuple[str, c.Object]:
         """Id and body of a key release, on fresh evidence."""
         known = self._assignment
-        self._say("a development attester signs for this clean room: it attests nothing, and is not for production")
-        nonce = self._own.challenge(known.id)
         claims: c.Object = {
             "charge": known.id,
             "cnf": self.identity.public(),
-            "eat_nonce": nonce,
             "plan": known.plan.digest,
             **self._pipeline,
         }
-        token = self._attester.attest(claims, int(self._service.clock()))
-        evidence = self._own.put_document(self.identity.signer, token).document
+        nonce, evidence = self._attester.deposit_evidence(self._own, self.identity.signer, claims, self._say)
         return f"key_release-{secrets.token_hex(8)}", {"charge": known.id, "evidence": evidence, "nonce": nonce}
 
     def report_progress(self, steps: int) -> None:
