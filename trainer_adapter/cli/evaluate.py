@@ -1,8 +1,8 @@
-"""Opening a sealed model: a clean room of its own, attested, that holds the model in memory alone.
+"""``epsilon evaluate`` and ``release``: an attested clean room of its own opens a sealed model, in memory alone.
 
-There it is measured on a public test set and forgotten, which is what a Level 2 policy allows of a trained model; or
-it is asked again whether the model may leave, in the name of the clean room that trained it. Every opening is an entry
-and a key release of its own.
+There the model is measured on a public test set and forgotten, which is what a Level 2 policy allows of a trained
+model; or its release is requested again, in the name of the clean room that trained it. Every opening is an entry and a
+key release of its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SEALED_BYTES_MAX: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What may be told of an opened model."""
+    """The public result of an evaluation."""
 
     charge: str
     model: str
@@ -60,35 +60,35 @@ def measure(job: Job, service: Service, say: Say) -> Opened:
     Args:
         job: a job that has run; its output folder holds ``model.sealed``.
         service: as the consumer calls it.
-        say: is told each stage in one line.
+        say: receives one line for each stage.
 
     Raises:
         Refused: if the opening is. Malformed: if the model is not the one that was sealed. OSError, Unreachable.
     """
     # What can fail without the model's key fails before its opening is recorded.
     test, model, device = tensors(job.test.read_bytes(), "test"), models.make(job.model, job.folder), choose()
-    name, kept = _open(job, service, say)
+    name, contents = _open(job, service, say)
     try:
-        model.load_state_dict(load(kept.model))
+        model.load_state_dict(load(contents.model))
     except (SafetensorError, RuntimeError):
         raise Malformed("model", f"is no {job.model}") from None
     return Opened(job.id, name, accuracy(model.to(device), test), in_words(device))
 
 
 def release(job: Job, service: Service, say: Say, pause: Pause | None = None) -> str:
-    """Open the sealed model that a job left and ask again whether it may leave; the SHA-256 of what is written.
+    """Open the sealed model that a job left and request its release again; the SHA-256 of what is written.
 
     Args:
         job: a job that has run; its output folder holds ``model.sealed`` and gets ``model.safetensors``.
         service: as the consumer calls it.
-        say: is told each stage in one line.
-        pause: waits some seconds; without it the question is asked once.
+        say: receives one line for each stage.
+        pause: waits some seconds; without it the release is requested once.
 
     Raises:
-        Refused: if the opening is, or the release. Whatever ``pause`` raises. Malformed, OSError, Unreachable.
+        Refused: if the opening is, or the release. Anything ``pause`` raises. Malformed, OSError, Unreachable.
     """
-    _, kept = _open(job, service, say)
-    request = ModelReleaseRequest(job, service, kept.signer, kept.model)
+    _, contents = _open(job, service, say)
+    request = ModelReleaseRequest(job, service, contents.signer, contents.model)
     request.announce()
     try:
         index = request.submit()
@@ -110,9 +110,9 @@ def _open(job: Job, service: Service, say: Say) -> tuple[str, SealedContents]:
     # A service that gives no keys has none for this model: it says so before an opening is recorded.
     service.deposit_key()
     name = c.digest(sealed)
-    kept = SealedContents.parse(open_model(sealed, _key(job, service, name, say), job.id))
+    contents = SealedContents.parse(open_model(sealed, _key(job, service, name, say), job.id))
     say("the model is decrypted in memory")
-    return name, kept
+    return name, contents
 
 
 def _key(job: Job, service: Service, model: str, say: Say) -> bytes:

@@ -1,7 +1,7 @@
-"""How a trainer's command ends: its exit code and what to do next, where entries were recorded before a fault.
+"""Exit codes of the trainer's commands, and what to do next, where entries were recorded before an error.
 
-An exit code that says that nothing was recorded is given only where that is so. Once the log holds what the command
-asked for, its fault is one of the run's: exit code 1, or 75 where the same command can go on.
+An exit code that says that nothing was recorded is given only where that is so. Once the log holds the entry that the
+command requested, its error is one of the run's: exit code 1, or 75 where the same command can be resumed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class TrainEnding:
         return code, f"Whether {self.id} was charged is unknown: {_GO_ON if self.resumes else _VOIDED}"
 
     def _after(self, fault: Exception, code: int) -> tuple[int, str]:
-        """What was recorded stands; the keys of a run that does not resume are gone with its process."""
+        """What was recorded stays; the keys of a run that does not resume are gone with its process."""
         from trainer_adapter.session.key_grants import NotGranted
 
         over = isinstance(fault, NotGranted) and fault.posted
@@ -97,7 +97,7 @@ class OpeningEnding:
 
 
 def _entries(service: Service) -> str:
-    """What stands, in a sentence."""
+    """What is recorded, in a sentence."""
     found = [str(one) for one in dict.fromkeys(service.recorded)]
     if not found:
         return "Nothing was recorded."

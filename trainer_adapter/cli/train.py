@@ -117,8 +117,8 @@ def _public_accuracy(run: ModelRun, test: tuple[Tensor, Tensor]) -> float:
 def _labelled(data: bytes, what: str) -> tuple[Tensor, Tensor]:
     """A partition's records. Raises: Malformed, for what they all are."""
     inputs, targets = tensors(data, what)
-    # A label of no class would stop a step and be named in the fault. Its record gives no finite gradient
-    # instead, so zero, and whether there is one is not told.
+    # A label of no class would stop a step and be named in the error. Its record gives no finite gradient
+    # instead, so zero, and whether there is one is not reported.
     bad = (targets < 0) | (targets >= models.CLASSES)
     inputs[bad], targets[bad] = torch.nan, 0
     return inputs, targets

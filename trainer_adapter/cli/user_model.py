@@ -1,6 +1,6 @@
-"""A consumer's own model: a function without arguments in a Python file beside the job, as ``networks.py:small``.
+"""A user's own model: a function without arguments in a Python file beside the job, as ``networks.py:small``.
 
-Its digest stands in the charge and in the clean room's evidence, as the job's pipeline does. Nobody reads the code: the
+Its digest is in the charge and in the clean room's evidence, as the job's pipeline does. No one reads the code: the
 mechanism bounds what a model learns by training, not what code does that was written to leak records. A policy or a
 provider that minds asks which pipeline runs.
 """

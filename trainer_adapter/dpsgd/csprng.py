@@ -2,7 +2,7 @@
 
 A run draws 32 bytes from the operating system; HKDF-SHA256 (RFC 5869) makes one key of them for each purpose
 (``sampler``, ``noise``, ``dropout``); the step number is the nonce. A (purpose, step) is opened once, in rising
-order, so no piece of keystream is ever added to two different sums: whoever saw both would learn their exact
+order, so no piece of keystream is ever added to two different sums: an observer of both would learn their exact
 difference.
 
 What this protects against: guessing a seed, or the state of a statistical generator, from released noise;
@@ -40,7 +40,7 @@ _INFO: Final = b"epsilon-ledger/trainer/v1/"
 
 
 class NonceReused(RuntimeError):  # noqa: N818 - named for what happened, as the other refusals are
-    """A stream was asked for twice, or out of order; nothing was drawn."""
+    """A stream was opened twice, or out of order; nothing was drawn."""
 
 
 class Stream:

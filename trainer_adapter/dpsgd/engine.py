@@ -1,4 +1,4 @@
-"""DP-SGD (Abadi et al. 2016, arXiv 1607.00133, Algorithm 1): clipped per-record gradients in a noisy sum.
+"""DP-SGD (Abadi et al. 2016, arXiv 1607.00133, Algorithm 1): clipped per-example gradients in a noisy sum.
 
 One step releases ((sum of clip(g_i) over one Poisson draw) + N(0, (σC)²)) / E and nothing else:
 σ, C and E come from the plan, E is public. ``i`` counts privacy units: records, or users (see ``units``). Each
@@ -86,7 +86,7 @@ class Engine:
         bound: what each unit's gradient is clipped to, in L2; a little below the plan's clipping norm.
         noise_std: standard deviation of the noise on each coordinate of the sum, never below σC.
         size: how many values train.
-        kernels: how each parameter's norm is taken, by name.
+        kernels: which kernel computes each parameter's norms, by name.
     """
 
     def __init__(  # noqa: PLR0913 - one name for each thing a run may choose
@@ -110,7 +110,7 @@ class Engine:
             model: put into training mode, unless it is already: then parts of it in evaluation mode stay so, and
                 drop nothing. Its trained parameters are float32, all on one device.
             loss_fn: from outputs (1, ...) and targets (1, ...) of one record to one number. It and the model are
-                traced: their Python runs on public dummies, and what it decides there stands for the whole run.
+                traced: their Python runs on public dummies, and what it decides there holds for the whole run.
             data: inputs (records, ...) and targets (records, ...); moved to the model's device batch by batch.
             microbatch: units that pass through the model at once.
             precision: ``float32``, ``bfloat16`` or ``float64``; see above for what each proves.
@@ -230,7 +230,7 @@ class Engine:
         try:
             return self._sum(trained, rest, self._gathered(batch, keys))
         except (RuntimeError, LookupError):
-            # With nobody in it: what fails there too is no record's doing, and is told.
+            # With no unit drawn: what fails there too is not caused by a record, and is reported.
             total = self._sum(trained, rest, self._gathered(batch.only(-1), keys))
         for place in np.flatnonzero(batch.mask):
             with suppress(RuntimeError, LookupError):

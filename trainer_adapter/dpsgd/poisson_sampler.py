@@ -25,7 +25,7 @@ WORDS_AT_ONCE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Microbatch:
-    """What passes through the model at once.
+    """The units that pass through the model at once.
 
     Attributes:
         indices: the records' places in the partition, shape (size,), int64; 0 where the mask is false.
@@ -36,7 +36,7 @@ class Microbatch:
     mask: NDArray[np.bool_]
 
     def only(self, place: int) -> Microbatch:
-        """The same places with nobody in them but one."""
+        """The same places with a single unit in them."""
         return Microbatch(self.indices, self.mask & (np.arange(len(self.mask)) == place))
 
     def filled(self, size: int) -> Microbatch:

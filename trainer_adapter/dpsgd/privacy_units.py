@@ -1,9 +1,9 @@
-"""Privacy units: who one neighbour is, and which records pass through the model as one.
+"""Privacy units: what two neighbouring partitions differ in, and which records are clipped together.
 
-For the unit ``record`` every record is a unit of its own. For the unit ``user`` all records of one user are
-clipped together, as one sum of gradients, and only the first few of them train: how many is a public number
-fixed before training. A user's records are told from the user's own alone, so that adding or removing a user
-leaves everybody else's as they were.
+For the unit ``record`` every record is a unit of its own. For the unit ``user`` all records of one user are clipped
+together, as one sum of gradients, and only the first few of them train: how many is a public number fixed before
+training. Which records those are depends on the user's own alone, so that adding or removing a user leaves everyone
+else's as they were.
 """
 
 from __future__ import annotations

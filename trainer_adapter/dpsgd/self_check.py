@@ -1,6 +1,6 @@
-"""The engine held against a second, slower computation that shares nothing with it but the model.
+"""The self-check: the engine's sum against a slower reference computation that shares only the model with it.
 
-``alone`` works one unit's gradient out by an ordinary backward pass: no vmap, no tracing, no rules for layers.
+``reference_gradient`` computes one unit's gradient by an ordinary backward pass: no vmap, no tracing, no layer rules.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ AGREEMENT: Final = {"float64": 1e-3, "float32": 1e-3, "bfloat16": 0.1}
 
 
 class SelfCheckFailed(RuntimeError):  # noqa: N818 - named for what happened, as the other refusals are
-    """The engine's sum is not the one that records give one by one; nothing of it was released."""
+    """The engine's sum is not that of the records one by one; nothing of it was released."""
 
 
-def alone(  # noqa: PLR0913, PLR0917 - as below
+def reference_gradient(  # noqa: PLR0913, PLR0917 - as below
     model: nn.Module,
     loss_fn: LossFn,
     trained: Mapping[str, Tensor],
@@ -42,12 +42,12 @@ def alone(  # noqa: PLR0913, PLR0917 - as below
     values = {name: value.detach().requires_grad_() for name, value in trained.items()}
     total = torch.zeros(sum(value.numel() for value in values.values()), dtype=torch.float64)
     inputs, targets, valid, keys = unit
-    told = precision.autocast
+    dtype = precision.autocast
     for place in torch.nonzero(valid).flatten().tolist():
         with torch.enable_grad():
             with (
                 PerExampleDropout(keys[place]),
-                torch.autocast(inputs.device.type, dtype=told, enabled=told is not None),
+                torch.autocast(inputs.device.type, dtype=dtype, enabled=dtype is not None),
             ):
                 outputs: Any = call(model, {**rest, **values}, inputs[place : place + 1])
             loss = loss_fn(outputs.to(torch.float32), targets[place : place + 1]).sum()
@@ -69,7 +69,7 @@ def reference_clipped_sum(  # noqa: PLR0913, PLR0917 - one name for each thing a
     total = torch.zeros(sum(value.numel() for value in trained.values()), dtype=torch.float64)
     for place in torch.nonzero(batch.mask).flatten().tolist():
         unit = (batch.inputs[place], batch.targets[place], batch.valid[place], batch.keys[place])
-        gradient = alone(model, loss_fn, trained, rest, unit, precision)
+        gradient = reference_gradient(model, loss_fn, trained, rest, unit, precision)
         norm = float(gradient.norm())
         if norm < float("inf"):  # false for a NaN too
             total += gradient * min(1.0, bound / max(norm, 1e-300))

@@ -4,7 +4,7 @@
         trainer = Trainer(max_steps=run.steps, callbacks=[LedgerCallback(run)])
         trainer.fit(module, public_loader)
 
-``configure_optimizers`` returns that optimiser. The batches of the loader are public: whatever gradient they give is
+``configure_optimizers`` returns that optimiser. The batches of the loader are public: any gradient they give is
 thrown away before the optimiser steps, and the noisy sum over the sealed records is put in its place.
 """
 
@@ -49,11 +49,11 @@ class LedgerCallback(Callback):
         batch: object,
         batch_idx: int,
     ) -> None:
-        """Tell the loss of privacy, and stop before a step that nobody charged."""
+        """Log the privacy loss, and stop before a step that was not charged."""
         del outputs, batch, batch_idx
         left = self._run.remaining()
-        told = {"epsilon": float(left.spent.epsilon or "inf"), "steps_left": float(left.steps)}
-        pl_module.log_dict(told, prog_bar=True, batch_size=1)
+        logged = {"epsilon": float(left.spent.epsilon or "inf"), "steps_left": float(left.steps)}
+        pl_module.log_dict(logged, prog_bar=True, batch_size=1)
         if left.steps == 0:
             trainer.should_stop = True
 

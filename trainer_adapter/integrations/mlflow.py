@@ -17,7 +17,7 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.run.charged_run import Run
 
 PUBLIC: Final = frozenset({"public/accuracy", "public/auc", "public/loss"})
-"""Metrics that may be given: measured on public records alone, which whoever gives them vouches for."""
+"""Metrics that may be given: measured on public records alone, which the caller vouches for."""
 
 
 class PublicLog:

@@ -7,7 +7,7 @@
         module, optimiser, loader = engine.make_private(...)
 
 Each step is taken from the charge before its noise is drawn: if there is none left, or the step is another than the
-plan's, the gradients are thrown away and :class:`Refusal` ends the loop, whatever hooks the optimiser has; see
+plan's, the gradients are thrown away and :class:`Refusal` ends the loop, however many hooks the optimiser has; see
 :mod:`trainer_adapter.integrations.opacus_guards`. Batches are drawn as our own engine draws them, at the plan's
 probability. The noise is Opacus's, from PyTorch's statistical generator under a seed of the operating system's, unless
 another generator is given; not ours from a cryptographic one.
@@ -46,7 +46,7 @@ COVERED: Final = {
     "clipping": ("flat", "per_layer"),
     "grad_sample_mode": ("hooks", "functorch", "ew"),
 }
-"""What ``make_private`` may be asked for, its own choice first."""
+"""The options of ``make_private`` that are covered, its default first."""
 Private: TypeAlias = tuple[Any, DPOptimizer, DPDataLoader]
 
 
@@ -82,31 +82,31 @@ class LedgerAccountant(IAccountant):  # type: ignore[misc] # Opacus brings no ty
         """The loss of all begun blocks, by the ledger's odometer. Raises: ValueError, for a δ below the partition's."""
         spent = self.run.spent(self.run.budget.steps_durable)
         if Fraction(delta) < spent.delta:
-            raise ValueError(f"the partition's δ is {float(spent.delta)}: no ε is told for a smaller one")
+            raise ValueError(f"the partition's δ is {float(spent.delta)}: no ε is reported for a smaller one")
         return float("inf") if spent.epsilon is None else float_above(spent.epsilon)
 
     def get_optimizer_hook_fn(self, sample_rate: float) -> Hook:
         """A hook that does nothing: a held optimiser has taken its step before.
 
         Raises:
-            Refusal: for whoever else than :func:`make_private` asks, since another hook could take this one's place.
+            Refusal: for any caller but :func:`make_private`, since another hook could take this one's place.
         """
         del sample_rate
         if not self._making:
             raise Refusal("steps are taken where noise is added: let make_private make the optimiser")
         return lambda _: None
 
-    def private(self, make: Callable[..., Private], **asked: Any) -> Private:  # noqa: ANN401 - Opacus's signature
-        """What Opacus makes of what it is asked for, held to the charge. Raises: Refusal; whatever Opacus raises."""
+    def private(self, make: Callable[..., Private], **options: Any) -> Private:  # noqa: ANN401 - Opacus's signature
+        """What Opacus makes of these options, held to the charge. Raises: Refusal; anything Opacus raises."""
         self.run.watched = True
         for name, covered in COVERED.items():
-            if asked.get(name, covered[0]) not in covered:
+            if options.get(name, covered[0]) not in covered:
                 raise Refusal(
                     f"{name} must be {' or '.join(str(one) for one in covered)}: no plan covers anything else"
                 )
         self._making = True
         try:
-            found = make(**asked)
+            found = make(**options)
         finally:
             self._making = False
         _, optimiser, loader = found
@@ -134,8 +134,8 @@ def register(run: Run) -> str:
     """Let ``PrivacyEngine(accountant=NAME)`` take its steps from this run; the name.
 
     An engine tells its accountant neither its optimiser nor its loader, so from here on ``make_private`` of Opacus'
-    engine is ours. For engines with another accountant it is as it was. If none of ours makes anything private, nobody
-    knows what was done with the records: then nothing is posted, and the charge stands in full.
+    engine is ours. For engines with another accountant it is as it was. If none of ours makes anything private,
+    it is unknown what was done with the records: then nothing is posted, and the charge stays in full.
     """
     run.watched = False
     if not hasattr(PrivacyEngine.make_private, "held"):
@@ -146,10 +146,10 @@ def register(run: Run) -> str:
 
 def _held(make: Callable[..., Private]) -> Callable[..., Private]:
     @wraps(make)
-    def make_private(engine: PrivacyEngine, **asked: Any) -> Private:  # noqa: ANN401 - Opacus's signature
+    def make_private(engine: PrivacyEngine, **options: Any) -> Private:  # noqa: ANN401 - Opacus's signature
         if not isinstance(engine.accountant, LedgerAccountant):
-            return make(engine, **asked)
-        return engine.accountant.private(lambda **told: make(engine, **told), **asked)
+            return make(engine, **options)
+        return engine.accountant.private(lambda **changed: make(engine, **changed), **options)
 
     make_private.held = True  # type: ignore[attr-defined] # a mark on our own function
     return make_private

@@ -1,9 +1,9 @@
 """An optimiser of Opacus held to a charge: no noise without a step, no update without that noise, one draw a step.
 
-Opacus calls its accountant through the one slot of ``attach_step_hook``, after the noise is drawn; whoever attaches a
-hook of their own takes its place there. So nothing is taken in the slot. A held optimiser takes its step where the
-noise is added, before any is drawn, whatever hooks hang on it and whoever calls; and the optimiser beneath it, which
-changes the weights, goes on only with noise that took one. What breaks on the way throws the gradients away.
+Opacus calls its accountant through the one slot of ``attach_step_hook``, after the noise is drawn; a user who attaches
+a hook takes its place there. So nothing is taken in the slot. A held optimiser takes its step where the noise is added,
+before any is drawn, whatever hooks it has and whichever code calls it; and the optimiser beneath it, which changes the
+weights, goes on only with noise that took one. An error on the way throws the gradients away.
 """
 
 from __future__ import annotations
@@ -99,12 +99,12 @@ def chain(optimiser: DPOptimizer, hook: Hook) -> None:
 
 
 def unseeded(device: torch.device | str = "cpu") -> torch.Generator:
-    """A generator of PyTorch's whose seed comes from the operating system, and is nobody's."""
+    """A generator of PyTorch's whose seed comes from the operating system, and is kept nowhere."""
     return torch.Generator(device).manual_seed(secrets.randbits(63))
 
 
 class _Guard:
-    """What stands in the optimiser's methods."""
+    """Replaces methods of the optimiser."""
 
     draws: PoissonDraws
 

@@ -6,7 +6,7 @@
                 callbacks=[LedgerTrainerCallback(run)]).train()
 
 ``scores`` is a module of the model's parameters that gives one tensor for inputs alone. The training set of the
-Trainer is public: whatever gradient it gives is thrown away before the optimiser steps.
+Trainer is public: any gradient it gives is thrown away before the optimiser steps.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LedgerTrainerCallback(TrainerCallback):
         control: TrainerControl,
         **kwargs: Any,  # noqa: ANN401
     ) -> None:
-        """Stop before a step that nobody charged."""
+        """Stop before a step that was not charged."""
         del args, state, kwargs
         if self._run.remaining().steps == 0:
             control.should_training_stop = True

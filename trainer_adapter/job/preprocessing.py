@@ -1,6 +1,6 @@
-"""What is done to records before the model sees them: public, charged, or refused.
+"""Preprocessing before the model, as a job declares it: its constants are public or charged, or it is refused.
 
-A constant computed from the records themselves (their mean, their vocabulary, how many are of each class) tells of
+A constant computed from the records themselves (their mean, their vocabulary, how many are of each class) leaks
 them, whatever noise the training adds later. So each constant names where it comes from:
 
     [[train.preprocessing]]
@@ -14,7 +14,7 @@ them, whatever noise the training adds later. So each constant names where it co
     charge = "bank-a-means-1"
     model = "runs/bank-a-means-1/model.safetensors"
 
-``public`` says where the constants were published; whoever writes it vouches for it, and the provider can read it.
+``public`` says where the constants were published; the author of the job vouches for it, and the provider can read it.
 ``charge`` names a run that this ledger charged and whose released model holds them, as tensors of the members' names:
 the receipt beside the model proves it. Anything else is refused. Each of them works on one record by itself.
 

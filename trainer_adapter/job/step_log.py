@@ -6,7 +6,7 @@ One file for one run, one line of RFC 8785 JSON for each block; steps are counte
     {"first":1,"last":10}
     {"first":11,"last":20}
 
-Whatever happens to the process, the steps whose noise was used are at most :func:`steps_begun`: a begun block
+However the process ends, the steps whose noise was used are at most :func:`steps_begun`: a begun block
 counts in full. A last line cut off by a crash counts too, as a whole block of ``block_steps``: its ``begin``
 cannot have returned, so this overstates, on purpose. A run that goes on after its process died (:meth:`StepLog.resume`)
 goes on after what it began.

@@ -1,6 +1,6 @@
 """Dropout (Srivastava et al. 2014) whose masks belong to a record, and to nothing else in the batch.
 
-PyTorch draws masks from one generator in the order of the batch: a record more or less would change everybody's. Here
+PyTorch draws masks from one generator in the order of the batch: a record more or less would change all others'. Here
 each record has a key of its own at each step, and a mask is Philox's word at (place in the tensor, number of the call)
 under it. So what a record adds to the sum is a function of the record, the weights and its own key: not of who else
 was drawn, the microbatch, or how it runs.
@@ -8,9 +8,9 @@ was drawn, the microbatch, or how it runs.
 Why that is private. The keys are words of a ChaCha20 stream (``randomness``), one for each record of the partition,
 drawn or not: independent of each other and of all data. Put zero in a record's place, and with equal keys every other
 contribution is the same, bit by bit. Take the record out, and those behind it get their neighbours' keys, which are as
-independent and uniform as their own: the sampler's argument. Nothing is asked of Philox here: masks that were drawn
-badly would train badly, no more. Keys and masks are private all the same, since the second argument averages over
-them; they are not told, and end with the process.
+independent and uniform as their own: the sampler's argument. No property of Philox is needed here: badly drawn masks
+would train badly, no more. Keys and masks are private all the same, since the second argument averages over
+them; they are never reported, and end with the process.
 
 Caught are PyTorch's own functions, so it does not matter which module calls them: ``nn.Dropout``, its kin by channel
 and by feature, ``AlphaDropout``, attention's ``dropout_p``, what drops between recurrent layers, and
@@ -102,7 +102,7 @@ class PerExampleDropout(TorchFunctionMode):
         types: Iterable[type],
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401 - whatever it gives
+    ) -> Any:  # noqa: ANN401 - any result
         """Called by PyTorch in the place of ``func``."""
         del types
         given: Mapping[str, Any] = kwargs or {}

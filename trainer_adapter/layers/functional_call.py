@@ -1,11 +1,9 @@
-"""Calling a model with other values in the place of its parameters and buffers.
+"""Calls of a model with other values in place of its parameters and buffers, and of PyTorch's own function bodies.
 
-As ``torch.func.functional_call``, which, where one module stands in a model twice, leaves the values it was
-given in the model (PyTorch 2.13). Here a tensor is known by identity: wherever it stands, and however often, the
-new value takes its place, and afterwards the old one is back.
-
-And calling it as it was told to behave: training and evaluation mode, module by module; and calling the body of one of
-PyTorch's functions that are made of others.
+:func:`call` does as ``torch.func.functional_call``, which, where one module occurs in a model twice, leaves the values
+it was given in the model (PyTorch 2.13). Here a tensor is known by identity: wherever it occurs, and however often, the
+new value takes its place, and afterwards the old one is back. :func:`in_modes` sets training and evaluation mode module
+by module; :func:`body_of` gives the body of a function of PyTorch's that is made of others.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from torch import Tensor, nn
 _GUARDS: Final = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
 
-def call(model: nn.Module, values: Mapping[str, Tensor], inputs: Tensor) -> Any:  # noqa: ANN401 - whatever the model gives
+def call(model: nn.Module, values: Mapping[str, Tensor], inputs: Tensor) -> Any:  # noqa: ANN401 - any output of a model
     """The model's output with these values, by name as in ``named_parameters`` and ``named_buffers``."""
     named = chain(model.named_parameters(), model.named_buffers())
     new = {id(tensor): values[name] for name, tensor in named if name in values}
@@ -68,11 +66,11 @@ def modes(model: nn.Module) -> dict[nn.Module, bool]:
 
 
 @contextmanager
-def in_modes(told: Mapping[nn.Module, bool]) -> Iterator[None]:
+def in_modes(wanted: Mapping[nn.Module, bool]) -> Iterator[None]:
     """With each module in training mode or not; afterwards as it was."""
-    before = {module: module.training for module in told}
+    before = {module: module.training for module in wanted}
     try:
-        for module, training in told.items():
+        for module, training in wanted.items():
             module.training = training
         yield
     finally:
@@ -81,7 +79,7 @@ def in_modes(told: Mapping[nn.Module, bool]) -> Iterator[None]:
 
 
 def body_of(function: FunctionType) -> FunctionType:
-    """The same body, which does not first ask whether somebody wants to be called in its place."""
+    """The same body without its own dispatch to ``__torch_function__``."""
     names = {**function.__globals__, **dict.fromkeys(_GUARDS, _never)}
     copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__ = function.__kwdefaults__

@@ -29,7 +29,7 @@ def philox(counter: Block, key: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, 
     a, b, c, d = counter
     for low, high in zip(*map(_schedule, key, _STEPS), strict=True):
         first, second = a * _FACTORS[0], c * _FACTORS[1]
-        # A whole product stands for its lower word; what lies above is cut off before it counts.
+        # A whole product serves as its lower word; the bits above are cut off before they count.
         a, b = ((second >> 32) ^ b ^ low) & WORD, second
         c, d = ((first >> 32) ^ d ^ high) & WORD, first
     return a & WORD, b & WORD, c & WORD, d & WORD  # type: ignore[return-value] # tensors, since the key is one

@@ -1,11 +1,11 @@
-"""Recurrent layers, unrolled: PyTorch's one function for all positions, as products whose uses of weights have rules.
+"""Recurrent layers unrolled: PyTorch's one function for all positions, written as products that have gradient rules.
 
 ``torch.func.vmap`` has no rule for ``torch.lstm`` and its kin. Written out, each position is a linear layer on the
 input and one on the state before, and ``layer_rules`` knows both. The input's share of all positions is one product.
 Cells: LSTM (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000; projected as in Sak et al.
 2014), GRU (Cho et al. 2014, with PyTorch's place for the reset gate) and the plain one of Elman (1990).
 
-What drops between the layers goes through ``torch.nn.functional.dropout``, as any other.
+Dropout between the layers goes through ``torch.nn.functional.dropout``, as any other.
 """
 
 from __future__ import annotations
@@ -178,5 +178,5 @@ def unrolled(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> C
 
 
 def has_dropout(function: Any, args: Sequence[Any]) -> bool:  # noqa: ANN401 - as above
-    """Whether this call, in training, drops something between its layers."""
+    """Whether this call has dropout between its layers."""
     return function in _LAYERS and len(args) == 9 and args[4] > 1 and args[5] > 0 and bool(args[6])

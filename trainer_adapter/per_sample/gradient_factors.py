@@ -1,9 +1,9 @@
-"""Per-record gradients of one parameter, kept in factors and not multiplied out until somebody must.
+"""Per-example gradients of one parameter in factored form, which a kernel multiplies out only where it must.
 
-A linear layer's gradient for one record is the sum over its positions of (gradient of the output) times
-(input); an embedding's is the same with a one in the row that was looked up; a convolution's is that over
-patches. Every factor begins with one dimension that counts the units of a microbatch. All tensors are in
-the precision's work type already.
+A linear layer's gradient for one record is the sum over its positions of (gradient of the output) times (input), an
+outer product each; an embedding's is the same with a one in the row that was looked up; a convolution's is that over
+patches. Every factor begins with one dimension that counts the units of a microbatch. All tensors are in the
+precision's work type already.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class OuterProductGrad:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingGrad:
-    """Of a table (height, d): ``right`` (units, positions, d) laid into the rows ``places`` (units, positions)."""
+    """Of a table (height, d): ``right`` (units, positions, d) added to the rows ``places`` (units, positions)."""
 
     places: Tensor
     right: Tensor

@@ -1,12 +1,14 @@
-"""Norms and weighted sums of per-record gradients, each by one of several ways that tell the same.
+"""Norms and weighted sums of per-example gradients; ghost norms among them.
 
-Every way gives, for one parameter, a bound on the squared norm of each unit's gradient *as it will enter the
-sum*, and the sum itself once weights are known. Which is cheapest depends on shapes alone, and is measured on
-public random tensors of those shapes (``kernel_choice``).
+Every kernel gives, for one parameter, a bound on the squared norm of each unit's gradient *as it will enter the sum*,
+and the sum itself once weights are known. *Ghost norms* (Goodfellow 2015, arXiv 1510.01799; with positions, Li et al.
+2022, "Large language models can be strong differentially private learners", arXiv 2110.05679, section 4) are norms
+from inner products, without the per-example gradient in memory; with the weighted product that follows they are *ghost
+clipping*. Which kernel is cheapest depends on shapes alone, and is measured on random tensors (``autotune``).
 
 Rounding (unit roundoff u, least normal t; Higham 2002, sections 3.1 and 4.2; any order of summation). For a
 gradient in factors L (n, p) and R (n, d), M² = |L|²|R|², both in the Frobenius norm:
-- the Gram way is off by at most (p + d + 2n + 8)u · M² in the square, and the product (wL)'R that follows by
+- the ghost norm is off by at most (p + d + 2n + 8)u · M² in the square, and the product (wL)'R that follows by
   (n + 2)u · wM in norm, so that the square of what enters the sum, over w², is at most the computed one
   + ``(p + d + 5n + 16)u · M²``. What underflows in an inner product of L's rows is multiplied by an inner
   product of R's: at most ``(p + d + n) n t (|L|² + |R|²)`` more;
@@ -71,7 +73,7 @@ def _kept(whole: Tensor, precision: Precision) -> tuple[Tensor, Summed]:
 
 
 def norms_dense(factors: Sequence[PerExampleGrad], precision: Precision) -> tuple[Tensor, Summed]:
-    """Multiply out, keep, and sum what was kept."""
+    """Multiply out, keep the per-example gradients in memory, and sum them."""
     if all(isinstance(factor, OuterProductGrad) for factor in factors):
         factors = _joined(factors)
     first, *rest = (factor.whole() for factor in factors)
@@ -116,7 +118,7 @@ def norms_dense_product(factors: Sequence[PerExampleGrad], precision: Precision)
 
 
 def norms_ghost(factors: Sequence[PerExampleGrad], precision: Precision) -> tuple[Tensor, Summed]:
-    """Norms from inner products of positions, sum through one weighted product (a table's: one scatter)."""
+    """Ghost norms, from inner products of positions; the sum by one weighted product (a table's: one scatter)."""
     joined = _joined(factors)
     if len(joined) == 1 and isinstance(joined[0], OuterProductGrad) and joined[0].left.shape[1] == 1:
         left, right = squares(joined[0].left, precision), squares(joined[0].right, precision)
@@ -128,7 +130,7 @@ def norms_ghost(factors: Sequence[PerExampleGrad], precision: Precision) -> tupl
 
 
 def norms_embedding_rows(factors: Sequence[PerExampleGrad], precision: Precision) -> tuple[Tensor, Summed]:
-    """Of a table: gather what falls into one row, and scatter the rows that were named."""
+    """Of an embedding table: gather what falls into one row, and scatter the rows that were looked up."""
     (table,) = _joined(factors)
     assert isinstance(table, EmbeddingGrad)
     once = table.once()

@@ -1,10 +1,10 @@
-"""Running a model while its parameters' uses are caught: no layer needs to be known, only the functions they call.
+"""Capture of the layer calls in which a model uses its parameters, whatever module makes them.
 
-Every call of a PyTorch function that is given a parameter goes through :class:`LayerCallCapture`. A rule takes it, and
-then a *probe*, a zero, is added to its output: the gradient with respect to the probe is that of the output, and
-from it and from what was kept of the call comes every record's gradient. It does not matter whether a module
-made the call or ``torch.nn.functional`` did, nor how often a parameter is used: uses are added up by parameter.
-What no rule takes is told by name.
+Every call of a PyTorch function that is given a parameter goes through :class:`LayerCallCapture`. Where a rule applies
+to it, an *activation probe*, a zero, is added to its output: the gradient with respect to the probe is that of the
+output, and from it and what was saved of the call comes every per-example gradient. A module may have made the call or
+``torch.nn.functional``, and a parameter may be used several times: its uses are added up. A parameter with a use that
+no rule covers is listed by name.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from trainer_adapter.per_sample.layer_rules import CapturedCall, Layer, take
 
 
 class LayerCallCapture(TorchFunctionMode):
-    """What a forward pass does with some parameters.
+    """The uses of some parameters in a forward pass.
 
     Attributes:
-        layers: the calls that rules took, in order. kept: what was kept of each.
-        left: the parameters that some call used without a rule.
-        shapes: shape and type of each output, as one record sees it.
+        layers: the calls that rules cover, in order. saved: what was saved of each.
+        uncovered: the parameters that some call used without a rule.
+        outputs: shape and type of each output, as one record has it.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor], probes: Sequence[Tensor] | None) -> None:
-        """Watch these parameters, known by being the very same tensors; without probes outputs stay as they are."""
+        """Capture calls with these very tensors; without probes outputs stay as they are."""
         super().__init__()
         self._names = {id(value): name for name, value in parameters.items()}
         self._probes = probes
         self.layers: list[Layer] = []
-        self.kept: list[Tensor] = []
-        self.left: set[str] = set()
+        self.saved: list[Tensor] = []
+        self.uncovered: set[str] = set()
         self.outputs: list[tuple[torch.Size, torch.dtype]] = []
 
     def __torch_function__(
@@ -74,7 +74,7 @@ class LayerCallCapture(TorchFunctionMode):
         output = func(*args, **given)
         # Asking for a shape or a type is no use of the values.
         if any(isinstance(value, Tensor) for value in tree_leaves(output)):
-            self.left |= named
+            self.uncovered |= named
         return output
 
     def _name(self, value: object) -> str | None:
@@ -82,7 +82,7 @@ class LayerCallCapture(TorchFunctionMode):
 
     def _probed(self, taken: CapturedCall) -> Tensor:
         self.layers.append(taken.layer)
-        self.kept.append(taken.kept)
+        self.saved.append(taken.saved)
         self.outputs.append((taken.output.shape, taken.output.dtype))
         return taken.output if self._probes is None else taken.output + self._probes[len(self.layers) - 1]
 
@@ -90,7 +90,7 @@ class LayerCallCapture(TorchFunctionMode):
 def parameters_with_rules(
     model: nn.Module, parameters: Mapping[str, Tensor], rest: Mapping[str, Tensor], inputs: Tensor, key: Tensor
 ) -> list[str]:
-    """Names of the parameters all of whose uses have rules; ``inputs`` (1, ...) are one public dummy, ``key`` its own.
+    """Names of the parameters all of whose uses have rules; ``inputs`` (1, ...) are one public dummy, ``key`` its key.
 
     Found in two ways: by watching calls, and, for what reaches a parameter behind PyTorch's functions, by asking
     for a gradient: where every use went through a rule, none arrives.
@@ -101,7 +101,7 @@ def parameters_with_rules(
         capture = LayerCallCapture({name: known[name] for name in watched}, None)
         with torch.enable_grad(), capture, PerExampleDropout(key):
             output = call(model, {**rest, **known}, inputs)
-        leaked: set[str] = set(capture.left)
+        leaked: set[str] = set(capture.uncovered)
         if output.requires_grad and watched:
             order = sorted(watched)
             found = torch.autograd.grad(output.sum(), [known[name] for name in order], allow_unused=True)

@@ -1,8 +1,8 @@
-"""How a parameter enters: one rule for each function of PyTorch whose per-record gradients have a shape of their own.
+"""Per-example gradient rules: one for each function of PyTorch whose per-example gradient has a factored form.
 
-A rule looks at one call, and either takes it, and then works the output out from the parameters' values alone
-(no gradient runs into them) and says what of the call is to be kept, or leaves it, and then the parameter gets
-the general way: it goes through the model once for each record.
+A rule looks at one call. Where it applies, it computes the output from the parameters' values alone (no gradient runs
+into them) and says what of the call to save. Where it does not, the parameter takes the general way: it goes through
+the model once for each record.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ NameOf: TypeAlias = Callable[[object], str | None]
 
 
 class Layer(Protocol):
-    """One call: turns what was kept of it, and the gradient of its output, into factors of parameters."""
+    """One call: turns what was saved of it, and the gradient of its output, into per-example gradients."""
 
-    def factors(self, kept: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
+    def factors(self, saved: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
         """Both tensors begin with the units' dimension and are in the work type, indices excepted."""
         ...
 
 
 class CapturedCall(NamedTuple):
-    """A call that a rule took: its output, what is to be kept, and the layer that knows what to do with it."""
+    """A call that a rule covers: its output, what to save, and the layer that turns it into gradients."""
 
     output: Tensor
-    kept: Tensor
+    saved: Tensor
     layer: Layer
 
 
@@ -51,9 +51,9 @@ class Linear:
     bias: str | None
     turned: bool = False
 
-    def factors(self, kept: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
+    def factors(self, saved: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
         """All dimensions between the first and the last are positions."""
-        left, right = _positions(grad), _positions(kept)
+        left, right = _positions(grad), _positions(saved)
         if self.weight is not None:
             yield self.weight, OuterProductGrad(right, left) if self.turned else OuterProductGrad(left, right)
         if self.bias is not None:
@@ -72,12 +72,12 @@ class Convolution:
     dilation: tuple[int, ...]
     groups: int
 
-    def factors(self, kept: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
+    def factors(self, saved: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
         """All dimensions before the channels count images."""
-        kept, grad = (_images(value, len(self.stride)) for value in (kept, grad))
+        saved, grad = (_images(value, len(self.stride)) for value in (saved, grad))
         if self.weight is not None:
             geometry = (self.stride, self.padding, self.dilation, self.groups)
-            yield self.weight, ConvGrad(kept, grad, self.kernel, *geometry)
+            yield self.weight, ConvGrad(saved, grad, self.kernel, *geometry)
         if self.bias is not None:
             yield self.bias, DenseGrad(grad.sum(dim=(1, *range(3, grad.dim()))))
 
@@ -90,9 +90,9 @@ class Embedding:
     height: int
     padding: int | None
 
-    def factors(self, kept: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
-        """``kept`` are the rows looked up."""
-        places = kept.reshape(len(kept), -1)
+    def factors(self, saved: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
+        """``saved`` are the rows looked up."""
+        places = saved.reshape(len(saved), -1)
         right = grad.reshape(*places.shape, grad.shape[-1])
         if self.padding is not None:
             right = torch.where((places == self.padding)[..., None], 0.0, right)
@@ -101,7 +101,7 @@ class Embedding:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A normalisation's scale and shift: ``kept`` is what was scaled.
+    """A normalisation's scale and shift: ``saved`` is what was scaled.
 
     They have the last ``last`` dimensions of it; or, where ``space`` is no None, the channels before as many dimensions
     of space.
@@ -112,10 +112,10 @@ class Scale:
     last: int
     space: int | None = None
 
-    def factors(self, kept: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
+    def factors(self, saved: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
         """Positions are summed before anything is multiplied by a weight."""
         if self.weight is not None:
-            yield self.weight, DenseGrad(self._over_positions(grad * kept))
+            yield self.weight, DenseGrad(self._over_positions(grad * saved))
         if self.bias is not None:
             yield self.bias, DenseGrad(self._over_positions(grad))
 
@@ -270,7 +270,7 @@ RULES: Final[dict[Any, tuple[Mapping[str, Any], Rule]]] = {
 
 
 def take(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: NameOf) -> CapturedCall | None:  # noqa: ANN401 - any function of PyTorch's
-    """What the rule for this call makes of it, or None where there is no rule, or it leaves the call."""
+    """What the rule for this call makes of it, or None where there is no rule or it does not apply."""
     known = RULES.get(function)
     if known is None:
         return None

@@ -1,10 +1,9 @@
-"""One microbatch: the sum of its units' clipped gradients, as a graph of plain tensor operations.
+"""The clipped gradient sum of one microbatch, traced into a graph of plain tensor operations.
 
-The model is run once with every unit alone under ``torch.func.vmap`` (no layer can mix two of them, even if it
-would), one backward pass goes to the outputs of its layers and no further, norms are taken of each unit's
-gradient, and one weighted product a parameter gives the sum. All that is traced once, on public dummies, into a
-graph of fixed shapes: what the records hold cannot change which operations run on them. The graph runs as it is
-(*eager*) or compiled.
+The model is run once with every unit alone under ``torch.func.vmap`` (no layer can mix two of them, even if it would),
+one backward pass goes to the outputs of its layers and no further, norms are taken of each unit's gradient, and one
+weighted product a parameter gives the sum. All of it is traced once, on public dummies, into a graph of fixed shapes:
+what the records hold cannot change which operations run on them. The graph runs as it is (*eager*) or compiled.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ _PARTS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one microbatch is made of.
+    """The tensors of one microbatch.
 
     Attributes:
         inputs, targets: shape (units, records, ...): the records of each unit, in a fixed number of places.
         valid: which of those places hold a record, shape (units, records).
         mask: which units were drawn, shape (units,).
-        keys: what each record's dropout is drawn from, shape (units, records, 2); see ``dropout``.
+        keys: the key of each record's dropout masks, shape (units, records, 2); see ``dropout``.
     """
 
     inputs: Tensor
@@ -60,7 +59,7 @@ class MicrobatchGradientSum:
     """The clipped sum over one microbatch, for one model, loss, size and precision.
 
     Attributes:
-        kernels: how each parameter's norm is taken, by the parameter's name.
+        kernels: which kernel computes a parameter's norms, by the parameter's name.
         drops: how many dropout masks a record's forward pass draws.
     """
 
@@ -96,7 +95,7 @@ class MicrobatchGradientSum:
             with _quietly():
                 self._ruled = self._find_ruled(trained, rest, dummies)
                 self._probes = self._make_probes(trained, rest, dummies)
-                graph = self._traced_either_way([*tensors, *self._probes], lambda: self._pass(trained, rest, dummies))
+                graph = self._trace_either_way([*tensors, *self._probes], lambda: self._pass(trained, rest, dummies))
         except RuntimeError as fault:
             raise Malformed("model", f"gives no gradients record by record: {_first_line(fault)}") from fault
         _drop_probes(graph, len(self._probes))
@@ -108,7 +107,7 @@ class MicrobatchGradientSum:
         """The sum, flat, shape (parameters,), in the work type; private.
 
         Raises:
-            Malformed: if PyTorch was told to round products more than the bound on their rounding allows.
+            Malformed: if PyTorch is set to round products more than the bound on their rounding allows.
         """
         if torch.get_float32_matmul_precision() != "highest":
             raise Malformed("precision", "needs torch.set_float32_matmul_precision('highest'): products must be exact")
@@ -116,18 +115,18 @@ class MicrobatchGradientSum:
             return self._run(*trained.values(), *rest.values(), *_parts(batch), *self._probes)
 
     def _find_ruled(self, trained: Mapping[str, Tensor], rest: Mapping[str, Tensor], dummies: Batch) -> list[str]:
-        with self._as_told():
+        with self._autocast():
             return parameters_with_rules(self._model, trained, rest, dummies.inputs[0, :1], dummies.keys[0, 0])
 
     def _pass(self, trained: Mapping[str, Tensor], rest: Mapping[str, Tensor], dummies: Batch) -> None:
-        """One record's, its tensors its own."""
+        """One record's forward pass, on tensors of its own."""
         inputs, target, key = (part.clone() for part in (dummies.inputs[0, :1], dummies.targets[0, :1], dummies.keys))
-        with torch.no_grad(), PerExampleDropout(key[0, 0]), self._as_told():
+        with torch.no_grad(), PerExampleDropout(key[0, 0]), self._autocast():
             outputs: Any = call(self._model, {**rest, **trained}, inputs)
         self._loss_fn(outputs.to(torch.float32), target)
 
-    def _traced_either_way(self, tensors: Sequence[Tensor], one_pass: Callable[[], None]) -> GraphModule:
-        """With all units at once, or else in turn."""
+    def _trace_either_way(self, tensors: Sequence[Tensor], one_pass: Callable[[], None]) -> GraphModule:
+        """With all units at once, or else one after the other."""
         try:
             return self._traced(tensors)
         except RuntimeError as fault:
@@ -140,7 +139,7 @@ class MicrobatchGradientSum:
                 raise Malformed("model", f"gives no gradients record by record: {both}") from fault
 
     def _traced(self, tensors: Sequence[Tensor]) -> GraphModule:
-        # What vmap refuses by itself: randomness that is nobody's, and Python that takes a value out of a tensor, for
+        # What vmap refuses by itself: randomness of no record, and Python that takes a value out of a tensor, for
         # which a trace over tensors without values has none.
         alone = self._each is sequential_vmap
         with RefuseRandomness(self._device) if alone else nullcontext():
@@ -186,12 +185,12 @@ class MicrobatchGradientSum:
         }
         probes = [probe.detach().requires_grad_() for probe in tensors[at + _PARTS :]]
         with torch.enable_grad():
-            losses, kept = self._each(self._of_unit(ruled, rest))(
+            losses, saved = self._each(self._of_unit(ruled, rest))(
                 alone, probes, batch.inputs, batch.targets, batch.valid, batch.keys
             )
             found = torch.autograd.grad(losses.sum(), [*probes, *alone.values()], materialize_grads=True)
         factors: dict[str, list[PerExampleGrad]] = {name: [] for name in self._names}
-        for layer, one, grad in zip(self._layers, kept, found[: len(probes)], strict=True):
+        for layer, one, grad in zip(self._layers, saved, found[: len(probes)], strict=True):
             held = one.detach()
             for name, factor in layer.factors(self._wide(held), self._wide(grad)):
                 factors[name].append(factor)
@@ -204,35 +203,35 @@ class MicrobatchGradientSum:
             inputs, target, key = record
             inputs, target = inputs.unsqueeze(0), target.unsqueeze(0)
             capture, dropping = LayerCallCapture(ruled, probes), PerExampleDropout(key)
-            with capture, dropping, self._as_told():
+            with capture, dropping, self._autocast():
                 outputs: Any = call(self._model, {**rest, **ruled, **alone}, inputs)
             self._layers, self.drops = capture.layers, dropping.calls
-            if capture.left:
-                name = min(capture.left)
+            if capture.uncovered:
+                name = min(capture.uncovered)
                 raise Malformed(f"model.{name}", "is not used the same way twice: what a run does must be fixed")
-            return self._loss_fn(outputs.to(torch.float32), target).sum(), capture.kept
+            return self._loss_fn(outputs.to(torch.float32), target).sum(), capture.saved
 
         def unit(alone: dict[str, Tensor], probes: list[Tensor], *records: Tensor) -> tuple[Tensor, list[Tensor]]:
             inputs, targets, valid, keys = records
             if len(inputs) == 1:
                 return one(alone, probes, inputs[0], targets[0], keys[0])
             each = self._each(one, in_dims=(None, 0, 0, 0, 0))
-            losses, kept = each(alone, probes, inputs, targets, keys)
-            return torch.where(valid, losses, 0.0).sum(), kept
+            losses, saved = each(alone, probes, inputs, targets, keys)
+            return torch.where(valid, losses, 0.0).sum(), saved
 
         return unit
 
     def _make_probes(self, trained: Mapping[str, Tensor], rest: Mapping[str, Tensor], dummies: Batch) -> list[Tensor]:
         capture = LayerCallCapture({name: trained[name] for name in self._ruled}, None)
-        with torch.no_grad(), capture, PerExampleDropout(dummies.keys[0, 0]), self._as_told():
+        with torch.no_grad(), capture, PerExampleDropout(dummies.keys[0, 0]), self._autocast():
             call(self._model, {**rest, **trained}, dummies.inputs[0, :1])
         units, records = dummies.valid.shape
         lead = (units,) if records == 1 else (units, records)
         return [torch.zeros((*lead, *shape), dtype=dtype, device=self._device) for shape, dtype in capture.outputs]
 
-    def _as_told(self) -> torch.autocast:
-        told = self._precision.autocast
-        return torch.autocast(self._device.type, dtype=told, enabled=told is not None)
+    def _autocast(self) -> torch.autocast:
+        dtype = self._precision.autocast
+        return torch.autocast(self._device.type, dtype=dtype, enabled=dtype is not None)
 
     def _wide(self, value: Tensor) -> Tensor:
         return value.to(self._precision.work) if value.is_floating_point() else value
@@ -240,7 +239,7 @@ class MicrobatchGradientSum:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without what PyTorch says of itself: old names it uses, functions it runs record by record."""
+    """Without PyTorch's own warnings: deprecated names it uses, functions it runs record by record."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.filterwarnings("ignore", message="There is a performance drop")

@@ -1,4 +1,4 @@
-"""Which models the engine takes: those whose records do not touch each other, checked on public dummy data.
+"""Checks of a model on public dummies: the engine takes only those whose records do not influence each other.
 
 Nothing here sees a governed record: shapes and types are public, values come from a fixed generator.
 Parameters are replaced by public random ones too, since a layer that starts at zero would hide what comes
@@ -95,7 +95,7 @@ def check_on_dummies(
 
 
 class RefuseRandomness(TorchFunctionMode):
-    """Refuses whatever moves one of PyTorch's own generators, by the name of the function that did."""
+    """Refuses draws from PyTorch's own generators, by the name of the function that drew."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class RefuseRandomness(TorchFunctionMode):
         output = func(*args, **(kwargs or {}))
         its_own = (kwargs or {}).get("generator") is not None
         if its_own or not all(map(torch.equal, self._before, self._states())):
-            self._before = self._states()  # told once, and not of what runs on the way out again
+            self._before = self._states()  # reported once, and not again for what runs on the way out
             name = resolve_name(func) or getattr(func, "__name__", "a function")
             raise Malformed("model", f"draws randomness by {name}: only dropout is drawn for each record by itself")
         return output

@@ -1,7 +1,7 @@
-"""How exactly gradients are worked out, and the margins that cover what rounding can do.
+"""Precisions, and the margins below the clipping norm that cover rounding.
 
 ``float32`` (the default) and ``bfloat16`` clip to C(1 - 2^-10), ``float64`` to C(1 - 2^-16); what each margin
-covers is told, with the proof, in ``engine``. In ``bfloat16`` the model runs under autocast; its outputs and
+covers is stated, with the proof, in ``engine``. In ``bfloat16`` the model runs under autocast; its outputs and
 their gradients are widened to float32, which is exact, before a norm or a product is taken of them.
 """
 

@@ -1,8 +1,8 @@
-"""The last way to have every unit alone: run the model once for each.
+"""A sequential replacement of ``torch.func.vmap``: the model runs once for each unit, within one graph.
 
-``torch.func.vmap`` runs all at once, but not every function has a rule under it, and none may write a unit's values
-into a tensor that all share. Written out unit by unit, a model runs as it does for its author, and what is traced is
-as many times as long; rules for layers, norms and products stay what they are.
+``vmap`` runs all units at once, but not every function has a batching rule, and none may write a unit's values into a
+tensor that all share. Written out unit by unit, a model runs as it does for its author, and the traced graph is as many
+times as long; rules for layers, norms and products stay what they are.
 """
 
 from __future__ import annotations

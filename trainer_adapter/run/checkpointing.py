@@ -62,7 +62,7 @@ class Position:
     """Where a run is.
 
     Attributes:
-        step: every step up to here counts, whatever the step log says; none after it was taken if the run ``ended``.
+        step: every step up to here counts, even if the step log has more; none after it was taken if the run ``ended``.
         ended: whether the run was over, so that only its post and its model are left.
     """
 
@@ -140,9 +140,9 @@ def locked(folder: Path) -> Iterator[None]:
 
 def _bytes_of(at: Position, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]) -> bytes:
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
-    kept = optimiser.state_dict()
+    saved = optimiser.state_dict()
     plain: dict[str, dict[str, Any]] = {}
-    for place_of, state in kept["state"].items():
+    for place_of, state in saved["state"].items():
         for name, value in state.items():
             if isinstance(value, Tensor):
                 tensors[f"optimiser.{place_of}.{name}"] = value
@@ -151,7 +151,7 @@ def _bytes_of(at: Position, model: nn.Module, optimiser: torch.optim.Optimizer, 
     about = {
         "also": {name: one.state_dict() for name, one in also.items()},
         "ended": at.ended,
-        "groups": kept["param_groups"],
+        "groups": saved["param_groups"],
         "plain": plain,
         "step": at.step,
         "v": 1,
@@ -161,7 +161,7 @@ def _bytes_of(at: Position, model: nn.Module, optimiser: torch.optim.Optimizer, 
 
 
 def _restore(data: bytes, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]) -> Position:
-    # Sealed under our key, so what cannot be read is a fault of ours or of another version's, and no attack.
+    # Sealed under our key, so what cannot be read is a bug of ours or from another version, and no attack.
     try:
         about, tensors = _about(data), load(data)
         model.load_state_dict(_under("model.", tensors))

@@ -31,7 +31,7 @@ class ProgressReporter:
 
         Args:
             send: sends one report, once. Raises: Refused, Unreachable.
-            over: asks whether the charge is over: why, or nothing. Raises: Refused, Unreachable.
+            over: reads whether the charge is over: why, or nothing. Raises: Refused, Unreachable.
             pace_s: seconds between two reports, and before the first trial of a report again.
         """
         self._send, self._over, self._pace_s = send, over, pace_s

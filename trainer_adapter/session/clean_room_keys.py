@@ -1,4 +1,4 @@
-"""What makes a clean room the one that was charged: two private keys, a deadline, and how it asked for data keys."""
+"""The secret identity of a charged clean room: two private keys, a deadline, and its request for the data keys."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ledger.wire import canonical_json as c
 
 @dataclass(frozen=True, slots=True)
 class CleanRoomIdentity:
-    """What makes a clean room the one that was charged; secret, all of it.
+    """The identity that the charge names; all of it is secret.
 
     Attributes:
         deadline: of the charge, Unix ms.
-        release: id and body of the command that asks for the data keys; None before it is asked.
+        release: id and body of the command that requests the data keys; None before it is made.
     """
 
     signer: Signer

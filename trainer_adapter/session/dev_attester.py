@@ -1,6 +1,6 @@
 """The development attester: an EAT (RFC 9711) signed by a key on disk, which attests nothing.
 
-It stands where the hardware's attester stands in production, so that the path of a key is the same: challenge,
+It takes the place of the hardware's attester in production, so that the path of a key is the same: challenge,
 evidence, decision, entry, sealed key. A policy trusts it only by naming its key.
 """
 
@@ -24,7 +24,7 @@ SOFTWARE: Final = "epsilon-trainer"
 
 @dataclass(frozen=True, slots=True)
 class DevelopmentAttester:
-    """Signs whatever it is asked to; ``issuer`` is the name a policy knows it by."""
+    """Signs any claims; ``issuer`` is the name by which a policy trusts it."""
 
     issuer: str
     private: Ed25519PrivateKey

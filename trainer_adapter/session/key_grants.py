@@ -1,10 +1,10 @@
-"""Data keys that their providers hand over themselves: envelopes in a folder, waited for.
+"""Provider grants: data keys that providers send themselves, as envelopes in a folder that the clean room polls.
 
 A service that only authorises gives no data key. Each provider checks the receipt of the key release and seals its
-keys to the clean room (``epsilon key grant``); what that writes is put into the folder that the assignment names, as
+keys to the clean room (``epsilon key grant``); its output is put into the folder that the assignment names, as
 ``<key release>.json`` or ``<key release>.<anything>.json``. An envelope counts only if it says what the service's own
-would say, opens with this clean room's key, and holds the keys that the data open with. Whatever else lies there is
-told once and left alone: the right one may still come.
+would say, opens with this clean room's key, and holds the keys that the data open with. Any other file there is
+reported once and left alone: the right one may still come.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FILES_MAX: Final = 64
 
 
 class NotGranted(Unreachable):
-    """No provider's envelope came, and no more is waited for.
+    """No provider's envelope came before the wait ended.
 
     Attributes:
         posted: whether the charge was posted for no steps, so that the run is over for good.
@@ -50,7 +50,7 @@ class ProviderGrants:
         sealing: the clean room's key that they are sealed to.
         expected: what each says of its release.
         stored: the data at rest that are still closed, by partition.
-        say: is told which file was taken, and which was not and why.
+        say: receives one line for each file: taken, or not taken and why.
     """
 
     folder: Path
@@ -79,7 +79,7 @@ class ProviderGrants:
         """The records of each partition, decrypted, once every key has come.
 
         Args:
-            ended: asked again and again: why nothing more is waited for, or nothing.
+            ended: polled: why the wait ends, or nothing.
 
         Raises:
             NotGranted: saying which partitions have no key, and why it ended.
@@ -124,7 +124,7 @@ class ProviderGrants:
                 known = path.stat()
             except OSError:
                 continue
-            # Of the inode, so that a file whose mode was mended is looked at again.
+            # Of the inode, so that a file whose mode was corrected is looked at again.
             seen = (path.name, known.st_ctime_ns, known.st_size)
             # Empty is what a shell makes before the command has written.
             if known.st_size and seen not in self._seen:
@@ -135,7 +135,7 @@ class ProviderGrants:
         with path.open("rb") as file:
             data = file.read(GRANT_BYTES_MAX + 1)
         keys = unseal(c.parse(data, GRANT_BYTES_MAX, "envelope"), self.sealing, self.expected)
-        # Sealing needs no secret, so anybody may have sealed these: they count if the data open with them.
+        # Sealing needs no secret, so anyone may have sealed these: they count if the data open with them.
         opened = {ref: decrypt(key, ref, self.stored[ref]) for ref, key in keys.items() if ref in self.stored}
         for ref in opened:
             del self.stored[ref]

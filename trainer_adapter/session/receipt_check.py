@@ -1,4 +1,4 @@
-"""Believe the log's key, not the service: an answer counts only if its entry is in the log."""
+"""Receipts of answers: an answer counts only if its entry is in the log, as signed by the log's key."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ledger.wire.malformed import Malformed
 
 
 class NotProven(Malformed):
-    """What was answered is not what the log's key vouches for."""
+    """The answer is not what the log's key signed."""
 
 
 def check_recorded(service: Service, answer: Answer, log: LogKey, kind: str, wanted: Code) -> int:
-    """The index of the entry that an answer speaks of, if the log holds it and it says what was asked for.
+    """The index of an answer's entry, if the log holds it and it is of the expected kind and outcome.
 
     Raises:
         NotProven: if there is no receipt, it does not verify, or it is another entry's. Refused, Unreachable.

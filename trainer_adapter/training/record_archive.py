@@ -56,5 +56,5 @@ def _held(data: bytes, what: str, *names: str) -> tuple[NDArray[Any], ...]:
         with np.load(io.BytesIO(data), allow_pickle=False) as held:
             return tuple(np.asarray(held[name]) for name in names)
     except Exception:  # noqa: BLE001 - a damaged archive fails in a dozen ways, and NumPy's words could quote a record
-        told = " and ".join(names)
-        raise Malformed(what, f"is not a NumPy archive of {told}, all of them numbers") from None
+        listed = " and ".join(names)
+        raise Malformed(what, f"is not a NumPy archive of {listed}, all of them numbers") from None
