@@ -23,8 +23,9 @@ from ledger.wire.malformed import Malformed
 if TYPE_CHECKING:
     from api.auth.authorisation import Caller
     from ledger.book.book import Submission
+    from ledger.book.past_snapshot import PastSnapshot
     from ledger.domain.facts import Facts, Partition
-    from ledger.store.snapshot import Past, Snapshot
+    from ledger.store.snapshot import Snapshot
 
 T = TypeVar("T")
 _NO_LAPSE: Final = ""
@@ -49,7 +50,7 @@ def visible_partition(facts: Facts, ref: str, field: str, caller: Caller) -> Par
     return get_visible(found, caller.sees_partition, facts, f"partition {ref}")
 
 
-def visible_entry(facts: Snapshot | Past, name: str, caller: Caller) -> tuple[int, Entry]:
+def visible_entry(facts: Snapshot | PastSnapshot, name: str, caller: Caller) -> tuple[int, Entry]:
     """The entry of a command by the command's id. Raises: Malformed, Problem."""
     index = facts.entry_index(c.name(name, "id"))
     entry = None if index is None else Entry.parse(facts.entry(index))

@@ -15,7 +15,7 @@ from fastapi import Query
 
 from api.http.field_types import PLACE_PATTERN
 from api.http.problems import Fault, Problem
-from ledger.store.snapshot import Past
+from ledger.book.past_snapshot import PastSnapshot
 from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class SnapshotProvider:
         self._past = threading.BoundedSemaphore(1)
 
     @contextmanager
-    def read(self, as_of: str | None = None) -> Iterator[Snapshot | Past]:
+    def read(self, as_of: str | None = None) -> Iterator[Snapshot | PastSnapshot]:
         """A snapshot. Raises: Malformed, if the log is shorter; Problem, if another request reads the past."""
         if as_of is None:
             with self.book.read() as now:
@@ -64,9 +64,9 @@ class SnapshotProvider:
         with _slot(self._long), self.book.read() as facts:
             yield facts
 
-    def time(self, facts: Snapshot | Past) -> int:
+    def time(self, facts: Snapshot | PastSnapshot) -> int:
         """The time of a snapshot (ms): the last entry's in the past; else the clock's, if that is later."""
-        return facts.time if isinstance(facts, Past) else max(self._clock(), facts.time)
+        return facts.time if isinstance(facts, PastSnapshot) else max(self._clock(), facts.time)
 
 
 @contextmanager

@@ -30,7 +30,8 @@ from policy.planning.coalition_search import coalitions
 
 if TYPE_CHECKING:
     from api.http.snapshots import SnapshotProvider
-    from ledger.store.snapshot import Past, Snapshot
+    from ledger.book.past_snapshot import PastSnapshot
+    from ledger.store.snapshot import Snapshot
 
 NODES_MAX: Final = 200
 """Nodes of one answer; the nearest come first."""
@@ -140,7 +141,7 @@ def _watched(facts: Facts, ref: str, caller: Caller) -> str:
     return found.ref
 
 
-def _accounts(facts: Snapshot | Past, node: Node, now: int, caller: Caller) -> tuple[Standing, ...]:
+def _accounts(facts: Snapshot | PastSnapshot, node: Node, now: int, caller: Caller) -> tuple[Standing, ...]:
     """Accounts of the coalition, pending counted in full: the share, and nothing about single members."""
     found: list[Standing] = []
     for account in facts.accounts_of(holder_of(node.index)):

@@ -28,7 +28,8 @@ from policy.documents.document_text import read_text
 if TYPE_CHECKING:
     from api.http.pagination import Cursors
     from api.http.snapshots import SnapshotProvider
-    from ledger.store.snapshot import Past, Snapshot
+    from ledger.book.past_snapshot import PastSnapshot
+    from ledger.store.snapshot import Snapshot
 
 _LISTED = (401, 403, 422)
 _MISSING = (401, 403, 404, 422)
@@ -218,7 +219,7 @@ def _add_documents(router: APIRouter, snapshots: SnapshotProvider) -> None:
         return Response(data, media_type="application/octet-stream", headers=headers)
 
 
-def _sees_document(caller: Caller, sha256: str, data: bytes, facts: Snapshot | Past, entry: str | None) -> bool:
+def _sees_document(caller: Caller, sha256: str, data: bytes, facts: Snapshot | PastSnapshot, entry: str | None) -> bool:
     if caller.sees_all:
         return True
     if entry is not None:

@@ -27,6 +27,7 @@ from api.http.field_types import (
 from api.http.pagination import fetch_from
 from api.wire.command_answers import RuleTerms
 from api.wire.planning_answers import Bounds, Standing
+from ledger.book.past_snapshot import PastSnapshot
 from ledger.domain import facts as domain
 from ledger.domain.commands import UNITS
 from ledger.domain.facts import GLOBAL, Facts, holder_of
@@ -34,7 +35,7 @@ from ledger.domain.outcomes import ChargeState
 from ledger.filters import Rule, read_rule
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import RELATIONS
-from ledger.store.snapshot import Past, Snapshot
+from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal, format_number
 from ledger.wire.field_types import Did, Name
@@ -172,13 +173,13 @@ class AccountBook:
     if no one else charged; null before the first charge. A tighter cap may admit fewer.
     """
 
-    facts: Snapshot | Past
+    facts: Snapshot | PastSnapshot
     partition: domain.Partition
     bounds: account_caps.PartitionBounds | None
     last: domain.Charge | None
 
     @classmethod
-    def at(cls, facts: Snapshot | Past, partition: domain.Partition, now: int) -> Self:
+    def at(cls, facts: Snapshot | PastSnapshot, partition: domain.Partition, now: int) -> Self:
         """Under the bounds in force at ``now`` (ms)."""
         return cls(facts, partition, account_caps.partition_bounds(facts, partition, now), _last(facts, partition.ref))
 
@@ -219,7 +220,7 @@ class AccountBook:
         return convert(Standing, account_caps.account_status(self.facts, account, self.bounds).to_json())
 
 
-def _last(facts: Snapshot | Past, ref: str) -> domain.Charge | None:
+def _last(facts: Snapshot | PastSnapshot, ref: str) -> domain.Charge | None:
     """The newest charge, among the newest ones of each lineage that knows something of the partition."""
     holders = (holder for (_, holder), _ in fetch_from(facts.accounts, partition=ref)(None, _LINEAGES_MAX))
     authors = [int(holder.partition(":")[2]) for holder in holders if holder != GLOBAL]

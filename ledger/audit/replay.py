@@ -22,11 +22,10 @@ from ledger.audit.entry_check import check_before, check_fits
 from ledger.audit.log_chunk import FAULTS, Chunk, Stored, read_chunk, told
 from ledger.audit.projection_check import check_rows, check_sums, find_invalid_text
 from ledger.audit.signature_batch import SignatureBatch
-from ledger.audit.tree_rebuild import Growth
-from ledger.audit.trusted_checkpoints import check_kept
+from ledger.audit.tree_rebuild import TreeRebuild
+from ledger.audit.trusted_checkpoints import check_trusted
 from ledger.audit.verification_report import Finding
 from ledger.audit.worker_pool import WorkerPool, worker_count
-from ledger.book.preconditions import check_schema
 from ledger.domain.entries import Entry
 from ledger.domain.gate import Gate
 from ledger.domain.memory_state import MemoryState
@@ -34,6 +33,7 @@ from ledger.log.verification import verify_receipt
 from ledger.log.verification_findings import Broken, Fork, Shorter
 from ledger.store.cosignatures import check_cosignatures
 from ledger.store.engine import engine_of
+from ledger.store.schema_revision import check_schema
 from ledger.store.seal import check_seal
 from ledger.store.snapshot import Log, Snapshot
 from ledger.store.tables import DocumentRow, EntryRow, table_of
@@ -114,7 +114,7 @@ def verify(  # noqa: PLR0913 - see above
 ) -> Finding:
     """Verify a whole book on a snapshot. See :func:`verify_book`."""
     try:
-        check_kept(book, kept, key)
+        check_trusted(book, kept, key)
         count, wait = (worker_count(book.size), False) if processes is None else (processes, True)
         with WorkerPool(count, wait=wait) as pool:
             batch = SignatureBatch(pool, enabled=signatures)
@@ -143,7 +143,7 @@ class _Replay:
         self._book, self._key, self._check, self._pool = book, key, check, pool
         self._documents = Documents(book)
         self._state = MemoryState(documents=self._documents)  # type: ignore[arg-type] # replay only reads them
-        self._growth = Growth(book, key)
+        self._growth = TreeRebuild(book, key)
         self._last = 0
 
     def run(self, step: Step, kept: int, signatures: SignatureBatch) -> Finding:

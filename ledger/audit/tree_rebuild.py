@@ -25,7 +25,7 @@ _HASHES: Final = select(_node.c.hash).where(*_WITHIN).order_by(_node.c.position)
 _PLACED: Final = select(_node.c.position, _node.c.hash).where(*_WITHIN)
 
 
-class Growth:
+class TreeRebuild:
     """The tree of the entries so far: the newest complete node of each level."""
 
     def __init__(self, book: Snapshot, key: LogKey) -> None:

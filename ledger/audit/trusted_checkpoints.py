@@ -13,7 +13,7 @@ from ledger.verifier import Checkpoint, LogKey
 from ledger.wire.malformed import Malformed
 
 
-def check_kept(book: Snapshot, kept: Sequence[Checkpoint], key: LogKey) -> None:
+def check_trusted(book: Snapshot, kept: Sequence[Checkpoint], key: LogKey) -> None:
     """The book's newest head extends every head that was kept, by a consistency proof (RFC 9162, section 2.1.4).
 
     The proof comes from the stored tree, which replay holds against the entries. A book whose newest checkpoint is

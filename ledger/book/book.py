@@ -22,15 +22,16 @@ from sqlalchemy import Engine
 
 from ledger.book.batch import Recorder, outcome_of
 from ledger.book.checkpoint_file import Kept
-from ledger.book.document_quota import Shelf
+from ledger.book.document_quota import DocumentQuota
 from ledger.book.group_commit import CLOSED, Writer
+from ledger.book.past_snapshot import PastSnapshot
 from ledger.book.preconditions import check_usable, drop_lock, take_lock
 from ledger.book.prepare import CommandPreparer, Prepared
 from ledger.book.publish import LogSigner
 from ledger.book.submission import BookBusy, BookStopped, BookUnusable, Outcome, Submission
 from ledger.domain.gate import DOCUMENT_BYTES_MAX, Gate
 from ledger.store.engine import engine_of
-from ledger.store.snapshot import Past, Snapshot
+from ledger.store.snapshot import Snapshot
 from ledger.store.table_mapping import append_once
 from ledger.store.tables import DocumentRow
 from ledger.transitions.guards import Asked
@@ -52,7 +53,7 @@ class Book:
         self._recorder = recorder
         self._lock = lock
         self._storing = threading.Lock()
-        self._shelf = Shelf()
+        self._quota = DocumentQuota()
         self._closed = False
         self._preparer = CommandPreparer(self._reads, recorder)
         self._writer = Writer(self._writes, self._reads, recorder, kept)
@@ -129,7 +130,7 @@ class Book:
             if outcome is None:
                 break
             if isinstance(one, Asked) and outcome.index is not None:
-                self._shelf.used(one.command.body)
+                self._quota.release(one.command.body)
             outcomes.append(outcome)
         return outcomes
 
@@ -165,7 +166,7 @@ class Book:
             with self.read() as facts:
                 if name in facts.documents:
                     return name
-            self._shelf.take(name, len(data), self._recorder.clock())
+            self._quota.reserve(name, len(data), self._recorder.clock())
             with self._writes.begin() as connection:
                 append_once(connection, DocumentRow, {"digest": name, "data": data})
         return name
@@ -174,9 +175,9 @@ class Book:
     def read(self) -> AbstractContextManager[Snapshot]: ...
 
     @overload
-    def read(self, *, as_of: int) -> AbstractContextManager[Past]: ...
+    def read(self, *, as_of: int) -> AbstractContextManager[PastSnapshot]: ...
 
-    def read(self, *, as_of: int | None = None) -> AbstractContextManager[Snapshot | Past]:
+    def read(self, *, as_of: int | None = None) -> AbstractContextManager[Snapshot | PastSnapshot]:
         """Everything that stands at one index; readers never block the writer.
 
         Args:
@@ -197,9 +198,9 @@ class Book:
             yield Snapshot(connection)
 
     @contextmanager
-    def _past(self, size: int) -> Iterator[Past]:
+    def _past(self, size: int) -> Iterator[PastSnapshot]:
         with self._reads.begin() as connection:
-            yield Past(connection, size, self._recorder.signer.sign)
+            yield PastSnapshot(connection, size, self._recorder.signer.sign)
 
     @property
     def stopped(self) -> str | None:

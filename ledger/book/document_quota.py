@@ -1,8 +1,8 @@
-"""Documents that were stored and that no entry has referred to yet: how much of the disk anyone may take.
+"""A quota on documents that no entry refers to yet: a bound on the disk space that clients can fill.
 
-A document is stored before the command that refers to it, by whoever reaches the port. So what was stored within the
-last hour and is still referred to by nothing may not grow beyond a bound; what an entry refers to is no longer counted.
-The count is this process's own and begins at zero.
+A client stores a document before it submits the command that refers to it. So the documents of the last hour that no
+entry refers to are limited in number and in bytes. A document leaves the quota when an entry refers to it, or after an
+hour. Each process counts its own documents, from zero.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ DOCUMENTS_MAX: Final = 4_096
 KEEP_MS: Final = 3_600_000
 
 
-class Shelf:
-    """What waits to be referred to."""
+class DocumentQuota:
+    """The documents that no entry refers to yet."""
 
     def __init__(self) -> None:
-        """Empty."""
+        """Begin with no document."""
         self._lock = threading.Lock()
         self._waiting: OrderedDict[str, tuple[int, int]] = OrderedDict()
         self._bytes = 0
 
-    def take(self, digest: str, size: int, now: int) -> None:
+    def reserve(self, digest: str, size: int, now: int) -> None:
         """Count a document of ``size`` bytes, stored at ``now`` (ms). Raises: BookBusy, if there are too many."""
         with self._lock:
             while self._waiting and next(iter(self._waiting.values()))[0] <= now - KEEP_MS:
@@ -38,8 +38,8 @@ class Shelf:
             self._waiting[digest] = now, size
             self._bytes += size
 
-    def used(self, request: Json) -> None:
-        """An entry holds this request, so that whatever it names is referred to."""
+    def release(self, request: Json) -> None:
+        """Stop counting every document that a recorded request refers to."""
         if not self._waiting:
             return
         if isinstance(request, str):
@@ -47,10 +47,10 @@ class Shelf:
                 self._drop(request)
         elif isinstance(request, dict):
             for value in request.values():
-                self.used(value)
+                self.release(value)
         elif isinstance(request, list):
             for value in request:
-                self.used(value)
+                self.release(value)
 
     def _drop(self, digest: str) -> None:
         _, size = self._waiting.pop(digest, (0, 0))

@@ -21,7 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ledger.book.batch import Batch, Recorder
 from ledger.book.checkpoint_file import Kept
-from ledger.book.preconditions import check_unchanged
+from ledger.book.preconditions import recheck_schema
 from ledger.book.publish import publish
 from ledger.book.submission import BookStopped, Outcome
 from ledger.store.engine import lock_log
@@ -141,7 +141,7 @@ class Writer:
     def _commit(self, calls: list[Sequence[Asked]]) -> list[list[Outcome]]:
         with self._writes.begin() as connection:
             lock_log(connection)
-            check_unchanged(connection)
+            recheck_schema(connection)
             batch = Batch(connection, self._recorder)
             batch.prefetch([asked for call in calls for asked in call])
             outcomes = publish(batch, self._recorder.signer, [batch.record_call(call) for call in calls])

@@ -6,16 +6,15 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Engine, make_url, text
+from sqlalchemy import Connection, Engine, make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from ledger.book.submission import BookUnusable
-from ledger.store.append_only_triggers import lacking
-from ledger.store.database_grants import wrong_rights
+from ledger.store.append_only_triggers import altered_trigger
+from ledger.store.database_grants import rights_problem
 from ledger.store.engine import is_postgres, name_of, url_of, volatile_setting
+from ledger.store.schema_revision import BookUnusable, check_schema
 from ledger.store.seal import seal_of
 from ledger.store.snapshot import Snapshot
-from ledger.store.tables import SCHEMA_REVISION
 from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
@@ -65,30 +64,16 @@ def _no_book(fault: DatabaseError) -> BookUnusable:
     return BookUnusable(f"there is no book here ({told}): run 'epsilon db upgrade' to make one")
 
 
-def check_schema(connection: Connection) -> None:
-    """The book's schema is this program's, now. Raises: BookUnusable, DatabaseError."""
-    revision = str(connection.execute(_REVISION).scalar())[:40]
-    if revision == SCHEMA_REVISION:
-        return
-    # Revisions are numbers of four digits; what is none was made by a program that this one does not know.
-    if revision.isdecimal() and revision < SCHEMA_REVISION:
-        raise BookUnusable(f"the book's schema is {revision}, not {SCHEMA_REVISION}: run 'epsilon db upgrade'")
-    raise BookUnusable(f"the book's schema {revision} is newer than this program, which knows {SCHEMA_REVISION}")
-
-
-_REVISION = text("SELECT version_num FROM alembic_version")
-
-
 def _check_guarded(connection: Connection) -> None:
-    missing = lacking(connection)
+    missing = altered_trigger(connection)
     if missing is not None:
         raise BookUnusable(f"the book lacks its trigger {missing}: what it holds may have been changed")
-    wrong = wrong_rights(connection)
+    wrong = rights_problem(connection)
     if wrong is not None:
         raise BookUnusable(f"{wrong}: open the book as a role that is a member of epsilon_writer and nothing more")
 
 
-def check_unchanged(connection: Connection) -> None:
+def recheck_schema(connection: Connection) -> None:
     """What another process may have done to a book that several hold open. Raises: BookUnusable."""
     if is_postgres(connection):
         check_schema(connection)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger.log.checkpoint import receipt, sign
+from ledger.log.verification import open_checkpoint
 from ledger.store.merkle_tables import Tree
 from ledger.store.table_mapping import append_rows
 from ledger.store.tables import CheckpointRow
@@ -66,6 +67,6 @@ class LogSigner:
 
     def check(self, snapshot: Snapshot) -> None:
         """Check that the newest checkpoint is this log's and is over the book's own tree. Raises: Malformed."""
-        checkpoint = Checkpoint.open(snapshot.checkpoint, self.key)
+        checkpoint = open_checkpoint(snapshot.checkpoint, self.key)
         if (checkpoint.size, checkpoint.root) != (snapshot.size, snapshot.root):
             raise Malformed("checkpoint", f"is of {checkpoint.size} entries, the book has {snapshot.size} others")

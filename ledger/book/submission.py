@@ -7,16 +7,15 @@ from functools import cached_property
 
 from ledger.domain.commands import Command, read_body
 from ledger.domain.outcomes import Code
+from ledger.store.schema_revision import BookUnusable
 from ledger.transitions.guards import Asked
 from ledger.wire import canonical_json as c
+
+__all__ = ["BookBusy", "BookStopped", "BookUnusable", "Outcome", "Submission"]
 
 
 class BookStopped(RuntimeError):  # noqa: N818 - what is the case
     """The book takes no commands: it was closed, or a commit failed and its outcome is unknown."""
-
-
-class BookUnusable(RuntimeError):  # noqa: N818 - what is the case
-    """The book cannot be opened; the message says why and what to do."""
 
 
 class BookBusy(RuntimeError):  # noqa: N818 - what is the case

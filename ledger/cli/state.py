@@ -13,9 +13,10 @@ from ledger.cli.exit_codes import NOT_FOUND, failure, faults_told
 from ledger.cli.proofs import AsJson, BookName
 
 if TYPE_CHECKING:
+    from ledger.book.past_snapshot import PastSnapshot
     from ledger.domain.facts import Account, Charge
     from ledger.mechanisms.loss import Loss
-    from ledger.store.snapshot import Past, Snapshot
+    from ledger.store.snapshot import Snapshot
     from ledger.wire import canonical_json as c
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
@@ -64,11 +65,12 @@ def standing(book: BookName, as_of: AsOf = None, *, as_json: AsJson = False) -> 
 
 
 @contextmanager
-def _facts(url: str, as_of: int | None) -> Iterator[Snapshot | Past]:
+def _facts(url: str, as_of: int | None) -> Iterator[Snapshot | PastSnapshot]:
     """The facts after so many entries; what cannot be read of them is damaged, which verification names."""
     from ledger.audit.log_chunk import FAULTS
+    from ledger.book.past_snapshot import PastSnapshot
     from ledger.store.engine import engine_of, name_of
-    from ledger.store.snapshot import Past, Snapshot
+    from ledger.store.snapshot import Snapshot
 
     engine = engine_of(url, writes=False)
     try:
@@ -77,7 +79,7 @@ def _facts(url: str, as_of: int | None) -> Iterator[Snapshot | Past]:
             if as_of is not None and as_of > now.size:
                 raise failure(f"the log has {now.size} entries, and has not grown to {as_of}", NOT_FOUND)
             # No proof is told from it, so that nothing is signed.
-            yield now if as_of is None else Past(connection, as_of, lambda tree: tree.root().hex())
+            yield now if as_of is None else PastSnapshot(connection, as_of, lambda tree: tree.root().hex())
     except FAULTS as fault:
         told = f"{name_of(url)} cannot be read ({fault}): 'epsilon verify' names what is wrong"
         raise failure(told, _VERIFICATION_FAILED) from None
@@ -85,7 +87,7 @@ def _facts(url: str, as_of: int | None) -> Iterator[Snapshot | Past]:
         engine.dispose()
 
 
-def _account(facts: Snapshot | Past, one: Account) -> c.Object:
+def _account(facts: Snapshot | PastSnapshot, one: Account) -> c.Object:
     from ledger.filters import read_rule
     from ledger.wire.exact_numbers import ceil_decimal
 

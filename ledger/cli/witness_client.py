@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 from ledger.log.verification import parse_witness_key
 from ledger.log.witness_protocol import ANSWER_BYTES_MAX, SIZE_TYPE, add_checkpoint, read_cosignature, read_size
-from ledger.store.cosignatures import keep_cosignature, line_of, newest_size
+from ledger.store.cosignatures import cosignature_line, newest_size, store_cosignature
 from ledger.store.snapshot import Log
 from ledger.verifier import WitnessKey
 from ledger.wire.malformed import Malformed
@@ -93,13 +93,13 @@ def witness_newest(engine: Engine, witness: Witness) -> Cosigned:
     with engine.begin() as connection:
         book = Log(connection)
         size, note, old = book.size, book.checkpoint, newest_size(connection, witness.key)
-        kept = line_of(connection, size, witness.key.vkey)
+        kept = cosignature_line(connection, size, witness.key.vkey)
     if kept is not None:
         return Cosigned(size, kept, repeated=True)
     line = _ask(engine, witness, old, size, note)
     with suppress(IntegrityError), engine.begin() as connection:
         # Another process may have kept one for the same size a moment before: that one stays.
-        keep_cosignature(connection, size, witness.key, line)
+        store_cosignature(connection, size, witness.key, line)
     return Cosigned(size, line, repeated=False)
 
 

@@ -100,17 +100,17 @@ def postgres_triggers() -> dict[str, tuple[str, tuple[int, str]]]:
     return made
 
 
-def lacking(connection: Connection) -> str | None:
+def altered_trigger(connection: Connection) -> str | None:
     """The name of the first trigger that is missing, silent, or not as this program makes it; None if all stand."""
-    return next(iter(all_lacking(connection)), None)
+    return next(iter(altered_triggers(connection)), None)
 
 
-def all_lacking(connection: Connection) -> list[str]:
+def altered_triggers(connection: Connection) -> list[str]:
     """The names of all such triggers, in order."""
-    return _lacking_in_postgres(connection) if is_postgres(connection) else _lacking_in_sqlite(connection)
+    return _altered_in_postgres(connection) if is_postgres(connection) else _altered_in_sqlite(connection)
 
 
-def _lacking_in_sqlite(connection: Connection) -> list[str]:
+def _altered_in_sqlite(connection: Connection) -> list[str]:
     found = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
     have = {str(name): str(statement) for name, statement in found}
     return [name for name, statement in sqlite_triggers().items() if have.get(name) != statement]
@@ -125,7 +125,7 @@ _TRIGGERS: Final = text(
 )
 
 
-def _lacking_in_postgres(connection: Connection) -> list[str]:
+def _altered_in_postgres(connection: Connection) -> list[str]:
     have = {str(name): tuple(rest) for name, *rest in connection.execute(_TRIGGERS, {"guard": GUARD})}
     return [
         name

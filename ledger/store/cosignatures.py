@@ -21,10 +21,10 @@ _kept = table_of(CosignatureRow)
 _checkpoint = table_of(CheckpointRow)
 
 
-def keep_cosignature(connection: Executor, size: int, key: WitnessKey, line: str) -> None:
+def store_cosignature(connection: Executor, size: int, key: WitnessKey, line: str) -> None:
     """Keep a witness's line over the checkpoint of one size; the first one stays. Raises: Malformed, KeyError."""
     read_cosignature(line.encode(), checkpoint_at(connection, size), key)
-    if line_of(connection, size, key.vkey) is None:
+    if cosignature_line(connection, size, key.vkey) is None:
         append_rows(connection, CosignatureRow, [{"tree_size": size, "vkey": key.vkey, "line": line}])
 
 
@@ -34,7 +34,7 @@ def newest_size(connection: Executor, key: WitnessKey) -> int:
     return int(found or 0)
 
 
-def line_of(connection: Executor, size: int, vkey: str) -> str | None:
+def cosignature_line(connection: Executor, size: int, vkey: str) -> str | None:
     """A witness's line at one size."""
     found = connection.execute(select(_kept.c.line).where(_kept.c.tree_size == size, _kept.c.vkey == vkey)).scalar()
     return None if found is None else str(found)

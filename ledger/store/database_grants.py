@@ -29,7 +29,7 @@ _EXCESS: Final = text(
 )
 
 
-def wrong_rights(connection: Connection) -> str | None:
+def rights_problem(connection: Connection) -> str | None:
     """What a session may do that would let it change what is recorded, or may not do and must; None if it is right."""
     if not is_postgres(connection):
         return None

@@ -1,12 +1,10 @@
-"""Reading a book: everything that stands at one index, and the proofs for it."""
+"""A snapshot of a book: its entries, their proofs, and the state that they make, as one transaction sees them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from ledger.domain.entries import Entry
-from ledger.domain.memory_state import MemoryState
 from ledger.log.checkpoint import receipt
 from ledger.log.tiles import Tile, tile_bytes
 from ledger.store.database_state import DatabaseState
@@ -14,15 +12,11 @@ from ledger.store.engine import Executor
 from ledger.store.merkle_tables import (
     Tree,
     entries_between,
-    entries_in_order,
     entry_bytes,
     entry_index,
     hashes_between,
     latest_checkpoint,
 )
-from ledger.transitions.apply import apply
-
-Sign = Callable[[Tree], str]
 
 
 class Log:
@@ -100,31 +94,3 @@ class Snapshot(Log, DatabaseState):
         """Read through ``connection``."""
         Log.__init__(self, connection)
         DatabaseState.__init__(self, connection)
-
-
-class Past(Log, MemoryState):
-    """Facts and entries as they were when the log had ``size`` entries.
-
-    The facts are made by applying those entries one after another, in time and memory in proportion to them; proofs
-    cost no more than they do now. Its checkpoint is signed when asked for: the very bytes that were signed then, if
-    a commit ended there (Ed25519 signs the same text the same way).
-    """
-
-    def __init__(self, connection: Executor, size: int, sign: Sign) -> None:
-        """Apply the first ``size`` entries. Raises: KeyError, if there are not so many."""
-        if not 0 <= size <= Tree(connection).size:
-            raise KeyError(size)
-        Log.__init__(self, connection, size)
-        MemoryState.__init__(self)
-        self._sign = sign
-        # Known by their digest, so that it does not matter which were stored later.
-        self.documents = DatabaseState(connection).documents
-        for index, data in enumerate(entries_in_order(connection, size)):
-            apply(self, Entry.parse(data), index)
-
-    @property
-    def checkpoint(self) -> str:
-        """The signed checkpoint of the log at this size. Raises: KeyError, for an empty log."""
-        if not self.size:
-            raise KeyError("checkpoint")
-        return self._sign(self.tree)

@@ -21,7 +21,7 @@ from migrations.connect.exclusive_access import Limits, connected, is_held
 from migrations.schema.grants import wrong_grants
 from migrations.schema.history import schema_at
 from migrations.schema.revisions import bring_to, holds_book, missing_triggers, revision_of
-from migrations.transfer.log_check import Head, Step, check_kept, head_of
+from migrations.transfer.log_check import Head, Step, check_trusted, head_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def check_book(  # noqa: PLR0913 - what to check, against what, who decides, and
         _check_engine(connection)
         _check_schema(connection)
         if kept is not None:
-            check_kept(connection, kept, place.said)
+            check_trusted(connection, kept, place.said)
         return verify(Snapshot(connection), key, step, gate=gate)
 
 

@@ -11,7 +11,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect
 
-from ledger.store.append_only_triggers import all_lacking
+from ledger.store.append_only_triggers import altered_triggers
 from ledger.store.database_grants import REVISION_TABLE
 from ledger.store.tables import SCHEMA_REVISION
 from migrations.connect.book_location import Place
@@ -88,7 +88,7 @@ def bring_to(connection: Connection, revision: str, said: str, history: Path = H
 def missing_triggers(connection: Connection, revision: str, history: Path = HISTORY) -> list[str]:
     """The triggers of a revision that are not there, silent, or not those of the program."""
     expected = schema_at(revision, connection.dialect.name, history).triggers
-    return [name for name in all_lacking(connection) if name in expected]
+    return [name for name in altered_triggers(connection) if name in expected]
 
 
 def print_sql(out: TextIO, dialect: str, here: str | None, revision: str = SCHEMA_REVISION) -> None:

@@ -20,7 +20,7 @@ from ledger.audit.replay import Broken, verify
 from ledger.domain.entries import Entry
 from ledger.domain.memory_state import MemoryState
 from ledger.log.verification import parse_witness_key
-from ledger.store.cosignatures import keep_cosignature
+from ledger.store.cosignatures import store_cosignature
 from ledger.store.database_state import DatabaseState
 from ledger.store.snapshot import Snapshot
 from ledger.store.table_mapping import append_rows
@@ -156,7 +156,7 @@ def _keep(connection: Connection, cosignature: bytes) -> None:
     try:
         told = c.fields(c.parse_canonical(cosignature, NOTE_BYTES_MAX), "", ("line", "tree_size", "vkey"))
         size, vkey = c.integer(told["tree_size"], "tree_size", 1, 1 << 53), c.string(told["vkey"], "vkey")
-        keep_cosignature(connection, size, parse_witness_key(vkey), c.string(told["line"], "line", NOTE_BYTES_MAX))
+        store_cosignature(connection, size, parse_witness_key(vkey), c.string(told["line"], "line", NOTE_BYTES_MAX))
     except (Malformed, KeyError) as fault:
         raise Broken(None, f"a cosignature does not hold: {fault}") from None
 

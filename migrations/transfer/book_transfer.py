@@ -28,7 +28,7 @@ from migrations.connect.exclusive_access import Limits, alone, connected, file_l
 from migrations.schema.revisions import bring_to, holds_book, revision_of
 from migrations.transfer.archive import Archive, write_archive
 from migrations.transfer.book_contents import BookContents, fill
-from migrations.transfer.log_check import Head, Step, check_kept, refuse_older
+from migrations.transfer.log_check import Head, Step, check_trusted, refuse_older
 
 
 def back_up(place: Place, file: Path, key: LogKey | None, limits: Limits, step: Step) -> Head:
@@ -72,7 +72,7 @@ def restore(  # noqa: PLR0913 - each is the operator's own answer to a question 
             if (head.size, head.root) != (archive.tree_size, archive.root):
                 raise Broken(None, f"{file} does not hold the entries that its manifest tells of")
             if kept is not None:
-                check_kept(made, kept, str(file))
+                check_trusted(made, kept, str(file))
     return head
 
 

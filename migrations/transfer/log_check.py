@@ -92,7 +92,7 @@ def check_note(head: Head, key: LogKey | None) -> None:
             raise Broken(None, str(fault)) from None
 
 
-def check_kept(connection: Connection, kept: Checkpoint, said: str) -> None:
+def check_trusted(connection: Connection, kept: Checkpoint, said: str) -> None:
     """That a log holds all that a checkpoint kept outside it promises.
 
     Raises:

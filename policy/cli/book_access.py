@@ -12,7 +12,8 @@ import typer
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from ledger.store.snapshot import Past, Snapshot
+    from ledger.book.past_snapshot import PastSnapshot
+    from ledger.store.snapshot import Snapshot
 
 MALFORMED: Final = 2
 NOT_FOUND: Final = 4
@@ -28,15 +29,16 @@ def opened(book: str) -> Iterator[Snapshot]:
 
 
 @contextmanager
-def past(book: str, as_of: int | None) -> Iterator[Snapshot | Past]:
+def past(book: str, as_of: int | None) -> Iterator[Snapshot | PastSnapshot]:
     """The same, as it was after so many entries; as it is now if that is None."""
-    from ledger.store.snapshot import Past, Snapshot
+    from ledger.book.past_snapshot import PastSnapshot
+    from ledger.store.snapshot import Snapshot
 
     with _connected(book) as connection:
         now = Snapshot(connection)
         if as_of is not None and as_of > now.size:
             raise failure(f"the log has not grown to {as_of} entries", NOT_FOUND)
-        yield now if as_of is None else Past(connection, as_of, lambda tree: tree.root().hex())
+        yield now if as_of is None else PastSnapshot(connection, as_of, lambda tree: tree.root().hex())
 
 
 @contextmanager

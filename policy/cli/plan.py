@@ -14,7 +14,8 @@ import typer
 from policy.cli.book_access import NOT_FOUND, failure, opened, past
 
 if TYPE_CHECKING:
-    from ledger.store.snapshot import Past, Snapshot
+    from ledger.book.past_snapshot import PastSnapshot
+    from ledger.store.snapshot import Snapshot
     from policy.planning.what_if import WhatIf
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
@@ -254,7 +255,7 @@ def _under(question: WhatIf, document: Path | None) -> WhatIf:
     )
 
 
-def _question(facts: Snapshot | Past, charge: Path, actor: str, epochs: str, now: int) -> WhatIf:
+def _question(facts: Snapshot | PastSnapshot, charge: Path, actor: str, epochs: str, now: int) -> WhatIf:
     """Raises: Malformed."""
     from dataclasses import replace
 
@@ -281,7 +282,7 @@ def _question(facts: Snapshot | Past, charge: Path, actor: str, epochs: str, now
     return WhatIf(facts, asked, now)
 
 
-def _first(facts: Snapshot | Past, since: int) -> int:
+def _first(facts: Snapshot | PastSnapshot, since: int) -> int:
     """The index of the first entry at or after a time; entries are in order of time."""
     from ledger.domain.entries import Entry
 

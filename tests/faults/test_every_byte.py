@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Engine
 
 from ledger.audit.replay import Broken, verify_book
-from ledger.store.cosignatures import keep_cosignature
+from ledger.store.cosignatures import store_cosignature
 from ledger.store.engine import engine_of
 from ledger.store.snapshot import Log
 from tests.factories.documents import SMALL
@@ -67,7 +67,7 @@ def _live(world: World) -> None:
     engine = engine_of(world.url, writes=True)
     with engine.begin() as connection:
         log = Log(connection)
-        keep_cosignature(connection, log.size, WITNESS.key, WITNESS.line(log.checkpoint))
+        store_cosignature(connection, log.size, WITNESS.key, WITNESS.line(log.checkpoint))
     engine.dispose()
 
 

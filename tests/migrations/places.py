@@ -19,7 +19,7 @@ from sqlalchemy import URL, make_url, select
 from typer.testing import CliRunner
 
 from ledger.book.book import Book
-from ledger.store.cosignatures import keep_cosignature
+from ledger.store.cosignatures import store_cosignature
 from ledger.store.engine import engine_of, url_of
 from ledger.store.tables import metadata
 from ledger.verifier import verify_receipt
@@ -215,7 +215,7 @@ def _cosign(world: World) -> None:
     with world.book.read() as facts:
         size, note = facts.size, facts.checkpoint
     with engine.begin() as connection:
-        keep_cosignature(connection, size, witness.key, witness.line(note))
+        store_cosignature(connection, size, witness.key, witness.line(note))
     engine.dispose()
 
 

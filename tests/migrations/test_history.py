@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 
-from ledger.store.append_only_triggers import all_lacking, postgres_triggers, sqlite_triggers
+from ledger.store.append_only_triggers import altered_triggers, postgres_triggers, sqlite_triggers
 from ledger.store.engine import engine_of
 from ledger.store.tables import APPEND_ONLY, SCHEMA_REVISION, metadata
 from migrations.schema.history import HISTORY, schema_at
@@ -58,7 +58,7 @@ def test_the_history_makes_the_triggers_and_grants_of_the_program(place: Spot) -
     assert db("upgrade", place.book).code == 0
     engine = engine_of(place.url, writes=False)
     with engine.begin() as connection:
-        assert all_lacking(connection) == []
+        assert altered_triggers(connection) == []
     engine.dispose()
     schema = schema_at(SCHEMA_REVISION, place.engine)
     triggers = sqlite_triggers() if place.engine == "sqlite" else postgres_triggers()

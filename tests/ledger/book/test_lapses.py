@@ -13,7 +13,7 @@ from sqlalchemy import Engine, event
 
 from ledger.book.batch import Recorder
 from ledger.book.book import BookBusy, Outcome
-from ledger.book.document_quota import BYTES_MAX, DOCUMENTS_MAX, KEEP_MS, Shelf
+from ledger.book.document_quota import BYTES_MAX, DOCUMENTS_MAX, KEEP_MS, DocumentQuota
 from ledger.book.group_commit import Writer
 from ledger.book.prepare import AT_ONCE, CommandPreparer
 from ledger.book.publish import LogSigner
@@ -164,19 +164,19 @@ def test_a_run_that_stays_refused_is_answered(world: World) -> None:
 
 def test_documents_nobody_refers_to_are_bounded() -> None:
     """By number and by bytes; what is referred to, or an hour old, no longer counts."""
-    shelf = Shelf()
+    quota = DocumentQuota()
     for number in range(DOCUMENTS_MAX):
-        shelf.take(f"{number}", 1, NOW)
+        quota.reserve(f"{number}", 1, NOW)
     with pytest.raises(BookBusy, match="that no entry refers to"):
-        shelf.take("more", 1, NOW)
-    shelf.used({"document": "7", "signatures": ["8", {"deep": "9"}], "other": 1})
+        quota.reserve("more", 1, NOW)
+    quota.release({"document": "7", "signatures": ["8", {"deep": "9"}], "other": 1})
     for name in ("a", "b", "c"):
-        shelf.take(name, 1, NOW)
+        quota.reserve(name, 1, NOW)
     with pytest.raises(BookBusy):
-        shelf.take("d", 1, NOW + KEEP_MS - 1)
-    shelf.take("d", BYTES_MAX, NOW + KEEP_MS)
+        quota.reserve("d", 1, NOW + KEEP_MS - 1)
+    quota.reserve("d", BYTES_MAX, NOW + KEEP_MS)
     with pytest.raises(BookBusy):
-        shelf.take("e", 1, NOW + KEEP_MS)
+        quota.reserve("e", 1, NOW + KEEP_MS)
 
 
 def test_a_document_counts_until_an_entry_refers_to_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

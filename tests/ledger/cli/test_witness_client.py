@@ -16,7 +16,7 @@ from ledger.cli.witness_client import ATTEMPTS, Refusal, Witness, witness_newest
 from ledger.log.verification_findings import Broken
 from ledger.log.witness_protocol import SIZE_TYPE, add_checkpoint, cosigned, read_cosignature, read_size
 from ledger.store.append_only_triggers import sqlite_triggers
-from ledger.store.cosignatures import check_cosignatures, cosigned_receipt, keep_cosignature, newest_size
+from ledger.store.cosignatures import check_cosignatures, cosigned_receipt, newest_size, store_cosignature
 from ledger.store.engine import engine_of
 from ledger.store.snapshot import Log, Snapshot
 from ledger.store.tables import CosignatureRow, table_of
@@ -211,11 +211,11 @@ def test_what_is_kept_is_checked(book: Path) -> None:
             with engine.begin() as connection, pytest.raises(Broken, match=f"^cosignature at .*{said}"):
                 check_cosignatures(Snapshot(connection))
     with engine.begin() as connection, pytest.raises(Malformed, match="does not verify"):
-        keep_cosignature(connection, 10, COSIGNER.key, COSIGNER.line(NOTE))
+        store_cosignature(connection, 10, COSIGNER.key, COSIGNER.line(NOTE))
     with _undone(book):
         with engine.begin() as connection:
-            keep_cosignature(connection, 10, COSIGNER.key, good)
-            keep_cosignature(connection, 10, COSIGNER.key, COSIGNER.line(note, 5))
+            store_cosignature(connection, 10, COSIGNER.key, good)
+            store_cosignature(connection, 10, COSIGNER.key, COSIGNER.line(note, 5))
             assert check_cosignatures(Snapshot(connection)) == 1
         _tampered(book, update(table).values(line=good.replace("A", "B")))
         with engine.begin() as connection, pytest.raises(Broken, match="does not verify"):
@@ -234,7 +234,7 @@ def test_a_receipt_is_under_what_most_witnesses_signed(tmp_path: Path) -> None:
                 assert done.code.recorded
             with engine.begin() as connection:
                 for one in cosigners:
-                    keep_cosignature(connection, size, one.key, one.line(Log(connection).checkpoint))
+                    store_cosignature(connection, size, one.key, one.line(Log(connection).checkpoint))
         with engine.begin() as connection:
             log = Log(connection)
             for index, size, count in ((0, 10, 2), (9, 10, 2), (10, 11, 1), (11, 12, 0)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ledger.audit.replay import Broken, verify_book
-from ledger.store.cosignatures import keep_cosignature
+from ledger.store.cosignatures import store_cosignature
 from ledger.store.engine import engine_of
 from ledger.store.table_mapping import append_rows
 from ledger.store.tables import CosignatureRow
@@ -36,7 +36,7 @@ def test_a_line_is_checked_by_its_key_over_its_checkpoint(world: World, fault: s
     engine = engine_of(world.url, writes=True)
     with engine.begin() as connection:
         if row is None:
-            keep_cosignature(connection, size, WITNESS.key, line)
+            store_cosignature(connection, size, WITNESS.key, line)
         else:
             append_rows(connection, CosignatureRow, [row])
     engine.dispose()

@@ -1,0 +1,44 @@
+"""A book as it was when its log had fewer entries: the same entries applied again, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ledger.domain.entries import Entry
+from ledger.domain.memory_state import MemoryState
+from ledger.store.database_state import DatabaseState
+from ledger.store.engine import Executor
+from ledger.store.merkle_tables import Tree, entries_in_order
+from ledger.store.snapshot import Log
+from ledger.transitions.apply import apply
+
+Sign = Callable[[Tree], str]
+"""Signs the checkpoint of a tree."""
+
+
+class PastSnapshot(Log, MemoryState):
+    """Facts and entries as they were when the log had ``size`` entries.
+
+    The facts are made by applying those entries one after another, in time and memory in proportion to them; proofs
+    cost no more than they do now. Its checkpoint is signed when asked for: the very bytes that were signed then, if
+    a commit ended there (Ed25519 signs the same text the same way).
+    """
+
+    def __init__(self, connection: Executor, size: int, sign: Sign) -> None:
+        """Apply the first ``size`` entries. Raises: KeyError, if there are not so many."""
+        if not 0 <= size <= Tree(connection).size:
+            raise KeyError(size)
+        Log.__init__(self, connection, size)
+        MemoryState.__init__(self)
+        self._sign = sign
+        # Known by their digest, so that it does not matter which were stored later.
+        self.documents = DatabaseState(connection).documents
+        for index, data in enumerate(entries_in_order(connection, size)):
+            apply(self, Entry.parse(data), index)
+
+    @property
+    def checkpoint(self) -> str:
+        """The signed checkpoint of the log at this size. Raises: KeyError, for an empty log."""
+        if not self.size:
+            raise KeyError("checkpoint")
+        return self._sign(self.tree)

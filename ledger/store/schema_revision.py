@@ -1,0 +1,26 @@
+"""The revision of a book's schema, against the one that this program knows."""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+
+from ledger.store.engine import Executor
+from ledger.store.tables import SCHEMA_REVISION
+
+
+class BookUnusable(RuntimeError):  # noqa: N818 - what is the case
+    """The book cannot be opened; the message says why and what to do."""
+
+
+def check_schema(connection: Executor) -> None:
+    """The book's schema is this program's, now. Raises: BookUnusable, DatabaseError."""
+    revision = str(connection.execute(_REVISION).scalar())[:40]
+    if revision == SCHEMA_REVISION:
+        return
+    # Revisions are numbers of four digits; what is none was made by a program that this one does not know.
+    if revision.isdecimal() and revision < SCHEMA_REVISION:
+        raise BookUnusable(f"the book's schema is {revision}, not {SCHEMA_REVISION}: run 'epsilon db upgrade'")
+    raise BookUnusable(f"the book's schema {revision} is newer than this program, which knows {SCHEMA_REVISION}")
+
+
+_REVISION = text("SELECT version_num FROM alembic_version")
