@@ -1,4 +1,4 @@
-"""Checks as they are made, in order. A code names the fault; ``passed`` says that the fault is absent."""
+"""The checks of a policy decision, in order: each has a stable code, a sentence with the numbers, and its source."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TEXT_MAX: Final = 400
 
 
 class Findings:
-    """The checks of one decision; it permits only if there is one and all passed."""
+    """The checks of one decision, which permits only if there is at least one and all of them pass."""
 
     def __init__(self) -> None:
-        """Nothing checked yet."""
+        """Start without checks."""
         self.checks: list[Check] = []
 
     def that(self, code: str, passed: bool, text: str, source: str = "") -> None:  # noqa: FBT001 - it is the finding
-        """Note one check."""
+        """Add one check."""
         # A hostile name may hold a lone surrogate, which no canonical form can spell.
         spelled = text[:TEXT_MAX]
         if not spelled.isascii():
@@ -30,59 +30,62 @@ class Findings:
         self.checks.append(Check(code, passed, spelled, source))
 
     def passed(self, code: str, text: str, source: str = "") -> None:
-        """Note a fault that is absent."""
+        """Add a check that passes."""
         self.that(code, True, text, source)  # noqa: FBT003 - it is the finding
 
     def failed(self, code: str, text: str, source: str = "") -> None:
-        """Note a fault."""
+        """Add a check that fails."""
         self.that(code, False, text, source)  # noqa: FBT003 - it is the finding
 
     def says(self, code: str, passed: bool, subject: str, predicate: str, source: str = "") -> None:  # noqa: FBT001 - it is the finding
-        """Note that a subject is, or is not, something."""
+        """Check that a subject is something."""
         self.that(code, passed, f"{subject} is {'' if passed else 'not '}{predicate}", source)
 
     def equal(self, code: str, subject: str, value: object, wanted: object, source: str = "") -> None:
-        """Two values of the same type must be the same."""
+        """Check that a value is the wanted one, of the same type."""
         same = type(value) is type(wanted) and value == wanted
-        self.that(code, same, f"{subject}: {shown(value)} {'=' if same else '!='} {shown(wanted)}", source)
+        self.that(code, same, f"{subject} is {shown(value)}{'' if same else f', not {shown(wanted)}'}", source)
 
     def at_most(self, code: str, subject: str, value: Fraction, most: Fraction, source: str) -> None:
-        """A loss or a budget within its cap; equal is within."""
+        """Check that a loss or a budget is within its maximum; equal is within."""
         within = value <= most
-        told = _cost(value, most)
-        self.that(code, within, f"{subject}: {told} {'<=' if within else '>'} {format_number(most)}", source)
+        self.that(code, within, f"{subject} {_cost(value, most)} {_at_most(within)} {format_number(most)}", source)
 
     def at_least(self, code: str, subject: str, value: Fraction, least: Fraction, source: str) -> None:
-        """A number, told exactly, that must reach another; equal reaches it."""
+        """Check that an exact number is at least its minimum."""
         reached = value >= least
-        told = f"{subject}: {format_number(value)} {'>=' if reached else '<'} {format_number(least)}"
-        self.that(code, reached, told, source)
+        compared = "is at least" if reached else "is below the minimum"
+        self.that(code, reached, f"{subject} {format_number(value)} {compared} {format_number(least)}", source)
 
     def one_of(self, code: str, word: str, permitted: Iterable[str], source: str) -> None:
-        """A word of a list."""
+        """Check that a word is in a list."""
         self.says(code, word in permitted, word, f"one of {', '.join(permitted)}", source)
 
     def count_at_most(self, code: str, subject: str, value: int, most: int, source: str) -> None:
-        """A count within its cap; equal is within."""
+        """Check that a count is within its maximum; equal is within."""
         within = value <= most
-        self.that(code, within, f"{subject}: {value} {'<=' if within else '>'} {most}", source)
+        self.that(code, within, f"{subject} {value} {_at_most(within)} {most}", source)
 
     def not_after(self, code: str, earlier: tuple[str, int], later: tuple[str, int], source: str = "") -> None:
-        """A moment (its name, ms) at or before another."""
+        """Check that a moment (its name, ms) is at or before another."""
         passed = earlier[1] <= later[1]
         first, last = (f"{name} {format_time(moment)}" for name, moment in (earlier, later))
-        self.that(code, passed, f"{first} {'<=' if passed else '>'} {last}", source)
+        self.that(code, passed, f"{first} is {'not ' if passed else ''}after {last}", source)
 
     def before(self, code: str, earlier: tuple[str, int], later: tuple[str, int], source: str = "") -> None:
-        """A moment (its name, ms) strictly before another."""
+        """Check that a moment (its name, ms) is strictly before another."""
         passed = earlier[1] < later[1]
         first, last = (f"{name} {format_time(moment)}" for name, moment in (earlier, later))
-        self.that(code, passed, f"{first} {'<' if passed else '>='} {last}", source)
+        self.that(code, passed, f"{first} is {'' if passed else 'not '}before {last}", source)
 
     def verdict(self, header: Header | None = None, caps: Iterable[tuple[str, Caps]] = ()) -> Verdict:
-        """Permit if every check passed, and at least one was made."""
+        """The verdict: permit if there is a check and all passed."""
         permit = bool(self.checks) and all(check.passed for check in self.checks)
         return Verdict(permit, tuple(self.checks), header, tuple(caps))
+
+
+def _at_most(within: bool) -> str:  # noqa: FBT001 - it is the finding
+    return "is at most" if within else "exceeds the maximum"
 
 
 def shown(value: object) -> str:

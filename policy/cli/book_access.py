@@ -1,4 +1,4 @@
-"""A book that a command of this room reads, now or as it was; faults told in one sentence each."""
+"""Opens a book read-only for a command, in its current or a past state; each error is one sentence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_FOUND: Final = 4
 
 @contextmanager
 def opened(book: str) -> Iterator[Snapshot]:
-    """A book to read; faults are told in one sentence each."""
+    """Open a book read-only; each error is one sentence on stderr."""
     from ledger.store.snapshot import Snapshot
 
     with _connected(book) as connection:
@@ -30,7 +30,7 @@ def opened(book: str) -> Iterator[Snapshot]:
 
 @contextmanager
 def past(book: str, as_of: int | None) -> Iterator[Snapshot | PastSnapshot]:
-    """The same, as it was after so many entries; as it is now if that is None."""
+    """The same, in its state after so many entries; the current state if that is None."""
     from ledger.book.past_snapshot import PastSnapshot
     from ledger.store.snapshot import Snapshot
 
@@ -64,6 +64,6 @@ def _connected(book: str) -> Iterator[Connection]:
 
 
 def failure(sentence: str, code: int) -> typer.Exit:
-    """To raise, once the sentence is told."""
+    """Print an error and give the exit to raise."""
     typer.echo(sentence, err=True)
     return typer.Exit(code)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from policy.depa.import_terms import Terms
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
-depa = typer.Typer(no_args_is_help=True, help="DEPA's own contracts and pipelines.")
+depa = typer.Typer(no_args_is_help=True, help="Import DEPA contracts and pipelines.")
 app.add_typer(depa, name="depa")
 
 _EXAMPLES: Final = """
@@ -24,8 +24,7 @@ Examples:
 
   epsilon depa check contract.cose pipeline_config.json --did tdp.json --did tdc.json --rows-per-principal 1 --json
 
-Exits with 0 if the two can be imported; 3 if anything refuses them; 6 if a signature does; 2 if a file or an option
-cannot be read.
+Exit codes: 0 the files can be imported; 3 they are refused; 6 a signature is invalid; 2 invalid input.
 """
 _LEVEL_MAX: Final = 2
 _RECORDS_MAX: Final = 10**12
@@ -33,7 +32,7 @@ _RECORDS_MAX: Final = 10**12
 
 @depa.callback()
 def _group() -> None:
-    """Read what DEPA Training writes."""
+    """Read the files of DEPA Training."""
 
 
 @depa.command(epilog=_EXAMPLES)
@@ -43,29 +42,27 @@ def check(  # noqa: PLR0913 - what neither file says
     *,
     records: Annotated[
         int | None,
-        typer.Option(min=1, max=_RECORDS_MAX, help="Records trained on, after joins and splits; neither file says it."),
+        typer.Option(min=1, max=_RECORDS_MAX, help="Training records after joins and splits; neither file has it."),
     ] = None,
     rows: Annotated[
         int | None,
-        typer.Option("--rows-per-principal", min=1, max=64, help="Most rows of one data principal, as TDPs declare."),
+        typer.Option("--rows-per-principal", min=1, max=64, help="Maximum rows per data principal, as TDPs declare."),
     ] = None,
     level: Annotated[int, typer.Option(min=0, max=_LEVEL_MAX, help="The datasets' sensitivity Level.")] = 1,
-    runs: Annotated[int, typer.Option(min=1, max=1_000_000, help="Runs that the contract is to allow.")] = 1,
+    runs: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of runs that the contract allows.")] = 1,
     version: Annotated[
-        int, typer.Option(min=1, max=1_000_000, help="Version of the contract; an amendment is the next.")
+        int, typer.Option(min=1, max=1_000_000, help="Version of the contract; an amendment is the next version.")
     ] = 1,
     budget: Annotated[
-        str, typer.Option(help="ε of a partition to count runs against; the contract's own if not given.")
+        str, typer.Option(help="ε of a partition to count runs against; the contract's own ε if omitted.")
     ] = "",
-    at: Annotated[
-        str, typer.Option(help="The time to check dates at, as 2026-01-01T00:00:00Z; now if not given.")
-    ] = "",
+    at: Annotated[str, typer.Option(help="Check dates at this time, as 2026-01-01T00:00:00Z; now if omitted.")] = "",
     did: Annotated[
-        list[Path] | None, typer.Option(help="A party's DID document, as you keep it; once for each party.")
+        list[Path] | None, typer.Option(help="A party's DID document; repeat the option for each party.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON for programs instead of tables.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Import a contract and a pipeline, or print every reason why not; with --records, the run's real noise and ε."""
+    """Check that a DEPA contract and pipeline can be imported; with --records, compute the run's noise and ε."""
     from ledger.domain.outcomes import Code
     from ledger.wire.malformed import Malformed
     from policy.checks.field_readers import parse_epsilon, parse_time
@@ -133,9 +130,9 @@ def _in_words(found: Checked, terms: Terms) -> list[str]:
     if found.code.refused:
         return [
             *told,
-            f"Refused: {refused} reason{'s' if refused > 1 else ''}, {len(found.reasons) - refused} warned of.",
+            f"Refused: {refused} reason{'s' if refused > 1 else ''}, {len(found.reasons) - refused} warnings.",
         ]
-    return [*told, "Imported: --json prints our contract, which every party has to sign, and what a charge says."]
+    return [*told, "Imported: --json prints the contract for every party to sign, and the body of a charge."]
 
 
 def _price_in_words(found: Checked, terms: Terms) -> list[str]:
@@ -144,9 +141,7 @@ def _price_in_words(found: Checked, terms: Terms) -> list[str]:
 
     if found.priced is None:
         unknown = any(reason.code == "noise_unknown" for reason in found.reasons)
-        return (
-            ["The noise cannot be known: neither file says how many records there are (--records)."] if unknown else []
-        )
+        return ["The noise is unknown: neither file has the number of records (see --records)."] if unknown else []
     priced, run = found.priced, found.priced.told
     told = [
         f"noise multiplier {format_number(plan.noise_multiplier)}, sampling probability"

@@ -1,4 +1,4 @@
-"""Commands for people who write documents: ``epsilon document check`` and ``epsilon document schema``."""
+"""The commands for authors of documents: ``epsilon document check`` and ``epsilon document schema``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
-document = typer.Typer(no_args_is_help=True, help="Policies, recommendations, datasets and contracts, before signing.")
+document = typer.Typer(no_args_is_help=True, help="Validate policies, recommendations, datasets and contracts.")
 app.add_typer(document, name="document")
 
 MALFORMED: Final = 2
@@ -18,7 +18,7 @@ NOT_FOUND: Final = 4
 
 @document.callback()
 def _document() -> None:
-    """Read documents; nothing is sent anywhere."""
+    """Validate documents locally; nothing is sent."""
 
 
 @document.command(
@@ -33,9 +33,9 @@ Examples:
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="One document, JSON or YAML.")],
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON for programs instead of a sentence.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Hold a document against its form and against itself; a fault tells its field, line and column."""
+    """Validate a document: its schema and its consistency; an error names the field, line and column."""
     from ledger.domain.gate import DOCUMENT_BYTES_MAX
     from ledger.wire.canonical_json import digest
     from ledger.wire.malformed import Malformed
@@ -71,7 +71,7 @@ Examples:
 def schema(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="policy, recommendation, dataset or contract.")],
 ) -> None:
-    """Write the JSON Schema of a kind of document."""
+    """Print the JSON Schema of a kind of document."""
     from policy.documents.json_schemas import SHAPES, schema_of
 
     if kind not in SHAPES:

@@ -1,4 +1,4 @@
-"""Commands for people who must decide: ``epsilon policy impact`` and ``epsilon plan``. They only read a book."""
+"""The planning commands: ``epsilon policy impact``, ``epsilon policy breaches`` and ``epsilon plan``; all read-only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
 policy = typer.Typer(no_args_is_help=True)
-plan = typer.Typer(no_args_is_help=True, help="What fits a budget, and what mergers and coalitions would make of it.")
+plan = typer.Typer(no_args_is_help=True, help="Preview runs, mergers and coalitions; nothing is recorded.")
 app.add_typer(policy, name="policy")
 app.add_typer(plan, name="plan")
 
@@ -31,23 +31,23 @@ _EVER: Final = 2**62
 
 _Book = Annotated[str, typer.Argument(metavar="BOOK", help="The book: an SQLite file, or a PostgreSQL URL.")]
 _AsOf = Annotated[
-    int | None, typer.Option(min=0, help="Decide on what stood after so many entries; on what stands now if not given.")
+    int | None, typer.Option(min=0, help="Use the state after this many log entries; the current state if omitted.")
 ]
 _Policy = Annotated[
-    Path | None, typer.Option("--policy", help="Decide as if this policy had been its domain's only one all along.")
+    Path | None, typer.Option("--policy", help="Evaluate as if this policy had always been the only one of its domain.")
 ]
-_AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs instead of sentences.")]
-_At = Annotated[str, typer.Option(help="The time to decide at, as 2026-01-01T00:00:00Z; now if not given.")]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+_At = Annotated[str, typer.Option(help="Evaluate at this time, as 2026-01-01T00:00:00Z; now if omitted.")]
 
 
 @policy.callback()
 def _policy() -> None:
-    """Read a book and a policy."""
+    """Preview policies against a book; nothing is recorded."""
 
 
 @plan.callback()
 def _plan() -> None:
-    """Read a book and plan."""
+    """Preview runs, mergers and coalitions; nothing is recorded."""
 
 
 @policy.command(
@@ -66,7 +66,7 @@ def impact(
     *,
     as_json: _AsJson = False,
 ) -> None:
-    """Say which datasets, contracts, partitions and accounts a policy would change or freeze. Nothing is recorded."""
+    """Preview which datasets, contracts, partitions and accounts a new policy version would change or freeze."""
     from ledger.cli.input_files import read_bytes
     from ledger.domain.gate import DOCUMENT_BYTES_MAX
     from policy.planning.policy_impact import impact as impact_of
@@ -90,7 +90,7 @@ Exits with 3 if any account is over its cap.
 """
 )
 def breaches(book: _Book, at: _At = "", *, as_json: _AsJson = False) -> None:
-    """Say which accounts are over the cap that binds them, and by how much: they take nothing until that is mended."""
+    """List the accounts that are over their cap, and by how much; such an account is frozen and admits no charge."""
     from policy.planning.account_caps import accounts_over_cap
     from policy.planning.text_report import breach_lines
 
@@ -118,16 +118,16 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
         Path,
         typer.Argument(metavar="CHARGE", help="JSON with contract, partitions and plan, as `epsilon quote` takes it."),
     ],
-    actor: Annotated[str, typer.Option(help="The organisation that would ask.")],
-    epochs: Annotated[str, typer.Option(help="Plan for so many epochs, instead of the plan's steps.")] = "",
-    days: Annotated[int, typer.Option(min=1, max=36_500, help="The days up to now that make the present rate.")] = 30,
+    actor: Annotated[str, typer.Option(help="The organisation that would make the charge.")],
+    epochs: Annotated[str, typer.Option(help="Replace the plan's steps by this many epochs.")] = "",
+    days: Annotated[int, typer.Option(min=1, max=36_500, help="Project from the charges of this many past days.")] = 30,
     at: _At = "",
     as_of: _AsOf = None,
     document: _Policy = None,
     *,
     as_json: _AsJson = False,
 ) -> None:
-    """Say what a run would get, how much of it fits, what would pass instead, and how long the budget lasts."""
+    """Evaluate a planned run: the decision, what fits, what would be admitted instead, how long the budget lasts."""
     from policy.planning.plan_report import report
     from policy.planning.text_report import run_lines
 
@@ -155,13 +155,13 @@ Exits with 0 if the run would be charged, and with 3 if it would be refused.
 )
 def again(
     book: _Book,
-    name: Annotated[str, typer.Argument(metavar="ID", help="A charge on record, admitted or refused.")],
+    name: Annotated[str, typer.Argument(metavar="ID", help="The id of a recorded charge, admitted or refused.")],
     as_of: _AsOf = None,
     document: _Policy = None,
     *,
     as_json: _AsJson = False,
 ) -> None:
-    """Decide a recorded charge again, at its own time: on the facts it met, and under the policy it met or another."""
+    """Re-evaluate a past charge with the state and policy in force then, or with another policy."""
     from ledger.domain.commands import read_body
     from ledger.domain.entries import Entry
     from ledger.transitions.guards import Asked
@@ -199,7 +199,7 @@ def merger(
     *,
     as_json: _AsJson = False,
 ) -> None:
-    """Say what merging would make of every account, which it would freeze, and by how much."""
+    """Preview the effect of a merger on all budgets."""
     from policy.planning.merger_impact import merged_accounts
     from policy.planning.text_report import merger_lines
 
@@ -222,13 +222,13 @@ Examples:
 )
 def coalitions(
     book: _Book,
-    partition: Annotated[list[str] | None, typer.Option(help="A partition; all open ones if none is given.")] = None,
-    epsilon: Annotated[str, typer.Option(help="The cap, at each partition's δ; each lineage's if not given.")] = "",
+    partition: Annotated[list[str] | None, typer.Option(help="A partition; all open ones if omitted.")] = None,
+    epsilon: Annotated[str, typer.Option(help="The cap, at each partition's δ; the lineage caps if omitted.")] = "",
     at: _At = "",
     *,
     as_json: _AsJson = False,
 ) -> None:
-    """List the smallest coalitions of consumers that together would exceed a cap, and how far was searched."""
+    """List the smallest coalitions of consumers that together would exceed a cap."""
     from ledger.wire.exact_numbers import parse_positive
     from policy.planning.coalition_search import coalitions as coalitions_of
     from policy.planning.text_report import coalition_lines
@@ -283,7 +283,7 @@ def _question(facts: Snapshot | PastSnapshot, charge: Path, actor: str, epochs: 
 
 
 def _first(facts: Snapshot | PastSnapshot, since: int) -> int:
-    """The index of the first entry at or after a time; entries are in order of time."""
+    """The index of the first entry at or after a time (ms); entries are in order of time."""
     from ledger.domain.entries import Entry
 
     return bisect_left(range(facts.size), since, key=lambda index: Entry.parse(facts.entry(index)).time)

@@ -30,7 +30,7 @@ def charge(request: Request, facts: Facts) -> Verdict:
     contract_in_force(findings, contract, document, facts, request.now)
     of_consumer(findings, request.command.actor, contract, document, facts)
     runs, source = contract.runs + 1, document.source
-    findings.count_at_most("runs_exhausted", "runs with this one", runs, document.runs_max, source)
+    findings.count_at_most("runs_exhausted", "the number of runs with this one,", runs, document.runs_max, source)
     bound: dict[str, Binding] = {}
     for ref in body.partitions:
         found = facts.partitions.get(ref)
@@ -56,8 +56,8 @@ def contract_in_force(
     findings.says("contract_superseded", newest, f"version {contract.version}", told, document.source)
     standing = not contract.revoked
     findings.that("contract_revoked", standing, f"{'not ' if standing else ''}revoked by a TDP", document.source)
-    findings.not_after("contract_not_begun", ("starts", document.starts), ("now", now), document.source)
-    findings.before("contract_ended", ("now", now), ("ends", document.ends), document.source)
+    findings.not_after("contract_not_begun", ("the contract's start", document.starts), ("now", now), document.source)
+    findings.before("contract_ended", ("now", now), ("the contract's end", document.ends), document.source)
 
 
 def of_consumer(findings: Findings, actor: str, contract: Contract, document: ContractDocument, facts: Facts) -> None:
@@ -103,7 +103,7 @@ def _charged(
     _delta(findings, "lineage_delta_above_policy", found, binds.policy.lineage_delta_max, binds.policy.source)
     _coalitions(findings, request, binds.policy, facts)
     if binds.age_days_max is not None:
-        limit = (f"last charge to {ref}", found.opened + binds.age_days_max * DAY_MS)
+        limit = (f"the last moment of a charge to {ref},", found.opened + binds.age_days_max * DAY_MS)
         findings.not_after("partition_too_old", ("now", request.now), limit, binds.age_source)
     return binds
 

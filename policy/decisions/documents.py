@@ -5,7 +5,7 @@ from __future__ import annotations
 from ledger.domain.commands import EnterDocument
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Header, Request, Verdict
-from policy.checks.field_readers import DAY_MS
+from policy.checks.field_readers import DAY_MS, format_time
 from policy.checks.findings import Findings
 from policy.decisions.documents_in_force import (
     policy_in_force,
@@ -31,8 +31,9 @@ def policy(request: Request, facts: Facts) -> Verdict:
     for one in document.coalitions:
         for did in one.members:
             findings.says("member_unknown", did in facts.organisations, f"{did} of {one.name}", "registered", source)
-    oldest = ("now less a day", request.now - DAY_MS)
-    findings.not_after("effective_past", oldest, ("effective", document.effective), source)
+    recent = document.effective >= request.now - DAY_MS
+    stated = f"the effective date {format_time(document.effective)}"
+    findings.that("effective_past", recent, f"{stated} is {'not ' if recent else ''}more than one day past", source)
     return findings.verdict(
         Header("policy", document.id, document.version, domain=document.domain, starts=document.effective)
     )
@@ -45,7 +46,7 @@ def _after_earlier(findings: Findings, document: Policy, facts: Facts) -> None:
     findings.equal("version_not_next", f"version in {document.domain}", document.version, wanted, document.source)
     if last:
         findings.equal("issuer_changed", "issuer", document.issuer, last.issuer, document.source)
-        times = ("the last version's effective", last.effective), ("effective", document.effective)
+        times = ("the last version's effective date", last.effective), ("the effective date", document.effective)
         findings.not_after("effective_unordered", *times, document.source)
 
 
@@ -103,7 +104,7 @@ def contract(request: Request, facts: Facts) -> Verdict:
     replaced = facts.contracts.get(facts.contract_heads.get(document.id, ""))
     wanted = replaced.version + 1 if replaced else 1
     findings.equal("version_not_next", f"version of {document.id}", document.version, wanted, source)
-    findings.before("contract_ended", ("now", request.now), ("ends", document.ends), source)
+    findings.before("contract_ended", ("now", request.now), ("the contract's end", document.ends), source)
     # Without the earlier parties anyone could take over the id, and so stop a contract of others.
     earlier = (*replaced.providers, replaced.consumer) if replaced else ()
     signed_by(findings, request, tuple(dict.fromkeys((*document.parties, *earlier))), source)

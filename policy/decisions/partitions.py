@@ -48,8 +48,8 @@ def partition(request: Request, facts: Facts) -> Verdict:
 def _budget(findings: Findings, body: OpenPartition, policy: Policy) -> Fraction:
     epsilon, delta = parse_number(body.epsilon, "epsilon"), parse_number(body.delta, "delta")
     findings.says("epsilon_not_positive", epsilon > 0, f"epsilon {body.epsilon}", "greater than 0")
-    findings.at_most("epsilon_above_budget", "epsilon", epsilon, policy.epsilon_max, policy.source)
-    findings.at_most("delta_above_budget", "delta", delta, policy.delta_max, policy.source)
+    findings.at_most("epsilon_above_budget", "the requested epsilon", epsilon, policy.epsilon_max, policy.source)
+    findings.at_most("delta_above_budget", "the requested delta", delta, policy.delta_max, policy.source)
     for code, most in (
         ("run_delta_above_policy", policy.run.delta_max),
         ("lineage_delta_above_policy", policy.lineage_delta_max),
@@ -66,9 +66,8 @@ def _terms(findings: Findings, body: OpenPartition, policy: Policy) -> None:
     if policy.load is not None:
         told = f"the one of digest {policy.load.digest[:16]}"
         findings.says("load_not_declared", body.load == policy.load, "the declared load", told, policy.source)
-    enough = body.records >= policy.records_min
-    told = f"records: {body.records} {'>=' if enough else '<'} {policy.records_min}"
-    findings.that("records_too_few", enough, told, policy.source)
+    records, least = Fraction(body.records), Fraction(policy.records_min)
+    findings.at_least("records_too_few", "the number of records", records, least, policy.source)
 
 
 def _recommended(findings: Findings, body: OpenPartition, dataset: Dataset, facts: Facts) -> None:
@@ -81,9 +80,11 @@ def _recommended(findings: Findings, body: OpenPartition, dataset: Dataset, fact
         ("delta", body.delta, found.delta_max),
     ):
         within = parse_number(asked, name) <= most
-        told = f"{name}: {asked} {'<=' if within else '>'} {format_number(most)}"
-        why = "" if within else f", {'for a reason given' if body.reason else 'without a reason'}"
-        findings.that("reason_missing", within or bool(body.reason), told + why, found.source)
+        compared = f"{asked} {'is at most' if within else 'exceeds'} the recommended {format_number(most)}"
+        why = "" if within else f", {'with a reason' if body.reason else 'without a reason'}"
+        findings.that(
+            "reason_missing", within or bool(body.reason), f"the requested {name} {compared}{why}", found.source
+        )
 
 
 def retirement(request: Request, facts: Facts) -> Verdict:

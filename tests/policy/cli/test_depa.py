@@ -45,7 +45,7 @@ def test_without_records_the_noise_is_said_to_be_unknown(tmp_path: Path) -> None
     """And the import stands."""
     done = _run(tmp_path)
     assert done.exit_code == 0
-    assert "The noise cannot be known: neither file says how many records there are (--records)." in done.output
+    assert "The noise is unknown: neither file has the number of records (see --records)." in done.output
 
 
 def test_a_refusal_tells_every_reason_and_exits_with_three(tmp_path: Path) -> None:
@@ -137,7 +137,10 @@ def test_help_has_two_examples_and_the_exit_codes() -> None:
     """What people type first."""
     told = CliRunner().invoke(app, ["depa", "check", "--help"], env={"COLUMNS": "200"}).output
     assert told.count("epsilon depa check ") == 2
-    assert "Exits with 0 if the two can be imported; 3 if anything refuses them; 6 if a signature does" in told
+    assert (
+        "Exit codes: 0 the files can be imported; 3 they are refused; 6 a signature is invalid; 2 invalid input."
+        in told
+    )
 
 
 def test_every_code_is_used_and_on_the_page() -> None:

@@ -63,7 +63,7 @@ def test_a_run_is_planned(world: World, tmp_path: Path) -> None:
     assert value["runs"]["more"] == min(one["runs"] for one in value["runs"]["accounts"])
     assert [one["full"] for one in value["lasts"]] == [False, False]
     words = told(world, "plan", "run", str(path), "--actor", BANK_A, *AT)
-    assert f"{value['runs']['more']} such runs would be charged one after another" in words.stdout
+    assert f"{value['runs']['more']} such runs would be admitted one after another" in words.stdout
     long = told(world, "plan", "run", str(path), "--actor", BANK_A, *AT, "--epochs", "20", "--json")
     assert long.exit_code == 3
     value = json.loads(long.stdout)
@@ -82,7 +82,7 @@ def test_a_policy_s_impact_is_told(world: World, tmp_path: Path) -> None:
     assert len([one for one in value["accounts"] if one["freezes"]]) == 2
     assert {one["charge"] for one in value["pending"]} == {f"run-{place}" for place in range(6)}
     words = told(world, "policy", "impact", str(path), *AT)
-    assert "1 partitions change, 2 accounts would be frozen, 6 pending charges are touched." in words.stdout
+    assert "1 partitions change, 2 accounts would be frozen, 6 pending charges are affected." in words.stdout
     assert "lineage_epsilon_max 5 -> 2" in words.stdout
 
 
@@ -101,7 +101,7 @@ def test_a_recorded_charge_is_decided_again(world: World, tmp_path: Path) -> Non
     path.write_bytes(c.dump({**policy(), "run": {"epsilon_max": "0.001"}, "version": 7}))
     denied = told(world, "plan", "again", "run-0", "--policy", str(path))
     assert denied.exit_code == 3
-    assert "Recorded: pending; decided again:\npolicy_denied" in denied.stdout
+    assert "Recorded outcome: pending. Re-evaluated:\npolicy_denied" in denied.stdout
     assert "[policy health-policy version 7]" in denied.stdout
 
 
@@ -116,7 +116,7 @@ def test_a_merger_and_coalitions_are_told(world: World) -> None:
     assert [one["members"] for one in listed["coalitions"]] == [[BANK_A, BANK_B]]
     assert (listed["complete"], listed["searched_up_to"]) == (True, 2)
     words = told(world, "plan", "coalitions", *AT, "--partition", PARTITION)
-    assert "not even all together are over" in words.stdout
+    assert "no coalition exceeds the cap" in words.stdout
 
 
 @pytest.mark.parametrize(

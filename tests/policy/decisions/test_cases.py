@@ -94,13 +94,19 @@ def test_without_any_one_check_a_case_fails(code: str, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("kind", "change", "code", "text", "source"),
     [
-        ("charge", {"partitions|0|run": "2.40001"}, "run_above_contract", "2.40001 > 2.4", C1),
-        ("charge", {"partitions|0|run": JUST_ABOVE_2}, "run_above_policy", "2.0001 <= 2.5", P1),
-        ("charge", {"partitions|0|run": JUST_BELOW_2_4}, "run_above_contract", "2.4000 <= 2.4", C1),
-        ("charge", {"runs": 3}, "runs_exhausted", "4 > 3", C1),
-        ("charge", {"partitions|0|opened": "2026-01-31T00:00:00Z"}, "partition_too_old", "00:00Z > last", P1),
-        ("partition", {"body|records": 499}, "records_too_few", "499 < 500", P1),
-        ("partition", {"body|delta": "1/3"}, "delta_above_budget", "1/3 > 0.00001", P1),
+        ("charge", {"partitions|0|run": "2.40001"}, "run_above_contract", "2.40001 exceeds the maximum 2.4", C1),
+        ("charge", {"partitions|0|run": JUST_ABOVE_2}, "run_above_policy", "2.0001 is at most 2.5", P1),
+        ("charge", {"partitions|0|run": JUST_BELOW_2_4}, "run_above_contract", "2.4000 is at most 2.4", C1),
+        ("charge", {"runs": 3}, "runs_exhausted", "4 exceeds the maximum 3", C1),
+        (
+            "charge",
+            {"partitions|0|opened": "2026-01-31T00:00:00Z"},
+            "partition_too_old",
+            "Z is after the last",
+            P1,
+        ),
+        ("partition", {"body|records": 499}, "records_too_few", "499 is below the minimum 500", P1),
+        ("partition", {"body|delta": "1/3"}, "delta_above_budget", "1/3 exceeds the maximum 0.00001", P1),
         (
             "contract",
             {"signers": [TDP]},
