@@ -169,7 +169,7 @@ def preload_pricing() -> Thread:
     def price_one_step() -> None:
         from fractions import Fraction
 
-        from ledger.accounting import reported_epsilon
+        from ledger.accounting.epsilon_report import reported_epsilon
         from ledger.mechanisms.mechanism import PoissonGaussian
 
         reported_epsilon(PoissonGaussian(Fraction(1, 100), Fraction(1), 1), Fraction(1, 100_000), "REPLACE_SPECIAL")

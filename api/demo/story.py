@@ -22,7 +22,8 @@ from client.keys.data_encryption import encrypt
 from client.http.problems import Refused
 from client.keys.signer import Signer, load_private
 from ledger.wire import canonical_json as c
-from ledger.accounting import calibrate_noise, report_epsilon
+from ledger.accounting.calibration import calibrate_noise
+from ledger.accounting.epsilon_report import report_epsilon
 from ledger.mechanisms.plan import Plan
 from ledger.wire.exact_numbers import ceil_decimal, parse_number
 

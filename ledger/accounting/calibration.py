@@ -1,7 +1,7 @@
-"""Find the noise for a target (ε, δ), or the steps for a given noise. Every answer was itself evaluated.
+"""Calibration: the least noise for a target (ε, δ), or the most steps for a given noise.
 
-An evaluation takes tenths of a second, so few are made: a coarse bound says where to look, and what is told there
-decides. Both sides of an answer were evaluated: it keeps the target, and its neighbour does not.
+An evaluation takes tenths of a second, so few are made: a coarse bound narrows the search, and the reported ε decides.
+Both sides of a result were evaluated: it keeps the target, and its neighbour does not.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def least_noise(of: Callable[[int], Mechanism], epsilon: Fraction, delta: Fracti
     """
     excess, near = _excesses(of, epsilon, delta, relation)
     good, bad = _NOISE_MOST, _NOISE_LEAST - 1
-    found = edge(excess, good, bad, edge(near, good, bad, Edge(NOISE_PLACES, -1.5))).place
+    found = find_crossing(excess, good, bad, find_crossing(near, good, bad, Crossing(NOISE_PLACES, -1.5))).place
     return None if found == good and excess(good) > 0 else Fraction(found, NOISE_PLACES)
 
 
@@ -84,28 +84,28 @@ def most_steps(of: Callable[[int], Mechanism], epsilon: Fraction, delta: Fractio
         NotPriced: if there is no proof for such a mechanism under this relation.
     """
     excess, near = _excesses(of, epsilon, delta, relation)
-    return edge(excess, 0, most + 1, edge(near, 0, most + 1, Edge(_GUESS, 0.7))).place
+    return find_crossing(excess, 0, most + 1, find_crossing(near, 0, most + 1, Crossing(_GUESS, 0.7))).place
 
 
 def _excesses(
     of: Callable[[int], Mechanism], epsilon: Fraction, delta: Fraction, relation: str
 ) -> tuple[Callable[[int], float], Callable[[int], float]]:
-    """By what is told, and by what is known roughly: how far beyond ε, as a logarithm; at most 0 within it."""
+    """How far the reported and the estimated ε exceed ε, as logarithms; at most 0 where they do not."""
 
     def told(place: int) -> float:
         try:
-            return beyond(reported_epsilon(of(place), delta, relation), epsilon)
+            return log_excess(reported_epsilon(of(place), delta, relation), epsilon)
         except Malformed:
             return _FAR
 
     def rough(place: int) -> float:
-        return beyond(estimate_epsilon(of(place), delta, relation), epsilon)
+        return log_excess(estimate_epsilon(of(place), delta, relation), epsilon)
 
     return told, rough
 
 
-def beyond(value: Fraction | None, most: Fraction, *, holds: bool | None = None) -> float:
-    """How far a value lies beyond what it may be, as a logarithm: at most 0 within it, for :func:`edge`.
+def log_excess(value: Fraction | None, most: Fraction, *, holds: bool | None = None) -> float:
+    """By how much a value exceeds its maximum, as a logarithm; at most 0 where it does not. See :func:`find_crossing`.
 
     Args:
         value: None if it is infinite or unknown.
@@ -120,15 +120,15 @@ def beyond(value: Fraction | None, most: Fraction, *, holds: bool | None = None)
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
-    """A place where a test turns, and how steep it is there: the excess gained as the place grows e-fold."""
+class Crossing:
+    """A place where a monotone test changes, and its slope: the excess gained as the place grows e-fold."""
 
     place: int
     slope: float
 
 
-def edge(excess: Callable[[int], float], good: int, bad: int, guess: Edge) -> Edge:
-    """Where a monotone test turns: the last place that holds on the way from ``good`` to ``bad``.
+def find_crossing(excess: Callable[[int], float], good: int, bad: int, guess: Crossing) -> Crossing:
+    """Root finding on a monotone test: the last place that holds on the way from ``good`` to ``bad``.
 
     Secants in the logarithm of the place; where five of them did not halve the range's logarithm, it is halved.
     ``good`` itself and ``bad`` are taken as known.
@@ -152,7 +152,7 @@ def edge(excess: Callable[[int], float], good: int, bad: int, guess: Edge) -> Ed
             now = abs(ends[1] - ends[0])
             aim = sum(ends) / 2 if far or now > width / 2 else aim
             width = now
-    return Edge(good, slope)
+    return Crossing(good, slope)
 
 
 def _slope(seen: Mapping[int, float], before: float) -> float:

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Final
 
 from ledger.accounting import pld_mechanisms
-from ledger.accounting.pld import Unwieldy
+from ledger.accounting.pld import GridTooLarge
 from ledger.accounting.pure_dp import pure_epsilon
 from ledger.accounting.renyi import divergence
 from ledger.accounting.renyi_closed_forms import conversion, delta_of_group
@@ -108,7 +108,7 @@ def estimate_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Fr
         return renyi
     try:
         coarse = pld_mechanisms.compose(mechanism, relation, pld_mechanisms.INTERVALS[0]).epsilon(float_down(delta))
-    except (NotPriced, Unwieldy):
+    except (NotPriced, GridTooLarge):
         return renyi
     known = [*([] if renyi is None else [renyi]), *([] if math.isinf(coarse) else [Fraction(coarse)])]
     return min(known, default=None)
@@ -146,7 +146,7 @@ def _pld(mechanism: Mechanism, delta: Fraction, relation: str, renyi: Fraction |
             best = min(best, found)
             if stable:
                 break
-    except (NotPriced, Unwieldy):
+    except (NotPriced, GridTooLarge):
         pass
     return None if math.isinf(best) else Fraction(best)
 

@@ -1,7 +1,7 @@
-"""Certificates of Gaussian privacy: what a run is at most, as one Gaussian and a small part that loses everything.
+"""Certificates of Gaussian differential privacy (GDP): a run is at most one Gaussian, but for a part of probability τ.
 
 A mechanism whose hockey-stick curves keep H_e(P‖Q) <= τ + H_e(G_μ) at every e >= 0, for both orders of the pair, is
-at most a Gaussian of parameter μ but for a part τ: adaptively, Σμ² and Σδ' then add up (``rules/gaussian.py``).
+at most a Gaussian of parameter μ but for a part τ: adaptively, Σμ² and Σδ' add up (:mod:`ledger.filters.gaussian`).
 Here H_e(G_μ) = Φ(-e/μ + μ/2) - e^e·Φ(-e/μ - μ/2) (Dong, Roth, Su 2022, Corollary 2.13).
 
 What is searched for here may be checked where arithmetic differs in its last places. A check evaluates once what it is
@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ledger.accounting import pld_mechanisms
-from ledger.accounting.pld import NOISE_ISSUED, PART_ISSUED, POINTS_ISSUED, Distribution, Unwieldy
+from ledger.accounting.pld import NOISE_ISSUED, PART_ISSUED, POINTS_ISSUED, Distribution, GridTooLarge
 from ledger.accounting.rounding import float_down, float_up
 from ledger.mechanisms.mechanism import BlackBox, FullBatchEpochs, Gaussian, Group, Mechanism, PoissonGaussian, Pure
 from ledger.mechanisms.price_proofs import REPLACE, require_priced
@@ -168,7 +168,7 @@ def _curves(step: Mechanism, relation: str, count: int) -> Distribution | None:
     interval = _COARSE if pld_mechanisms.is_mixture(step) else _INTERVAL
     try:
         return pld_mechanisms.repeated(step, relation, count, interval)
-    except Unwieldy:
+    except GridTooLarge:
         return None
 
 

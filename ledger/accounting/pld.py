@@ -1,4 +1,4 @@
-"""A discretised privacy loss distribution: composed within bounds, and its hockey-stick curves on the safe side.
+"""A discretised privacy loss distribution (PLD): composition within bounds, and upper bounds on its hockey-stick curve.
 
 The convolutions are dp_accounting's; the curves are evaluated here, from sums over the tail. With losses l of
 probability p, the δ at ε is Σ_{l>ε} p·(1 - e^(ε-l)) plus the mass at infinity, the greater of both orders of the pair.
@@ -33,14 +33,14 @@ _TAIL: Final = 1e-15
 _HAIR: Final = 1e-9
 
 
-class Unwieldy(ArithmeticError):  # noqa: N818 - what is the case: nothing is wrong with it but its size
-    """A distribution with more points than are worked with; no number comes of it."""
+class GridTooLarge(ArithmeticError):  # noqa: N818 - a limit, not a mistake
+    """A discretisation grid with more points than the limit; nothing is computed from it."""
 
 
 def require_points(points: float) -> None:
-    """Raises: Unwieldy, if a grid would have too many points."""
+    """Raises: GridTooLarge, if a grid would have too many points."""
     if not points <= POINTS_MAX:
-        raise Unwieldy(f"a grid of {points:.0f} points is more than the {POINTS_MAX} allowed")
+        raise GridTooLarge(f"a grid of {points:.0f} points is more than the {POINTS_MAX} allowed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,8 @@ class Distribution:
         dense = tuple(law.to_dense_pmf() for law in laws)
         return cls(dense, 1, max(law.size for law in dense))
 
-    def times(self, count: int) -> Distribution:
-        """So many of it. Raises: Unwieldy."""
+    def self_compose(self, count: int) -> Distribution:
+        """The composition of ``count`` copies. Raises: GridTooLarge."""
         from dp_accounting.pld import common
 
         if count == 1:
@@ -109,8 +109,8 @@ class Distribution:
             require_points(points)
         return Distribution(tuple(law.self_compose(count, _TAIL) for law in self.laws), self.steps * count, points)
 
-    def then(self, other: Distribution) -> Distribution:
-        """Both together. Raises: Unwieldy."""
+    def compose(self, other: Distribution) -> Distribution:
+        """The composition with another. Raises: GridTooLarge."""
         width = max(len(self.laws), len(other.laws))
         pairs = list(zip(self._both(width), other._both(width), strict=True))
         points = max(self.points, other.points, *(one.size + two.size for one, two in pairs))
@@ -138,13 +138,13 @@ class Distribution:
         return tuple(_tail(law) for law in self.laws)
 
     def curve(self, epsilon: np.ndarray) -> np.ndarray:
-        """Upper bounds on the δ at each ε >= 0."""
+        """The hockey-stick curve: an upper bound on the δ at each ε >= 0, in nats."""
         import numpy as np
 
         return np.asarray(np.max([tail.delta(epsilon) for tail in self._tails], axis=0) + self.noise)
 
     def issued(self, epsilon: np.ndarray) -> np.ndarray:
-        """Upper bounds by which a number may be issued: on what :meth:`curve` gives on other machines, too."""
+        """Upper bounds for issuing a number: they also bound what :meth:`curve` gives on other machines."""
         return self.curve(epsilon) * (1 + PART_ISSUED * self.steps) + (NOISE_ISSUED - 1) * self.noise
 
     def delta(self, epsilon: float) -> float:
@@ -154,7 +154,7 @@ class Distribution:
         return float(self.curve(np.asarray([epsilon]))[0])
 
     def epsilon(self, delta: float) -> float:
-        """An upper bound on the ε at δ, at which the curve was evaluated; infinite where none can be told."""
+        """An upper bound on the ε at δ, at which the curve was evaluated; infinite where none is proven."""
         left = delta - self.noise
         found = max(tail.epsilon(left) for tail in self._tails) if left > 0 else math.inf
         step = _HAIR / 10

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Final
 
 from ledger.accounting import pld_mechanisms
-from ledger.accounting.pld import NOISE_ISSUED, NOISE_PER_STEP, POINTS_ISSUED, Distribution, Unwieldy
+from ledger.accounting.pld import NOISE_ISSUED, NOISE_PER_STEP, POINTS_ISSUED, Distribution, GridTooLarge
 from ledger.accounting.renyi import ACCEPTED, ISSUED, divergence
 from ledger.accounting.renyi_closed_forms import conversion
 from ledger.accounting.rounding import float_down
@@ -62,7 +62,7 @@ def count_keeps(step: PoissonGaussian, epsilon: Fraction, delta: Fraction, count
 def _keeps(step: PoissonGaussian, epsilon: float, delta: float, count: int, interval: float) -> bool:
     try:
         one = pld_mechanisms.repeated(step, ZERO_OUT, 1, interval)
-    except Unwieldy:
+    except GridTooLarge:
         return False
     return _delta(one, count, epsilon, delta, 1) <= delta
 
@@ -74,8 +74,8 @@ def _delta(one: Distribution, count: int, epsilon: float, delta: float, times: i
     if times * NOISE_PER_STEP * count >= delta:
         return math.inf
     try:
-        found = one.times(count)
-    except Unwieldy:
+        found = one.self_compose(count)
+    except GridTooLarge:
         return math.inf
     if times == 1:
         return found.delta(epsilon)
@@ -93,7 +93,7 @@ def _search(step: PoissonGaussian, epsilon: float, delta: float, interval: float
     """Regula falsi on log δ against log n within a bracket, halving it where that is too slow."""
     try:
         one = pld_mechanisms.repeated(step, ZERO_OUT, 1, interval)
-    except Unwieldy:
+    except GridTooLarge:
         return start
 
     def excess(count: int) -> float:
@@ -127,6 +127,6 @@ def count_epsilon(step: PoissonGaussian, count: int, delta: Fraction) -> Fractio
     """An ε that so many steps keep at δ, rounded up to 2^-40; None if it is infinite."""
     told = math.inf
     for interval in _INTERVALS:
-        with suppress(Unwieldy):
+        with suppress(GridTooLarge):
             told = min(told, pld_mechanisms.repeated(step, ZERO_OUT, count, interval).epsilon(float_down(delta)))
     return None if math.isinf(told) else Fraction(told)

@@ -1,8 +1,8 @@
 """Privacy loss distributions (PLD) of mechanisms, discretised pessimistically by dp_accounting.
 
-Connect-the-dots (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022) never tells less than the exact δ at any ε but
-for rounding in its convolutions, which ``Distribution.noise`` covers. For telling people, for bounds on one fixed run
-and for certificates; composing the exact curves of adaptively chosen runs is no filter.
+Connect-the-dots (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022) never gives less than the exact δ at any ε, except
+for rounding in its convolutions, which ``Distribution.noise`` covers. It serves reports, bounds on one fixed run and
+certificates; composing the exact curves of adaptively chosen runs is not a privacy filter.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ def compose(mechanism: Mechanism, relation: str, interval: float) -> Distributio
 
     Raises:
         NotPriced: if a part of it has no distribution.
-        Unwieldy: if its grid would have too many points.
+        GridTooLarge: if its grid would have too many points.
     """
     parts = [repeated(step, relation, count, interval) for count, step in to_steps(mechanism)]
-    return reduce(Distribution.then, parts)
+    return reduce(Distribution.compose, parts)
 
 
 @lru_cache(maxsize=16)
 def repeated(step: Mechanism, relation: str, count: int, interval: float) -> Distribution:
-    """The distribution of ``count`` equal steps. Raises: NotPriced, Unwieldy."""
+    """The distribution of ``count`` equal steps. Raises: NotPriced, GridTooLarge."""
     if isinstance(step, Composed | SelfComposed) or (
         isinstance(step, Group) and isinstance(step.mechanism, Composed | SelfComposed)
     ):
-        return compose(step, relation, interval).times(count)
+        return compose(step, relation, interval).self_compose(count)
     k, inner = (step.k, step.mechanism) if isinstance(step, Group) else (1, step)
     noise = _plain_noise(inner)
     if noise is not None:
@@ -63,7 +63,7 @@ def repeated(step: Mechanism, relation: str, count: int, interval: float) -> Dis
         down = math.nextafter(float_down(noise / k) / math.sqrt(count), 0.0)
         return Distribution.of(_gaussian(down, relation, interval))
     answers = k if isinstance(inner, RandomisedResponse) else 1
-    return _single(inner, k, relation, interval).times(count * answers)
+    return _single(inner, k, relation, interval).self_compose(count * answers)
 
 
 @lru_cache(maxsize=6)

@@ -1,4 +1,4 @@
-"""Tuning: the Rényi loss of running a mechanism a random number of times and releasing the best.
+"""Private selection (hyperparameter tuning): RDP of running a mechanism a random number of times, releasing the best.
 
 Papernot, Steinke 2022: Theorem 2 for a truncated negative binomial number, Theorem 6 for a Poisson one. The number
 is secret and drawn beforehand; "stop when it is good" is another mechanism, and has no price.

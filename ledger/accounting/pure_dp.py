@@ -36,7 +36,7 @@ def _step(step: Mechanism, relation: str) -> Fraction:
 
 
 def _response(step: RandomisedResponse, *, replaced: bool) -> Fraction:
-    """The greatest log-ratio of its two output laws; see ``closed_forms.response``."""
+    """The greatest log-ratio of its two output laws; see ``renyi_closed_forms.response``."""
     low, even = step.noise / step.buckets, Fraction(1, step.buckets)
     high = 1 - step.noise + low
     ratio = high / low if replaced else max(high / even, even / low)

@@ -19,7 +19,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, ClassVar, Final, Literal
 
-from ledger.accounting import (
+from ledger.accounting.epsilon_report import slack
+from ledger.accounting.gaussian_certificates import (
     certificate,
     certified,
     exact_square,
@@ -27,7 +28,6 @@ from ledger.accounting import (
     gaussian_capacity,
     gaussian_epsilon,
     gaussian_keeps,
-    slack,
 )
 from ledger.filters.capacity import Cap, NoRoom
 from ledger.filters.odometer_checkpoints import checkpoint

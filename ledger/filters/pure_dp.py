@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from ledger.accounting import pure_epsilon
+from ledger.accounting.pure_dp import pure_epsilon
 from ledger.filters.capacity import Cap
 from ledger.filters.rule import Coordinate, Rule, order
 from ledger.mechanisms.decomposition import to_steps

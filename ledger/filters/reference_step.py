@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Final, Literal
 
-from ledger.accounting import count_capacity, count_epsilon, count_keeps
+from ledger.accounting.pld_counting import count_capacity, count_epsilon, count_keeps
 from ledger.filters.capacity import Cap, NoRoom
 from ledger.filters.odometer_checkpoints import checkpoint
 from ledger.filters.rule import Coordinate, Rule

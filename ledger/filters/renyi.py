@@ -26,7 +26,9 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from ledger.accounting import ACCEPTED, ISSUED, conversion, price, slack
+from ledger.accounting.epsilon_report import slack
+from ledger.accounting.renyi import ACCEPTED, ISSUED, price
+from ledger.accounting.renyi_closed_forms import conversion
 from ledger.filters.capacity import Cap, NoRoom, used
 from ledger.filters.rule import SLACK, Coordinate, Rule, order
 from ledger.mechanisms.decomposition import to_steps

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Protocol, TypeVar, TypeVarTuple, cast
 
-from ledger.accounting import reported_epsilon
+from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.domain.commands import MakeCharge
 from ledger.domain.facts import Partition
 from ledger.domain.outcomes import Code

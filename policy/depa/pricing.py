@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ledger.accounting import Report, calibrate_noise, report_epsilon
+from ledger.accounting.calibration import calibrate_noise
+from ledger.accounting.epsilon_report import Report, report_epsilon
 from ledger.filters import NoRoom, choose_rule
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Loss, loss_of

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
 
-from ledger.accounting import NOISE_PLACES, Edge, beyond, edge, least_noise, most_steps
+from ledger.accounting.calibration import NOISE_PLACES, Crossing, find_crossing, least_noise, log_excess, most_steps
 from ledger.domain.facts import GLOBAL, Account, Facts, Partition, holder_of
 from ledger.domain.gate import Check
 from ledger.domain.lineage_graph import coalitions_of
@@ -81,8 +81,8 @@ def most_steps_admitted(question: WhatIf, most: int | None = None) -> int:
     mild = question.with_plan(of(1))
     if _closed(mild):
         return 0
-    found = edge(_denied(question, of), 0, limit + 1, Edge(plan.steps, 1.0)).place
-    found = edge(_fullness(mild, of), 0, found + 1, Edge(plan.steps, 1.0)).place
+    found = find_crossing(_denied(question, of), 0, limit + 1, Crossing(plan.steps, 1.0)).place
+    found = find_crossing(_fullness(mild, of), 0, found + 1, Crossing(plan.steps, 1.0)).place
     for one, cap in _run_caps(mild):
         if found:
             found = most_steps(_mechanism_of(of, one), cap, one.delta, one.relation, found)
@@ -105,8 +105,8 @@ def least_noise_admitted(question: WhatIf) -> Fraction | None:
         assert changed is not None
         return changed
 
-    start, ends = Edge(NOISE_PLACES, -2.0), (_NOISE_MOST, _NOISE_LEAST - 1)
-    found = max(edge(test, *ends, start).place for test in (_denied(question, of), _fullness(mild, of)))
+    start, ends = Crossing(NOISE_PLACES, -2.0), (_NOISE_MOST, _NOISE_LEAST - 1)
+    found = max(find_crossing(test, *ends, start).place for test in (_denied(question, of), _fullness(mild, of)))
     for one, cap in _run_caps(mild):
         least = least_noise(_mechanism_of(of, one), cap, one.delta, one.relation)
         if least is None:
@@ -126,7 +126,7 @@ def _closed(mild: WhatIf) -> bool:
 
 def _denied(question: WhatIf, of: Callable[[int], AnyPlan]) -> Callable[[int], float]:
     """On which side of the gate's bounds on a plan itself, its ε left aside."""
-    return lambda place: beyond(None, Fraction(1), holds=question.with_plan(of(place)).without_epsilon.permit)
+    return lambda place: log_excess(None, Fraction(1), holds=question.with_plan(of(place)).without_epsilon.permit)
 
 
 def _run_caps(question: WhatIf) -> list[tuple[Partition, Fraction]]:
@@ -156,9 +156,9 @@ def _fullness(question: WhatIf, of: Callable[[int], AnyPlan]) -> Callable[[int],
         try:
             rooms = question.rooms(of(place))
         except (Refusal, Malformed):
-            return beyond(None, Fraction(1))
+            return log_excess(None, Fraction(1))
         return max(
-            beyond(room.rule.share(room.after, room.limit.cap), Fraction(1), holds=room.enough) for room in rooms
+            log_excess(room.rule.share(room.after, room.limit.cap), Fraction(1), holds=room.enough) for room in rooms
         )
 
     return excess
@@ -174,7 +174,9 @@ def _settled(passes: Callable[[int], bool], found: int, none: int, limit: int) -
     if found == none:
         return found if limit == none or not passes(none + onward) else _settled(passes, none + onward, none, limit)
     if not passes(found):
-        return edge(lambda place: beyond(None, Fraction(1), holds=passes(place)), none, found, Edge(found, 1.0)).place
+        return find_crossing(
+            lambda place: log_excess(None, Fraction(1), holds=passes(place)), none, found, Crossing(found, 1.0)
+        ).place
     for _ in range(_NEIGHBOURS):
         if found == limit or not passes(found + onward):
             break

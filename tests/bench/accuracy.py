@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from torch import Tensor, nn
 
-from ledger.accounting import calibrate_noise
+from ledger.accounting.calibration import calibrate_noise
 from ledger.mechanisms.plan import Plan
 from ledger.wire.exact_numbers import format_number
 from tests.bench import adult, basis

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from ledger.accounting import reported_epsilon
+from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
 from policy.checks.field_readers import format_time

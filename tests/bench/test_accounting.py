@@ -8,8 +8,7 @@ from typing import Final
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from ledger.accounting import reported_epsilon
-from ledger.accounting.epsilon_report import report_epsilon
+from ledger.accounting.epsilon_report import report_epsilon, reported_epsilon
 from ledger.filters.renyi import Renyi
 from ledger.mechanisms.loss import Segment
 from ledger.mechanisms.mechanism import PoissonGaussian

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
 from api.demo import digits
-from ledger.accounting import reported_epsilon
+from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.mechanisms.plan import Plan
 from ledger.wire.exact_numbers import ceil_decimal
 from tests.bench.charged import DELTA, RELATION, charged

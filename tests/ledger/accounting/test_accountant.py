@@ -9,7 +9,9 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.accounting import calibrate_noise, calibrate_steps, price, reported_epsilon
+from ledger.accounting.calibration import calibrate_noise, calibrate_steps
+from ledger.accounting.epsilon_report import reported_epsilon
+from ledger.accounting.renyi import price
 from ledger.mechanisms.mechanism import PoissonGaussian
 from ledger.wire.exact_numbers import LOSS_MAX, NAT
 from ledger.wire.malformed import Malformed

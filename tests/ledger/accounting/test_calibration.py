@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.accounting import calibration, reported_epsilon
-from ledger.accounting.calibration import Edge, edge, least_noise, most_steps
+from ledger.accounting import calibration
+from ledger.accounting.calibration import Crossing, find_crossing, least_noise, most_steps
+from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.mechanisms.mechanism import Laplace, Mechanism, PoissonGaussian
 
 RANGE = 10_000_000
@@ -42,7 +43,7 @@ def test_an_edge_is_where_the_test_turns(  # noqa: PLR0913, PLR0917 - what a sea
         return -far if holds else max(far, 1e-15)
 
     good, bad = (0, RANGE + 1) if rising else (RANGE, 0)
-    assert edge(excess, good, bad, Edge(guess, slope if rising else -slope)).place == turn
+    assert find_crossing(excess, good, bad, Crossing(guess, slope if rising else -slope)).place == turn
     assert len(set(asked)) == len(asked) <= 130, "nothing is asked twice, and never much"
 
 
@@ -55,7 +56,7 @@ def test_few_evaluations_find_the_edge_where_the_guess_is_near() -> None:
             asked.append(place)
             return 0.5 * math.log(place / (turn + 0.5))
 
-        assert edge(excess, 0, RANGE + 1, Edge(turn + turn // 100, 0.7)).place == turn
+        assert find_crossing(excess, 0, RANGE + 1, Crossing(turn + turn // 100, 0.7)).place == turn
         assert len(asked) <= 6
 
 

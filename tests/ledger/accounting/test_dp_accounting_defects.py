@@ -30,7 +30,8 @@ from dp_accounting.dp_event import ZCDpEvent
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from ledger.accounting import price, report_epsilon
+from ledger.accounting.epsilon_report import report_epsilon
+from ledger.accounting.renyi import price
 from ledger.mechanisms.mechanism_json import parse_mechanism
 from ledger.wire.malformed import Malformed
 

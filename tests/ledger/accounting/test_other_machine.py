@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as library
 
-from ledger.accounting import ACCEPTED, certified, exact_square_covers, gaussian_capacity, gaussian_keeps, price
+from ledger.accounting.gaussian_certificates import certified, exact_square_covers, gaussian_capacity, gaussian_keeps
 from ledger.accounting.pld_counting import count_capacity, count_keeps
 from ledger.accounting.pld_mechanisms import repeated
+from ledger.accounting.renyi import ACCEPTED, price
 from ledger.filters import Cap, Rule, choose_rule
 from ledger.mechanisms.loss import Segment, cover
 from ledger.mechanisms.mechanism import (
@@ -104,7 +105,7 @@ def test_the_least_certificate_that_is_accepted_is_one(mechanism: Mechanism, cur
     terms: Any = rule_of("gaussian").to_json()
     tau: int = terms["menu"][0]
     part = Fraction(tau, DELTA_ONE)
-    least = edge(lambda square: certified(mechanism, ZERO_OUT, 1, part, square), 64 * NAT)
+    least = find_crossing(lambda square: certified(mechanism, ZERO_OUT, 1, part, square), 64 * NAT)
     assert all(curve(epsilon) <= float(part) + gaussian_curve(epsilon, least) for epsilon in EPSILONS)
     rule = rule_of("gaussian")
     assert rule.covers((Segment(1, (least, tau), 1),), mechanism, ZERO_OUT)
@@ -114,7 +115,7 @@ def test_the_least_certificate_that_is_accepted_is_one(mechanism: Mechanism, cur
     assert any(curve(epsilon) > float(part) + gaussian_curve(epsilon, less) for epsilon in EPSILONS)
 
 
-def edge(holds: Callable[[int], bool], most: int) -> int:
+def find_crossing(holds: Callable[[int], bool], most: int) -> int:
     """The least number up to ``most`` for which something holds that holds for every greater one."""
     low, high = 0, most
     while high - low > 1:
@@ -126,7 +127,7 @@ def edge(holds: Callable[[int], bool], most: int) -> int:
 def test_the_least_gaussian_that_covers_a_pure_loss_is_one() -> None:
     """Its total variation by 40 digits; what is issued is within 1e-11 of it."""
     pure = Pure(Fraction(1, 3), ZERO_OUT)
-    least = edge(lambda square: bool(exact_square_covers(pure, ZERO_OUT, square)), 64 * NAT)
+    least = find_crossing(lambda square: bool(exact_square_covers(pure, ZERO_OUT, square)), 64 * NAT)
     assert pure_curve(1 / 3)(0.0) <= gaussian_curve(0.0, least) + 1e-16
     assert pure_curve(1 / 3)(0.0) > gaussian_curve(0.0, least * 999_999 // 1_000_000)
     rule = rule_of("gaussian")
@@ -140,7 +141,7 @@ def test_the_least_gaussian_that_covers_a_pure_loss_is_one() -> None:
 @pytest.mark.parametrize("delta", [Fraction(1, 1000), Fraction(1, 10**9)])
 def test_the_greatest_gaussian_that_is_accepted_keeps_the_budget(delta: Fraction) -> None:
     """By 40 digits; one unit more is refused, and what is issued is at most 1e-14 of δ away."""
-    most = edge(lambda square: not gaussian_keeps(EPSILON, delta, square), 64 * NAT) - 1
+    most = find_crossing(lambda square: not gaussian_keeps(EPSILON, delta, square), 64 * NAT) - 1
     exact = Fraction(str(gaussian_curve(3.0, most)))
     assert delta - 2 * Fraction(1, 10**14) <= exact <= delta
     own = gaussian_capacity(EPSILON, delta)
@@ -152,7 +153,7 @@ def test_the_greatest_count_that_is_accepted_keeps_the_budget() -> None:
     """By the library's own δ at it; and a little more is refused, by it and here."""
     step = PoissonGaussian(Fraction(1, 16), Fraction(4), 1)
     own = count_capacity(step, EPSILON, DELTA)
-    most = own + edge(lambda more: not count_keeps(step, EPSILON, DELTA, own + more), own // 100) - 1
+    most = own + find_crossing(lambda more: not count_keeps(step, EPSILON, DELTA, own + more), own // 100) - 1
     one = library.from_gaussian_mechanism(4.0, sampling_prob=1 / 16, value_discretization_interval=1e-4)
     assert one.self_compose(most).get_delta_for_epsilon(3.0) <= float(DELTA)
     assert one.self_compose(most + most // 1_000 + 1).get_delta_for_epsilon(3.0) > float(DELTA)

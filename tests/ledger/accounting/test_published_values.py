@@ -22,7 +22,8 @@ from typing import Any, Final
 
 import pytest
 
-from ledger.accounting import price, report_epsilon
+from ledger.accounting.epsilon_report import report_epsilon
+from ledger.accounting.renyi import price
 from ledger.mechanisms.mechanism_json import parse_mechanism
 
 Row = dict[str, Any]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.accounting import price, pure_epsilon
 from ledger.accounting import renyi_closed_forms as ours
-from ledger.accounting.renyi import divergence
+from ledger.accounting.pure_dp import pure_epsilon
+from ledger.accounting.renyi import divergence, price
 from ledger.mechanisms.mechanism import (
     Group,
     Laplace,

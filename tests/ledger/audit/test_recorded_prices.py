@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from ledger.accounting import certificate
+from ledger.accounting.gaussian_certificates import certificate
 from ledger.audit.replay import Broken, verify_book
 from ledger.domain.commands import RULES
 from ledger.domain.entries import Entry

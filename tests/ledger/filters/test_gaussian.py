@@ -10,8 +10,8 @@ import mpmath  # type: ignore[import-untyped] # has no types
 import pytest
 from dp_accounting import get_epsilon_gaussian
 
-from ledger.accounting import certificate, exact_square, gaussian_capacity, gaussian_epsilon
 from ledger.accounting.epsilon_report import report_epsilon
+from ledger.accounting.gaussian_certificates import certificate, exact_square, gaussian_capacity, gaussian_epsilon
 from ledger.filters import choose_rule
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import (

@@ -7,7 +7,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as library
 from scipy.stats import norm
 
-from ledger.accounting import count_capacity, count_epsilon
+from ledger.accounting.pld_counting import count_capacity, count_epsilon
 from ledger.filters import NoRoom, choose_rule
 from ledger.filters.reference_step import Reference
 from ledger.mechanisms.loss import Loss, loss_of

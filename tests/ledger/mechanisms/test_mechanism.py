@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.accounting import price, report_epsilon, slack
+from ledger.accounting.epsilon_report import report_epsilon, slack
+from ledger.accounting.renyi import price
 from ledger.mechanisms.decomposition import PIECES_MAX, count_selections, first_steps, group_privacy, kinds_of, to_steps
 from ledger.mechanisms.loss import Loss, Segment, loss_of
 from ledger.mechanisms.mechanism import (

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from ledger.accounting import pure_epsilon
+from ledger.accounting.pure_dp import pure_epsilon
 from ledger.filters import Rule, choose_rule
 from ledger.mechanisms.mechanism import (
     KINDS,

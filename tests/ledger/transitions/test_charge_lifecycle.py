@@ -2,7 +2,7 @@
 
 import pytest
 
-from ledger.accounting import price as price_of
+from ledger.accounting.renyi import price as price_of
 from ledger.crypto.detached_jws import public_key
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.domain.outcomes import ChargeState

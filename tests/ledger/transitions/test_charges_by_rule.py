@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ledger.accounting import price
+from ledger.accounting.renyi import price
 from ledger.domain.facts import GLOBAL
 from ledger.domain.outcomes import Code
 from ledger.filters import read_rule

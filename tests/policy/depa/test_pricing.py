@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ledger.accounting import reported_epsilon
+from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.mechanisms.mechanism import PoissonGaussian
 from ledger.mechanisms.plan import parse_plan
 from policy.depa.import_check import Checked

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ledger.accounting import reported_epsilon
+from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
