@@ -58,7 +58,7 @@ def verify(token: bytes | None, attestation: Attestation, expected: Expected, no
     _signature(findings, evidence, attestation, source)
     _times(findings, evidence, now, source)
     findings.equal("attestation_nonce", "nonce", evidence.bound.get("nonce"), expected.nonce, source)
-    findings.says("attestation_debuggable", not evidence.debuggable, "the clean room", "closed to debuggers", source)
+    findings.check("attestation_debuggable", not evidence.debuggable, "the clean room", "closed to debuggers", source)
     for name, wanted in (("charge", expected.charge), ("plan", expected.plan)):
         findings.equal(f"attestation_{name}", name, evidence.bound.get(name), wanted, source)
     pipeline = evidence.bound.get("pipeline")
@@ -72,10 +72,10 @@ def verify(token: bytes | None, attestation: Attestation, expected: Expected, no
 def _signature(findings: Findings, evidence: Evidence, attestation: Attestation, source: str) -> None:
     issuer = evidence.claims.get("iss")
     pinned = list(pinned_keys(attestation, evidence.form, issuer))
-    findings.says("attestation_issuer", bool(pinned), f"iss {shown(issuer)}", "a pinned attester", source)
+    findings.check("attestation_issuer", bool(pinned), f"iss {shown(issuer)}", "a pinned attester", source)
     signed = any(_signed_by(evidence.text, key) for key in pinned)
     verifies = f"signature {'verifies' if signed else 'does not verify'} with {len(pinned)} pinned key(s)"
-    findings.that("attestation_signature", signed, verifies, source)
+    findings.add("attestation_signature", signed, verifies, source)
 
 
 def _signed_by(text: str, key: PublicKey | RsaPublicKey) -> bool:
@@ -102,12 +102,12 @@ def _times(findings: Findings, evidence: Evidence, now: int, source: str) -> Non
     findings.passed("attestation_times", f"iat {issued}, nbf {begins}, exp {expires}", source)
     early, late = max(issued, begins) * 1000 - SKEW_MS, expires * 1000 + SKEW_MS
     told = f"now {format_time(now)}, valid from {format_time(max(issued, begins) * 1000)}, skew {SKEW_MS} ms"
-    findings.that("attestation_future", early <= now, told, source)
+    findings.add("attestation_future", early <= now, told, source)
     told = f"now {format_time(now)}, expires {format_time(expires * 1000)}, skew {SKEW_MS} ms"
-    findings.that("attestation_expired", now < late, told, source)
+    findings.add("attestation_expired", now < late, told, source)
     life, most = expires - issued, LIFE_S_MAX[evidence.form]
     told = f"exp - iat: {life} s, more than 0 and at most {most} s"
-    findings.that("attestation_life", 0 < life <= most, told, source)
+    findings.add("attestation_life", 0 < life <= most, told, source)
 
 
 def _keys(findings: Findings, cnf: c.Json, expected: Expected, source: str) -> None:
@@ -132,4 +132,4 @@ def _claims(findings: Findings, evidence: Evidence, attestation: Attestation, so
     if attestation.release_policy is not None:
         fault = attestation.release_policy.unmet(evidence.claims.get("iss"), evidence.claims)
         told = f"not met: {fault}" if fault else "every condition of the release policy is met"
-        findings.that("attestation_policy", not fault, told, source)
+        findings.add("attestation_policy", not fault, told, source)

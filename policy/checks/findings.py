@@ -21,7 +21,7 @@ class Findings:
         """Start without checks."""
         self.checks: list[Check] = []
 
-    def that(self, code: str, passed: bool, text: str, source: str = "") -> None:  # noqa: FBT001 - it is the finding
+    def add(self, code: str, passed: bool, text: str, source: str = "") -> None:  # noqa: FBT001 - it is the finding
         """Add one check."""
         # A hostile name may hold a lone surrogate, which no canonical form can spell.
         spelled = text[:TEXT_MAX]
@@ -31,52 +31,52 @@ class Findings:
 
     def passed(self, code: str, text: str, source: str = "") -> None:
         """Add a check that passes."""
-        self.that(code, True, text, source)  # noqa: FBT003 - it is the finding
+        self.add(code, True, text, source)  # noqa: FBT003 - it is the finding
 
     def failed(self, code: str, text: str, source: str = "") -> None:
         """Add a check that fails."""
-        self.that(code, False, text, source)  # noqa: FBT003 - it is the finding
+        self.add(code, False, text, source)  # noqa: FBT003 - it is the finding
 
-    def says(self, code: str, passed: bool, subject: str, predicate: str, source: str = "") -> None:  # noqa: FBT001 - it is the finding
+    def check(self, code: str, passed: bool, subject: str, predicate: str, source: str = "") -> None:  # noqa: FBT001 - it is the finding
         """Check that a subject is something."""
-        self.that(code, passed, f"{subject} is {'' if passed else 'not '}{predicate}", source)
+        self.add(code, passed, f"{subject} is {'' if passed else 'not '}{predicate}", source)
 
     def equal(self, code: str, subject: str, value: object, wanted: object, source: str = "") -> None:
         """Check that a value is the wanted one, of the same type."""
         same = type(value) is type(wanted) and value == wanted
-        self.that(code, same, f"{subject} is {shown(value)}{'' if same else f', not {shown(wanted)}'}", source)
+        self.add(code, same, f"{subject} is {shown(value)}{'' if same else f', not {shown(wanted)}'}", source)
 
     def at_most(self, code: str, subject: str, value: Fraction, most: Fraction, source: str) -> None:
         """Check that a loss or a budget is within its maximum; equal is within."""
         within = value <= most
-        self.that(code, within, f"{subject} {_cost(value, most)} {_at_most(within)} {format_number(most)}", source)
+        self.add(code, within, f"{subject} {_cost(value, most)} {_at_most(within)} {format_number(most)}", source)
 
     def at_least(self, code: str, subject: str, value: Fraction, least: Fraction, source: str) -> None:
         """Check that an exact number is at least its minimum."""
         reached = value >= least
         compared = "is at least" if reached else "is below the minimum"
-        self.that(code, reached, f"{subject} {format_number(value)} {compared} {format_number(least)}", source)
+        self.add(code, reached, f"{subject} {format_number(value)} {compared} {format_number(least)}", source)
 
     def one_of(self, code: str, word: str, permitted: Iterable[str], source: str) -> None:
         """Check that a word is in a list."""
-        self.says(code, word in permitted, word, f"one of {', '.join(permitted)}", source)
+        self.check(code, word in permitted, word, f"one of {', '.join(permitted)}", source)
 
     def count_at_most(self, code: str, subject: str, value: int, most: int, source: str) -> None:
         """Check that a count is within its maximum; equal is within."""
         within = value <= most
-        self.that(code, within, f"{subject} {value} {_at_most(within)} {most}", source)
+        self.add(code, within, f"{subject} {value} {_at_most(within)} {most}", source)
 
     def not_after(self, code: str, earlier: tuple[str, int], later: tuple[str, int], source: str = "") -> None:
         """Check that a moment (its name, ms) is at or before another."""
         passed = earlier[1] <= later[1]
         first, last = (f"{name} {format_time(moment)}" for name, moment in (earlier, later))
-        self.that(code, passed, f"{first} is {'not ' if passed else ''}after {last}", source)
+        self.add(code, passed, f"{first} is {'not ' if passed else ''}after {last}", source)
 
     def before(self, code: str, earlier: tuple[str, int], later: tuple[str, int], source: str = "") -> None:
         """Check that a moment (its name, ms) is strictly before another."""
         passed = earlier[1] < later[1]
         first, last = (f"{name} {format_time(moment)}" for name, moment in (earlier, later))
-        self.that(code, passed, f"{first} is {'' if passed else 'not '}before {last}", source)
+        self.add(code, passed, f"{first} is {'' if passed else 'not '}before {last}", source)
 
     def verdict(self, header: Header | None = None, caps: Iterable[tuple[str, Caps]] = ()) -> Verdict:
         """The verdict: permit if there is a check and all passed."""

@@ -20,59 +20,66 @@ from policy.documents import Coalition, ContractDocument, Policy, RunBounds
 
 
 def charge(request: Request, facts: Facts) -> Verdict:
-    """A run charged under a contract in force, to partitions of its datasets, within every cap on one run."""
+    """Decide a charge: a contract in force, partitions of its datasets, every cap on one run."""
     body, findings = body_of(request, MakeCharge), Findings()
     contract = facts.contracts.get(body.contract)
-    findings.says("contract_unknown", contract is not None, f"contract {body.contract}", "on record")
+    findings.check("contract_unknown", contract is not None, f"contract {body.contract}", "on record")
     if contract is None:
         return findings.verdict()
     document = read_contract(facts.documents[contract.document])
-    contract_in_force(findings, contract, document, facts, request.now)
-    of_consumer(findings, request.command.actor, contract, document, facts)
+    check_contract_in_force(findings, contract, document, facts, request.now)
+    check_consumer(findings, request.command.actor, contract, document, facts)
     runs, source = contract.runs + 1, document.source
     findings.count_at_most("runs_exhausted", "the number of runs with this one,", runs, document.runs_max, source)
     bound: dict[str, Binding] = {}
     for ref in body.partitions:
         found = facts.partitions.get(ref)
-        findings.says("partition_unknown", found is not None, ref, "on record")
+        findings.check("partition_unknown", found is not None, ref, "on record")
         if found is not None and (binds := _charged(findings, request, found, document, facts)):
             bound[ref] = binds
     policies = tuple(dict.fromkeys(binds.policy for binds in bound.values()))
-    within_bounds(findings, body.plan, document, policies)
+    check_run_bounds(findings, body.plan, document, policies)
     for policy in policies:
         if policy.pipeline:
             named = body.pipeline is not None
-            findings.says("pipeline_not_named", named, "the pipeline's digest", "named", policy.source)
+            findings.check("pipeline_not_named", named, "the pipeline's digest", "named", policy.source)
     caps = ((ref, caps_of(facts.partitions[ref].epsilon, binds, document)) for ref, binds in bound.items())
     return findings.verdict(caps=caps)
 
 
-def contract_in_force(
+def check_contract_in_force(
     findings: Findings, contract: Contract, document: ContractDocument, facts: Facts, now: int
 ) -> None:
-    """The newest version of its id, from its start until before its end."""
+    """Check that a contract is the newest version, not revoked, and between its start and its end."""
     newest = facts.contract_heads.get(contract.id) == contract.document
     told = f"the newest version of {contract.id}"
-    findings.says("contract_superseded", newest, f"version {contract.version}", told, document.source)
-    standing = not contract.revoked
-    findings.that("contract_revoked", standing, f"{'not ' if standing else ''}revoked by a TDP", document.source)
+    findings.check("contract_superseded", newest, f"version {contract.version}", told, document.source)
+    check_not_revoked(findings, contract, document.source)
     findings.not_after("contract_not_begun", ("the contract's start", document.starts), ("now", now), document.source)
     findings.before("contract_ended", ("now", now), ("the contract's end", document.ends), document.source)
 
 
-def of_consumer(findings: Findings, actor: str, contract: Contract, document: ContractDocument, facts: Facts) -> None:
-    """By the consumer that signed, or whoever goes on with it."""
+def check_not_revoked(findings: Findings, contract: Contract, source: str) -> None:
+    """Check that no TDP has revoked a contract."""
+    text = f"the contract is {'' if contract.revoked else 'not '}revoked by a TDP"
+    findings.add("contract_revoked", not contract.revoked, text, source)
+
+
+def check_consumer(
+    findings: Findings, actor: str, contract: Contract, document: ContractDocument, facts: Facts
+) -> None:
+    """Check that the actor is the consumer that signed, or descends from it."""
     organisation = facts.organisations.get(actor)
-    descends = organisation is not None and _goes_on(organisation, contract, facts)
+    descends = organisation is not None and _descends(organisation, contract, facts)
     told = f"{contract.consumer}, as it was when it signed, or a descendant of it"
-    findings.says("actor_not_consumer", descends, actor, told, document.source)
+    findings.check("actor_not_consumer", descends, actor, told, document.source)
 
 
-def _goes_on(organisation: Organisation, contract: Contract, facts: Facts) -> bool:
-    stood = (node for _, node in organisation.moves)
-    if contract.consumer_node not in ancestors(facts.nodes, organisation.node, stood, contract.index):
+def _descends(organisation: Organisation, contract: Contract, facts: Facts) -> bool:
+    visited = (node for _, node in organisation.moves)
+    if contract.consumer_node not in ancestors(facts.nodes, organisation.node, visited, contract.index):
         return False
-    # Colluders stand together and are no body together: a contract signed there is its own signer's, for good.
+    # Colluders share a node but are no organisation: a contract signed there stays its signer's.
     together = facts.nodes[contract.consumer_node].kind is NodeKind.COLLUSION
     return not together or organisation.did == contract.consumer
 
@@ -80,20 +87,20 @@ def _goes_on(organisation: Organisation, contract: Contract, facts: Facts) -> bo
 def _charged(
     findings: Findings, request: Request, found: Partition, document: ContractDocument, facts: Facts
 ) -> Binding | None:
-    """What binds one partition, None without a policy in force."""
+    """Check one partition; its binding terms, or None without a policy in force."""
     ref, pair = found.ref, (found.provider, found.dataset)
     told = "of a dataset in the contract"
-    findings.says("dataset_not_in_contract", pair in document.datasets, ref, told, document.source)
-    findings.says("partition_retired", not found.retired, ref, "open")
+    findings.check("dataset_not_in_contract", pair in document.datasets, ref, told, document.source)
+    findings.check("partition_retired", not found.retired, ref, "open")
     epsilon = dict(request.epsilon).get(ref)
-    findings.says("run_not_told", epsilon is not None, f"the run's epsilon on {ref}", "known")
+    findings.check("run_not_told", epsilon is not None, f"the run's epsilon on {ref}", "known")
     subject = f"epsilon of the run on {ref}"
     if epsilon is not None:
         most = document.run_epsilon_max
         findings.at_most("run_above_contract", subject, epsilon, most, document.source)
     _delta(findings, "run_delta_above_contract", found, document.run.delta_max, document.source)
     binds = binding(facts, found, request.now)
-    findings.says("policy_missing", binds is not None, ref, "under a policy in force")
+    findings.check("policy_missing", binds is not None, ref, "under a policy in force")
     if binds is None:
         return None
     if epsilon is not None:
@@ -109,24 +116,24 @@ def _charged(
 
 
 def _delta(findings: Findings, code: str, found: Partition, most: Fraction | None, source: str) -> None:
-    """Every ε of a partition is told at its own δ; a smaller δ than that nobody can be promised there."""
+    """Check the partition's own δ: every ε of it is at that δ, so no smaller δ can be promised."""
     if most is not None:
         findings.at_most(code, f"delta of {found.ref}", found.delta, most, source)
 
 
 def _coalitions(findings: Findings, request: Request, policy: Policy, facts: Facts) -> None:
-    """A coalition that a policy names binds its members once it is declared; until then they charge nothing."""
+    """Check that the policy's coalitions of the consumer are declared: until then their members cannot charge."""
     author = facts.organisations.get(request.command.actor)
     if author is None:
         return
     declared = [facts.nodes[one] for one in coalitions_of(facts.nodes, author.node)]
     for named in policy.coalitions:
-        stand = {facts.organisations[did].node for did in named.members if did in facts.organisations}
-        if author.node not in stand:
+        nodes = {facts.organisations[did].node for did in named.members if did in facts.organisations}
+        if author.node not in nodes:
             continue
         bound = any(covers(named, one) for one in declared)
         told = f"declared with a cap of at most {format_number(named.epsilon_max)}"
-        findings.says("coalition_not_declared", bound, f"coalition {named.name}", told, policy.source)
+        findings.check("coalition_not_declared", bound, f"coalition {named.name}", told, policy.source)
 
 
 def covers(named: Coalition, declared: Node) -> bool:
@@ -135,8 +142,10 @@ def covers(named: Coalition, declared: Node) -> bool:
     return known and set(named.members) <= set(declared.members)
 
 
-def within_bounds(findings: Findings, plan: AnyPlan, contract: ContractDocument, policies: tuple[Policy, ...]) -> None:
-    """A plan within the contract and every policy that binds one of its partitions."""
+def check_run_bounds(
+    findings: Findings, plan: AnyPlan, contract: ContractDocument, policies: tuple[Policy, ...]
+) -> None:
+    """Check a plan against the bounds of the contract and of every policy in force for its partitions."""
     whole = plan.mechanism(plan.steps)
     kinds = kinds_of(whole)
     for kind in kinds:
@@ -158,7 +167,7 @@ def _bounded(  # noqa: PLR0913, PLR0917 - a run, and who bounds it
         if (least := bounds.noise_multiplier_min) is not None:
             noise = getattr(leaf, "noise_multiplier", None)
             if noise is None:
-                # What states no noise multiplier cannot be held to one.
+                # A mechanism without a noise multiplier cannot be compared with one.
                 findings.failed(f"noise_below_{who}", f"{leaf.kind} states no noise multiplier", source)
             else:
                 findings.at_least(f"noise_below_{who}", "noise multiplier", noise, least, source)
@@ -167,7 +176,7 @@ def _bounded(  # noqa: PLR0913, PLR0917 - a run, and who bounds it
 
 
 def _probability(leaf: Mechanism) -> Fraction:
-    """With which probability a record takes part in a step: 1 where nothing is sampled."""
+    """The sampling probability of a step: 1 where nothing is sampled."""
     if isinstance(leaf, SampledWithoutReplacement):
         return Fraction(leaf.sample, leaf.population)
     return Fraction(getattr(leaf, "probability", 1))

@@ -14,7 +14,7 @@ from policy.decisions.documents_in_force import (
     read_policy,
     read_recommendation,
 )
-from policy.decisions.request import body_of, document_of, signed_by
+from policy.decisions.request import body_of, check_signatures, document_of
 from policy.documents import ContractDocument, Policy
 
 
@@ -26,14 +26,14 @@ def policy(request: Request, facts: Facts) -> Verdict:
         return findings.verdict()
     source = document.source
     findings.equal("actor_not_issuer", "actor", request.command.actor, document.issuer, source)
-    signed_by(findings, request, (document.issuer,), source)
+    check_signatures(findings, request, (document.issuer,), source)
     _after_earlier(findings, document, facts)
     for one in document.coalitions:
         for did in one.members:
-            findings.says("member_unknown", did in facts.organisations, f"{did} of {one.name}", "registered", source)
+            findings.check("member_unknown", did in facts.organisations, f"{did} of {one.name}", "registered", source)
     recent = document.effective >= request.now - DAY_MS
     stated = f"the effective date {format_time(document.effective)}"
-    findings.that("effective_past", recent, f"{stated} is {'not ' if recent else ''}more than one day past", source)
+    findings.add("effective_past", recent, f"{stated} is {'not ' if recent else ''}more than one day past", source)
     return findings.verdict(
         Header("policy", document.id, document.version, domain=document.domain, starts=document.effective)
     )
@@ -58,12 +58,12 @@ def dataset(request: Request, facts: Facts) -> Verdict:
         return findings.verdict()
     source = document.source
     findings.equal("actor_not_provider", "actor", request.command.actor, document.provider, source)
-    signed_by(findings, request, (document.provider,), source)
+    check_signatures(findings, request, (document.provider,), source)
     # Entered again with another domain, its open partitions would leave their Level.
     fresh = (document.provider, document.id) not in facts.datasets
-    findings.says("dataset_known", fresh, source, "new")
+    findings.check("dataset_known", fresh, source, "new")
     governed = policy_in_force(facts, document.domain, request.now) is not None
-    findings.says("policy_missing", governed, f"domain {document.domain}", "under a policy in force")
+    findings.check("policy_missing", governed, f"domain {document.domain}", "under a policy in force")
     providers = (document.provider,)
     return findings.verdict(Header("dataset", document.id, 1, domain=document.domain, providers=providers))
 
@@ -76,9 +76,11 @@ def recommendation(request: Request, facts: Facts) -> Verdict:
         return findings.verdict()
     source = document.source
     findings.equal("actor_not_issuer", "actor", request.command.actor, document.issuer, source)
-    signed_by(findings, request, (document.issuer,), source)
+    check_signatures(findings, request, (document.issuer,), source)
     found = facts.datasets.get((document.provider, document.dataset))
-    findings.says("dataset_unknown", found is not None, f"{document.provider}/{document.dataset}", "registered", source)
+    findings.check(
+        "dataset_unknown", found is not None, f"{document.provider}/{document.dataset}", "registered", source
+    )
     digest = found.recommendation if found else None
     last = read_recommendation(facts.documents[digest]) if digest else None
     wanted = last.version + 1 if last else 1
@@ -96,18 +98,18 @@ def contract(request: Request, facts: Facts) -> Verdict:
     if document is None:
         return findings.verdict()
     source, actor = document.source, request.command.actor
-    findings.says("actor_not_party", actor in document.parties, actor, "a party", source)
+    findings.check("actor_not_party", actor in document.parties, actor, "a party", source)
     _roles(findings, document, facts)
     for provider, name in document.datasets:
         known = (provider, name) in facts.datasets
-        findings.says("dataset_unknown", known, f"{provider}/{name}", "registered", source)
+        findings.check("dataset_unknown", known, f"{provider}/{name}", "registered", source)
     replaced = facts.contracts.get(facts.contract_heads.get(document.id, ""))
     wanted = replaced.version + 1 if replaced else 1
     findings.equal("version_not_next", f"version of {document.id}", document.version, wanted, source)
     findings.before("contract_ended", ("now", request.now), ("the contract's end", document.ends), source)
     # Without the earlier parties anyone could take over the id, and so stop a contract of others.
     earlier = (*replaced.providers, replaced.consumer) if replaced else ()
-    signed_by(findings, request, tuple(dict.fromkeys((*document.parties, *earlier))), source)
+    check_signatures(findings, request, tuple(dict.fromkeys((*document.parties, *earlier))), source)
     return findings.verdict(_contract_header(document))
 
 
@@ -115,7 +117,7 @@ def _roles(findings: Findings, document: ContractDocument, facts: Facts) -> None
     for party, role in (*((tdp, "TDP") for tdp in document.tdps), (document.tdc, "TDC")):
         organisation = facts.organisations.get(party)
         roles = organisation.roles if organisation else ()
-        findings.says("party_role_missing", role in roles, party, f"registered as {role}", document.source)
+        findings.check("party_role_missing", role in roles, party, f"registered as {role}", document.source)
 
 
 def _contract_header(document: ContractDocument) -> Header:

@@ -21,12 +21,12 @@ read_contract = lru_cache(maxsize=_KEPT)(ContractDocument.parse)
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What binds a partition now.
+    """The terms that bind a partition now.
 
     Attributes:
         policy: the version in force now; all of its numbers bind but those below.
         level: the highest Level in force at any time since the partition opened, and who says so.
-        caps_everyone: whether the global account is capped, or only watched: a cap that stood once stands for good.
+        caps_everyone: whether the global account is capped, or only reported: a cap once in force stays in force.
         lineage_epsilon_max: the least cap on a lineage in force at any time since, and who says so.
         age_days_max: the smaller of the ages stated now and by the version that sets the Level, if any is.
     """
@@ -76,7 +76,7 @@ def dataset_of(facts: Facts, partition: Partition) -> Dataset:
 
 
 def binding(facts: Facts, partition: Partition, now: int) -> Binding | None:
-    """What binds a partition now, None without a policy in force.
+    """The terms that bind a partition now, None without a policy in force.
 
     A Level raised binds open partitions; a Level lowered binds those opened later, so an open one keeps the
     highest Level it ever had. So it is with caps: a wider one, or none, is for partitions to come, and what is frozen

@@ -1,7 +1,8 @@
-"""New records in a new partition: what a partition commits to, held against all its provider has opened before."""
+"""Renewal: the commitments to a new partition's records, compared with every earlier partition of its provider."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import partial
 
 from ledger.domain.commands import OpenPartition
@@ -12,26 +13,29 @@ from policy.documents import DatasetDescription, Policy
 from policy.documents.record_commitments import Stored, overlap, read_commitments, repeated
 
 
-def fresh_records(
+def check_fresh_records(
     findings: Findings, body: OpenPartition, policy: Policy, dataset: DatasetDescription, facts: Facts
 ) -> None:
-    """The commitments a policy asks for; and none of them made before, whoever asks for what.
+    """Check the commitments that a policy requires, and that none of them was made before.
 
-    Retired partitions count, and those of other datasets of the provider: old records under a new name are old.
+    Retired partitions count, and so do the provider's other datasets: old records under a new name are not fresh.
     """
     if policy.commitments:
         given = bool(body.commitments)
-        findings.says("commitments_missing", given, f"commitments to the records of {body.ref}", "given", policy.source)
+        findings.check(
+            "commitments_missing", given, f"commitments to the records of {body.ref}", "given", policy.source
+        )
         stated = dataset.membership is not None
         told = "stated: which partition a privacy unit belongs to"
-        findings.says("membership_missing", stated, f"the membership of {dataset.id}", told, dataset.source)
+        findings.check("membership_missing", stated, f"the membership of {dataset.id}", told, dataset.source)
     own = _read(findings, body, facts)
     if not own:
         return
     total = sum(read_commitments(one).count for one in own) * body.unit_records_max
-    told = f"records: {total} committed to {'>=' if total >= body.records else '<'} {body.records}"
-    findings.that("commitments_too_few", total >= body.records, told)
-    _held_against(findings, body, own, facts)
+    findings.at_least(
+        "commitments_too_few", "the number of committed records", Fraction(total), Fraction(body.records), ""
+    )
+    _check_overlap(findings, body, own, facts)
 
 
 def _read(findings: Findings, body: OpenPartition, facts: Facts) -> tuple[Stored, ...]:
@@ -50,19 +54,19 @@ def _read(findings: Findings, body: OpenPartition, facts: Facts) -> tuple[Stored
     return found
 
 
-def _held_against(findings: Findings, body: OpenPartition, own: tuple[Stored, ...], facts: Facts) -> None:
+def _check_overlap(findings: Findings, body: OpenPartition, own: tuple[Stored, ...], facts: Facts) -> None:
     keys = {read_commitments(one).key for one in own}
     twice = repeated(own)
-    findings.that("records_overlap", not twice, f"{twice} records are committed to twice in {body.ref}")
+    findings.add("records_overlap", not twice, f"{twice} records are committed to twice in {body.ref}")
     for earlier in facts.partitions.values():
         if earlier.provider != body.provider or not earlier.commitments:
             continue
         theirs = [_stored(digest, facts) for digest in earlier.commitments]
         same = {read_commitments(one).key for one in theirs} == keys and len(keys) == 1
         told = f"the key of the commitments is {'' if same else 'not '}that of {earlier.ref}"
-        findings.that("commitments_key_changed", same, told)
+        findings.add("commitments_key_changed", same, told)
         shared = sum(overlap(own, one) for one in theirs)
-        findings.that("records_overlap", not shared, f"{shared} records of {body.ref} are those of {earlier.ref}")
+        findings.add("records_overlap", not shared, f"{shared} records of {body.ref} are those of {earlier.ref}")
 
 
 def _stored(digest: str, facts: Facts) -> Stored:

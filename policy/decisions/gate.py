@@ -1,6 +1,6 @@
-"""The gate: every decision of the engine, denied by default, with every check made in order.
+"""The gate: the policy decision on every command, denied by default, with all checks in order.
 
-``gate`` hands each kind of command to the module that decides it. An error on the way denies.
+``gate`` dispatches each kind of command to the module that decides it. An internal error denies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from policy.decisions.request import body_of
 
 
 def gate(request: Request, facts: Facts) -> Verdict:
-    """Decide. Never raises: an unknown kind denies, and so does an error inside."""
+    """Decide. Never raises: an unknown kind denies, and so does an internal error."""
     decide = _DECIDES.get(request.command.kind)
     if decide is None:
         return _denied("kind_unknown", f"no rule permits {request.command.kind[:80]!r}")
@@ -42,7 +42,7 @@ def _organisation(request: Request, facts: Facts) -> Verdict:
     findings = Findings()
     actor = request.command.actor
     known = actor in facts.organisations or actor == body_of(request, RegisterOrganisation).organisation
-    findings.says("actor_unknown", known, actor, "registered, or registering itself")
+    findings.check("actor_unknown", known, actor, "registered, or registering itself")
     return findings.verdict()
 
 
@@ -56,7 +56,7 @@ def _settle(request: Request, facts: Facts) -> Verdict:
 
 def _of_charge(name: str, facts: Facts) -> Verdict:
     findings = Findings()
-    findings.says("charge_unknown", name in facts.charges, f"charge {name}", "on record")
+    findings.check("charge_unknown", name in facts.charges, f"charge {name}", "on record")
     return findings.verdict()
 
 

@@ -1,4 +1,4 @@
-"""What ends or lifts what was agreed: a contract revoked by a TDP, an account reset by an SRO's decree."""
+"""Policy decisions on governance: a contract revoked by a TDP, an account reset by an SRO's decree."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from policy.decisions.request import body_of
 
 
 def revocation(request: Request, facts: Facts) -> Verdict:
-    """The newest version of a contract, by any TDP that is in it."""
+    """Decide a revocation: the newest version of a contract, by one of its TDPs."""
     body, findings = body_of(request, Revoke), Findings()
     found = facts.contracts.get(body.contract)
-    findings.says("contract_unknown", found is not None, f"contract {body.contract}", "on record")
+    findings.check("contract_unknown", found is not None, f"contract {body.contract}", "on record")
     if found is None:
         return findings.verdict()
     document, actor = read_contract(facts.documents[found.document]), request.command.actor
-    findings.says("actor_not_provider", actor in document.tdps, actor, "one of its TDPs", document.source)
+    findings.check("actor_not_provider", actor in document.tdps, actor, "one of its TDPs", document.source)
     newest = facts.contract_heads.get(found.id) == found.document
     told = f"the newest version of {found.id}"
-    findings.says("contract_superseded", newest, f"version {found.version}", told, document.source)
+    findings.check("contract_superseded", newest, f"version {found.version}", told, document.source)
     return findings.verdict()
 
 
 def decree(request: Request, facts: Facts) -> Verdict:
-    """By the SRO whose policy governs the partition, and no other."""
+    """Decide a decree: only by the SRO whose policy is in force for the partition."""
     body, findings = body_of(request, Decree), Findings()
     found = facts.partitions.get(body.partition)
-    findings.says("partition_unknown", found is not None, body.partition, "on record")
+    findings.check("partition_unknown", found is not None, body.partition, "on record")
     if found is None:
         return findings.verdict()
     domain = dataset_of(facts, found).domain
     version = policy_in_force(facts, domain, request.now)
-    findings.says("policy_missing", version is not None, f"domain {domain}", "under a policy in force")
+    findings.check("policy_missing", version is not None, f"domain {domain}", "under a policy in force")
     if version is not None:
         findings.equal("actor_not_issuer", "actor", request.command.actor, version.issuer, f"policy of {domain}")
     return findings.verdict()

@@ -1,7 +1,7 @@
-"""What becomes of organisations and of what they know: reported by an SRO, who is not asked whether it may be.
+"""Policy decisions on lineage events: mergers, collusion, splits, transfers, publications, coalitions.
 
-What has happened is a fact, and a fact is permitted. Two things are asked for beforehand and can be denied: a merger
-that is only proposed, and a model handed over on its holder's own word.
+An SRO reports what has happened, and a report is permitted. Two kinds of command can be denied: a merger that is only
+proposed, and a model transfer that its holder reports.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ledger.transitions.account_loss import over
 from ledger.wire.exact_numbers import ceil_decimal
 from policy.checks.findings import Findings
 from policy.decisions.documents_in_force import binding
-from policy.decisions.releases import transfer_allowed
+from policy.decisions.releases import check_transfer_allowed
 from policy.decisions.request import body_of
 
 NAMED_MAX: Final = 16
@@ -29,28 +29,28 @@ NAMED_MAX: Final = 16
 
 
 def merger(request: Request, facts: Facts) -> Verdict:
-    """A merger or an acquisition: a fact, or, proposed, denied if it would freeze an account."""
+    """Decide a merger or an acquisition: a proposed one is denied if it would freeze an account."""
     body = body_of(request, Merge)
     findings = _reported(request, facts, "parent_unknown", (body.organisation, *body.parents))
     if body.proposed and findings.verdict().permit:
         nodes = sorted({facts.organisations[did].node for did in (body.organisation, *body.parents)})
-        _fits(findings, facts, preview_merge(facts, nodes), request.now)
+        _check_fits(findings, facts, preview_merge(facts, nodes), request.now)
     return findings.verdict()
 
 
-def _fits(findings: Findings, facts: Facts, accounts: Iterable[Account], now: int) -> None:
-    asked = (_told_full(facts, account, now) for account in accounts)
-    full = [one for one in asked if one is not None]
-    for told, holder in full[:NAMED_MAX]:
-        findings.failed("account_would_freeze", told, holder)
+def _check_fits(findings: Findings, facts: Facts, accounts: Iterable[Account], now: int) -> None:
+    described = (_describe_full(facts, account, now) for account in accounts)
+    full = [one for one in described if one is not None]
+    for text, holder in full[:NAMED_MAX]:
+        findings.failed("account_would_freeze", text, holder)
     if len(full) > NAMED_MAX:
-        findings.failed("account_would_freeze", f"and {len(full) - NAMED_MAX} accounts more")
+        findings.failed("account_would_freeze", f"and {len(full) - NAMED_MAX} more accounts")
     if not full:
         findings.passed("account_would_freeze", "every account of the union stays within its cap")
 
 
-def _told_full(facts: Facts, account: Account, now: int) -> tuple[str, str] | None:
-    """What to say of an account that would be over, and whose it is; None if it would not."""
+def _describe_full(facts: Facts, account: Account, now: int) -> tuple[str, str] | None:
+    """The text on an account that would be over its cap, and its holder; None if it would not be."""
     partition = facts.partitions[account.partition]
     node = facts.nodes.get(int(account.holder.partition(":")[2]))
     coalition = node if node and node.kind is NodeKind.COALITION else None
@@ -73,41 +73,43 @@ def _told_full(facts: Facts, account: Account, now: int) -> tuple[str, str] | No
 
 
 def collusion(request: Request, facts: Facts) -> Verdict:
-    """Found later; a fact."""
+    """Decide a collusion report."""
     named = body_of(request, Collude).organisations
     return _reported(request, facts, "organisation_unknown", named).verdict()
 
 
 def split(request: Request, facts: Facts) -> Verdict:
-    """A fact."""
+    """Decide a split report."""
     body = body_of(request, Split)
     return _reported(request, facts, "organisation_unknown", (body.organisation, body.child)).verdict()
 
 
 def publication(request: Request, facts: Facts) -> Verdict:
-    """A fact."""
+    """Decide a publication report."""
     body = body_of(request, Publish)
     findings = _reported(request, facts, "organisation_unknown", (body.giver,) if body.giver else ())
-    findings.says("charge_unknown", body.charge in facts.charges, f"charge {body.charge}", "on record")
+    findings.check("charge_unknown", body.charge in facts.charges, f"charge {body.charge}", "on record")
     return findings.verdict()
 
 
 def coalition(request: Request, facts: Facts) -> Verdict:
-    """Declared by an SRO, with a cap of the SRO's."""
+    """Decide a coalition: an SRO declares it with a cap."""
     return _reported(request, facts, "organisation_unknown", body_of(request, Declare).members).verdict()
 
 
 def transfer(request: Request, facts: Facts) -> Verdict:
-    """A fact if an SRO reports it; a TDC may hand over what was posted and may leave its clean room."""
+    """Decide a model transfer: any by an SRO; by a TDC only of a posted charge whose model may be released."""
     body, findings = body_of(request, Transfer), Findings()
     roles = _roles(request, facts)
     found = facts.charges.get(body.charge)
-    findings.says("actor_unknown", bool({"SRO", "TDC"} & set(roles)), request.command.actor, "registered as SRO or TDC")
-    findings.says("recipient_unknown", body.recipient in facts.organisations, body.recipient, "registered")
-    findings.says("charge_unknown", found is not None, f"charge {body.charge}", "on record")
+    findings.check(
+        "actor_unknown", bool({"SRO", "TDC"} & set(roles)), request.command.actor, "registered as SRO or TDC"
+    )
+    findings.check("recipient_unknown", body.recipient in facts.organisations, body.recipient, "registered")
+    findings.check("charge_unknown", found is not None, f"charge {body.charge}", "on record")
     if found is not None and "SRO" not in roles:
         findings.equal("charge_not_posted", "state", found.state.value, ChargeState.POSTED.value)
-        transfer_allowed(findings, found, facts, request.now)
+        check_transfer_allowed(findings, found, facts, request.now)
     return findings.verdict()
 
 
@@ -117,9 +119,9 @@ def _roles(request: Request, facts: Facts) -> tuple[str, ...]:
 
 
 def _reported(request: Request, facts: Facts, code: str, named: Sequence[str]) -> Findings:
-    """By an SRO, of organisations on record."""
+    """Check that an SRO reports, and that the organisations are registered."""
     findings = Findings()
-    findings.says("actor_not_sro", "SRO" in _roles(request, facts), request.command.actor, "registered as SRO")
+    findings.check("actor_not_sro", "SRO" in _roles(request, facts), request.command.actor, "registered as SRO")
     for did in named:
-        findings.says(code, did in facts.organisations, did, "registered")
+        findings.check(code, did in facts.organisations, did, "registered")
     return findings

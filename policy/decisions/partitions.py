@@ -16,7 +16,7 @@ from policy.decisions.documents_in_force import (
     read_policy,
     read_recommendation,
 )
-from policy.decisions.fresh_records import fresh_records
+from policy.decisions.fresh_records import check_fresh_records
 from policy.decisions.request import body_of
 from policy.documents import Policy
 
@@ -26,20 +26,20 @@ def partition(request: Request, facts: Facts) -> Verdict:
     body, findings = body_of(request, OpenPartition), Findings()
     findings.equal("actor_not_provider", "actor", request.command.actor, body.provider)
     dataset = facts.datasets.get((body.provider, body.dataset))
-    findings.says("dataset_unknown", dataset is not None, f"{body.provider}/{body.dataset}", "registered")
+    findings.check("dataset_unknown", dataset is not None, f"{body.provider}/{body.dataset}", "registered")
     if dataset is None:
         return findings.verdict()
     document = read_dataset(facts.documents[dataset.document])
     findings.equal("unit_not_described", "unit", body.unit, document.unit, document.source)
     version = policy_in_force(facts, dataset.domain, request.now)
-    findings.says("policy_missing", version is not None, f"domain {dataset.domain}", "under a policy in force")
+    findings.check("policy_missing", version is not None, f"domain {dataset.domain}", "under a policy in force")
     if version is None:
         return findings.verdict()
     policy = read_policy(facts.documents[version.document])
     epsilon = _budget(findings, body, policy)
     _terms(findings, body, policy)
     _recommended(findings, body, dataset, facts)
-    fresh_records(findings, body, policy, document, facts)
+    check_fresh_records(findings, body, policy, document, facts)
     everyone = epsilon if caps_everyone(policy, policy.level_of(body.provider, body.dataset)) else None
     caps = Caps(everyone, lineage=min(policy.lineage_epsilon_max, epsilon))
     return findings.verdict(caps=((body.ref, caps),))
@@ -47,7 +47,7 @@ def partition(request: Request, facts: Facts) -> Verdict:
 
 def _budget(findings: Findings, body: OpenPartition, policy: Policy) -> Fraction:
     epsilon, delta = parse_number(body.epsilon, "epsilon"), parse_number(body.delta, "delta")
-    findings.says("epsilon_not_positive", epsilon > 0, f"epsilon {body.epsilon}", "greater than 0")
+    findings.check("epsilon_not_positive", epsilon > 0, f"epsilon {body.epsilon}", "greater than 0")
     findings.at_most("epsilon_above_budget", "the requested epsilon", epsilon, policy.epsilon_max, policy.source)
     findings.at_most("delta_above_budget", "the requested delta", delta, policy.delta_max, policy.source)
     for code, most in (
@@ -65,7 +65,7 @@ def _terms(findings: Findings, body: OpenPartition, policy: Policy) -> None:
     findings.one_of("rule_not_permitted", body.rule, policy.rules, policy.source)
     if policy.load is not None:
         told = f"the one of digest {policy.load.digest[:16]}"
-        findings.says("load_not_declared", body.load == policy.load, "the declared load", told, policy.source)
+        findings.check("load_not_declared", body.load == policy.load, "the declared load", told, policy.source)
     records, least = Fraction(body.records), Fraction(policy.records_min)
     findings.at_least("records_too_few", "the number of records", records, least, policy.source)
 
@@ -82,7 +82,7 @@ def _recommended(findings: Findings, body: OpenPartition, dataset: Dataset, fact
         within = parse_number(asked, name) <= most
         compared = f"{asked} {'is at most' if within else 'exceeds'} the recommended {format_number(most)}"
         why = "" if within else f", {'with a reason' if body.reason else 'without a reason'}"
-        findings.that(
+        findings.add(
             "reason_missing", within or bool(body.reason), f"the requested {name} {compared}{why}", found.source
         )
 
@@ -91,7 +91,7 @@ def retirement(request: Request, facts: Facts) -> Verdict:
     """A partition retired by its provider."""
     ref, findings = body_of(request, Retire).partition, Findings()
     found = facts.partitions.get(ref)
-    findings.says("partition_unknown", found is not None, ref, "on record")
+    findings.check("partition_unknown", found is not None, ref, "on record")
     if found is not None:
         findings.equal("actor_not_provider", "actor", request.command.actor, found.provider)
     return findings.verdict()

@@ -1,4 +1,4 @@
-"""What every decision takes from a request and from the documents the request names."""
+"""What every decision reads from a request: its typed body, the documents it names, and their signatures."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def body_of(request: Request, kind: type[B]) -> B:
 
 
 def document_of(findings: Findings, facts: Facts, digest: str, read: Callable[[bytes], D]) -> D | None:
-    """A document read in its phases, each with its own code; None if one of them fails."""
+    """A document read in phases, each with its own code; None if one of them fails."""
     data = facts.documents.get(digest)
-    findings.says("document_unknown", data is not None, f"document {digest}", "stored")
+    findings.check("document_unknown", data is not None, f"document {digest}", "stored")
     if data is None:
         return None
     try:
@@ -40,8 +40,8 @@ def document_of(findings: Findings, facts: Facts, digest: str, read: Callable[[b
     return document
 
 
-def signed_by(findings: Findings, request: Request, parties: tuple[str, ...], source: str) -> None:
+def check_signatures(findings: Findings, request: Request, parties: tuple[str, ...], source: str) -> None:
     """One check for each party whose signature over the document is required."""
     for party in parties:
         signed = party in request.signers
-        findings.that("signature_missing", signed, f"{party} has {'' if signed else 'not '}signed", source)
+        findings.add("signature_missing", signed, f"{party} has {'' if signed else 'not '}signed", source)

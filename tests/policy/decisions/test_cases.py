@@ -86,7 +86,7 @@ def test_without_any_one_check_a_case_fails(code: str, monkeypatch: pytest.Monke
     def without(self: Findings, name: str, passed: bool, text: str, source: str = "") -> None:  # noqa: FBT001 - its own
         whole(self, name, passed or name == code, text, source)
 
-    monkeypatch.setattr(Findings, "that", without)
+    monkeypatch.setattr(Findings, "add", without)
     assert those
     assert all(faults(decide(kind, change)) != found for kind, change, found in those)
 
