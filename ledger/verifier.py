@@ -162,7 +162,7 @@ class Key(ABC):
         """Whether this is the key's signature over a note's text."""
 
     def _verifies(self, message: str, signature: bytes) -> bool:
-        # Loaded here, so that whoever only wants to name a fault does not wait for it.
+        # Loaded here, so that whoever only wants to name an error does not wait for it.
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -290,8 +290,8 @@ class Policy:
             if words and not words[0].startswith("#"):
                 try:
                     reader.take(words)
-                except VerificationError as fault:
-                    raise VerificationError(f"policy.line {number}", str(fault)) from None
+                except VerificationError as error:
+                    raise VerificationError(f"policy.line {number}", str(error)) from None
         return reader.policy()
 
     def cosigners(self, note: Note) -> tuple[str, ...]:
@@ -660,8 +660,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     told: dict[str, object]
     try:
         told = asked.check(asked)
-    except (VerificationError, OSError) as fault:
-        said = str(fault) if isinstance(fault, VerificationError) else f"{fault.filename}: {fault.strerror}"
+    except (VerificationError, OSError) as error:
+        said = str(error) if isinstance(error, VerificationError) else f"{error.filename}: {error.strerror}"
         told = {"fault": said, "ok": False}
         _say(sys.stdout if asked.json else sys.stderr, json.dumps(told) if asked.json else said)
         return FAILED

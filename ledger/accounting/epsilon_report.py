@@ -46,7 +46,7 @@ class Report:
     version: str
 
     def to_json(self) -> Object:
-        """As it is shown."""
+        """As JSON."""
         return {
             "accountant": self.accountant,
             "delta": format_number(self.delta),

@@ -102,7 +102,7 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
         return self.delta - Fraction(self.slack, DELTA_ONE)
 
     def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
-        """Each piece at its own certificate. Slow when new, kept afterwards. Raises: NotPriced."""
+        """Each piece at its own certificate. Slow at first, cached afterwards. Raises: NotPriced."""
         require_priced(mechanism, relation, self.kind())
         return tuple(_segment(self, run, relation) for run in to_steps(mechanism))
 

@@ -109,7 +109,7 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
         return rarer and step.noise_multiplier >= self.step.noise_multiplier
 
     def cap(self, epsilon: Fraction) -> Cap:
-        """The number of steps that keep (ε, δ). Slow when new, kept afterwards.
+        """The number of steps that keep (ε, δ). Slow at first, cached afterwards.
 
         Raises:
             NoRoom: if not even one does, with the least ε for which one would.

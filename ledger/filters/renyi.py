@@ -107,8 +107,8 @@ class Renyi(Rule, frozen=True, tag="renyi"):
             try:
                 for epsilon in caps:
                     rule.cap(epsilon)
-            except NoRoom as fault:
-                closed = fault
+            except NoRoom as error:
+                closed = error
                 continue
             return rule
         raise closed or AssertionError("there is a split of δ to try")

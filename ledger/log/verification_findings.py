@@ -8,9 +8,9 @@ from ledger.verifier import Checkpoint
 class Broken(Exception):  # noqa: N818 - what is the case
     """The first thing that is wrong, at the entry ``index`` if one is to blame."""
 
-    def __init__(self, index: int | None, fault: str) -> None:
+    def __init__(self, index: int | None, error: str) -> None:
         """Name the place."""
-        super().__init__(f"entry {index}: {fault}" if index is not None else fault)
+        super().__init__(f"entry {index}: {error}" if index is not None else error)
         self.index = index
 
     def to_json(self) -> dict[str, object]:

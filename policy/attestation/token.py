@@ -46,7 +46,7 @@ class Evidence:
         form: ``eat`` or ``azure``.
         text: the compact JWS.
         claims: all of them, as the token spells them.
-        debuggable: False only if the token says that nobody can look inside.
+        debuggable: False only if the token claims that no debugger can attach.
         hardware: what kind of hardware says so, as Azure's ``x-ms-attestation-type``; None for EAT.
         bound: what the clean room said of itself: ``charge``, ``nonce``, ``plan``, ``cnf``, maybe ``pipeline``.
     """
@@ -76,14 +76,14 @@ class Evidence:
             raise Malformed("claims", "must be an object")
         if form == "eat":
             return cls(form, text, claims, claims.get("dbgstat") != "disabled-since-boot", None, _of_eat(claims))
-        said = _hardware(claims)
-        return cls(form, text, claims, said.get(_DEBUGGABLE) is not False, said.get(_TYPE), _of_azure(claims))
+        claimed = _hardware(claims)
+        return cls(form, text, claims, claimed.get(_DEBUGGABLE) is not False, claimed.get(_TYPE), _of_azure(claims))
 
 
 def _form(header: c.Json) -> str:
-    said = header.get("alg") if isinstance(header, dict) else None
+    claimed = header.get("alg") if isinstance(header, dict) else None
     for form, (required, optional, algorithm, kind) in _HEADERS.items():
-        if said == algorithm:
+        if claimed == algorithm:
             known = c.fields(header, "header", required, optional)
             if known["typ"] != kind:
                 raise Malformed("header.typ", f"must be '{kind}' beside alg '{algorithm}'")
@@ -92,8 +92,8 @@ def _form(header: c.Json) -> str:
 
 
 def _of_eat(claims: c.Object) -> c.Object:
-    said = {"charge": "charge", "cnf": "cnf", "nonce": "eat_nonce", "pipeline": "pipeline", "plan": "plan"}
-    return {ours: claims[name] for ours, name in said.items() if name in claims}
+    claimed = {"charge": "charge", "cnf": "cnf", "nonce": "eat_nonce", "pipeline": "pipeline", "plan": "plan"}
+    return {ours: claims[name] for ours, name in claimed.items() if name in claims}
 
 
 def _hardware(claims: c.Object) -> c.Object:
@@ -109,14 +109,14 @@ def _of_azure(claims: c.Object) -> c.Object:
         return {}
     if NESTED in claims:
         runtime = _decoded(runtime.get(_PAYLOAD))
-    said: c.Object = {name: runtime[name] for name in ("charge", "nonce", "pipeline", "plan") if name in runtime}
+    claimed: c.Object = {name: runtime[name] for name in ("charge", "nonce", "pipeline", "plan") if name in runtime}
     keys = runtime.get("keys")
     if isinstance(keys, list):
-        # One key of each name and no third: with two of a name, somebody else might take the other one.
+        # One key of each name and no third: with two of a name, another reader might take the other one.
         named = [(str(key["kid"]), key) for key in keys if isinstance(key, dict) and "kid" in key]
         if len(keys) == len(named) and sorted(name for name, _ in named) == ["sealing", "signing"]:
-            said["cnf"] = {name: {field: key[field] for field in key if field != "kid"} for name, key in named}
-    return said
+            claimed["cnf"] = {name: {field: key[field] for field in key if field != "kid"} for name, key in named}
+    return claimed
 
 
 def _decoded(payload: c.Json) -> c.Object:

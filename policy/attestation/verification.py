@@ -1,7 +1,7 @@
 """The checks of one attestation token under one policy. See :mod:`policy.attestation.token` for what a token says.
 
 A token is bound to the challenge, the charge and its plan, and to the clean room's two keys; its signature verifies
-with a key that the policy pins for its issuer; nobody can look inside; it meets every condition of the policy.
+with a key that the policy pins for its issuer; no debugger can attach; it meets every condition of the policy.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def verify(token: bytes | None, attestation: Attestation, expected: Expected, no
     findings = Findings()
     try:
         evidence = Evidence.parse(token)
-    except Malformed as fault:
-        findings.failed("attestation_malformed", str(fault), source)
+    except Malformed as error:
+        findings.failed("attestation_malformed", str(error), source)
         return findings.checks
     findings.passed("attestation_malformed", f"is a token of the form {evidence.form}", source)
     _signature(findings, evidence, attestation, source)
@@ -96,18 +96,18 @@ def _times(findings: Findings, evidence: Evidence, now: int, source: str) -> Non
         issued = c.integer(claims.get("iat"), "iat", 0, TIME_S_MAX)
         expires = c.integer(claims.get("exp"), "exp", 0, TIME_S_MAX)
         begins = c.integer(claims.get("nbf", issued), "nbf", 0, TIME_S_MAX)
-    except Malformed as fault:
-        findings.failed("attestation_times", str(fault), source)
+    except Malformed as error:
+        findings.failed("attestation_times", str(error), source)
         return
     findings.passed("attestation_times", f"iat {issued}, nbf {begins}, exp {expires}", source)
     early, late = max(issued, begins) * 1000 - SKEW_MS, expires * 1000 + SKEW_MS
-    told = f"now {format_time(now)}, valid from {format_time(max(issued, begins) * 1000)}, skew {SKEW_MS} ms"
-    findings.add("attestation_future", early <= now, told, source)
-    told = f"now {format_time(now)}, expires {format_time(expires * 1000)}, skew {SKEW_MS} ms"
-    findings.add("attestation_expired", now < late, told, source)
+    text = f"now {format_time(now)}, valid from {format_time(max(issued, begins) * 1000)}, skew {SKEW_MS} ms"
+    findings.add("attestation_future", early <= now, text, source)
+    text = f"now {format_time(now)}, expires {format_time(expires * 1000)}, skew {SKEW_MS} ms"
+    findings.add("attestation_expired", now < late, text, source)
     life, most = expires - issued, LIFE_S_MAX[evidence.form]
-    told = f"exp - iat: {life} s, more than 0 and at most {most} s"
-    findings.add("attestation_life", 0 < life <= most, told, source)
+    text = f"exp - iat: {life} s, more than 0 and at most {most} s"
+    findings.add("attestation_life", 0 < life <= most, text, source)
 
 
 def _keys(findings: Findings, cnf: c.Json, expected: Expected, source: str) -> None:
@@ -115,8 +115,8 @@ def _keys(findings: Findings, cnf: c.Json, expected: Expected, source: str) -> N
         known = c.fields(cnf, "cnf", ("sealing", "signing"))
         signing = PublicKey.parse(known["signing"], "cnf.signing", "Ed25519")
         sealing = PublicKey.parse(known["sealing"], "cnf.sealing", "X25519")
-    except Malformed as fault:
-        findings.failed("attestation_keys", str(fault), source)
+    except Malformed as error:
+        findings.failed("attestation_keys", str(error), source)
         return
     findings.passed("attestation_keys", "cnf holds a signing and a sealing key", source)
     findings.equal("attestation_signing_key", "cnf.signing", signing.thumbprint, expected.signing, source)
@@ -130,6 +130,6 @@ def _claims(findings: Findings, evidence: Evidence, attestation: Attestation, so
     else:
         findings.equal("attestation_type", "x-ms-attestation-type", evidence.hardware, TYPE_WANTED, source)
     if attestation.release_policy is not None:
-        fault = attestation.release_policy.unmet(evidence.claims.get("iss"), evidence.claims)
-        told = f"not met: {fault}" if fault else "every condition of the release policy is met"
-        findings.add("attestation_policy", not fault, told, source)
+        error = attestation.release_policy.unmet(evidence.claims.get("iss"), evidence.claims)
+        text = f"not met: {error}" if error else "every condition of the release policy is met"
+        findings.add("attestation_policy", not error, text, source)

@@ -57,10 +57,10 @@ def _connected(book: str) -> Iterator[Connection]:
                 yield connection
         finally:
             engine.dispose()
-    except DatabaseError as fault:
-        raise failure(f"{book} is not a book: {fault.orig}", MALFORMED) from None
-    except (Malformed, OSError) as fault:
-        raise failure(str(fault), MALFORMED) from None
+    except DatabaseError as error:
+        raise failure(f"{book} is not a book: {error.orig}", MALFORMED) from None
+    except (Malformed, OSError) as error:
+        raise failure(str(error), MALFORMED) from None
 
 
 def failure(sentence: str, code: int) -> typer.Exit:

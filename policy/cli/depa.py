@@ -81,11 +81,11 @@ def check(  # noqa: PLR0913 - what neither file says
         )
         documents = [_read(path) for path in did or ()]
         found = run_check(_read(contract), _read(pipeline), terms, documents)
-    except Malformed as fault:
-        typer.echo(str(fault), err=True)
+    except Malformed as error:
+        typer.echo(str(error), err=True)
         raise typer.Exit(Code.MALFORMED.exit_code) from None
-    except OSError as fault:
-        typer.echo(f"{fault.filename}: {fault.strerror}", err=True)
+    except OSError as error:
+        typer.echo(f"{error.filename}: {error.strerror}", err=True)
         raise typer.Exit(Code.MALFORMED.exit_code) from None
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False))

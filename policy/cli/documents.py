@@ -46,12 +46,12 @@ def check(
         with file.open("rb") as opened:
             data = opened.read(DOCUMENT_BYTES_MAX + 1)
         kind, source = read_any(data)
-    except OSError as fault:
-        typer.echo(f"{file}: {fault.strerror}", err=True)
+    except OSError as error:
+        typer.echo(f"{file}: {error.strerror}", err=True)
         raise typer.Exit(NOT_FOUND) from None
-    except Malformed as fault:
+    except Malformed as error:
         typer.echo(
-            json.dumps({"field": fault.field, "ok": False, "rule": fault.rule}) if as_json else f"{file}: {fault}"
+            json.dumps({"field": error.field, "ok": False, "rule": error.rule}) if as_json else f"{file}: {error}"
         )
         raise typer.Exit(MALFORMED) from None
     same = digest(canonical_form(data, DOCUMENT_BYTES_MAX))

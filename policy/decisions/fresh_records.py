@@ -46,8 +46,8 @@ def _read(findings: Findings, body: OpenPartition, facts: Facts) -> tuple[Stored
         except KeyError:
             findings.failed("commitments_malformed", f"commitments {one.digest} are not stored")
             return ()
-        except Malformed as fault:
-            findings.failed("commitments_malformed", str(fault))
+        except Malformed as error:
+            findings.failed("commitments_malformed", str(error))
             return ()
     if found:
         findings.passed("commitments_malformed", f"{len(found)} document(s) of commitments can be read")

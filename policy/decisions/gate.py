@@ -28,8 +28,8 @@ def gate(request: Request, facts: Facts) -> Verdict:
         return _denied("kind_unknown", f"no rule permits {request.command.kind[:80]!r}")
     try:
         return decide(request, facts)
-    except Exception as fault:  # noqa: BLE001 - whatever goes wrong in a decision, the answer is no
-        return _denied("evaluation_error", f"{type(fault).__name__}: {str(fault)[:200]}")
+    except Exception as error:  # noqa: BLE001 - whatever goes wrong in a decision, the answer is no
+        return _denied("evaluation_error", f"{type(error).__name__}: {str(error)[:200]}")
 
 
 def _denied(code: str, text: str) -> Verdict:

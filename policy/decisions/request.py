@@ -31,11 +31,11 @@ def document_of(findings: Findings, facts: Facts, digest: str, read: Callable[[b
         return None
     try:
         document = read(data)
-    except Inconsistent as fault:
-        findings.failed("document_inconsistent", str(fault))
+    except Inconsistent as error:
+        findings.failed("document_inconsistent", str(error))
         return None
-    except Malformed as fault:
-        findings.failed("document_malformed", str(fault))
+    except Malformed as error:
+        findings.failed("document_malformed", str(error))
         return None
     return document
 

@@ -14,7 +14,7 @@ from policy.depa.pipeline.training_stage import Training
 
 
 def evaluate(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reasons) -> None:
-    """Hold a pipeline against its contract, the Level and the time; every fault is noted."""
+    """Hold a pipeline against its contract, the Level and the time; every error is noted."""
     _dates(contract, terms.now, reasons)
     for join in pipeline.joins:
         if join.rows is None and terms.rows is None:

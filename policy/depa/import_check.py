@@ -1,4 +1,4 @@
-"""All phases of one import, in order: read, validate, import, evaluate, price. Each goes on after the faults before."""
+"""All phases of one import, in order: read, validate, import, evaluate, price. Each goes on after the errors before."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Priced:
     runs: tuple[tuple[str, int | str], ...]
 
     def to_json(self) -> Object:
-        """As it is shown to programs."""
+        """As JSON."""
         held: Object = {
             rule: {"runs": found} if isinstance(found, int) else {"why": found} for rule, found in self.runs
         }
@@ -77,8 +77,8 @@ def price(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reasons
     run = group_privacy(rows or 1, whole.mechanism(whole.steps))
     try:
         told = report_epsilon(run, delta, RELATION)
-    except (Malformed, NotPriced, ArithmeticError) as fault:
-        reasons.refuse("not_priced", "pipeline.pipeline", None, str(fault))
+    except (Malformed, NotPriced, ArithmeticError) as error:
+        reasons.refuse("not_priced", "pipeline.pipeline", None, str(error))
         return None
     most = contract.epsilon_max()
     if most is not None and told.epsilon > most and ((rows or 1) > 1 or len(known) > 1):
@@ -108,8 +108,8 @@ def _plan(stage: Training, contract: Contract, terms: Terms, reasons: Reasons) -
     try:
         noise = calibrate_noise(Fraction(1, batches), steps, stage.epsilon, delta, RELATION)
         plan = Plan(Fraction(1, batches), noise, stage.clipping, steps, min(stage.batch, terms.records))
-    except (Malformed, ArithmeticError) as fault:
-        reasons.refuse("not_priced", stage.path, None, str(fault))
+    except (Malformed, ArithmeticError) as error:
+        reasons.refuse("not_priced", stage.path, None, str(error))
         return None
     _hold_noise(contract, noise, reasons)
     return plan
@@ -148,8 +148,8 @@ def _runs(kind: str, run: Mechanism, delta: Fraction, budget: Fraction | None) -
         segments = rule.segments(run, RELATION)
         loss = loss_of(segments, sum(segment.steps for segment in segments))
         return rule.runs(Loss.zero(len(rule.coordinates)), cap, loss)
-    except (Malformed, NoRoom, NotPriced, ArithmeticError) as fault:
-        return str(fault)
+    except (Malformed, NoRoom, NotPriced, ArithmeticError) as error:
+        return str(error)
 
 
 def _noise(plan: AnyPlan) -> str | None:

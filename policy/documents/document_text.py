@@ -5,7 +5,7 @@
 
 What begins with ``{`` is JSON (RFC 8259), everything else is YAML 1.2. Of YAML only what JSON can say is read: no
 anchors, aliases, tags, directives or second documents, and no plain scalar that one reader takes for a string and
-another for something else (``no``, ``1_000``, ``~``, ``8.5``). A fault names its field, and its line and column.
+another for something else (``no``, ``1_000``, ``~``, ``8.5``). An error names its field, and its line and column.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A document's value, and what finds where its names and items stand: asked only where a fault is told."""
+    """A document's value, and what finds where its names and items stand: asked only where an error is told."""
 
     value: c.Json
     find: Callable[[], dict[str, Place]]
@@ -54,12 +54,12 @@ class Text:
 
 
 def read_document(data: bytes, size_max: int, read: Callable[[c.Json], D]) -> D:
-    """A document's bytes through ``read``; every fault tells line and column. Raises: Malformed."""
+    """A document's bytes through ``read``; every error tells line and column. Raises: Malformed."""
     text = read_text(data, size_max)
     try:
         return read(text.value)
-    except Malformed as fault:
-        raise type(fault)(fault.field, _at(fault.rule, text.place(fault.field))) from None
+    except Malformed as error:
+        raise type(error)(error.field, _at(error.rule, text.place(error.field))) from None
 
 
 def canonical_form(data: bytes, size_max: int) -> bytes:
@@ -81,11 +81,11 @@ def _at(rule: str, place: Place) -> str:
 def _json(data: bytes, size_max: int) -> Text:
     try:
         value = c.parse(data, size_max)
-    except Malformed as fault:
+    except Malformed as error:
         # The reader of the ledger's own bytes tells no places: look for what it stumbled over.
         found = _located(data.decode("utf-8", "replace"))
-        path, place = found.stumble or (fault.field, found.places.get(fault.field, (0, 0)))
-        raise Malformed(path or fault.field, _at(fault.rule, place) if place[0] else fault.rule) from None
+        path, place = found.stumble or (error.field, found.places.get(error.field, (0, 0)))
+        raise Malformed(path or error.field, _at(error.rule, place) if place[0] else error.rule) from None
     return Text(value, lambda: _located(data.decode()).places)
 
 
@@ -169,16 +169,16 @@ def _name(piece: str) -> str:
 def _yaml(data: bytes) -> Text:
     try:
         source = data.decode("utf-8", errors="strict")
-    except UnicodeDecodeError as fault:
-        raise Malformed("", f"is not UTF-8 at byte {fault.start}") from None
+    except UnicodeDecodeError as error:
+        raise Malformed("", f"is not UTF-8 at byte {error.start}") from None
     try:
         return _Composer(source).document()
-    except yaml.MarkedYAMLError as fault:
-        mark = fault.problem_mark
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
         place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise Malformed("", _at(f"is neither JSON nor YAML: {fault.problem}", place)) from None
-    except yaml.YAMLError as fault:
-        raise Malformed("", f"is neither JSON nor YAML: {str(fault).splitlines()[0][:200]}") from None
+        raise Malformed("", _at(f"is neither JSON nor YAML: {error.problem}", place)) from None
+    except yaml.YAMLError as error:
+        raise Malformed("", f"is neither JSON nor YAML: {str(error).splitlines()[0][:200]}") from None
 
 
 class _Composer:

@@ -172,8 +172,8 @@ ED25519: Final = Shape(
 def _plan(value: object, where: str) -> Any:  # noqa: ANN401 - a plan of either kind
     try:
         return parse_plan(value)
-    except Malformed as fault:
-        raise fault.under(where) from None
+    except Malformed as error:
+        raise error.under(where) from None
 
 
 PLAN: Final = Shape(_plan, {"type": "object"})

@@ -71,10 +71,10 @@ class Group:
         """The first condition that fails, in words; empty if the group is met."""
         first = ""
         for part in self.parts:
-            fault = part.unmet(claims)
-            if bool(fault) is self.every:
-                return fault
-            first = first or fault
+            error = part.unmet(claims)
+            if bool(error) is self.every:
+                return error
+            first = first or error
         return first
 
     def required(self) -> Iterator[Condition]:
@@ -112,10 +112,10 @@ class ReleasePolicy:
 
     def unmet(self, authority: object, claims: c.Object) -> str:
         """Why the claims do not meet it; empty if they meet the conditions of one block of their authority."""
-        faults = [group.unmet(claims) for group in self.groups(authority)]
-        if not faults:
+        errors = [group.unmet(claims) for group in self.groups(authority)]
+        if not errors:
             return "no block names this authority"
-        return "" if "" in faults else faults[0]
+        return "" if "" in errors else errors[0]
 
 
 class _Reader:

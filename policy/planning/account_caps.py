@@ -1,4 +1,4 @@
-"""What binds a partition at a time, and where an account stands under it: as numbers to compare and to show."""
+"""The bounds in force for a partition, and the status of its accounts under their caps, as numbers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from policy.documents import RunBounds
 
 @dataclass(frozen=True, slots=True)
 class PartitionBounds:
-    """What the policies say of one partition.
+    """The bounds that policies set on one partition.
 
     Attributes:
-        everyone: the ε of all together; None where it is only watched.
-        lineage: the ε of each lineage; a contract may say less.
-        run: the ε of one run, likewise; ``runs`` has its other bounds.
+        everyone: the cap on the global account; None where it has none.
+        lineage: the cap on each lineage; a contract may set a smaller one.
+        run: the cap on one run, likewise; ``runs`` has its other bounds.
         share: the quota of each lineage, of the capacity; None if there is none.
         pipeline: whether a charge must name its pipeline.
         closes: the last moment (ms) of a charge, by the partition's age; None if it has none.
@@ -43,7 +43,7 @@ class PartitionBounds:
     source: str
 
     def to_json(self) -> c.Object:
-        """As it is shown."""
+        """As JSON."""
         return {
             "closes": None if self.closes is None else format_time(self.closes),
             "epsilon_max": None if self.everyone is None else format_number(self.everyone),
@@ -58,7 +58,7 @@ class PartitionBounds:
 
 
 def partition_bounds(facts: Facts, partition: Partition, now: int) -> PartitionBounds | None:
-    """What binds a partition at a time (ms), None without a policy in force."""
+    """The bounds of a partition at a time (ms), None without a policy in force."""
     binds = binding(facts, partition, now)
     if binds is None:
         return None
@@ -81,7 +81,7 @@ class AccountStatus:
     """One account under its cap, pending counted in full.
 
     Attributes:
-        epsilon: the cap; None where the account is only watched, and the share is of the partition's ε.
+        epsilon: the cap; None where there is none, and the share is of the partition's ε.
         share: of capacity used, exactly; None where a cap leaves no room at any coordinate. Of cap and quota, the
             fuller.
         over: whether it is frozen: over its cap or quota, or under one that leaves no room.
@@ -101,7 +101,7 @@ class AccountStatus:
         return "no room at all" if self.share is None else f"{ceil_decimal(100 * self.share, 1)} %"
 
     def to_json(self) -> c.Object:
-        """As it is shown."""
+        """As JSON."""
         return {
             "epsilon_max": None if self.epsilon is None else format_number(self.epsilon),
             "holder": self.holder,
@@ -113,7 +113,7 @@ class AccountStatus:
 
 
 def cap_of(facts: Facts, partition: Partition, holder: str, bounds: PartitionBounds) -> Fraction | None:
-    """The ε that binds an account; None where it is only watched. Contracts may say less to their own runs."""
+    """The cap on an account, None where it has none. A contract may set a smaller one for its own runs."""
     if holder == GLOBAL:
         return bounds.everyone
     own = _coalition_cap(facts, holder)
@@ -121,7 +121,7 @@ def cap_of(facts: Facts, partition: Partition, holder: str, bounds: PartitionBou
 
 
 def account_status(facts: Facts, account: Account, bounds: PartitionBounds | None) -> AccountStatus:
-    """Where an account stands, or would stand; only watched without bounds."""
+    """The status of a current or hypothetical account; without bounds it has no cap."""
     partition, holder = facts.partitions[account.partition], account.holder
     epsilon = cap_of(facts, partition, holder, bounds) if bounds else None
     loss = account_loss.standing(facts, account)
@@ -136,7 +136,7 @@ def account_status(facts: Facts, account: Account, bounds: PartitionBounds | Non
 
 
 def accounts_over_cap(facts: Facts, now: int) -> Iterator[AccountStatus]:
-    """Every frozen account: of everyone, of each lineage at which somebody stands, and of each coalition."""
+    """Every frozen account: the global ones, those of each lineage with members, and of each coalition."""
     for ref, holder in sorted(facts.accounts):
         partition = facts.partitions[ref]
         bounds = partition_bounds(facts, partition, now)
@@ -148,7 +148,7 @@ def accounts_over_cap(facts: Facts, now: int) -> Iterator[AccountStatus]:
 
 
 def _counts(facts: Facts, holder: str) -> bool:
-    """Not of a lineage that all have left for another: what it knew, that one knows."""
+    """Whether an account counts: not of a lineage that all members have left, since the next one knows what it knew."""
     if holder == GLOBAL:
         return True
     node = facts.nodes[int(holder.partition(":")[2])]

@@ -1,4 +1,4 @@
-"""When an account runs out at the present rate: a projection by what was charged lately, and no promise."""
+"""The burn rate of an account: when it is exhausted if charges go on at the recent rate. A projection, no promise."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from policy.planning.account_caps import empty_account
 
 HOUR_MS: Final = 3_600_000
 HORIZON_HOURS: Final = 100 * 366 * 24
-"""A hundred years; what lasts longer is not told."""
+"""A hundred years; anything longer is reported as unlimited."""
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """How long an account lasts if it is charged on as it was lately.
+    """How long an account lasts at the recent rate of charges.
 
     Attributes:
         since: the moment (ms) from which on charges make the rate, the partition's opening if that is later; what was
@@ -40,7 +40,7 @@ class Projection:
     full: bool
 
     def to_json(self) -> c.Object:
-        """As it is shown."""
+        """As JSON."""
         return {
             "full": self.full,
             "holder": self.holder,
@@ -77,14 +77,14 @@ def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch
     since = max(since, partition.opened)
     rule = read_rule(partition.terms)
     account = facts.accounts.get((ref, holder)) or empty_account(partition, holder)
-    stands, lately = standing(facts, account), recent_loss(facts, ref, holder, first)
+    counted, lately = standing(facts, account), recent_loss(facts, ref, holder, first)
     try:
         cap = rule.cap(epsilon)
     except NoRoom:
         return Projection(ref, holder, since, None, full=True)
 
     def admits(hours: int) -> bool:
-        return rule.admits(stands + _times(lately, Fraction(hours * HOUR_MS, max(1, now - since))), cap)
+        return rule.admits(counted + _times(lately, Fraction(hours * HOUR_MS, max(1, now - since))), cap)
 
     if not admits(0):
         return Projection(ref, holder, since, None, full=True)

@@ -1,4 +1,4 @@
-"""Who together would exceed a cap: the smallest coalitions of consumers on each open partition. Nothing is recorded."""
+"""The smallest coalitions of consumers that together would exceed a cap, for each open partition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Coalitions:
 
     Attributes:
         epsilon: the cap they would exceed.
-        asked: how many organisations were asked about.
+        asked: how many organisations were searched.
     """
 
     partition: str
@@ -29,7 +29,7 @@ class Coalitions:
     listing: SmallestCoalitions
 
     def to_json(self) -> c.Object:
-        """As it is shown."""
+        """As JSON."""
         found: list[c.Json] = [
             {"members": list(members), "used": f"{ceil_decimal(100 * share, 1)} %"}
             for members, share in self.listing.coalitions

@@ -1,7 +1,7 @@
-"""The smallest changes that would let a refused run pass: fewer steps, more noise, or another partition.
+"""Counterfactuals of a refused run: the smallest change that would be admitted, in steps, noise or partition.
 
-Asked for after the refusal was committed, and outside the writer. Each kind of change is the least of its kind and was
-itself decided on the same facts; which of them to take is for people to say.
+They are computed after the refusal is committed, outside the writer. Each is the least change of its kind and was
+itself decided on the same facts; people choose between them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from policy.planning.plan_search import blocking_checks, least_noise_admitted, m
 from policy.planning.what_if import WhatIf
 
 CANDIDATES_MAX: Final = 64
-"""Other partitions that are tried; what was not tried is said."""
+"""Other partitions that are tried; the report gives the number of those left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Advice:
     Attributes:
         steps: the most steps that would be charged; None if none would, or the run passes as it is.
         noise: the least noise multiplier that would, to four decimals; None likewise.
-        swaps: partitions that would do in the place of one asked for.
+        swaps: partitions that would be admitted in place of a requested one.
         untried: other partitions of the same datasets that were not tried: only so many are.
-        blocked: checks that fail whatever the noise and the steps are.
+        blocked: checks that fail for every noise and number of steps.
     """
 
     steps: int | None
@@ -47,7 +47,7 @@ class Advice:
     blocked: tuple[Check, ...]
 
     def to_json(self) -> c.Object:
-        """As it is shown."""
+        """As JSON."""
         return {
             "blocked": [check.to_json() for check in self.blocked],
             "noise_multiplier": None if self.noise is None else format_number(self.noise),
@@ -58,7 +58,7 @@ class Advice:
 
 
 def advise(question: WhatIf) -> Advice:
-    """The smallest change of each kind. Slow when new: it works out prices and ε of plans nobody has asked for."""
+    """The smallest change of each kind. Slow: it prices plans that no one has priced before."""
     if question.is_admitted:
         return Advice(None, None, (), 0, ())
     steps = most_steps_admitted(question, question.run.plan.steps)

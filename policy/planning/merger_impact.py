@@ -1,4 +1,4 @@
-"""What merging would do: every account of the union, before and after, under its cap. Nothing is recorded."""
+"""Preview of a merger: every account of the merged lineage, before and after, under its cap. Nothing is recorded."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class MergedAccount:
 
     @property
     def excess(self) -> Fraction | None:
-        """The share of capacity beyond 1 where it would be frozen; None if it would not, or no finite share says it."""
+        """The share of capacity beyond 1 where it would be frozen; None if not, or if the share is infinite."""
         share = self.after.share
         return share - 1 if self.after.over and share is not None and share > 1 else None
 
     def to_json(self) -> c.Object:
-        """As it is shown."""
+        """As JSON."""
         return {
             "after": self.after.to_json(),
             "before": [one.to_json() for one in self.before],
@@ -47,7 +47,7 @@ class MergedAccount:
 
 
 def merged_accounts(facts: Facts, organisations: Sequence[str], now: int) -> tuple[MergedAccount, ...]:
-    """What a merger of these organisations, and of all who stand with them, would make of their accounts.
+    """The accounts after a merger of these organisations and of all that share their lineages.
 
     Partitions in order; of each the union's account, then those of coalitions. A partition without a policy in force
     has no cap, and its account is only watched.

@@ -1,4 +1,4 @@
-"""All that is told of a run somebody plans, as one JSON object: for the command line and for services."""
+"""The report of a planned run as one JSON object, for the command line and for the service."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def _steps(question: WhatIf) -> c.Object:
     steps, plan = most_steps_admitted(question), question.run.plan
     epochs = steps * plan.sampling_probability if isinstance(plan, Plan) else None
     # An epoch that is not whole is cut off, never rounded up.
-    told = None if epochs is None else format_number(Fraction(int(100 * epochs), 100))
-    return {"epochs": told, "steps": steps}
+    whole = None if epochs is None else format_number(Fraction(int(100 * epochs), 100))
+    return {"epochs": whole, "steps": steps}
 
 
 def _number(number: Fraction | None) -> str | None:
@@ -74,7 +74,7 @@ def _number(number: Fraction | None) -> str | None:
 
 
 def lasts(question: WhatIf, first: int, since: int) -> list[Projection]:
-    """Until when the accounts that the run would be charged to have room, charged on as lately."""
+    """How long the accounts of the run last at the recent rate of charges."""
     facts, found = question.facts, []
     for ref in question.run.partitions:
         partition = facts.partitions.get(ref)

@@ -1,8 +1,8 @@
-"""Planning a run: how many steps fit at this noise, how little noise fits these steps, how many more such runs fit.
+"""Searches around a planned run: the most steps at this noise, the least noise for these steps, how many runs fit.
 
-Every answer was decided by the gate and the rules themselves, on the same facts: the steps told pass and one more does
-not; the noise told passes and a ten-thousandth less does not. Few decisions are needed: the caps on a run and on each
-account are found first, and what would keep them is looked for there.
+The gate and the filters decided every result on the same facts: the reported steps are admitted and one more is not;
+the reported noise is admitted and a ten-thousandth less is not. Few decisions are needed: the caps on a run and on each
+account are found first, and the search starts there.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def for_epochs(plan: Plan, epochs: Fraction) -> Plan:
 
 
 def blocking_checks(question: WhatIf) -> tuple[Check, ...]:
-    """The checks that fail whatever the noise and the steps are; none if a run small enough might pass."""
+    """The checks that fail for every noise and number of steps; empty if a small enough run might be admitted."""
     least = with_steps(question.run.plan, 1)
     mild = question.with_plan(with_noise(least, NOISE_MAX) or least)
     return tuple(check for check in mild.without_epsilon.checks if not check.passed)
@@ -117,7 +117,7 @@ def least_noise_admitted(question: WhatIf) -> Fraction | None:
 
 
 def _closed(mild: WhatIf) -> bool:
-    """Whether even the mildest plan is denied, whatever its ε; or an account is closed to everything."""
+    """Whether even the smallest plan is denied at every ε, or an account admits nothing."""
     try:
         return not mild.without_epsilon.permit or not mild.limits
     except (Refusal, KeyError):
@@ -130,13 +130,13 @@ def _denied(question: WhatIf, of: Callable[[int], AnyPlan]) -> Callable[[int], f
 
 
 def _run_caps(question: WhatIf) -> list[tuple[Partition, Fraction]]:
-    """The greatest ε of one run, for each way in which the partitions tell it."""
+    """The cap on the ε of one run, once for each combination of δ, relation and unit among the partitions."""
     least: dict[tuple[Fraction, str, str, int], tuple[Partition, Fraction]] = {}
     for one in question.partitions:
         cap = question.run_cap(one.ref)
-        told = (one.delta, one.relation, one.unit, one.unit_records_max)
-        if told not in least or cap < least[told][1]:
-            least[told] = (one, cap)
+        view = (one.delta, one.relation, one.unit, one.unit_records_max)
+        if view not in least or cap < least[view][1]:
+            least[view] = (one, cap)
     return list(least.values())
 
 
@@ -165,10 +165,10 @@ def _fullness(question: WhatIf, of: Callable[[int], AnyPlan]) -> Callable[[int],
 
 
 def _settled(passes: Callable[[int], bool], found: int, none: int, limit: int) -> int:
-    """The place found, put right by decisions: it passes, and the next one on the way to ``limit`` does not.
+    """The place found, corrected by decisions: it is admitted, and the next one on the way to ``limit`` is not.
 
-    ``none`` stands for no place at all. What is told of a run is not quite monotone where a finer grid sets in, and
-    a gate may compare what was not foreseen: then the place is looked for by halving.
+    ``none`` means no place at all. The reported ε is not quite monotone where a finer grid sets in, and a gate may have
+    checks that the estimate does not model: then bisection finds the place.
     """
     onward = 1 if limit > none else -1
     if found == none:
@@ -186,7 +186,7 @@ def _settled(passes: Callable[[int], bool], found: int, none: int, limit: int) -
 
 @dataclass(frozen=True, slots=True)
 class AccountRuns:
-    """How many more such runs one account holds, if nobody else charges, and the share of its capacity used."""
+    """How many more such runs one account admits, if there are no other charges, and the share of its capacity used."""
 
     partition: str
     holder: str
@@ -196,7 +196,7 @@ class AccountRuns:
 
 @dataclass(frozen=True, slots=True)
 class MoreRuns:
-    """How many more such runs would be charged one after another, if nobody else charges.
+    """How many more such runs would be admitted one after another, if there are no other charges.
 
     Attributes:
         runs: decided as a whole, contract and policy included; ``RUNS_MAX`` stands for that many or more.
@@ -210,7 +210,7 @@ class MoreRuns:
 
 
 def runs_that_fit(question: WhatIf) -> MoreRuns:
-    """How many more such runs fit: the last was decided on the facts with all before it, and so was the one after."""
+    """How many more such runs fit; the last one and the one after it are decided with all before them."""
     low, high = 0, RUNS_MAX + 1
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,7 +1,7 @@
-"""What publishing a policy would change, before it is published: a pure function of facts, its bytes and a time.
+"""The impact of a policy before it is published: a pure function of facts, the document's bytes and a time.
 
-The facts are compared as they stand and as they would stand were the version entered, both at the moment at which it
-takes effect, so that what other versions change by then is not laid at its door.
+The current facts are compared with the facts after the version is entered, both at the moment at which it takes
+effect, so that changes by other versions until then do not count.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Change:
     after: c.Json
 
     def to_json(self) -> c.Object:
-        """As it is shown."""
+        """As JSON."""
         return {"after": self.after, "before": self.before, "name": self.name}
 
 
@@ -63,11 +63,11 @@ class AccountChange:
 
 @dataclass(frozen=True, slots=True)
 class PendingChange:
-    """A pending charge on a partition that changes. It stands as it was charged, and can be posted or voided.
+    """A pending charge on a partition that changes. It stays pending, and can be posted or voided.
 
     Attributes:
-        attestation: whether its key, not yet released, would have to be asked for by other evidence.
-        sealed: whether its model, which might have left, no longer might.
+        attestation: whether the release of its key, still to come, would need other evidence.
+        sealed: whether its model, which could be released, no longer can be.
         frozen: whether an account that it counts in would be frozen.
     """
 
@@ -79,16 +79,16 @@ class PendingChange:
 
 @dataclass(frozen=True, slots=True)
 class Impact:
-    """What a policy would change; what stays the same is not listed.
+    """The impact of a policy; what stays the same is not listed.
 
     Attributes:
         at: the moment (ms) both sides are compared at: now, or when it takes effect if that is later.
-        refused: why entering it as its issuer would be denied; empty if it would not be.
+        refused: the failed checks if its issuer entered it; empty if it would be permitted.
         fields: of the policy in force in its domain.
         datasets: (provider, id) of each in the domain of which an open partition changes.
         partitions: open ones, by reference.
         contracts: newest versions that have not ended, by id: what binds runs under them.
-        undeclared: named coalitions whose members charge nothing until an SRO declares them; with those members.
+        undeclared: named coalitions whose members cannot charge until an SRO declares them; with those members.
     """
 
     policy: str
@@ -108,7 +108,7 @@ class Impact:
         return tuple(one for one in self.accounts if one.freezes)
 
     def to_json(self) -> c.Object:
-        """As it is shown."""
+        """As JSON."""
         accounts: list[c.Json] = [
             {"after": one.after.to_json(), "before": one.before.to_json(), "freezes": one.freezes, "thaws": one.thaws}
             for one in self.accounts
@@ -182,11 +182,11 @@ def _fields(old: Policy | None, new: Policy) -> Iterator[Change]:
     for one in fields(Policy):
         before, after = getattr(old, one.name, None), getattr(new, one.name)
         if before != after:
-            yield Change(one.name, None if old is None else _told(before), _told(after))
+            yield Change(one.name, None if old is None else _readable(before), _readable(after))
 
 
-def _told(value: object) -> c.Json:
-    """A field as people read it; what is nested is spelled out."""
+def _readable(value: object) -> c.Json:
+    """A field as text for people."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, Fraction):
@@ -197,8 +197,10 @@ def _told(value: object) -> c.Json:
 
 
 def _accounts(facts: Facts, partition: Partition, bounds: BoundsChange) -> Iterator[AccountChange]:
-    """Everyone's account, and those of lineages at which somebody stands, where the cap or the quota changes."""
-    holders = [who for ref, who in facts.accounts if ref == partition.ref and (who == GLOBAL or _stands(facts, who))]
+    """The global account, and those of lineages with members, where the cap or the quota changes."""
+    holders = [
+        who for ref, who in facts.accounts if ref == partition.ref and (who == GLOBAL or _has_members(facts, who))
+    ]
     for holder in sorted(holders):
         account = facts.accounts[partition.ref, holder]
         before, after = (account_status(facts, account, one) for one in bounds)
@@ -206,7 +208,7 @@ def _accounts(facts: Facts, partition: Partition, bounds: BoundsChange) -> Itera
             yield AccountChange(before, after)
 
 
-def _stands(facts: Facts, holder: str) -> bool:
+def _has_members(facts: Facts, holder: str) -> bool:
     node = facts.nodes.get(int(holder.partition(":")[2]))
     return node is not None and node.kind in SUCCESSION and bool(node.members)
 
@@ -232,7 +234,7 @@ def _contracts(
 
 
 def _under(document: ContractDocument, bounds: list[PartitionBounds]) -> c.Object:
-    """What binds runs under a contract, of all that say something the strictest."""
+    """The strictest bounds on the runs of a contract."""
     own, share = document.lineage_epsilon_max, document.share_max
     lineage = [*(one.lineage for one in bounds), *([own] if own is not None else ())]
     shares = [one for one in (share, *(one.share for one in bounds)) if one is not None]
@@ -247,7 +249,7 @@ def _under(document: ContractDocument, bounds: list[PartitionBounds]) -> c.Objec
 
 
 def _undeclared(facts: Facts, policy: Policy) -> Iterator[str]:
-    """The coalitions that it names and nobody declared so: until then their members charge nothing."""
+    """The coalitions that a policy names and that are not declared: their members cannot charge."""
     declared = [node for node in facts.nodes.values() if node.kind is NodeKind.COALITION]
     for named in policy.coalitions:
         if not any(covers(named, one) for one in declared):

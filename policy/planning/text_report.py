@@ -50,8 +50,10 @@ def impact_lines(found: Impact) -> Iterator[str]:
 def _changes(before: Any, after: Any) -> str:  # noqa: ANN401 - JSON
     if not isinstance(before, dict) or not isinstance(after, dict):
         return f"{_value(before)} -> {_value(after)}"
-    told = [f"{name} {_value(before[name])} -> {_value(after[name])}" for name in after if before[name] != after[name]]
-    return ", ".join(told)
+    changes = (
+        f"{name} {_value(before[name])} -> {_value(after[name])}" for name in after if before[name] != after[name]
+    )
+    return ", ".join(changes)
 
 
 def _value(value: Any) -> str:  # noqa: ANN401 - JSON
@@ -71,7 +73,7 @@ def merger_lines(found: Iterable[MergedAccount]) -> Iterator[str]:
     listed = list(found)
     for one in listed:
         whose = "the merged lineage" if one.coalition is None else f"coalition {one.coalition}"
-        before = " and ".join(stands.percent for stands in one.before)
+        before = " and ".join(status.percent for status in one.before)
         excess = one.to_json()["excess"]
         much = "" if excess is None else f", {excess} over its cap"
         word = f"would be frozen{much}" if one.after.over else "stays within its cap"
@@ -83,24 +85,23 @@ def merger_lines(found: Iterable[MergedAccount]) -> Iterator[str]:
 def coalition_lines(found: Iterable[Coalitions]) -> Iterator[str]:
     """The smallest coalitions over a cap."""
     for one in found:
-        told, shown = one.listing, one.to_json()
+        search, shown = one.listing, one.to_json()
         yield f"{one.partition}, cap {shown['epsilon_max']}, {one.asked} organisations:"
-        for members, _ in told.coalitions:
+        for members, _ in search.coalitions:
             yield f"  {len(members)}: {', '.join(members)}"
-        if told.complete:
-            result = (
-                "all coalitions of the smallest size are listed" if told.coalitions else "no coalition exceeds the cap"
-            )
+        if search.complete:
+            listed = "all of the smallest size are listed"
+            result = listed if search.coalitions else "no coalition exceeds the cap"
             yield f"  Complete: {result}."
         else:
-            yield f"  Incomplete: no coalition of up to {told.searched} exceeds the cap; larger ones were not searched."
+            yield f"  Incomplete: no coalition of up to {search.searched} exceeds the cap; larger ones are unknown."
 
 
-def decision_lines(told: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
+def decision_lines(report: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
     """Every check of a decision, and the binding one."""
-    decision = told["decision"]
-    if "recorded" in told:
-        yield f"Recorded outcome: {told['recorded']}. Re-evaluated:"
+    decision = report["decision"]
+    if "recorded" in report:
+        yield f"Recorded outcome: {report['recorded']}. Re-evaluated:"
     yield f"{decision['outcome']}{': ' + decision['detail'] if decision['detail'] else ''}"
     for check in decision["checks"]:
         source = f" [{check['source']}]" if check["source"] else ""
@@ -110,25 +111,25 @@ def decision_lines(told: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
         yield f"Binding constraint: {binding['text']}"
 
 
-def run_lines(told: Any) -> Iterator[str]:  # noqa: ANN401 - the report's JSON
+def run_lines(report: Any) -> Iterator[str]:  # noqa: ANN401 - the report's JSON
     """The report of a planned run."""
-    yield from decision_lines(told)
-    steps = told["steps_most"]
+    yield from decision_lines(report)
+    steps = report["steps_most"]
     epochs = "" if steps["epochs"] is None else f", {steps['epochs']} epochs"
     yield f"At this noise multiplier, at most {steps['steps']} steps would be admitted{epochs}."
-    noise = told["noise_multiplier_least"]
+    noise = report["noise_multiplier_least"]
     yield (
         f"These steps need a noise multiplier of at least {noise}."
         if noise
         else "No noise multiplier admits these steps."
     )
-    runs = told["runs"]
+    runs = report["runs"]
     more = f"{runs['more']} or more" if runs["or_more"] else str(runs["more"])
     yield f"{more} such runs would be admitted one after another, if there are no other charges."
     for one in runs["accounts"]:
         yield f"  {one['holder']} of {one['partition']}: {one['used']} used, {one['runs']} runs fit"
-    yield from _advice(told["advice"])
-    for one in told["lasts"]:
+    yield from _advice(report["advice"])
+    for one in report["lasts"]:
         until = "is exhausted" if one["full"] else f"lasts until {one['projected_until'] or 'after 100 years'}"
         yield f"  {one['holder']} of {one['partition']} {until} at the rate since {one['rate_since']} (projection)"
 

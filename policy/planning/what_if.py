@@ -53,8 +53,8 @@ class PlannedRun:
         partitions = c.strings(known["partitions"], "partitions", 16)
         try:
             plan = parse_plan(known["plan"])
-        except Malformed as fault:
-            raise fault.under("plan") from None
+        except Malformed as error:
+            raise error.under("plan") from None
         return cls(
             actor=actor,
             contract=c.sha256(known["contract"], "contract"),
@@ -94,7 +94,7 @@ class DecisionReport:
         return not self.code.refused
 
     def to_json(self) -> c.Object:
-        """As it is shown."""
+        """As JSON."""
         return {
             "binding": self.binding.to_json() if self.binding else None,
             "checks": [check.to_json() for check in self.checks],

@@ -106,7 +106,7 @@ class Contract:
 
 
 def read_contract(value: Any, reasons: Reasons) -> Contract:  # noqa: ANN401 - JSON
-    """A contract from its JSON; every fault is noted, and none raises."""
+    """A contract from its JSON; every error is noted, and none raises."""
     top = Fields(value, PATH, reasons)
     top.only(_FIELDS)
     for path, text in strings_in(top.value, PATH):

@@ -70,7 +70,7 @@ class Envelope:
         return cbor2.dumps(["Signature", self.protected, signature.protected, b"", self.payload])
 
     def to_json(self) -> Object:
-        """As it is shown to programs."""
+        """As JSON."""
         return {
             "content_type": self.content_type,
             "feed": self.feed,
@@ -193,8 +193,8 @@ def _decode(data: bytes, path: str) -> Any:  # noqa: ANN401 - CBOR
             allow_duplicate_keys=False,
         )
         again = cbor2.dumps(value)
-    except cbor2.CBORError as fault:
-        raise Malformed(path, f"is not CBOR without tags: {str(fault)[:100]}") from None
+    except cbor2.CBORError as error:
+        raise Malformed(path, f"is not CBOR without tags: {str(error)[:100]}") from None
     if again != data:
         raise Malformed(path, "is not in the one shortest encoding, or goes on after its end")
     return value

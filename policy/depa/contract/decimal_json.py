@@ -26,7 +26,7 @@ def parse(data: bytes, what: str) -> Any:  # noqa: ANN401 - JSON, with a Fractio
 
     Args:
         data: at most 262,144 bytes, nested at most 32 levels, each name in an object once.
-        what: how a fault names the file: ``contract`` or ``pipeline``.
+        what: how an error names the file: ``contract`` or ``pipeline``.
 
     Raises:
         Malformed: naming the rule, after work bounded by the number of bytes.
@@ -41,12 +41,12 @@ def parse(data: bytes, what: str) -> Any:  # noqa: ANN401 - JSON, with a Fractio
             parse_int=_exact,
             parse_constant=_no_constant,
         )
-    except Malformed as fault:
-        raise fault.under(what) from None
-    except UnicodeDecodeError as fault:
-        raise Malformed(what, f"is not UTF-8 at byte {fault.start}") from None
-    except json.JSONDecodeError as fault:
-        raise Malformed(what, f"is not JSON at line {fault.lineno}, column {fault.colno}: {fault.msg}") from None
+    except Malformed as error:
+        raise error.under(what) from None
+    except UnicodeDecodeError as error:
+        raise Malformed(what, f"is not UTF-8 at byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise Malformed(what, f"is not JSON at line {error.lineno}, column {error.colno}: {error.msg}") from None
     except RecursionError:
         raise Malformed(what, f"is nested deeper than {DEPTH_MAX} levels") from None
     _check_depth(value, what, 1)

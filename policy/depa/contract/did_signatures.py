@@ -154,8 +154,8 @@ def _key(jwk: object, where: str) -> Key:
         raise Malformed(where, "holds a method without a public key as JWK")
     try:
         key = JWKRegistry.import_key(jwk).get_op_key("verify")
-    except (JoseError, ValueError, TypeError, KeyError, AttributeError) as fault:
-        raise Malformed(where, f"holds a JWK that is no public key: {type(fault).__name__}") from None
+    except (JoseError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Malformed(where, f"holds a JWK that is no public key: {type(error).__name__}") from None
     if not isinstance(key, ec.EllipticCurvePublicKey | Ed25519PublicKey | rsa.RSAPublicKey):
         raise Malformed(where, "holds a key of a kind that signs no contract")
     return key

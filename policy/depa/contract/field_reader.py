@@ -1,4 +1,4 @@
-"""One object of a DEPA file, read field by field: a fault becomes a reason and the value None, and reading goes on."""
+"""One object of a DEPA file, read field by field: an error becomes a reason and the value None, and reading goes on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MILLISECONDS: Final = re.compile(r"\.000(?=Z\Z)", re.ASCII)
 
 
 class Fields:
-    """An object of a file at a path. Every reader gives None where it noted a fault, or where nothing stands.
+    """An object of a file at a path. Every reader gives None where it noted an error, or where nothing stands.
 
     Attributes:
         value: the object; empty where another type stood.
@@ -163,8 +163,8 @@ class Fields:
             return None
         try:
             return read(self.value[name], name)
-        except Malformed as fault:
-            self.reasons.refuse(code, self.at(name), self.value[name], fault.rule)
+        except Malformed as error:
+            self.reasons.refuse(code, self.at(name), self.value[name], error.rule)
             return None
 
 

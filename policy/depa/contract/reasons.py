@@ -2,7 +2,7 @@
 
     refused  number_null  contract.constraints[0].privacy[2].epsilon_threshold  "null"
 
-A code names a fault, like the codes of a decision. Nothing here raises: a check goes on and tells them all.
+A code names an error, like the codes of a decision. Nothing here raises: a check goes on and tells them all.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ CODES: Final[dict[str, tuple[str, str]]] = {
     "noise_below_contract": ("price", "is less noise than the contract asks for"),
     "not_priced": ("price", "has no proven price"),
 }
-"""The phase that finds it, and the fault in words that follow a field's name."""
+"""The phase that finds it, and the error in words that follow a field's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Reason:
         refused: whether it alone refuses; else it is a warning.
         field: where, as a path that begins with ``contract`` or ``pipeline``.
         value: what stands there, as JSON spells it, shortened; empty where nothing does.
-        text: the fault in words, with what was compared.
+        text: the error in words, with what was compared.
     """
 
     code: str
@@ -109,7 +109,7 @@ class Reason:
         return CODES[self.code][0]
 
     def to_json(self) -> Object:
-        """As it is shown to programs."""
+        """As JSON."""
         return {
             "code": self.code,
             "effect": "refused" if self.refused else "warned",
@@ -128,7 +128,7 @@ class Reasons:
         self.found: list[Reason] = []
 
     def refuse(self, code: str, field: str, value: object = None, more: str = "") -> None:
-        """Note a fault that refuses."""
+        """Note an error that refuses."""
         self._note(code, field, value, more, refused=True)
 
     def warn(self, code: str, field: str, value: object = None, more: str = "") -> None:

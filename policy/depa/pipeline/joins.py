@@ -51,7 +51,7 @@ class Join:
 
 
 def read_join(name: str, known: Fields, contract: Contract) -> Join:
-    """A join stage's config; every fault is noted."""
+    """A join stage's config; every error is noted."""
     known.only(("datasets", "joined_dataset", BOUND))
     datasets = [
         Fields(one, f"{known.at('datasets')}[{place}]", known.reasons)
@@ -103,8 +103,8 @@ def _spark(known: Fields, datasets: list[Fields], contract: Contract) -> str | N
 def _check_query(joined: Fields, key: str, query: str, named: tuple[str, ...]) -> None:
     try:
         tables = check_query(query, key)
-    except NotPlain as fault:
-        joined.reasons.refuse("join_query", joined.at("joining_query"), query, str(fault))
+    except NotPlain as error:
+        joined.reasons.refuse("join_query", joined.at("joining_query"), query, str(error))
         return
     for table in tables:
         if table not in named:

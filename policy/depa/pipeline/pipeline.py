@@ -31,7 +31,7 @@ class Pipeline:
 
 
 def read_pipeline(value: Any, contract: Contract, reasons: Reasons) -> Pipeline:  # noqa: ANN401 - JSON
-    """A pipeline from its JSON, held against its contract; every fault is noted, and none raises."""
+    """A pipeline from its JSON, held against its contract; every error is noted, and none raises."""
     top = Fields(value, PATH, reasons)
     top.only(("pipeline",))
     stages = top.items("pipeline", STAGES_MAX)

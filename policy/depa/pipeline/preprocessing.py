@@ -51,7 +51,7 @@ class Exposure:
 
 
 def fitted(known: Fields, *, trees: bool) -> tuple[Exposure, ...]:
-    """What a stage fits on the data it trains on; faults of form are noted."""
+    """What a stage fits on the data it trains on; errors of form are noted."""
     found = list(_of_dataset(known.inner("dataset_config"))) if known.has("dataset_config") else []
     return (*found, *_of_trees(known)) if trees else tuple(found)
 

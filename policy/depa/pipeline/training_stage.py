@@ -82,7 +82,7 @@ class Training:
 
 
 def read_training(name: str, known: Fields) -> Training:
-    """A training stage's config; every fault is noted."""
+    """A training stage's config; every error is noted."""
     trees = name in TREES
     known.only((*_BOTH, *SPELLINGS) if trees else (*_DEEP, *_BEFORE_2025))
     asked = read_asked(known, trees=trees)
