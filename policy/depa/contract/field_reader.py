@@ -52,11 +52,11 @@ class Fields:
 
     def inner(self, name: str) -> Fields:
         """An object inside; an empty one where it is missing, which is noted."""
-        if self.check(name):
+        if self.require(name):
             return Fields(self.value[name], self.at(name), self.reasons)
         return Fields({}, self.at(name), self.reasons)
 
-    def check(self, name: str) -> bool:
+    def require(self, name: str) -> bool:
         """Note it where a field is missing; whether it is there."""
         if name not in self.value:
             self.reasons.refuse("field_missing", self.at(name))
@@ -64,7 +64,7 @@ class Fields:
 
     def items(self, name: str, most: int, least: int = 1) -> list[Any]:
         """A list of so many items; an empty one where there is none such, which is noted."""
-        if not self.check(name):
+        if not self.require(name):
             return []
         value = self.value[name]
         if not isinstance(value, list):
@@ -77,7 +77,7 @@ class Fields:
 
     def text(self, name: str, *, empty: bool = False) -> str | None:
         """A string of at most 20,000 characters."""
-        if not self.check(name):
+        if not self.require(name):
             return None
         value = self.value[name]
         if not isinstance(value, str):
@@ -90,7 +90,7 @@ class Fields:
 
     def one_of(self, name: str, choices: tuple[str, ...]) -> str | None:
         """One of a closed list of strings."""
-        if not self.check(name):
+        if not self.require(name):
             return None
         value = self.value[name]
         if not isinstance(value, str) or value not in choices:
@@ -101,7 +101,7 @@ class Fields:
     def flag(self, name: str) -> bool | None:
         """True or false; ``"true"`` and 1 are neither."""
         value = self.value.get(name)
-        if isinstance(value, bool) or not self.check(name):
+        if isinstance(value, bool) or not self.require(name):
             return value if isinstance(value, bool) else None
         self.reasons.refuse("field_type", self.at(name), value, "must be true or false")
         return None
@@ -113,7 +113,7 @@ class Fields:
 
     def did(self, name: str) -> str | None:
         """A DID, alone or as ``{"id": DID}``, which the specification has for parties."""
-        if not self.check(name):
+        if not self.require(name):
             return None
         return read_did(self.value[name], self.at(name), self.reasons)
 
@@ -136,7 +136,7 @@ class Fields:
 
     def number(self, name: str, least: Fraction, most: Fraction) -> Fraction | None:
         """A number, or a string that holds one, from ``least`` to ``most``, exactly."""
-        if not self.check(name):
+        if not self.require(name):
             return None
         value = self.value[name]
         number = self._number(name, value)
@@ -159,7 +159,7 @@ class Fields:
         return None
 
     def _strict(self, name: str, read: Any, code: str) -> Any:  # noqa: ANN401 - whatever the reader gives
-        if not self.check(name):
+        if not self.require(name):
             return None
         try:
             return read(self.value[name], name)

@@ -62,7 +62,7 @@ def read_asked(known: Fields, *, trees: bool) -> Asked:
     )
 
 
-def check(known: Fields, *, trees: bool) -> None:
+def require(known: Fields, *, trees: bool) -> None:
     """Note what a private stage must say and does not."""
     names = ("epsilon",) if trees else ("epsilon", "delta", "max_grad_norm")
     spelled = {"epsilon": _EPSILON, "delta": _DELTA, "max_grad_norm": _CLIPPING}
