@@ -1,4 +1,4 @@
-r"""The auditor's verifier: every proof, signature and tile of a log, checked without trusting whoever serves it.
+r"""The auditor's verifier: every proof, signature and tile of a log, checked without trusting the server.
 
 This file runs alone, with the standard library and ``cryptography``: copy it anywhere. The rest of the project
 checks with it too. It holds the tree of RFC 9162 (section 2.1) and C2SP's signed-note, tlog-checkpoint,
@@ -162,7 +162,7 @@ class Key(ABC):
         """Whether this is the key's signature over a note's text."""
 
     def _verifies(self, message: str, signature: bytes) -> bool:
-        # Loaded here, so that whoever only wants to name an error does not wait for it.
+        # Loaded here, so that a command that only reports an error does not wait for it.
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -269,7 +269,7 @@ class Policy:
         logs: any one of these signs.
         witnesses: keys under the names that the policy gives them.
         groups: how many of which members, each a witness or a group named before.
-        quorum: a witness or a group; None if no cosignature is asked for.
+        quorum: a witness or a group; None if no cosignature is required.
     """
 
     logs: tuple[LogKey, ...]
@@ -439,10 +439,10 @@ def verify_receipt(text: str, entry: bytes, trust: LogKey | Policy) -> tuple[int
 
 
 def check_extends(kept: Checkpoint, now: Checkpoint, proof: Sequence[bytes]) -> None:
-    """Check that the log of today is the one that was kept, grown.
+    """Check that a log extends the checkpoint that was kept.
 
     Raises:
-        VerificationError: telling what it is instead.
+        VerificationError: with the way in which it does not.
     """
     _check_heads(kept, now)
     proven = not proof if kept.size == 0 else verify_consistency(kept.size, now.size, proof, kept.root, now.root)
@@ -652,20 +652,20 @@ def _encodable(text: str) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check what the arguments name, and tell; 0 if it holds, :data:`FAILED` if not."""
+    """Run the check that the arguments name and print its result; 0 if it holds, :data:`FAILED` if not."""
     import json
     import sys
 
-    asked = _parser().parse_args(arguments)
-    told: dict[str, object]
+    options = _parser().parse_args(arguments)
+    result: dict[str, object]
     try:
-        told = asked.check(asked)
+        result = options.check(options)
     except (VerificationError, OSError) as error:
-        said = str(error) if isinstance(error, VerificationError) else f"{error.filename}: {error.strerror}"
-        told = {"fault": said, "ok": False}
-        _say(sys.stdout if asked.json else sys.stderr, json.dumps(told) if asked.json else said)
+        text = str(error) if isinstance(error, VerificationError) else f"{error.filename}: {error.strerror}"
+        result = {"fault": text, "ok": False}
+        _say(sys.stdout if options.json else sys.stderr, json.dumps(result) if options.json else text)
         return FAILED
-    _say(sys.stdout, json.dumps(told, sort_keys=True) if asked.json else _in_words(told))
+    _say(sys.stdout, json.dumps(result, sort_keys=True) if options.json else _in_words(result))
     return 0
 
 
@@ -678,10 +678,10 @@ def _say(stream: TextIO, line: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     import argparse
 
-    parser = argparse.ArgumentParser(prog="verifier", description="Check a log without trusting whoever serves it.")
+    parser = argparse.ArgumentParser(prog="verifier", description="Check a log without trusting its server.")
     commands = parser.add_subparsers(required=True, metavar="WHAT")
     for name, check, files, what in (
-        ("receipt", _check_receipt, ("receipt", "entry"), "an entry stands in the log (tlog-proof)"),
+        ("receipt", _check_receipt, ("receipt", "entry"), "an entry is in the log (tlog-proof)"),
         ("checkpoint", _check_checkpoint, ("checkpoint",), "a checkpoint is signed, and cosigned by a quorum"),
         ("consistency", _check_consistency, ("kept", "checkpoint", "proof"), "a log grew out of the one kept"),
         ("tiles", _check_tiles, ("folder",), "a published log is whole: every entry, every hash, the root"),
@@ -694,40 +694,40 @@ def _parser() -> argparse.ArgumentParser:
         trust.add_argument("--policy", metavar="FILE", help="logs, witnesses and quorum (tlog-policy)")
         if name == "tiles":
             command.add_argument("--kept", metavar="FILE", help="an older checkpoint that you kept")
-        command.add_argument("--json", action="store_true", help="tell programs")
+        command.add_argument("--json", action="store_true", help="print JSON")
         command.set_defaults(check=check)
     return parser
 
 
-def _check_receipt(asked: argparse.Namespace) -> dict[str, object]:
-    text = to_text(_read(asked.receipt, RECEIPT_BYTES_MAX), "receipt")
-    index, checkpoint = verify_receipt(text, _read(asked.entry, ENTRY_BYTES_MAX), _trust(asked))
+def _check_receipt(options: argparse.Namespace) -> dict[str, object]:
+    text = to_text(_read(options.receipt, RECEIPT_BYTES_MAX), "receipt")
+    index, checkpoint = verify_receipt(text, _read(options.entry, ENTRY_BYTES_MAX), _trust(options))
     return {**_of(checkpoint), "index": index}
 
 
-def _check_checkpoint(asked: argparse.Namespace) -> dict[str, object]:
-    text, trust = to_text(_read(asked.checkpoint, NOTE_BYTES_MAX), "checkpoint"), _trust(asked)
+def _check_checkpoint(options: argparse.Namespace) -> dict[str, object]:
+    text, trust = to_text(_read(options.checkpoint, NOTE_BYTES_MAX), "checkpoint"), _trust(options)
     return {**_of(Checkpoint.open(text, trust)), "witnesses": [*trust.cosigners(Note.parse(text))]}
 
 
-def _check_consistency(asked: argparse.Namespace) -> dict[str, object]:
-    trust = _trust(asked)
-    now = Checkpoint.open(to_text(_read(asked.checkpoint, NOTE_BYTES_MAX), "checkpoint"), trust)
-    kept = _kept(asked.kept, trust)
-    lines = to_text(_read(asked.proof, PROOF_HASHES_MAX * 64), "proof").split()
+def _check_consistency(options: argparse.Namespace) -> dict[str, object]:
+    trust = _trust(options)
+    now = Checkpoint.open(to_text(_read(options.checkpoint, NOTE_BYTES_MAX), "checkpoint"), trust)
+    kept = _kept(options.kept, trust)
+    lines = to_text(_read(options.proof, PROOF_HASHES_MAX * 64), "proof").split()
     check_extends(kept, now, read_proof(lines, "proof"))
     return {**_of(now), "kept": kept.size}
 
 
-def _check_tiles(asked: argparse.Namespace) -> dict[str, object]:
+def _check_tiles(options: argparse.Namespace) -> dict[str, object]:
     def fetch(path: str, limit: int) -> bytes | None:
         try:
-            return _read(f"{asked.folder}/{path}", limit)
+            return _read(f"{options.folder}/{path}", limit)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    trust = _trust(asked)
-    kept = _kept(asked.kept, trust) if asked.kept else None
+    trust = _trust(options)
+    kept = _kept(options.kept, trust) if options.kept else None
     found = verify_tiles(fetch, trust, kept)
     return {**_of(found), "entries": found.size, **({"kept": kept.size} if kept else {})}
 
@@ -736,8 +736,8 @@ def _of(checkpoint: Checkpoint) -> dict[str, object]:
     return {"log": checkpoint.origin, "ok": True, "root": checkpoint.root.hex(), "size": checkpoint.size}
 
 
-def _in_words(told: Mapping[str, object]) -> str:
-    said = f"holds: {told['log']} signed the root {told['root']} of {told['size']} entries"
+def _in_words(result: Mapping[str, object]) -> str:
+    text = f"holds: {result['log']} signed the root {result['root']} of {result['size']} entries"
     more = {
         "index": "; the entry is at index {}",
         "kept": "; they begin with the {} kept",
@@ -745,20 +745,20 @@ def _in_words(told: Mapping[str, object]) -> str:
         "witnesses": "; cosigned by {}",
     }
     for name, words in more.items():
-        value = told.get(name)
+        value = result.get(name)
         if value not in (None, []):
-            said += words.format(", ".join(map(str, value)) if isinstance(value, list) else value)
-    return said
+            text += words.format(", ".join(map(str, value)) if isinstance(value, list) else value)
+    return text
 
 
-def _trust(asked: argparse.Namespace) -> Policy:
-    if asked.policy:
-        return Policy.parse(_read(asked.policy, POLICY_BYTES_MAX).decode(errors="surrogateescape"))
-    return Policy((LogKey.parse(to_text(_read(asked.log, 1_024), "vkey").strip()),))
+def _trust(options: argparse.Namespace) -> Policy:
+    if options.policy:
+        return Policy.parse(_read(options.policy, POLICY_BYTES_MAX).decode(errors="surrogateescape"))
+    return Policy((LogKey.parse(to_text(_read(options.log, 1_024), "vkey").strip()),))
 
 
 def _kept(path: str, trust: Policy) -> Checkpoint:
-    """A checkpoint that someone kept may be from before the witnesses came."""
+    """Open a kept checkpoint, which may be older than the witnesses."""
     return Checkpoint.open(to_text(_read(path, NOTE_BYTES_MAX), "checkpoint"), replace(trust, quorum=None))
 
 

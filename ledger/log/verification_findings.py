@@ -41,7 +41,7 @@ class Fork(Broken):
 
     def to_json(self) -> dict[str, object]:
         """For programs."""
-        heads = {"book": _told(self.newest), "kept": _told(self.kept), "parts_from": self.agreed}
+        heads = {"book": _head_to_json(self.newest), "kept": _head_to_json(self.kept), "parts_from": self.agreed}
         return {**super().to_json(), "fork": heads}
 
 
@@ -62,5 +62,5 @@ def _head(one: Checkpoint) -> str:
     return f"{one.size} entries, root {one.root.hex()}"
 
 
-def _told(one: Checkpoint) -> dict[str, object]:
+def _head_to_json(one: Checkpoint) -> dict[str, object]:
     return {"root": one.root.hex(), "size": one.size}
