@@ -122,17 +122,17 @@ def _print(found: Checked, terms: Terms) -> None:
 
 
 def _in_words(found: Checked, terms: Terms) -> list[str]:
-    told = [f"contract SHA-256 {found.payload}", f"pipeline SHA-256 {found.pipeline}"]
+    lines = [f"contract SHA-256 {found.payload}", f"pipeline SHA-256 {found.pipeline}"]
     if found.envelope is not None:
-        told.append(f"signatures by {', '.join(one.signer for one in found.envelope.signatures)}")
-    told += _price_in_words(found, terms)
+        lines.append(f"signatures by {', '.join(one.signer for one in found.envelope.signatures)}")
+    lines += _price_in_words(found, terms)
     refused = sum(reason.refused for reason in found.reasons)
     if found.code.refused:
         return [
-            *told,
+            *lines,
             f"Refused: {refused} reason{'s' if refused > 1 else ''}, {len(found.reasons) - refused} warnings.",
         ]
-    return [*told, "Imported: --json prints the contract for every party to sign, and the body of a charge."]
+    return [*lines, "Imported: --json prints the contract for every party to sign, and the body of a charge."]
 
 
 def _price_in_words(found: Checked, terms: Terms) -> list[str]:
@@ -142,8 +142,8 @@ def _price_in_words(found: Checked, terms: Terms) -> list[str]:
     if found.priced is None:
         unknown = any(reason.code == "noise_unknown" for reason in found.reasons)
         return ["The noise is unknown: neither file has the number of records (see --records)."] if unknown else []
-    priced, run = found.priced, found.priced.told
-    told = [
+    priced, run = found.priced, found.priced.report
+    lines = [
         f"noise multiplier {format_number(plan.noise_multiplier)}, sampling probability"
         f" {format_number(plan.sampling_probability)}, {plan.steps} steps, clipping norm"
         f" {format_number(plan.clipping_norm)}"
@@ -153,7 +153,7 @@ def _price_in_words(found: Checked, terms: Terms) -> list[str]:
     group = "" if priced.rows == 1 else f" for groups of {priced.rows} rows"
     group = " for one row, not for a data principal" if priced.rows is None else group
     of = f" of {terms.records} records" if terms.records else ""
-    told.append(
+    lines.append(
         f"one run{of}: ε {ceil_decimal(run.epsilon, 6)} at δ {format_number(run.delta)}{group}"
         f" ({run.accountant}, {run.relation}, {run.version})"
     )
@@ -162,5 +162,5 @@ def _price_in_words(found: Checked, terms: Terms) -> list[str]:
             held = (
                 f"{count} such run{'' if count == 1 else 's'}" if isinstance(count, int) else f"none counted: {count}"
             )
-            told.append(f"a partition of ε {format_number(priced.budget)} under the rule {rule} holds {held}")
-    return told
+            lines.append(f"a partition of ε {format_number(priced.budget)} under the rule {rule} holds {held}")
+    return lines

@@ -55,8 +55,8 @@ def check(
         )
         raise typer.Exit(MALFORMED) from None
     same = digest(canonical_form(data, DOCUMENT_BYTES_MAX))
-    told = {"canonical": same, "document": digest(data), "kind": kind, "ok": True, "source": source}
-    typer.echo(json.dumps(told) if as_json else f"{file}: {source}, document {told['document']}")
+    result = {"canonical": same, "document": digest(data), "kind": kind, "ok": True, "source": source}
+    typer.echo(json.dumps(result) if as_json else f"{file}: {source}, document {result['document']}")
 
 
 @document.command(

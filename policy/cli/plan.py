@@ -75,7 +75,7 @@ def impact(
     with opened(book) as facts:
         proposed = read_bytes(document, "policy", DOCUMENT_BYTES_MAX)
         found = impact_of(facts, proposed, _moment(at), facts.due(_EVER, _PENDING_MAX))
-    _tell(found.to_json(), impact_lines(found), as_json=as_json)
+    _print(found.to_json(), impact_lines(found), as_json=as_json)
 
 
 @policy.command(
@@ -96,7 +96,7 @@ def breaches(book: _Book, at: _At = "", *, as_json: _AsJson = False) -> None:
 
     with opened(book) as facts:
         found = list(accounts_over_cap(facts, _moment(at)))
-    _tell({"breaches": [one.to_json() for one in found]}, breach_lines(found), as_json=as_json)
+    _print({"breaches": [one.to_json() for one in found]}, breach_lines(found), as_json=as_json)
     if found:
         raise typer.Exit(REFUSED)
 
@@ -135,9 +135,9 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
     with past(book, as_of) as facts:
         question = _under(_question(facts, charge, actor, epochs, now), document)
         since = now - days * _DAY_MS
-        told = report(question, _first(facts, since), since)
+        result = report(question, _first(facts, since), since)
         permit = question.decision.permit
-    _tell(told, run_lines(told), as_json=as_json)
+    _print(result, run_lines(result), as_json=as_json)
     if not permit:
         raise typer.Exit(REFUSED)
 
@@ -177,8 +177,8 @@ def again(
     asked = Asked(command, read_body(command), command.to_bytes(), entry.signature)
     with past(book, index if as_of is None else as_of) as facts:
         decision = _under(WhatIf(facts, PlannedRun.of(asked), entry.time), document).decision
-    told = {"decision": decision.to_json(), "recorded": entry.code.word}
-    _tell(told, decision_lines(told), as_json=as_json)
+    result = {"decision": decision.to_json(), "recorded": entry.code.word}
+    _print(result, decision_lines(result), as_json=as_json)
     if not decision.permit:
         raise typer.Exit(REFUSED)
 
@@ -208,7 +208,7 @@ def merger(
             if did not in facts.organisations:
                 raise failure(f"{did} is not registered", NOT_FOUND)
         found = merged_accounts(facts, organisations, _moment(at))
-    _tell({"accounts": [one.to_json() for one in found]}, merger_lines(found), as_json=as_json)
+    _print({"accounts": [one.to_json() for one in found]}, merger_lines(found), as_json=as_json)
 
 
 @plan.command(
@@ -239,7 +239,7 @@ def coalitions(
                 raise failure(f"there is no partition {ref}", NOT_FOUND)
         cap = parse_positive(epsilon, "--epsilon") if epsilon else None
         found = coalitions_of(facts, _moment(at), partition, cap)
-    _tell({"partitions": [one.to_json() for one in found]}, coalition_lines(found), as_json=as_json)
+    _print({"partitions": [one.to_json() for one in found]}, coalition_lines(found), as_json=as_json)
 
 
 def _under(question: WhatIf, document: Path | None) -> WhatIf:
@@ -267,19 +267,19 @@ def _question(facts: Snapshot | PastSnapshot, charge: Path, actor: str, epochs: 
     from policy.planning.plan_search import for_epochs
     from policy.planning.what_if import PlannedRun, WhatIf
 
-    asked = PlannedRun.parse(c.parse(read_bytes(charge, "charge"), 65_535, "charge"), c.did(actor, "--actor"))
-    for ref in asked.partitions:
+    planned = PlannedRun.parse(c.parse(read_bytes(charge, "charge"), 65_535, "charge"), c.did(actor, "--actor"))
+    for ref in planned.partitions:
         if ref not in facts.partitions:
             raise failure(f"there is no partition {ref}", NOT_FOUND)
-    if asked.contract not in facts.contracts:
-        raise failure(f"there is no contract {asked.contract}", NOT_FOUND)
-    if asked.actor not in facts.organisations:
-        raise failure(f"{asked.actor} is not registered", NOT_FOUND)
+    if planned.contract not in facts.contracts:
+        raise failure(f"there is no contract {planned.contract}", NOT_FOUND)
+    if planned.actor not in facts.organisations:
+        raise failure(f"{planned.actor} is not registered", NOT_FOUND)
     if epochs:
-        if not isinstance(asked.plan, Plan):
+        if not isinstance(planned.plan, Plan):
             raise Malformed("--epochs", "is for a plan of kind 'dp_sgd'")
-        asked = replace(asked, plan=for_epochs(asked.plan, parse_positive(epochs, "--epochs")))
-    return WhatIf(facts, asked, now)
+        planned = replace(planned, plan=for_epochs(planned.plan, parse_positive(epochs, "--epochs")))
+    return WhatIf(facts, planned, now)
 
 
 def _first(facts: Snapshot | PastSnapshot, since: int) -> int:
@@ -295,7 +295,7 @@ def _moment(at: str) -> int:
     return parse_time(at, "--at") if at else time.time_ns() // 1_000_000
 
 
-def _tell(value: Any, lines: Iterator[str], *, as_json: bool) -> None:  # noqa: ANN401 - JSON
+def _print(value: Any, lines: Iterator[str], *, as_json: bool) -> None:  # noqa: ANN401 - JSON
     if as_json:
         typer.echo(json.dumps(value, ensure_ascii=False))
         return

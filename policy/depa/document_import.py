@@ -81,6 +81,6 @@ def keys_told(contract: Contract) -> list[Object]:
 
 
 def _least(contract: Contract, datasets: list[str | None], name: str) -> str | None:
-    said = [getattr(bound, name) for bound in contract.bounds if bound.dataset in datasets]
-    least = min((one for one in said if one is not None), default=None)
+    stated = [getattr(bound, name) for bound in contract.bounds if bound.dataset in datasets]
+    least = min((one for one in stated if one is not None), default=None)
     return None if least is None else format_number(least)

@@ -28,8 +28,8 @@ def evaluate(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reas
         if stage.trees and stage.private:
             reasons.warn("training_claim", stage.epsilon_path, stage.epsilon)
     if pipeline.trainings:
-        told = "it also trains a replica without privacy on the same data, and prints exact losses of both"
-        reasons.warn("reference_trainer", "pipeline.pipeline", None, told)
+        detail = "it also trains a replica without privacy on the same data, and prints exact losses of both"
+        reasons.warn("reference_trainer", "pipeline.pipeline", None, detail)
     _sum(pipeline, contract, terms, reasons)
 
 
@@ -62,9 +62,9 @@ def _caps(stage: Training, contract: Contract, reasons: Reasons) -> None:
 
 def _sum(pipeline: Pipeline, contract: Contract, terms: Terms, reasons: Reasons) -> None:
     """Several stages are one run. Without the number of records nothing but their sum bounds them together."""
-    asked = [stage.epsilon for stage in pipeline.trainings if stage.private and stage.epsilon is not None]
+    requested = [stage.epsilon for stage in pipeline.trainings if stage.private and stage.epsilon is not None]
     most = contract.epsilon_max()
-    if terms.records is not None or len(asked) < 2 or most is None or sum(asked) <= most:
+    if terms.records is not None or len(requested) < 2 or most is None or sum(requested) <= most:
         return
-    told = f"{' + '.join(format_number(one) for one in asked)} = {compared(sum(asked, Fraction(0)), most)}"
-    reasons.refuse("run_above_contract", "pipeline.pipeline", None, told)
+    detail = f"{' + '.join(format_number(one) for one in requested)} = {compared(sum(requested, Fraction(0)), most)}"
+    reasons.refuse("run_above_contract", "pipeline.pipeline", None, detail)

@@ -66,7 +66,7 @@ def check(contract: bytes, pipeline: bytes, terms: Terms, did_documents: Iterabl
     """Import a DEPA contract, bare or in its envelope, with a pipeline; or say every reason why not.
 
     Args:
-        did_documents: of the parties, as whoever checks keeps them; nothing is ever fetched.
+        did_documents: of the parties; nothing is ever fetched.
 
     Raises:
         Malformed: for bytes that are no JSON or no COSE_Sign, are too many or nested too deep.

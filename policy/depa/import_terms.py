@@ -1,4 +1,4 @@
-"""What neither DEPA file says and whoever imports them must: the Level, how many records, how many runs, the time."""
+"""The terms of an import that neither DEPA file has: the Level, the number of records and of runs, the time."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from fractions import Fraction
 from typing import Final
 
 RELATION: Final = "REPLACE_SPECIAL"
-"""Losses are told for zero-out neighbours, the ledger's default."""
+"""Losses are reported for zero-out neighbours, the ledger's default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The words of whoever imports.
+    """What the importer states.
 
     Attributes:
         now: Unix milliseconds.
-        level: the sensitivity Level the datasets have; 1 unless an SRO says otherwise.
-        records: how many records the training stages train on, after joins and splits; None if nobody knows.
+        level: the sensitivity Level the datasets have; 1 unless an SRO sets another.
+        records: how many records the training stages train on, after joins and splits; None if unknown.
         rows: the bound that the TDPs declare on the rows of one data principal; None if they declare none.
         runs: how many runs the contract is taken to allow: its text allows one.
         version: of the contract as our document; an amendment of one on record is the next.

@@ -1,6 +1,6 @@
 """What a pipeline's run really is for a number of records: its noise, its steps, its ε and δ, and how often it fits.
 
-DEPA's trainer derives the noise from the ε asked for (Opacus, ``make_private_with_epsilon``): sampling probability
+DEPA's trainer derives the noise from the requested ε (Opacus, ``make_private_with_epsilon``): sampling probability
 one over the number of batches, as many steps an epoch, δ lowered to one over the number of records. The same noise is
 found here with the ledger's own accountant, and then the run is priced like any other.
 """
@@ -36,15 +36,15 @@ class Priced:
     Attributes:
         plans: of each training stage; ``whole`` is all of them as one plan.
         rows: of one data principal at most, which it is charged for; None if a join has no bound.
-        told: the ε of one run at δ, for groups of ``rows``; of one row where no bound is known.
-        budget: the ε that runs are counted against, at the same δ; None if nobody says one.
+        report: the ε of one run at δ, for groups of ``rows``; of one row where no bound is known.
+        budget: the ε that runs are counted against, at the same δ; None if there is none.
         runs: for each rule, how many such runs and no other an empty partition holds, or why none can be counted.
     """
 
     plans: tuple[AnyPlan, ...]
     whole: AnyPlan
     rows: int | None
-    told: Report
+    report: Report
     budget: Fraction | None
     runs: tuple[tuple[str, int | str], ...]
 
@@ -57,7 +57,7 @@ class Priced:
             "budget": None if self.budget is None else format_number(self.budget),
             "noise_multipliers": [_noise(plan) for plan in self.plans],
             "plan": self.whole.to_json(),
-            "report": self.told.to_json(),
+            "report": self.report.to_json(),
             "rows_per_principal_max": self.rows,
             "runs_held": held,
             "steps": self.whole.steps,
@@ -76,18 +76,18 @@ def price(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reasons
     whole, rows = _together(known), group_of(pipeline, terms)
     run = group_privacy(rows or 1, whole.mechanism(whole.steps))
     try:
-        told = report_epsilon(run, delta, RELATION)
+        report = report_epsilon(run, delta, RELATION)
     except (Malformed, NotPriced, ArithmeticError) as error:
         reasons.refuse("not_priced", "pipeline.pipeline", None, str(error))
         return None
     most = contract.epsilon_max()
-    if most is not None and told.epsilon > most and ((rows or 1) > 1 or len(known) > 1):
-        of = f"groups of {rows or 1}, {len(known)} stage(s): {compared(told.epsilon, most)}"
+    if most is not None and report.epsilon > most and ((rows or 1) > 1 or len(known) > 1):
+        of = f"groups of {rows or 1}, {len(known)} stage(s): {compared(report.epsilon, most)}"
         reasons.refuse("run_above_contract", "pipeline.pipeline", None, of)
     budget = terms.budget or most
     counted = ((*((name, delta) for name in RULE_NAMES), (PURE, Fraction(0)))) if budget is not None else ()
     runs = tuple((name, _runs(name, run, of, budget)) for name, of in counted)
-    return Priced(known, whole, rows, told, budget, runs)
+    return Priced(known, whole, rows, report, budget, runs)
 
 
 def _plan(stage: Training, contract: Contract, terms: Terms, reasons: Reasons) -> AnyPlan | None:
@@ -101,8 +101,8 @@ def _plan(stage: Training, contract: Contract, terms: Terms, reasons: Reasons) -
     if stage.epsilon is None or stage.clipping is None or stage.batch is None or stage.epochs is None or delta is None:
         return None
     if stage.delta is not None and stage.delta > Fraction(1, terms.records):
-        told = compared(stage.delta, Fraction(1, terms.records))
-        reasons.warn("delta_lowered", stage.delta_path, stage.delta, told)
+        detail = compared(stage.delta, Fraction(1, terms.records))
+        reasons.warn("delta_lowered", stage.delta_path, stage.delta, detail)
     batches = -(-terms.records // stage.batch)
     steps = stage.epochs * batches
     try:
@@ -118,20 +118,20 @@ def _plan(stage: Training, contract: Contract, terms: Terms, reasons: Reasons) -
 def _hold_noise(contract: Contract, noise: Fraction | None, reasons: Reasons) -> None:
     for bound in contract.bounds:
         if bound.noise is not None and (noise is None or noise < bound.noise):
-            told = (
+            detail = (
                 "boosted trees state none"
                 if noise is None
                 else f"{format_number(noise)} < {format_number(bound.noise)}"
             )
-            reasons.refuse("noise_below_contract", f"{bound.path}.noise_multiplier", bound.noise, told)
+            reasons.refuse("noise_below_contract", f"{bound.path}.noise_multiplier", bound.noise, detail)
 
 
 def _delta(stages: tuple[Training, ...], contract: Contract, terms: Terms) -> Fraction | None:
-    """The least δ that anybody says, and at most one over the number of records; None if nobody says one."""
-    said = [stage.delta for stage in stages if stage.delta is not None]
+    """The least δ that anybody says, and at most one over the number of records; None if there is none."""
+    stated = [stage.delta for stage in stages if stage.delta is not None]
     agreed = contract.delta_max()
-    said += [agreed] if agreed is not None else []
-    return min([*said, Fraction(1, max(2, terms.records))] if terms.records else said, default=None)
+    stated += [agreed] if agreed is not None else []
+    return min([*stated, Fraction(1, max(2, terms.records))] if terms.records else stated, default=None)
 
 
 def _together(plans: tuple[AnyPlan, ...]) -> AnyPlan:

@@ -1,6 +1,6 @@
 """The documents people sign, read strictly and held against themselves.
 
-Signatures are over the bytes as given, JSON or YAML. An unknown field is an error that tells its place, numbers are
+Signatures are over the bytes as given, JSON or YAML. An unknown field is an error with its place, numbers are
 exact strings, and what contradicts itself is :class:`~policy.checks.field_readers.Inconsistent`. ``schemas`` holds the
 JSON Schema of each kind, which says the same as its reader.
 """

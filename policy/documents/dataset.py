@@ -103,5 +103,5 @@ class Recommendation:
     def of(cls, value: object) -> Self:
         """Read a value. Raises: Malformed."""
         known = RECOMMENDATION.read(value)
-        kept = ("dataset", "id", "issuer", "provider", "version")
-        return cls(**{name: known[name] for name in kept}, **known["budget"])
+        plain = ("dataset", "id", "issuer", "provider", "version")
+        return cls(**{name: known[name] for name in plain}, **known["budget"])

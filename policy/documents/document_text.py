@@ -40,13 +40,13 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A document's value, and what finds where its names and items stand: asked only where an error is told."""
+    """A document's value, and a function that locates its names and items, called only to report an error."""
 
     value: c.Json
     find: Callable[[], dict[str, Place]]
 
     def place(self, path: str) -> Place:
-        """Where a field stands, or, if it is missing, what would hold it."""
+        """The place of a field, or, if it is missing, of what would hold it."""
         places = self.find()
         while path and path not in places:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
@@ -54,7 +54,7 @@ class Text:
 
 
 def read_document(data: bytes, size_max: int, read: Callable[[c.Json], D]) -> D:
-    """A document's bytes through ``read``; every error tells line and column. Raises: Malformed."""
+    """A document's bytes through ``read``; every error has its line and column. Raises: Malformed."""
     text = read_text(data, size_max)
     try:
         return read(text.value)
@@ -82,7 +82,7 @@ def _json(data: bytes, size_max: int) -> Text:
     try:
         value = c.parse(data, size_max)
     except Malformed as error:
-        # The reader of the ledger's own bytes tells no places: look for what it stumbled over.
+        # The strict JSON reader knows no places: find the value at which it stopped.
         found = _located(data.decode("utf-8", "replace"))
         path, place = found.stumble or (error.field, found.places.get(error.field, (0, 0)))
         raise Malformed(path or error.field, _at(error.rule, place) if place[0] else error.rule) from None
@@ -111,7 +111,7 @@ class _Open:
 
 
 def _located(text: str) -> _Located:
-    """Where names and items stand, as far as the text is JSON and not too deep."""
+    """The places of names and items, as far as the text is JSON and not too deep."""
     found, stack = _Located(), list[_Open]()
     for piece, place in _pieces(text):
         top = stack[-1] if stack else None
@@ -265,6 +265,6 @@ def _scalar(event: yaml.ScalarEvent, path: str, place: Place) -> c.Json:
     if _NUMBER_ELSEWHERE.match(text) or tag == "tag:yaml.org,2002:float":
         raise Malformed(path, _at(f"{text[:40]} is a floating-point number: write numbers in quotes", place))
     if tag not in _STRINGS:
-        told = f"{text[:40]!r} means different things to different readers: write it in quotes"
-        raise Malformed(path, _at(told if text else "has no value", place))
+        rule = f"{text[:40]!r} means different things to different readers: write it in quotes"
+        raise Malformed(path, _at(rule if text else "has no value", place))
     return str(text)

@@ -26,7 +26,7 @@ _BASE64URL_32: Final = r"^[A-Za-z0-9_-]{43}$"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One field's reader, given a value and where it stands, and its schema."""
+    """One field's reader, given a value and its path, and its JSON Schema."""
 
     read: Callable[[Any, str], Any]
     schema: Schema

@@ -102,10 +102,10 @@ class Policy:
         levels: where a dataset's Level differs from the domain's.
         share_max: the greatest share of a partition's capacity that one lineage may use.
         load: the plan that every partition declares as its load.
-        sealed_everyone: at Level 2, whether the global account is capped or only watched.
-        notice_hours: how long before a model leaves its providers are told.
+        sealed_everyone: at Level 2, whether the global account is capped or only reported.
+        notice_hours: how long before a model release its notice must be on record.
         tuning_public: tuning happens on public data alone; else every trial is charged.
-        alerts: shares of capacity at which people are told, rising.
+        alerts: shares of capacity at which an alert is raised, ascending.
         commitments: a partition opens only with commitments to its records.
         pipeline: a charge names the digest of what its clean room is to run, and the attestation says the same.
     """

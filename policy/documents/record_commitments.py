@@ -61,7 +61,7 @@ def overlap(own: tuple[Stored, ...], other: Stored) -> int:
 
 
 def repeated(own: tuple[Stored, ...]) -> int:
-    """How many commitments stand in more than one of these documents, counted as often as too many."""
+    """How many commitments occur more than once in these documents, counting every repetition."""
     return sum(read_commitments(one).count for one in own) - len(_union(own))
 
 

@@ -19,10 +19,10 @@ MECHANISMS: Final = tuple(kind for kind in KINDS if kind not in {"composed", "gr
 
 @dataclass(frozen=True, slots=True)
 class RunBounds:
-    """Bounds on one run; None where nothing is said.
+    """Bounds on one run; None where there is no bound.
 
     Attributes:
-        delta_max: the largest δ that the run's ε may be told at: the partition's own.
+        delta_max: the largest δ that the run's ε may be at: the partition's own.
         noise_multiplier_min: every mechanism inside must state at least as much noise.
         probability_max: every sampling inside takes a record with at most this probability.
         mechanisms: of a contract, which kinds; a policy names its own for the whole domain.

@@ -194,8 +194,8 @@ def _check_identities(contract: Contract, reasons: Reasons) -> None:
         seen.add(pair)
     for group in contract.by_key():
         if len(group) > 1:
-            told = ", ".join(one.name or one.id or one.path for one in group)
-            reasons.warn("keys_together", f"{group[0].path}.key.properties.kid", group[0].key, told)
+            names = ", ".join(one.name or one.id or one.path for one in group)
+            reasons.warn("keys_together", f"{group[0].path}.key.properties.kid", group[0].key, names)
 
 
 def _check_bounds(contract: Contract, reasons: Reasons) -> None:

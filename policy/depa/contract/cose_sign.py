@@ -147,7 +147,7 @@ def _header(protected: object, unprotected: object, path: str) -> dict[Any, Any]
 
 
 def _labelled(header: dict[Any, Any], labels: dict[int, str], path: str, default: str | None) -> tuple[str, str]:
-    """What stands at one of two labels, and whose label it is."""
+    """The value at one of two labels, and which label it is."""
     found = [label for label in labels if label in header]
     if len(found) > 1:
         raise Malformed(path, f"uses both labels {found[0]} and {found[1]}")
@@ -168,7 +168,7 @@ def _participants(value: object) -> tuple[str, ...]:
 
 
 def _certificates(value: object, path: str) -> tuple[bytes, ...]:
-    """One certificate stands by itself, several in a list (RFC 9360, section 2); a list of one is met too."""
+    """One certificate is plain, several are a list (RFC 9360, section 2); a list of one occurs too."""
     listed = [] if value is None else value if isinstance(value, list) else [value]
     if len(listed) > CERTIFICATES_MAX or not all(isinstance(one, bytes) for one in listed):
         raise Malformed(path, f"must be at most {CERTIFICATES_MAX} certificates")

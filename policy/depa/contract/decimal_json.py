@@ -1,6 +1,6 @@
 """DEPA's JSON, read without losing a digit: numbers may have fractions here, as ``0.00001``, and stay exact.
 
-What cannot be read at all is :class:`~ledger.wire.malformed.Malformed`; whatever can be read and is wrong is a reason.
+What cannot be read at all is :class:`~ledger.wire.malformed.Malformed`; any readable value that is wrong is a reason.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def read_keys(documents: Iterable[bytes]) -> dict[str, dict[str, Key]]:
     """The signing keys of DID documents, by DID and by the fragment that names each.
 
     Raises:
-        Malformed: for a document that is none, a DID told twice, or a key that is none.
+        Malformed: for a document that is none, a DID given twice, or a key that is none.
     """
     known: dict[str, dict[str, Key]] = {}
     for place, data in enumerate(documents):
@@ -57,7 +57,7 @@ def read_keys(documents: Iterable[bytes]) -> dict[str, dict[str, Key]]:
         value = parse(data, where)
         did = c.did(value.get("id") if isinstance(value, dict) else None, f"{where}.id")
         if did in known:
-            raise Malformed(f"{where}.id", f"{did} is told twice")
+            raise Malformed(f"{where}.id", f"{did} is given twice")
         known[did] = _methods(value, did, where)
     return known
 
@@ -85,8 +85,8 @@ def check_signatures(
 def _check(envelope: Envelope, signature: Signature, keys: Mapping[str, Key], reasons: Reasons) -> None:
     key = keys.get(signature.key_id.rpartition("#")[2])
     if key is None:
-        told = f"key id {signature.key_id!r}" if keys else "no DID document of it was given"
-        reasons.refuse("signer_key_unknown", signature.path, signature.signer, told)
+        detail = f"key id {signature.key_id!r}" if keys else "no DID document of it was given"
+        reasons.refuse("signer_key_unknown", signature.path, signature.signer, detail)
         return
     if signature.certificates and not _certifies(signature.certificates[0], key):
         reasons.refuse("certificate_differs", f"{signature.path}.protected.33", signature.signer)

@@ -18,10 +18,10 @@ _MILLISECONDS: Final = re.compile(r"\.000(?=Z\Z)", re.ASCII)
 
 
 class Fields:
-    """An object of a file at a path. Every reader gives None where it noted an error, or where nothing stands.
+    """An object of a file at a path. Every reader gives None where it noted an error, or where there is no value.
 
     Attributes:
-        value: the object; empty where another type stood.
+        value: the object; empty where the value has another type.
         path: where it is, as ``contract.datasets[0]``.
     """
 
@@ -43,7 +43,7 @@ class Fields:
                 self.reasons.refuse("field_unknown", under(self.path, name), value)
 
     def has(self, name: str) -> bool:
-        """Whether it stands there, be it null."""
+        """Whether the field is there, even if null."""
         return name in self.value
 
     def at(self, name: str) -> str:
@@ -141,8 +141,8 @@ class Fields:
         value = self.value[name]
         number = self._number(name, value)
         if number is not None and not least <= number <= most:
-            told = f"must lie between {spelled(least)} and {spelled(most)}"
-            self.reasons.refuse("number_out_of_range", self.at(name), value, told)
+            detail = f"must lie between {spelled(least)} and {spelled(most)}"
+            self.reasons.refuse("number_out_of_range", self.at(name), value, detail)
             return None
         return number
 

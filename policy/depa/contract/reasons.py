@@ -2,7 +2,7 @@
 
     refused  number_null  contract.constraints[0].privacy[2].epsilon_threshold  "null"
 
-A code names an error, like the codes of a decision. Nothing here raises: a check goes on and tells them all.
+A code names an error, like the codes of a decision. Nothing here raises: a check continues and reports all of them.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ CODES: Final[dict[str, tuple[str, str]]] = {
     "field_unknown": ("validate", "is not a field of any known spelling"),
     "field_missing": ("validate", "is missing"),
     "field_type": ("validate", "is of another type"),
-    "field_twice": ("validate", "is said twice in different spellings"),
+    "field_twice": ("validate", "is given twice in different spellings"),
     "value_unknown": ("validate", "is not a value that is known here"),
     "text_length": ("validate", "is empty or too long"),
     "name_spelling": ("validate", "is not a name that an entry can hold"),
     "list_length": ("validate", "has too few or too many items"),
-    "number_null": ("validate", "stands where a number must"),
+    "number_null": ("validate", "is where a number must be"),
     "number_spelling": ("validate", "is not a number spelled plainly, as 1.5"),
     "number_out_of_range": ("validate", "is out of range"),
     "time_spelling": ("validate", "is not a time in UTC of whole seconds, as 2026-01-01T00:00:00.000Z"),
     "did_missing": ("validate", "must be a DID, as did:web:bank-a.example"),
-    "placeholder": ("validate", "is a template's variable that nobody filled in"),
+    "placeholder": ("validate", "is a template variable that was not filled in"),
     # Contract.
     "dates_unordered": ("import", "is not after startTime"),
     "provider_not_party": ("import", "is none of tdps"),
@@ -80,7 +80,7 @@ CODES: Final[dict[str, tuple[str, str]]] = {
     # Noise.
     "noise_unknown": ("price", "cannot be known without the number of records"),
     "delta_lowered": ("price", "is lowered to one over the number of records"),
-    "noise_below_contract": ("price", "is less noise than the contract asks for"),
+    "noise_below_contract": ("price", "is less noise than the contract requires"),
     "not_priced": ("price", "has no proven price"),
 }
 """The phase that finds it, and the error in words that follow a field's name."""
@@ -93,7 +93,7 @@ class Reason:
     Attributes:
         refused: whether it alone refuses; else it is a warning.
         field: where, as a path that begins with ``contract`` or ``pipeline``.
-        value: what stands there, as JSON spells it, shortened; empty where nothing does.
+        value: the value there as JSON spells it, shortened; empty where there is none.
         text: the error in words, with what was compared.
     """
 
@@ -152,12 +152,12 @@ class Reasons:
 def spelled(value: object) -> str:
     """A value as JSON spells it, in ASCII and shortened: what a file holds cannot write to a terminal."""
     if isinstance(value, str | bool | int):
-        told = json.dumps(value[:VALUE_MAX] if isinstance(value, str) else value)
+        text = json.dumps(value[:VALUE_MAX] if isinstance(value, str) else value)
     elif hasattr(value, "denominator") and hasattr(value, "numerator"):
-        told = f"{'-' if value.numerator < 0 else ''}{format_number(abs(value))}"  # type: ignore[arg-type]  # a Fraction
+        text = f"{'-' if value.numerator < 0 else ''}{format_number(abs(value))}"  # type: ignore[arg-type]  # a Fraction
     else:
-        told = "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else "null"
-    return told if len(told) <= VALUE_MAX else f"{told[:VALUE_MAX]}..."
+        text = "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else "null"
+    return text if len(text) <= VALUE_MAX else f"{text[:VALUE_MAX]}..."
 
 
 def under(path: str, name: str) -> str:

@@ -5,7 +5,7 @@
 
 That is so for a plain list of columns over tables joined by equality on the joining key, and then a bound on the
 rows of one principal bounds what the principal can change. A window, an aggregate, a limit, a union, a subquery or a
-condition on other columns would carry one principal's rows into another's: whatever is not in the grammar is refused.
+condition on other columns would carry one principal's rows into another's: anything outside the grammar is refused.
 
     query     = "SELECT" columns "FROM" table (joins | tables)
     columns   = "*" | column {"," column}           column = name ["." (name | "*")] ["AS" name]
@@ -68,7 +68,7 @@ class _Parser:
                 self._expect("ON")
                 self._equalities()
         if self._peek():
-            raise NotPlain(f"{self._peek()[:40]!r} stands where the query must end")
+            raise NotPlain(f"{self._peek()[:40]!r} is where the query must end")
         self._check_tied()
         return tuple(self._aliases.values())
 
@@ -87,12 +87,12 @@ class _Parser:
 
     def _expect(self, word: str) -> None:
         if not self._take(word):
-            raise NotPlain(f"{self._peek()[:40]!r} stands where {word} must")
+            raise NotPlain(f"{self._peek()[:40]!r} is where {word} must be")
 
     def _name(self) -> str:
         token = self._next()
         if not token.isidentifier() or _RESERVED.match(token.upper()):
-            raise NotPlain(f"{token[:40]!r} stands where a name must")
+            raise NotPlain(f"{token[:40]!r} is where a name must be")
         return token.upper()
 
     def _columns(self) -> None:
@@ -142,7 +142,7 @@ class _Parser:
     def _equality(self) -> None:
         left = self._side()
         if not (self._take("=") or self._take("==")):
-            raise NotPlain(f"{self._peek()[:40]!r} stands where = must")
+            raise NotPlain(f"{self._peek()[:40]!r} is where = must be")
         right = self._side()
         joined = [group for group in self._tied if group & {left, right}]
         self._tied = [group for group in self._tied if group not in joined] + [set().union(*joined)]

@@ -77,8 +77,8 @@ def _dataset(known: Fields, contract: Contract) -> str | None:
     if found and known.has("provider"):
         provider = known.text("provider")
         if provider is not None and not any(provider in {one.owner, one.provider} for one in found):
-            said = " or ".join(dict.fromkeys(one.owner or one.provider or "nobody" for one in found))
-            known.reasons.refuse("provider_differs", known.at("provider"), provider, said)
+            providers = " or ".join(dict.fromkeys(one.owner or one.provider or "no provider" for one in found))
+            known.reasons.refuse("provider_differs", known.at("provider"), provider, providers)
     return known.text("mount_path") if known.has("mount_path") else None
 
 
@@ -95,7 +95,7 @@ def _spark(known: Fields, datasets: list[Fields], contract: Contract) -> str | N
         if key is not None and used and bound.join_keys and key not in bound.join_keys:
             joined.reasons.refuse("join_key_not_permitted", joined.at("joining_key"), key, ", ".join(bound.join_keys))
     output = joined.text("joined_dataset")
-    # Before 2025 the folder of the result stood beside its name.
+    # Before 2025 the folder of the result was a field of its own.
     folder = joined.text("model_output_folder") if joined.has("model_output_folder") else None
     return f"{folder.rstrip('/')}/{output}" if folder and output and not output.startswith("/") else output
 
@@ -108,8 +108,8 @@ def _check_query(joined: Fields, key: str, query: str, named: tuple[str, ...]) -
         return
     for table in tables:
         if table not in named:
-            told = f"{table!r} is no dataset of this stage"
-            joined.reasons.refuse("join_query", joined.at("joining_query"), query, told)
+            detail = f"{table!r} is no dataset of this stage"
+            joined.reasons.refuse("join_query", joined.at("joining_query"), query, detail)
 
 
 def _table_names(datasets: list[Fields]) -> Iterator[str]:

@@ -62,8 +62,8 @@ def _stage(stage: Fields, contract: Contract) -> Join | Training | None:
         return read_join(name, stage.inner("config"), contract)
     if name in training_stage.NAMES:
         return read_training(name, stage.inner("config"))
-    told = f"known are {', '.join((*joins.NAMES, *training_stage.NAMES))}"
-    stage.reasons.refuse("stage_unknown", stage.at("name"), name, told)
+    detail = f"known are {', '.join((*joins.NAMES, *training_stage.NAMES))}"
+    stage.reasons.refuse("stage_unknown", stage.at("name"), name, detail)
     return None
 
 

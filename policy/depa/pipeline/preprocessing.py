@@ -1,4 +1,4 @@
-"""What a training stage does with governed data beside training: told by name, so that a Level can refuse it.
+"""What a training stage does with governed data beside training, by name, so that a Level can refuse it.
 
 A scaler's mean, a stratified split and a value filled in from the row before are functions of the whole data set; a
 confusion matrix on held-out governed records is an exact release. None of them has a price.
@@ -42,7 +42,7 @@ _DATASET: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """Something shown of, or fitted on, governed data: the reason's code, where, what stands there, and why."""
+    """Something shown of, or fitted on, governed data: the reason's code, place, value, and explanation."""
 
     code: str
     field: str
@@ -57,7 +57,7 @@ def fitted(known: Fields, *, trees: bool) -> tuple[Exposure, ...]:
 
 
 def exact_metrics(known: Fields) -> tuple[Exposure, ...]:
-    """The exact results a stage asks for."""
+    """The exact results that a stage requests."""
     if not known.has("metrics"):
         return ()
     named = [_metric(one) for one in known.items("metrics", METRICS_MAX, least=0)]
@@ -95,7 +95,7 @@ def _scaler(known: Fields) -> Iterator[Exposure]:
 
 
 def _of_trees(known: Fields) -> Iterator[Exposure]:
-    """DEPA's trainer takes the bounds of features from the records, and the weight of classes unless told."""
+    """DEPA's trainer takes the bounds of features from the records, and class weights unless they are given."""
     yield Exposure("preprocessing_fitted", known.path, None, "bounds of features are taken from the records")
     model = known.value.get("model_config")
     if not (isinstance(model, dict) and model.get("scale_pos_weight") is not None):

@@ -1,4 +1,4 @@
-"""How much privacy a training stage asks for, in the four spellings that were ever shipped.
+"""The privacy parameters that a training stage requests, in the four spellings that were ever shipped.
 
     "privacy_params": {"epsilon": 1.0, "delta": 0.01, "max_grad_norm": 0.1}
     "privacy_params": {"epsilon_threshold": 1.0, ...}
@@ -27,24 +27,24 @@ _INNER: Final = "privacy_params"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a stage asks for; None where nothing is said, or a reason says why.
+class RequestedPrivacy:
+    """The parameters of a stage; None where they are absent, or a reason explains why.
 
     Attributes:
-        said: whether any ε is asked for.
-        path: where the ε stands; ``delta_path`` likewise.
+        stated: whether the stage states an ε.
+        path: the place of the ε; ``delta_path`` likewise.
     """
 
     epsilon: Fraction | None
     delta: Fraction | None
     clipping: Fraction | None
-    said: bool
+    stated: bool
     path: str
     delta_path: str
 
 
-def read_asked(known: Fields, *, trees: bool) -> Asked:
-    """What a stage asks for; boosted trees need neither δ nor a clipping norm, whose ε is pure."""
+def read_requested(known: Fields, *, trees: bool) -> RequestedPrivacy:
+    """Read the parameters of a stage; boosted trees need neither δ nor a clipping norm, since their ε is pure."""
     places = [known]
     if known.value.get(_INNER) is not None:
         inner = known.inner(_INNER)
@@ -52,11 +52,11 @@ def read_asked(known: Fields, *, trees: bool) -> Asked:
         places.insert(0, inner)
     epsilon, delta, clipping = (_find(places, names) for names in (_EPSILON, _DELTA, _CLIPPING))
     none = trees and (delta is None or delta[0].value[delta[1]] is None)
-    return Asked(
+    return RequestedPrivacy(
         epsilon=_number(epsilon, EPSILON_MAX),
         delta=None if none else _number(delta, DELTA_MOST),
         clipping=_number(clipping, CLIPPING_MAX),
-        said=epsilon is not None,
+        stated=epsilon is not None,
         path=_path(known, epsilon, "epsilon"),
         delta_path=_path(known, delta, "delta"),
     )

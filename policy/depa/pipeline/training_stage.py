@@ -15,7 +15,7 @@ from ledger.mechanisms.plan import BATCH_MAX
 from policy.depa.contract.decimal_json import strings_in
 from policy.depa.contract.field_reader import Fields
 from policy.depa.pipeline.preprocessing import Exposure, exact_metrics, fitted
-from policy.depa.pipeline.privacy_params import SPELLINGS, read_asked, require
+from policy.depa.pipeline.privacy_params import SPELLINGS, read_requested, require
 
 DEEP: Final = ("Train_DL", "PrivateTrain", "Train")
 TREES: Final = ("Train_XGB",)
@@ -61,8 +61,8 @@ class Training:
     Attributes:
         trees: whether it boosts trees; else it is DP-SGD.
         private: whether it says that it trains with privacy.
-        epsilon: what it asks for; ``delta`` and ``clipping`` likewise, which trees may lack.
-        epsilon_path: where the ε stands; ``delta_path`` likewise.
+        epsilon: what it requests; ``delta`` and ``clipping`` likewise, which trees may lack.
+        epsilon_path: the place of the ε; ``delta_path`` likewise.
         exposures: what else it would show of the data, without privacy.
     """
 
@@ -85,8 +85,8 @@ def read_training(name: str, known: Fields) -> Training:
     """A training stage's config; every error is noted."""
     trees = name in TREES
     known.only((*_BOTH, *SPELLINGS) if trees else (*_DEEP, *_BEFORE_2025))
-    asked = read_asked(known, trees=trees)
-    private = _private(name, known, said=asked.said)
+    requested = read_requested(known, trees=trees)
+    private = _private(name, known, stated=requested.stated)
     if private:
         require(known, trees=trees)
     else:
@@ -99,25 +99,25 @@ def read_training(name: str, known: Fields) -> Training:
         path=known.path,
         trees=trees,
         private=private,
-        epsilon=asked.epsilon,
-        delta=asked.delta,
-        clipping=asked.clipping,
+        epsilon=requested.epsilon,
+        delta=requested.delta,
+        clipping=requested.clipping,
         batch=None if trees else known.whole("batch_size", 1, BATCH_MAX),
         epochs=None if trees else known.whole("total_epochs", 1, STEPS_MAX),
         input=paths.text("input_dataset_path"),
         target=_target(known),
-        epsilon_path=asked.path,
-        delta_path=asked.delta_path,
+        epsilon_path=requested.path,
+        delta_path=requested.delta_path,
         exposures=(*fitted(known, trees=trees), *exact_metrics(known)),
     )
 
 
-def _private(name: str, known: Fields, *, said: bool) -> bool:
+def _private(name: str, known: Fields, *, stated: bool) -> bool:
     """Whether it says so: by ``is_private``, or where no spelling of its day had that word, by its name or its ε."""
     if known.has("is_private"):
         return known.flag("is_private") is True and name != "Train"
     before = not known.has("privacy_params") and not known.has("paths")
-    return name == "PrivateTrain" or (name == "Train_DL" and before and said)
+    return name == "PrivateTrain" or (name == "Train_DL" and before and stated)
 
 
 def _target(known: Fields) -> str | None:
