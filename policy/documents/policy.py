@@ -16,10 +16,9 @@ from ledger.mechanisms.mechanism import RELATIONS
 from ledger.mechanisms.plan import AnyPlan
 from policy.checks import field_readers as r
 from policy.documents import field_shapes as s
-from policy.documents.attestation_field import ATTESTATION
 from policy.documents.document_text import read_document
 from policy.documents.run_bounds import MECHANISMS, POLICY_RUN, TUNING, UNBOUNDED, RunBounds, bounds_of, strictest
-from policy.documents.trusted_attesters import Attestation
+from policy.documents.trusted_attesters import ATTESTATION, Attestation
 
 LEVEL_SEALED: Final = 2
 DATASETS_MAX: Final = 64

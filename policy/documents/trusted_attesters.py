@@ -1,4 +1,4 @@
-"""Whom a policy believes about clean rooms: attestation services with their keys, pinned, and what they must claim.
+"""The attestation services that a policy trusts, with their pinned keys, and the claims that their tokens must make.
 
     "attestation":{"attesters":[
         {"issuer":"https://attester.example","key":{"crv":"Ed25519","kty":"OKP","x":"..."}},
@@ -23,7 +23,8 @@ from joserfc.jwk import RSAKey
 from ledger.crypto.public_keys import PublicKey
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from policy.documents.release_policy import Condition, ReleasePolicy
+from policy.documents import field_shapes as s
+from policy.documents.release_policy import VERSIONS, Condition, ReleasePolicy
 
 ATTESTERS_MAX: Final = 16
 KEYS_MAX: Final = 32
@@ -179,3 +180,68 @@ def pinned_keys(attestation: Attestation, form: str, issuer: object) -> Iterator
     for one in attestation.attesters:
         if one.format == form and one.issuer == issuer:
             yield from one.keys
+
+
+_ISSUER: Final = {"maxLength": 500, "minLength": 1, "type": "string"}
+_BASE64URL: Final = {"pattern": r"^[A-Za-z0-9_-]+$", "type": "string"}
+_RSA: Final = {
+    "additionalProperties": False,
+    "properties": {
+        "alg": {"const": "RS256"},
+        "e": _BASE64URL,
+        "kid": {},
+        "kty": {"const": "RSA"},
+        "n": _BASE64URL,
+        "use": {"const": "sig"},
+    },
+    "required": ["e", "kty", "n"],
+    "type": "object",
+}
+_EAT: Final = {
+    "additionalProperties": False,
+    "properties": {"format": {"const": "eat"}, "issuer": _ISSUER, "key": s.ED25519.schema},
+    "required": ["issuer", "key"],
+    "type": "object",
+}
+_AZURE: Final = {
+    "additionalProperties": False,
+    "properties": {
+        "format": {"const": "azure"},
+        "issuer": _ISSUER,
+        "keys": {"items": _RSA, "maxItems": KEYS_MAX, "minItems": 1, "type": "array", "uniqueItems": True},
+    },
+    "required": ["format", "issuer", "keys"],
+    "type": "object",
+}
+_CLAIMS: Final = {
+    "additionalProperties": {"maxLength": 1000, "minLength": 1, "type": ["string", "integer", "boolean"]},
+    "maxProperties": CLAIMS_MAX,
+    "minProperties": 1,
+    "propertyNames": {"maxLength": 100, "minLength": 1, "not": {"enum": list(CLAIMS_ALWAYS_CHECKED)}},
+    "required": ["swname"],
+    "type": "object",
+}
+_RELEASE_POLICY: Final = {
+    "properties": {"anyOf": {"minItems": 1, "type": "array"}, "version": {"enum": list(VERSIONS)}},
+    "required": ["anyOf", "version"],
+    "type": "object",
+}
+ATTESTATION: Final = s.Shape(
+    Attestation.parse,
+    {
+        "additionalProperties": False,
+        "properties": {
+            "attesters": {
+                "items": {"anyOf": [_EAT, _AZURE]},
+                "maxItems": ATTESTERS_MAX,
+                "minItems": 1,
+                "type": "array",
+                "uniqueItems": True,
+            },
+            "claims": _CLAIMS,
+            "release_policy": _RELEASE_POLICY,
+        },
+        "required": ["attesters"],
+        "type": "object",
+    },
+)
