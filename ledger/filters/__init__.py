@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
@@ -11,8 +10,7 @@ from ledger.filters.gaussian import GaussianRule
 from ledger.filters.pure_dp import PureSum
 from ledger.filters.reference_step import Reference
 from ledger.filters.renyi import Renyi
-from ledger.filters.rule import Coordinate, Rule
-from ledger.mechanisms.mechanism import Mechanism
+from ledger.filters.rule import Coordinate, Opening, Rule
 from ledger.mechanisms.price_proofs import RULE_NAMES
 from ledger.wire.canonical_json import parse
 from ledger.wire.malformed import Malformed
@@ -24,23 +22,16 @@ Terms: Final[Any] = Renyi | Reference | GaussianRule | PureSum
 RULES: Final[dict[str, type[Rule]]] = {rule.kind(): rule for rule in Terms.__args__}
 
 
-def choose_rule(  # noqa: PLR0913, PLR0917 - what a partition declares
-    kind: str,
-    delta: Fraction,
-    caps: tuple[Fraction, ...],
-    load: Mechanism | None,
-    relation: str = "REPLACE_SPECIAL",
-    slack: int = 0,
-) -> Rule:
+def choose_rule(kind: str, opening: Opening) -> Rule:
     """The rule for a new partition; whether each cap has room, :meth:`Rule.cap` decides. See :meth:`Rule.choose`."""
-    if delta == 0 and kind != Renyi.kind():
+    if opening.delta == 0 and kind != Renyi.kind():
         raise Malformed("rule", f"must be '{Renyi.kind()}' for a budget with δ = 0")
     if kind not in RULE_NAMES:
         raise Malformed("rule", f"{kind!r} is not a rule")
-    rule = RULES[kind] if delta else PureSum
-    if slack and not rule.takes_slack:
+    rule = RULES[kind] if opening.delta else PureSum
+    if opening.slack and not rule.takes_slack:
         raise Malformed("slack", "is for black boxes, which have no price in this rule")
-    return rule.choose(delta, caps, load, relation, slack)
+    return rule.choose(opening)
 
 
 @lru_cache(maxsize=4_096)
@@ -50,4 +41,4 @@ def read_rule(terms: str) -> Rule:
     return rule
 
 
-__all__ = ["RULES", "Cap", "Coordinate", "NoRoom", "PureSum", "Rule", "Terms", "choose_rule", "read_rule"]
+__all__ = ["RULES", "Cap", "Coordinate", "NoRoom", "Opening", "PureSum", "Rule", "Terms", "choose_rule", "read_rule"]

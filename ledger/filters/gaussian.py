@@ -31,7 +31,7 @@ from ledger.accounting.gaussian_certificates import (
 )
 from ledger.filters.capacity import Cap, NoRoom
 from ledger.filters.odometer_checkpoints import checkpoint
-from ledger.filters.rule import SLACK, Coordinate, Rule
+from ledger.filters.rule import SLACK, Coordinate, Opening, Rule
 from ledger.mechanisms.decomposition import Steps, to_steps
 from ledger.mechanisms.loss import Loss, Segment
 from ledger.mechanisms.mechanism import Mechanism
@@ -71,25 +71,19 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
             raise Malformed("menu", f"must hold values of at most the slack, {self.slack}")
 
     @classmethod
-    def choose(
-        cls,
-        delta: Fraction,
-        caps: tuple[Fraction, ...],
-        load: Mechanism | None,  # noqa: ARG003 - a certificate is made for each run
-        relation: str = "REPLACE_SPECIAL",  # noqa: ARG003 - any
-        slack: int = 0,
-    ) -> GaussianRule:
+    def choose(cls, opening: Opening) -> GaussianRule:
         """Half of δ is slack unless another part is declared.
 
         Raises:
             Malformed: if δ is below 1e-9, or the slack takes all of it.
         """
+        delta, slack = opening.delta, opening.slack
         if not DELTA_LEAST <= delta < 1:
             raise Malformed("delta", "must be at least 1e-9 and less than 1 for the rule gaussian")
         if not Fraction(slack, DELTA_ONE) < delta:
             raise Malformed("slack", "must be less than δ")
         units = slack or int(delta * DELTA_ONE) // 2
-        return cls(delta, caps[0], units, tuple(sorted({units // part for part in _PARTS} - {0})))
+        return cls(delta, opening.caps[0], units, tuple(sorted({units // part for part in _PARTS} - {0})))
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:

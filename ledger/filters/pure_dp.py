@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from ledger.accounting.pure_dp import pure_epsilon
 from ledger.filters.capacity import Cap
-from ledger.filters.rule import Coordinate, Rule, order
+from ledger.filters.rule import Coordinate, Opening, Rule, order
 from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.loss import Loss, Segment, cover
 from ledger.mechanisms.mechanism import Mechanism
@@ -31,14 +31,7 @@ class PureSum(Rule, frozen=True, tag="pure"):
     v: Literal[1] = constant(1)
 
     @classmethod
-    def choose(
-        cls,
-        delta: Fraction,  # noqa: ARG003 - it is 0
-        caps: tuple[Fraction, ...],  # noqa: ARG003 - each is its own capacity
-        load: Mechanism | None,  # noqa: ARG003 - any pure mechanism is priced
-        relation: str = "REPLACE_SPECIAL",  # noqa: ARG003 - any
-        slack: int = 0,  # noqa: ARG003 - none is taken
-    ) -> PureSum:
+    def choose(cls, opening: Opening) -> PureSum:  # noqa: ARG003 - nothing depends on it
         """There is nothing to choose."""
         return cls()
 

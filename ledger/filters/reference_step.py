@@ -21,7 +21,7 @@ from typing import ClassVar, Final, Literal
 from ledger.accounting.pld_counting import count_capacity, count_epsilon, count_keeps
 from ledger.filters.capacity import Cap, NoRoom
 from ledger.filters.odometer_checkpoints import checkpoint
-from ledger.filters.rule import Coordinate, Rule
+from ledger.filters.rule import Coordinate, Opening, Rule
 from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.loss import Loss, Segment, cover
 from ledger.mechanisms.mechanism import Gaussian, Mechanism, PoissonGaussian
@@ -61,20 +61,14 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
         return PoissonGaussian(self.probability, self.noise_multiplier, 1)
 
     @classmethod
-    def choose(
-        cls,
-        delta: Fraction,
-        caps: tuple[Fraction, ...],
-        load: Mechanism | None,
-        relation: str = "REPLACE_SPECIAL",
-        slack: int = 0,  # noqa: ARG003 - none is taken
-    ) -> Reference:
+    def choose(cls, opening: Opening) -> Reference:
         """The declared load's step is the reference.
 
         Raises:
             Malformed: if the load is not one kind of sampled Gaussian step, the relation replaces records, or δ is
                 below 1e-9.
         """
+        delta, caps, load, relation, _ = opening
         if not DELTA_LEAST <= delta < 1:
             raise Malformed("delta", "must be at least 1e-9 and less than 1 for the rule reference")
         if relation == REPLACE:

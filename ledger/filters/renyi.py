@@ -30,7 +30,7 @@ from ledger.accounting.epsilon_report import slack
 from ledger.accounting.renyi import ACCEPTED, ISSUED, price
 from ledger.accounting.renyi_closed_forms import conversion
 from ledger.filters.capacity import Cap, NoRoom, used
-from ledger.filters.rule import SLACK, Coordinate, Rule, order
+from ledger.filters.rule import SLACK, Coordinate, Opening, Rule, order
 from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.loss import Loss, Segment, cover
 from ledger.mechanisms.mechanism import Mechanism
@@ -78,24 +78,15 @@ class Renyi(Rule, frozen=True, tag="renyi"):
         return hash((self.orders, self.weights, self.slack))
 
     @classmethod
-    def choose(
-        cls,
-        delta: Fraction,
-        caps: tuple[Fraction, ...],
-        load: Mechanism | None,
-        relation: str = "REPLACE_SPECIAL",
-        slack: int = 0,
-    ) -> Renyi:
+    def choose(cls, opening: Opening) -> Renyi:
         """Orders with a good one for every cap, for the declared load and for Gaussian-like runs.
-
-        Args:
-            slack: δ units reserved for black boxes, which the orders do not get.
 
         Raises:
             Malformed: if δ is outside (0, 1), or the slack takes all of it.
             NotPriced: if the load has no proven price.
             NoRoom: if a cap stays closed.
         """
+        delta, caps, load, relation, slack = opening
         if not 0 < delta < 1:
             raise Malformed("delta", "must lie between 0 and 1")
         if not Fraction(slack, DELTA_ONE) < delta:

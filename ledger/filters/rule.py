@@ -29,6 +29,24 @@ def order(name: int | str) -> Coordinate:
     return Coordinate(f"order {name}", NAT, "nat")
 
 
+class Opening(NamedTuple):
+    """What a new partition declares.
+
+    Attributes:
+        delta: of the partition's budget.
+        caps: the ε of the partition's budget first, then of every other cap.
+        load: the mechanism that the partition is expected to be charged for.
+        relation: the neighbouring relation.
+        slack: δ units reserved for black boxes.
+    """
+
+    delta: Fraction
+    caps: tuple[Fraction, ...]
+    load: Mechanism | None
+    relation: str = "REPLACE_SPECIAL"
+    slack: int = 0
+
+
 class Rule(Record, frozen=True, tag_field="kind"):
     """The privacy filter of one partition (Rogers, Roth, Ullman, Vadhan 2016): its recorded terms and its tests.
 
@@ -50,22 +68,8 @@ class Rule(Record, frozen=True, tag_field="kind"):
     delta: Fraction
 
     @classmethod
-    def choose(
-        cls,
-        delta: Fraction,
-        caps: tuple[Fraction, ...],
-        load: Mechanism | None,
-        relation: str = "REPLACE_SPECIAL",
-        slack: int = 0,
-    ) -> Rule:
+    def choose(cls, opening: Opening) -> Rule:
         """The rule of a new partition.
-
-        Args:
-            delta: of the partition's budget.
-            caps: the ε of the partition's budget first, then of every other cap.
-            load: the mechanism that the partition is expected to be charged for.
-            relation: the neighbouring relation.
-            slack: δ units reserved for black boxes.
 
         Raises:
             Malformed: for what the rule cannot be opened with.

@@ -7,7 +7,7 @@ from ledger.domain.commands import EnterDocument, OpenPartition, RegisterOrganis
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Caps, Gate, Request
 from ledger.domain.outcomes import Code
-from ledger.filters import RULES, NoRoom, Rule, choose_rule
+from ledger.filters import RULES, NoRoom, Opening, Rule, choose_rule
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.mechanism import Mechanism
 from ledger.mechanisms.plan import RECORD, group_of
@@ -130,8 +130,8 @@ def _rule_for(body: OpenPartition, caps: Caps, prices: ComputedPrices) -> Rule:
     if slack and slack >= delta:
         raise Refusal(Code.MALFORMED, "body.slack: must be less than δ", "body.slack")
     try:
-        declared = body.rule, delta, (epsilon, caps.lineage), load, body.relation, int(slack * DELTA_ONE)
-        return prices.number(choose_rule, *declared)
+        opening = Opening(delta, (epsilon, caps.lineage), load, body.relation, int(slack * DELTA_ONE))
+        return prices.number(choose_rule, body.rule, opening)
     except NoRoom as closed:
         raise _closed(body, closed) from None
     except NotPriced as fault:

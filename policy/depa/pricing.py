@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from ledger.accounting.calibration import calibrate_noise
 from ledger.accounting.epsilon_report import Report, report_epsilon
-from ledger.filters import NoRoom, choose_rule
+from ledger.filters import NoRoom, Opening, choose_rule
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import Composed, Mechanism, Pure
@@ -143,7 +143,7 @@ def _together(plans: tuple[AnyPlan, ...]) -> AnyPlan:
 def _runs(kind: str, run: Mechanism, delta: Fraction, budget: Fraction | None) -> int | str:
     assert budget is not None
     try:
-        rule = choose_rule(kind if delta else RULE_NAMES[0], delta, (budget,), run, RELATION)
+        rule = choose_rule(kind if delta else RULE_NAMES[0], Opening(delta, (budget,), run, RELATION))
         cap = rule.cap(budget)
         segments = rule.segments(run, RELATION)
         loss = loss_of(segments, sum(segment.steps for segment in segments))

@@ -9,6 +9,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from ledger.accounting.epsilon_report import report_epsilon, reported_epsilon
+from ledger.filters import Opening
 from ledger.filters.renyi import Renyi
 from ledger.mechanisms.loss import Segment
 from ledger.mechanisms.mechanism import PoissonGaussian
@@ -23,7 +24,7 @@ ASKED_AGAIN: Final = 2_000
 @pytest.mark.parametrize("steps", [100, 10_000])
 def test_pricing_a_plan(benchmark: BenchmarkFixture, steps: int) -> None:
     """Price per order and ε told: both are slow once per plan and kept."""
-    rule = Renyi.choose(DELTA, (Fraction(6), Fraction(5)), None)
+    rule = Renyi.choose(Opening(DELTA, (Fraction(6), Fraction(5)), None))
     made: list[PoissonGaussian] = []
 
     def fresh() -> PoissonGaussian:

@@ -20,7 +20,7 @@ from itertools import cycle
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from ledger.filters import NoRoom, choose_rule
+from ledger.filters import NoRoom, Opening, choose_rule
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import PoissonGaussian
 from ledger.mechanisms.price_proofs import NotPriced
@@ -133,7 +133,7 @@ def basic(load: Load) -> int:
 def admitted(kind: str, load: Load, declared: PoissonGaussian | None) -> str:
     """Whole turns before a rule refuses a run; ``-`` where the rule is not known or takes no such plan."""
     try:
-        rule = choose_rule(kind, load.delta, (load.epsilon,), declared)
+        rule = choose_rule(kind, Opening(load.delta, (load.epsilon,), declared))
         cap = rule.cap(load.epsilon)
         prices = {one: loss_of(rule.segments(one, RELATION), one.steps) for one, _ in load.bundle}
     except (Malformed, NoRoom, NotPriced):

@@ -15,7 +15,7 @@ from ledger.accounting.gaussian_certificates import certificate
 from ledger.accounting.pld import POINTS_MAX, Distribution, GridTooLarge, require_points
 from ledger.accounting.pld_counting import count_capacity
 from ledger.accounting.pld_mechanisms import compose, repeated
-from ledger.filters import choose_rule
+from ledger.filters import Opening, choose_rule
 from ledger.mechanisms.mechanism import (
     BlackBox,
     Composed,
@@ -52,7 +52,7 @@ def test_a_grid_too_large_is_refused_before_it_is_made(mechanism: Mechanism) -> 
 def test_what_is_too_large_for_a_curve_is_told_by_its_orders(mechanism: Mechanism) -> None:
     """Some finite number, or a refusal that names why; and no room in the rule that needs a curve."""
     assert report_epsilon(mechanism, DELTA, ZERO_OUT).epsilon > 0
-    rule = choose_rule("gaussian", Fraction(1, 1000), (Fraction(3),), None)
+    rule = choose_rule("gaussian", Opening(Fraction(1, 1000), (Fraction(3),), None))
     segments = rule.segments(mechanism, ZERO_OUT)
     assert any(
         one.price[0] is None or one.price[0] * one.steps > (rule.cap(Fraction(3)).capacity[0] or 0) for one in segments

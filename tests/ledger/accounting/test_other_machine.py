@@ -14,7 +14,7 @@ from ledger.accounting.gaussian_certificates import certified, exact_square_cove
 from ledger.accounting.pld_counting import count_capacity, count_keeps
 from ledger.accounting.pld_mechanisms import repeated
 from ledger.accounting.renyi import ACCEPTED, price
-from ledger.filters import Cap, Rule, choose_rule
+from ledger.filters import Cap, Opening, Rule, choose_rule
 from ledger.mechanisms.loss import Segment, cover
 from ledger.mechanisms.mechanism import (
     BlackBox,
@@ -53,7 +53,9 @@ Issued = tuple[list[tuple[Segment, ...]], Cap]
 def rule_of(kind: str) -> Rule:
     """A rule of this kind, for a budget of ε 3."""
     load = STEPS if kind == "reference" else None
-    return choose_rule("renyi" if kind == "pure" else kind, Fraction(0) if kind == "pure" else DELTA, (EPSILON,), load)
+    return choose_rule(
+        "renyi" if kind == "pure" else kind, Opening(Fraction(0) if kind == "pure" else DELTA, (EPSILON,), load)
+    )
 
 
 def issued(kind: str) -> Issued:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from math import inf, log
 
-from ledger.filters import NoRoom
+from ledger.filters import NoRoom, Opening
 from ledger.filters.renyi import Renyi
 from ledger.mechanisms.loss import Loss
 from tests.ledger.filters.adversary import Library, Mechanism
@@ -112,10 +112,10 @@ def random_trial(seed: int) -> Trial:
     )
     delta = Fraction(min(0.2, max(1e-5, deltas[len(deltas) // 2]))).limit_denominator(10**9)
     try:
-        rule = Renyi.choose(delta, (epsilon,), None)
+        rule = Renyi.choose(Opening(delta, (epsilon,), None))
     except NoRoom as closed:
         epsilon = Fraction(int((closed.least + Fraction(1, 2)) * 100), 100)
-        rule = Renyi.choose(delta, (epsilon,), None)
+        rule = Renyi.choose(Opening(delta, (epsilon,), None))
     return Trial(tuple(library), runs, rule, epsilon)
 
 

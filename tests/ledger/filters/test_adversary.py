@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 import pytest
 
-from ledger.filters import NoRoom
+from ledger.filters import NoRoom, Opening
 from ledger.filters.renyi import Renyi
 from ledger.mechanisms.loss import Loss
 from ledger.wire.exact_numbers import NAT
@@ -148,7 +148,7 @@ def test_the_pld_of_everything_so_far_is_broken() -> None:
 
 def test_the_rule_holds_where_the_pld_breaks() -> None:
     """The same mechanisms: the leak is infinite at every order, so it is never admitted."""
-    rule = Renyi.choose(Fraction(1, 10**5), (Fraction(1),), None)
+    rule = Renyi.choose(Opening(Fraction(1, 10**5), (Fraction(1),), None))
     admits = by_rule(rule, Fraction(1), BRANCHING)
     assert not admits((0, 1, 0))
     assert admits((1, 0, 0))
@@ -186,9 +186,9 @@ def test_random_libraries_never_break_the_rule(batch: int) -> None:
     for seed in range(batch * 10, batch * 10 + 10):
         library, epsilon, delta = random_library(seed)
         try:
-            rule = Renyi.choose(delta, (epsilon,), None)
+            rule = Renyi.choose(Opening(delta, (epsilon,), None))
         except NoRoom:
-            rule = Renyi.choose(delta, (epsilon := Fraction(3),), None)
+            rule = Renyi.choose(Opening(delta, (epsilon := Fraction(3),), None))
         admits = by_rule(rule, epsilon, library)
         reached = worst(library, admits, float(epsilon), 3)
         assert reached <= float(delta) * (1 + TOLERANCE)

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.filters import Cap, Rule, choose_rule
+from ledger.filters import Cap, Opening, Rule, choose_rule
 from ledger.mechanisms.loss import Loss
 from ledger.mechanisms.mechanism import PoissonGaussian
 
 STEP = PoissonGaussian(Fraction(1, 16), Fraction(2), 1)
 DELTA, EPSILON = Fraction(1, 100_000), Fraction(4)
 RULES: dict[str, Rule] = {
-    "renyi": choose_rule("renyi", DELTA, (EPSILON,), None),
-    "reference": choose_rule("reference", DELTA, (EPSILON,), STEP),
-    "gaussian": choose_rule("gaussian", DELTA, (EPSILON,), None),
-    "pure": choose_rule("renyi", Fraction(0), (EPSILON,), None),
+    "renyi": choose_rule("renyi", Opening(DELTA, (EPSILON,), None)),
+    "reference": choose_rule("reference", Opening(DELTA, (EPSILON,), STEP)),
+    "gaussian": choose_rule("gaussian", Opening(DELTA, (EPSILON,), None)),
+    "pure": choose_rule("renyi", Opening(Fraction(0), (EPSILON,), None)),
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.filters import Cap, Rule, choose_rule, read_rule
+from ledger.filters import Cap, Opening, Rule, choose_rule, read_rule
 from ledger.filters.odometer_checkpoints import WITHIN, checkpoint
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import BlackBox, Gaussian, Mechanism, PoissonGaussian, Pure
@@ -41,16 +41,18 @@ class Opened:
 
 
 ALL = {
-    "renyi": Opened(choose_rule("renyi", DELTA, (EPSILON,), None), STEP),
-    "renyi, its load declared": Opened(choose_rule("renyi", DELTA, (EPSILON,), STEP), STEP),
+    "renyi": Opened(choose_rule("renyi", Opening(DELTA, (EPSILON,), None)), STEP),
+    "renyi, its load declared": Opened(choose_rule("renyi", Opening(DELTA, (EPSILON,), STEP)), STEP),
     "renyi with slack": Opened(
-        choose_rule("renyi", DELTA, (EPSILON,), None, slack=DELTA_ONE // 4000),
+        choose_rule("renyi", Opening(DELTA, (EPSILON,), None, slack=DELTA_ONE // 4000)),
         BlackBox(Fraction(1, 100_000), Fraction(1, 4), RELATION),
     ),
-    "reference": Opened(choose_rule("reference", DELTA, (EPSILON,), STEP), STEP),
-    "gaussian": Opened(choose_rule("gaussian", DELTA, (EPSILON,), None), STEP),
-    "gaussian without sampling": Opened(choose_rule("gaussian", DELTA, (EPSILON,), None), Gaussian(Fraction(4))),
-    "pure": Opened(choose_rule("renyi", Fraction(0), (EPSILON,), None), Pure(Fraction(2, 7), RELATION)),
+    "reference": Opened(choose_rule("reference", Opening(DELTA, (EPSILON,), STEP)), STEP),
+    "gaussian": Opened(choose_rule("gaussian", Opening(DELTA, (EPSILON,), None)), STEP),
+    "gaussian without sampling": Opened(
+        choose_rule("gaussian", Opening(DELTA, (EPSILON,), None)), Gaussian(Fraction(4))
+    ),
+    "pure": Opened(choose_rule("renyi", Opening(Fraction(0), (EPSILON,), None)), Pure(Fraction(2, 7), RELATION)),
 }
 EACH = pytest.mark.parametrize("name", ALL)
 
@@ -222,14 +224,14 @@ def test_what_a_rule_cannot_open_with_is_refused_by_name(kind: str, changes: dic
     """The fault names what was declared."""
     asked: dict[str, Any] = {"delta": DELTA, "caps": (EPSILON,), "load": STEP, "relation": RELATION, "slack": 0}
     with pytest.raises(Malformed) as fault:
-        choose_rule(kind, **{**asked, **changes})
+        choose_rule(kind, Opening(**{**asked, **changes}))
     assert fault.value.field == field
 
 
 def test_slack_is_for_black_boxes() -> None:
     """A black box takes its δ from the slack, with none there is no room, and what has no black box leaves it."""
     box = BlackBox(Fraction(1, 10_000), Fraction(1, 100), RELATION)
-    without, kept = choose_rule("renyi", DELTA, (EPSILON,), None), ALL["renyi with slack"].rule
+    without, kept = choose_rule("renyi", Opening(DELTA, (EPSILON,), None)), ALL["renyi with slack"].rule
     loss = loss_of(without.segments(box, RELATION), 1)
     assert loss.finite[-1] == -(-DELTA_ONE // 10_000)
     assert not without.admits(loss, without.cap(EPSILON))

@@ -12,7 +12,7 @@ from dp_accounting import get_epsilon_gaussian
 
 from ledger.accounting.epsilon_report import report_epsilon
 from ledger.accounting.gaussian_certificates import certificate, exact_square, gaussian_capacity, gaussian_epsilon
-from ledger.filters import choose_rule
+from ledger.filters import Opening, choose_rule
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import (
     BlackBox,
@@ -123,7 +123,7 @@ def test_a_capacity_keeps_the_budget_and_hardly_less(epsilon: Fraction, delta: F
 
 def test_a_run_is_certified_as_a_whole() -> None:
     """Sampled steps, and rounds of several mechanisms: one that has begun is charged whole."""
-    rule = choose_rule("gaussian", Fraction(1, 1000), (Fraction(3),), None)
+    rule = choose_rule("gaussian", Opening(Fraction(1, 1000), (Fraction(3),), None))
     rounds = SelfComposed(4, Composed((Laplace(Fraction(20)), RandomisedResponse(4, Fraction(19, 20)))))
     for mechanism, steps in ((PoissonGaussian(Fraction(1, 20), Fraction(2), 50), 50), (rounds, 4)):
         segments = rule.segments(mechanism, ZERO_OUT)
@@ -133,7 +133,7 @@ def test_a_run_is_certified_as_a_whole() -> None:
         square, tau = segments[0].price
         assert square
         assert tau
-        assert tau in choose_rule("gaussian", Fraction(1, 1000), (Fraction(3),), None).to_json()["menu"]  # type: ignore[operator] # JSON
+        assert tau in choose_rule("gaussian", Opening(Fraction(1, 1000), (Fraction(3),), None)).to_json()["menu"]  # type: ignore[operator] # JSON
         assert certificate_of(mechanism, Fraction(tau, DELTA_ONE)) == square
     plain = rule.segments(Gaussian(Fraction(4)), ZERO_OUT)
     assert loss_of(plain, 1) == Loss((NAT // 16, 0), (0, 0))

@@ -8,7 +8,7 @@ from dp_accounting.pld import privacy_loss_distribution as library
 from scipy.stats import norm
 
 from ledger.accounting.pld_counting import count_capacity, count_epsilon
-from ledger.filters import NoRoom, choose_rule
+from ledger.filters import NoRoom, Opening, choose_rule
 from ledger.filters.reference_step import Reference
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import Composed, Gaussian, Group, Mechanism, PoissonGaussian, SelfComposed
@@ -23,7 +23,7 @@ MNIST = PoissonGaussian(Fraction(256, 60_000), Fraction(11, 10), 1170)
 )
 def test_as_many_runs_fit_as_a_fixed_list_would(plan: PoissonGaussian, delta: Fraction, runs: int) -> None:
     """DEPA COVID's plan at ε 3: thirteen; an MNIST-like one: eighteen. One more would pass δ, by the library itself."""
-    rule = choose_rule("reference", delta, (Fraction(3),), plan)
+    rule = choose_rule("reference", Opening(delta, (Fraction(3),), plan))
     cap = rule.cap(Fraction(3))
     cost = loss_of(rule.segments(plan, "REPLACE_SPECIAL"), plan.steps)
     assert cost == Loss((plan.steps,), (0,))
@@ -70,7 +70,7 @@ def test_the_capacity_is_the_greatest_count_by_brute_force(noise: float, probabi
         assert epsilon - 0.001 <= float(told) <= epsilon + 0.05
 
 
-RULE = Reference.choose(Fraction(1, 1483), (Fraction(3),), COVID)
+RULE = Reference.choose(Opening(Fraction(1, 1483), (Fraction(3),), COVID))
 Q, S = COVID.probability, COVID.noise_multiplier
 HAIR = Fraction(1, 10**12)
 DOMINATED: list[Mechanism] = [
@@ -117,6 +117,6 @@ def test_a_cap_without_room_for_one_step_names_the_least_that_has() -> None:
     """And that one opens."""
     step = PoissonGaussian(Fraction(1), Fraction(1), 1)
     with pytest.raises(NoRoom) as closed:
-        choose_rule("reference", Fraction(1, 10_000), (Fraction(1),), step).cap(Fraction(1))
+        choose_rule("reference", Opening(Fraction(1, 10_000), (Fraction(1),), step)).cap(Fraction(1))
     least = closed.value.least + Fraction(1, 100)
-    assert choose_rule("reference", Fraction(1, 10_000), (least,), step).cap(least).capacity == (1,)
+    assert choose_rule("reference", Opening(Fraction(1, 10_000), (least,), step)).cap(least).capacity == (1,)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from ledger.filters import Cap, NoRoom, choose_rule, read_rule
+from ledger.filters import Cap, NoRoom, Opening, choose_rule, read_rule
 from ledger.filters.renyi import Renyi
 from ledger.mechanisms.loss import Loss, Segment, loss_of
 from ledger.mechanisms.mechanism import PoissonGaussian
@@ -33,7 +33,7 @@ LOADS = st.one_of(
     ),
 )
 MANY = settings(deadline=None, max_examples=50)
-RULE = Renyi.choose(Fraction(1, 10**5), (Fraction(3), Fraction(1)), None)
+RULE = Renyi.choose(Opening(Fraction(1, 10**5), (Fraction(3), Fraction(1)), None))
 CAP = RULE.cap(Fraction(3))
 WIDTH = len(RULE.orders) + 1
 CEILING = max(bound for bound in CAP.capacity if bound is not None)
@@ -48,7 +48,7 @@ LOSSES = st.builds(
 def opened(delta: Fraction, caps: tuple[Fraction, ...], load: PoissonGaussian | None) -> Renyi:
     """The rule, or no example if a cap has no room."""
     try:
-        rule = choose_rule("renyi", delta, caps, load)
+        rule = choose_rule("renyi", Opening(delta, caps, load))
     except NoRoom:
         reject()
     assert isinstance(rule, Renyi)
@@ -100,17 +100,17 @@ def test_terms_read_back(delta: Fraction, budget: Fraction, lineage: Fraction, l
 def test_a_cap_without_room_names_the_least_epsilon_that_opens(delta: str, epsilon: str) -> None:
     """The least opens, also for a partition opened with it; two thousandths less does not."""
     with pytest.raises(NoRoom, match="the least that has some is") as closed:
-        Renyi.choose(Fraction(delta), (Fraction(epsilon),), None)
+        Renyi.choose(Opening(Fraction(delta), (Fraction(epsilon),), None))
     assert closed.value.epsilon == Fraction(epsilon) < closed.value.least
-    opens = Renyi.choose(Fraction(delta), (closed.value.least,), None)
+    opens = Renyi.choose(Opening(Fraction(delta), (closed.value.least,), None))
     assert any(opens.cap(closed.value.least).capacity)
     with pytest.raises(NoRoom):
-        Renyi.choose(Fraction(delta), (closed.value.least - Fraction(1, 500),), None)
+        Renyi.choose(Opening(Fraction(delta), (closed.value.least - Fraction(1, 500),), None))
 
 
 def test_the_least_opens_on_the_partition_as_it_stands() -> None:
     """Orders are fixed for life: a later, tighter cap is told what these very orders can keep."""
-    rule = Renyi.choose(Fraction(1, 1483), (Fraction(3),), None)
+    rule = Renyi.choose(Opening(Fraction(1, 1483), (Fraction(3),), None))
     with pytest.raises(NoRoom) as closed:
         rule.cap(Fraction(1, 2))
     assert rule.cap(closed.value.least).capacity
@@ -264,13 +264,13 @@ def test_hostile_terms_are_refused_by_name(name: str, value: object) -> None:
 def test_a_delta_outside_its_range_is_refused(delta: Fraction) -> None:
     """Between 0 and 1, neither included."""
     with pytest.raises(Malformed, match="delta"):
-        Renyi.choose(delta, (Fraction(3),), None)
+        Renyi.choose(Opening(delta, (Fraction(3),), None))
 
 
 def test_only_known_rules_open() -> None:
     """Another name is refused."""
     with pytest.raises(Malformed, match="rule"):
-        choose_rule("catalogue", Fraction(1, 1000), (Fraction(3),), None)
+        choose_rule("catalogue", Opening(Fraction(1, 1000), (Fraction(3),), None))
 
 
 def test_a_cap_is_recorded_in_full() -> None:

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from ledger.accounting.pure_dp import pure_epsilon
-from ledger.filters import Rule, choose_rule
+from ledger.filters import Opening, Rule, choose_rule
 from ledger.mechanisms.mechanism import (
     KINDS,
     RELATIONS,
@@ -37,9 +37,9 @@ DELTA = Fraction(1, 1000)
 def opened(rule: str) -> Rule:
     """A partition's rule of each kind, with slack where black boxes have a price."""
     if rule == "pure":
-        return choose_rule("renyi", Fraction(0), (Fraction(9),), None)
+        return choose_rule("renyi", Opening(Fraction(0), (Fraction(9),), None))
     slack = 1 << 40 if rule in {"renyi", "gaussian"} else 0
-    return choose_rule(rule, DELTA, (Fraction(9),), FULL if rule == "reference" else None, slack=slack)
+    return choose_rule(rule, Opening(DELTA, (Fraction(9),), FULL if rule == "reference" else None, slack=slack))
 
 
 def example(kind: str, relation: str, rule: str) -> Mechanism:
