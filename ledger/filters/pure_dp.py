@@ -15,7 +15,7 @@ from ledger.accounting.pure_dp import pure_epsilon
 from ledger.filters.capacity import Cap
 from ledger.filters.rule import Coordinate, Opening, Rule, order
 from ledger.mechanisms.decomposition import to_steps
-from ledger.mechanisms.loss import Loss, Segment, cover
+from ledger.mechanisms.loss import Loss, Segment
 from ledger.mechanisms.mechanism import Mechanism
 from ledger.wire.exact_numbers import NAT, ceil_units, floor_units
 from ledger.wire.field_types import constant, exact
@@ -45,17 +45,9 @@ class PureSum(Rule, frozen=True, tag="pure"):
         runs = to_steps(mechanism)
         return tuple(Segment(count, (ceil_units(pure_epsilon(step, relation)),)) for count, step in runs)
 
-    def covers(self, segments: tuple[Segment, ...], mechanism: Mechanism, relation: str) -> bool:
-        """Against the same pure ε: rational, or to 60 digits, on every machine. Raises: NotPriced, ValueError."""
-        return cover(segments, self.segments(mechanism, relation))
-
     def cap(self, epsilon: Fraction) -> Cap:
         """ε itself."""
         return Cap(epsilon, (floor_units(epsilon),))
-
-    def keeps(self, cap: Cap) -> bool:
-        """At most ε. Raises: ValueError."""
-        return cap.within(self.cap(cap.epsilon))
 
     def odometer(self, loss: Loss) -> Fraction:
         """The sum. Raises: ArithmeticError, if a charge is infinite."""

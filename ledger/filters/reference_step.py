@@ -23,7 +23,7 @@ from ledger.filters.capacity import Cap, NoRoom
 from ledger.filters.odometer_checkpoints import checkpoint
 from ledger.filters.rule import Coordinate, Opening, Rule
 from ledger.mechanisms.decomposition import to_steps
-from ledger.mechanisms.loss import Loss, Segment, cover
+from ledger.mechanisms.loss import Loss, Segment
 from ledger.mechanisms.mechanism import Gaussian, Mechanism, PoissonGaussian
 from ledger.mechanisms.price_proofs import REPLACE, NotPriced, require_priced
 from ledger.wire.field_types import Positive, constant
@@ -92,10 +92,6 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
             if found is None or not self.dominates(found):
                 raise NotPriced(f"a step of {step.kind} is not dominated by the partition's reference step")
         return tuple(Segment(count, (1,)) for count, _ in to_steps(mechanism))
-
-    def covers(self, segments: tuple[Segment, ...], mechanism: Mechanism, relation: str) -> bool:
-        """A step counts as one at least, if the reference dominates it. Raises: NotPriced, ValueError."""
-        return cover(segments, self.segments(mechanism, relation))
 
     def dominates(self, step: PoissonGaussian) -> bool:
         """Whether a step is at most the reference: sampled as rarely, with as much noise."""

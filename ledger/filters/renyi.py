@@ -155,13 +155,6 @@ class Renyi(Rule, frozen=True, tag="renyi"):
         """
         return _cap(self, epsilon.numerator, epsilon.denominator)
 
-    def keeps(self, cap: Cap) -> bool:
-        """Whether no capacity is above what the terms and ε give, and none is at a closed order. Raises: ValueError."""
-        try:
-            return cap.within(self.cap(cap.epsilon))
-        except NoRoom:
-            return False
-
     def admits(self, loss: Loss, cap: Cap) -> bool:
         """Whether the slack holds and, at some open order, no charge is infinite and the sum is within capacity."""
         return self._slack_holds(loss, cap) and any(at <= bound for at, bound in self._open(loss, cap))

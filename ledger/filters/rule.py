@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import ClassVar, NamedTuple, Self
 
-from ledger.filters.capacity import Cap, used
-from ledger.mechanisms.loss import Loss, Segment
+from ledger.filters.capacity import Cap, NoRoom, used
+from ledger.mechanisms.loss import Loss, Segment, cover
 from ledger.mechanisms.mechanism import Mechanism
 from ledger.wire.canonical_json import Object
 from ledger.wire.exact_numbers import DELTA_ONE, NAT
@@ -103,16 +103,28 @@ class Rule(Record, frozen=True, tag_field="kind"):
         raise NotImplementedError
 
     def covers(self, segments: tuple[Segment, ...], mechanism: Mechanism, relation: str) -> bool:
-        """Whether a mechanism costs at most these prices. Raises: NotPriced, ValueError (at other coordinates)."""
-        raise NotImplementedError
+        """Whether a mechanism costs at most these prices; here by prices that are the same on every machine.
+
+        Raises:
+            NotPriced: for a mechanism without a proven price.
+            ValueError: for prices at other coordinates.
+        """
+        return cover(segments, self.segments(mechanism, relation))
 
     def cap(self, epsilon: Fraction) -> Cap:
         """The capacity under which the loss keeps (ε, the partition's δ). Raises: NoRoom."""
         raise NotImplementedError
 
     def keeps(self, cap: Cap) -> bool:
-        """Whether a loss within this capacity keeps its (ε, δ). Raises: ValueError (at other coordinates)."""
-        raise NotImplementedError
+        """Whether a loss within this capacity keeps its (ε, δ); here by a capacity that is the same on every machine.
+
+        Raises:
+            ValueError: for a capacity at other coordinates.
+        """
+        try:
+            return cap.within(self.cap(cap.epsilon))
+        except NoRoom:
+            return False
 
     def odometer(self, loss: Loss) -> Fraction:
         """The privacy odometer: the anytime-valid ε of a loss at the partition's δ, rounded up.
