@@ -16,7 +16,7 @@ from typing import Final, NoReturn, final
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from client.keys.sealed_model import open_deposit
-from ledger.host.atomic_file import create_file, sync_folder
+from ledger.files.atomic_file import create_file, sync_folder
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 

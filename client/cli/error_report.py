@@ -13,25 +13,21 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
+from ledger.domain.exit_codes import ExitCode
+
 if TYPE_CHECKING:
     from client.http.problems import Refused
     from ledger.wire.canonical_json import Object
 
-EXIT_INTERNAL: Final = 1
-EXIT_INVALID: Final = 2
-EXIT_REFUSED: Final = 3
-EXIT_NOT_FOUND: Final = 4
-EXIT_CONFLICT: Final = 5
-EXIT_NOT_AUTHORISED: Final = 6
-EXIT_RETRY: Final = 75
 
 _NEXT: Final = {
-    EXIT_INTERNAL: "Server error: report it to the service's operator, then retry.",
-    EXIT_INVALID: "Nothing was recorded: fix the field named above and retry.",
-    EXIT_NOT_FOUND: "Nothing was recorded: check the name, and that this organisation may see it.",
-    EXIT_CONFLICT: "Nothing was recorded: read the current state with a `show` command, or retry with another --id.",
-    EXIT_NOT_AUTHORISED: "Nothing was recorded: check the profile's actor and key, and what its role may do.",
-    EXIT_RETRY: "Retry in a moment.",
+    ExitCode.INTERNAL_ERROR: "Server error: report it to the service's operator, then retry.",
+    ExitCode.INVALID: "Nothing was recorded: fix the field named above and retry.",
+    ExitCode.NOT_FOUND: "Nothing was recorded: check the name, and that this organisation may see it.",
+    ExitCode.CONFLICT: "Nothing was recorded: read the current state with a `show` command, or retry with "
+    "another --id.",
+    ExitCode.NOT_AUTHORISED: "Nothing was recorded: check the profile's actor and key, and what its role may do.",
+    ExitCode.RETRY: "Retry in a moment.",
 }
 _RECORDED: Final = "Refusal logged as entry {index}. Retry with a new --id after changing the fields above."
 _DENIED: Final = "Nothing was recorded: change the fields above and retry."
@@ -101,18 +97,18 @@ def _next_step(error: Exception, name: str) -> tuple[int, str]:
     if isinstance(error, Refused):
         return error.exit_code, _after_refusal(error, name)
     if isinstance(error, Unreachable):
-        return error.exit_code, _UNKNOWN.format(id=name) if name else _NEXT[EXIT_RETRY]
+        return error.exit_code, _UNKNOWN.format(id=name) if name else _NEXT[ExitCode.RETRY]
     if isinstance(error, Malformed):
-        return EXIT_INVALID, _NEXT[EXIT_INVALID]
-    return EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_INVALID, _FILE
+        return ExitCode.INVALID, _NEXT[ExitCode.INVALID]
+    return ExitCode.NOT_FOUND if isinstance(error, FileNotFoundError) else ExitCode.INVALID, _FILE
 
 
 def _after_refusal(error: Refused, name: str) -> str:
-    if error.exit_code == EXIT_REFUSED:
+    if error.exit_code == ExitCode.REFUSED:
         return _DENIED if error.index is None else _RECORDED.format(index=error.index)
     if error.code in _NEXT_BY_CODE:
         return _NEXT_BY_CODE[error.code]
-    if name and error.exit_code in {EXIT_INTERNAL, EXIT_RETRY}:
+    if name and error.exit_code in {ExitCode.INTERNAL_ERROR, ExitCode.RETRY}:
         return _UNKNOWN.format(id=name)
     return _NEXT[error.exit_code]
 

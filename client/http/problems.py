@@ -5,14 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from ledger.domain.exit_codes import ExitCode
 from ledger.domain.outcomes import Code
 from ledger.wire.canonical_json import Json, Object
 
-_EXIT_BUG: Final = 1
-_EXIT_USAGE: Final = 2
-_EXIT_RETRY: Final = 75
 _SERVER_ERROR: Final = 500
-_EXIT_BY_STATUS: Final = {401: 6, 403: 6, 404: 4, 409: 5, 412: 5, 429: _EXIT_RETRY, 503: _EXIT_RETRY}
+_EXIT_BY_STATUS: Final = {
+    401: ExitCode.NOT_AUTHORISED,
+    403: ExitCode.NOT_AUTHORISED,
+    404: ExitCode.NOT_FOUND,
+    409: ExitCode.CONFLICT,
+    412: ExitCode.CONFLICT,
+    429: ExitCode.RETRY,
+    503: ExitCode.RETRY,
+}
 """For codes that only HTTP knows: who is calling, what is where, and when to ask again."""
 
 
@@ -52,12 +58,14 @@ class Refused(Exception):  # noqa: N818 - the glossary's word
         super().__init__(f"{self.code}: {self.detail or self.title or f'HTTP status {status}'}")
 
     @property
-    def exit_code(self) -> int:
+    def exit_code(self) -> ExitCode:
         """The exit code of a command line that ends with it."""
         try:
             return Code.of(self.code).exit_code
         except KeyError:
-            return _EXIT_BY_STATUS.get(self.status, _EXIT_BUG if self.status >= _SERVER_ERROR else _EXIT_USAGE)
+            return _EXIT_BY_STATUS.get(
+                self.status, ExitCode.INTERNAL_ERROR if self.status >= _SERVER_ERROR else ExitCode.INVALID
+            )
 
 
 class Unreachable(Exception):  # noqa: N818 - reads as what it says
@@ -67,7 +75,7 @@ class Unreachable(Exception):  # noqa: N818 - reads as what it says
         sent: whether the bytes may have arrived; False where no connection was ever made, so that nothing is recorded.
     """
 
-    exit_code: Final = _EXIT_RETRY
+    exit_code: Final = ExitCode.RETRY
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
         """Say who did not answer."""

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 from client.keys.private_file import read_private
 from ledger.crypto import detached_jws
 from ledger.crypto.public_keys import PublicKey
-from ledger.host.atomic_file import create_file
+from ledger.files.atomic_file import create_file
 from ledger.wire.canonical_json import Object, base64url, dump
 from ledger.wire.malformed import Malformed
 

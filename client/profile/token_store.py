@@ -19,7 +19,7 @@ from typing import Annotated, Final, Literal
 
 from client.http.problems import Refused
 from client.keys.private_file import read_private
-from ledger.host.atomic_file import replace_file
+from ledger.files.atomic_file import replace_file
 from ledger.wire.field_types import between, constant, text
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, read, write

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from ledger.book.submission import BookUnusable
-from ledger.host.atomic_file import SHARED, replace_file
+from ledger.files.atomic_file import SHARED, replace_file
 from ledger.log.verification import open_checkpoint
 from ledger.store.snapshot import Snapshot
 from ledger.verifier import LogKey

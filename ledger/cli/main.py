@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ledger.cli import proofs, state
-from ledger.cli.exit_codes import NOT_FOUND, failure, faults_told
+from ledger.cli.command_errors import book_errors_reported, failure
 from ledger.cli.state import AsOf
+from ledger.domain.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from ledger.domain.entries import Entry
@@ -30,7 +31,6 @@ Examples:
 """
 GATES: Final = "epsilon.gate"
 """The group of entry points whose one member is the gate: the ledger itself imports no policy."""
-VERIFICATION_FAILED: Final = 7
 _BOOK: Final = "The book: an SQLite file, or a database's URL."
 
 
@@ -74,7 +74,7 @@ def verify(  # noqa: PLR0913 - one argument an option
     from ledger.audit.replay import Broken, verify_book
     from ledger.cli.input_files import need_key, read_kept
 
-    with faults_told(book) as url:
+    with book_errors_reported(book) as url:
         key = need_key(log, None if "://" in book else Path(book))
         heads = [read_kept(path, key) for path in kept or ()]
         console = Console(stderr=True)
@@ -90,9 +90,9 @@ def verify(  # noqa: PLR0913 - one argument an option
                 )
             except Broken as fault:
                 if not as_json:
-                    raise failure(str(fault), VERIFICATION_FAILED) from None
+                    raise failure(str(fault), ExitCode.VERIFICATION_FAILED) from None
                 typer.echo(json.dumps(fault.to_json()))
-                raise typer.Exit(VERIFICATION_FAILED) from None
+                raise typer.Exit(ExitCode.VERIFICATION_FAILED) from None
         typer.echo(json.dumps(finding.to_json()) if as_json else finding.in_words())
 
 
@@ -120,7 +120,7 @@ def log(
     table = Table()
     for name in ("entry", "time (UTC)", "what", "id", "asked by", "outcome", *(["reasons"] if refused else [])):
         table.add_column(name, overflow="fold")
-    with faults_told(book) as url:
+    with book_errors_reported(book) as url:
         for index, entry in _first(entries_of(url), as_of):
             if refused and not entry.code.refused:
                 continue
@@ -180,7 +180,7 @@ def _first(entries: Iterator[tuple[int, Entry]], size: int | None) -> Iterator[t
             return
         yield one
     if size is not None and grown < size:
-        raise failure(f"the log has {grown} entries, and has not grown to {size}", NOT_FOUND)
+        raise failure(f"the log has {grown} entries, and has not grown to {size}", ExitCode.NOT_FOUND)
 
 
 app.registered_commands.extend(state.app.registered_commands)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ledger.cli.exit_codes import NOT_FOUND, failure, faults_told
+from ledger.cli.command_errors import book_errors_reported, failure
+from ledger.domain.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -21,7 +22,6 @@ app = typer.Typer(pretty_exceptions_show_locals=False)
 
 BookName = Annotated[str, typer.Argument(metavar="BOOK", help="The book: an SQLite file, or a PostgreSQL URL.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs instead of words.")]
-_ALARM: Final = 7
 _RETRY: Final = 75
 _PUBLISH_EXAMPLES: Final = """
 Examples:
@@ -107,7 +107,7 @@ def witness(
     # A history that a witness refuses comes before a witness that cannot be reached.
     codes = [code for code, _ in told if code]
     if codes:
-        raise typer.Exit(_ALARM if _ALARM in codes else min(codes))
+        raise typer.Exit(ExitCode.VERIFICATION_FAILED if ExitCode.VERIFICATION_FAILED in codes else min(codes))
 
 
 @app.command(epilog=_RECEIPT_EXAMPLES)
@@ -126,7 +126,7 @@ def receipt(
         facts = Log(connection)
         index = facts.entry_index(name)
         if index is None:
-            raise failure(f"no entry has the id {name}", NOT_FOUND)
+            raise failure(f"no entry has the id {name}", ExitCode.NOT_FOUND)
         folder.mkdir(parents=True, exist_ok=True)
         entry, proof = folder / f"{index}.entry", folder / f"{index}.tlog-proof"
         entry.write_bytes(facts.entry(index))
@@ -145,9 +145,9 @@ def _cosigned(engine: Engine, witness: Witness) -> tuple[int, str]:
     try:
         done = witness_newest(engine, witness)
     except Refusal as fault:
-        return _ALARM if fault.alarming else 3, str(fault)
+        return ExitCode.VERIFICATION_FAILED if fault.alarming else ExitCode.REFUSED, str(fault)
     except Malformed as fault:
-        return _ALARM, f"{witness.key.name} answered what is no cosignature of its key: {fault}"
+        return ExitCode.VERIFICATION_FAILED, f"{witness.key.name} answered what is no cosignature of its key: {fault}"
     except httpx.RequestError as fault:
         return _RETRY, f"{witness.key.name} cannot be reached at {witness.url} ({type(fault).__name__})"
     except KeyError:
@@ -161,12 +161,12 @@ def _opened(book: str, *, writes: bool) -> Iterator[Engine]:
     """A book's engine, its faults told in a sentence."""
     from ledger.store.engine import engine_of, name_of
 
-    with faults_told(book) as url:
+    with book_errors_reported(book) as url:
         engine = engine_of(url, writes=writes)
         try:
             yield engine
         except KeyError:
             told = f"{name_of(url)} is empty or incomplete: 'epsilon verify' names what is wrong"
-            raise failure(told, NOT_FOUND) from None
+            raise failure(told, ExitCode.NOT_FOUND) from None
         finally:
             engine.dispose()

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ledger.cli.exit_codes import NOT_FOUND, failure, faults_told
+from ledger.cli.command_errors import book_errors_reported, failure
 from ledger.cli.proofs import AsJson, BookName
+from ledger.domain.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from ledger.book.past_snapshot import PastSnapshot
@@ -32,7 +33,6 @@ Examples:
 
   epsilon standing demo/book.sqlite --as-of 12 --json
 """
-_VERIFICATION_FAILED: Final = 7
 _PLACES: Final = 4
 
 
@@ -43,7 +43,7 @@ def standing(book: BookName, as_of: AsOf = None, *, as_json: AsJson = False) -> 
     from rich.table import Table
     from rich.text import Text
 
-    with faults_told(book) as url, _facts(url, as_of) as facts:
+    with book_errors_reported(book) as url, _facts(url, as_of) as facts:
         accounts = [_account(facts, one) for _, one in sorted(facts.accounts.items())]
         charges = [_charge(one) for one in sorted(facts.charges.values(), key=lambda one: one.index)]
         if as_json:
@@ -77,12 +77,12 @@ def _facts(url: str, as_of: int | None) -> Iterator[Snapshot | PastSnapshot]:
         with engine.begin() as connection:
             now = Snapshot(connection)
             if as_of is not None and as_of > now.size:
-                raise failure(f"the log has {now.size} entries, and has not grown to {as_of}", NOT_FOUND)
+                raise failure(f"the log has {now.size} entries, and has not grown to {as_of}", ExitCode.NOT_FOUND)
             # No proof is told from it, so that nothing is signed.
             yield now if as_of is None else PastSnapshot(connection, as_of, lambda tree: tree.root().hex())
     except FAULTS as fault:
         told = f"{name_of(url)} cannot be read ({fault}): 'epsilon verify' names what is wrong"
-        raise failure(told, _VERIFICATION_FAILED) from None
+        raise failure(told, ExitCode.VERIFICATION_FAILED) from None
     finally:
         engine.dispose()
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ledger.host.atomic_file import SHARED, replace_file
+from ledger.files.atomic_file import SHARED, replace_file
 from ledger.log.tiles import Tile, tiles_of
 from ledger.log.verification import open_checkpoint, to_text
 from ledger.store.cosignatures import cosigned_checkpoint

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
+from ledger.domain.exit_codes import ExitCode
+
 
 class ChargeState(StrEnum):
     """Where a charge stands; posted and voided are final."""
@@ -22,7 +24,7 @@ class ChargeState(StrEnum):
 class _Meaning:
     word: str
     http_status: int
-    exit_code: int
+    exit_code: ExitCode
     recorded: bool
     title: str
 
@@ -30,20 +32,40 @@ class _Meaning:
 class Code(Enum):
     """Every outcome a command can have, with its HTTP status and its exit code on the command line."""
 
-    MALFORMED = _Meaning("malformed", 422, 2, recorded=False, title="The input breaks a rule of its format")
-    SIGNATURE_INVALID = _Meaning("signature_invalid", 401, 6, recorded=False, title="The signature does not verify")
-    SIGNATURE_MISSING = _Meaning("signature_missing", 401, 6, recorded=False, title="A required signature is missing")
-    NOT_AUTHORISED = _Meaning("not_authorised", 403, 6, recorded=False, title="The signer may not ask for this")
-    ID_REUSED = _Meaning("id_reused", 409, 5, recorded=False, title="The id was used for another command")
-    NOT_FOUND = _Meaning("not_found", 404, 4, recorded=False, title="A thing the command names does not exist")
-    CONFLICT = _Meaning("conflict", 409, 5, recorded=False, title="The command does not fit the state it meets")
-    NOT_PRICED = _Meaning("not_priced", 403, 3, recorded=True, title="The rule has no proven price for the mechanism")
-    POLICY_DENIED = _Meaning("policy_denied", 403, 3, recorded=True, title="A policy or contract denies it")
-    BUDGET_EXHAUSTED = _Meaning("budget_exhausted", 409, 3, recorded=True, title="An account has no room for it")
-    PENDING = _Meaning("pending", 201, 0, recorded=True, title="Charged and pending")
-    POSTED = _Meaning("posted", 201, 0, recorded=True, title="Settled for what ran")
-    VOIDED = _Meaning("voided", 201, 0, recorded=True, title="Settled for nothing")
-    PERMITTED = _Meaning("permitted", 201, 0, recorded=True, title="Permitted and recorded")
+    MALFORMED = _Meaning(
+        "malformed", 422, ExitCode.INVALID, recorded=False, title="The input breaks a rule of its format"
+    )
+    SIGNATURE_INVALID = _Meaning(
+        "signature_invalid", 401, ExitCode.NOT_AUTHORISED, recorded=False, title="The signature does not verify"
+    )
+    SIGNATURE_MISSING = _Meaning(
+        "signature_missing", 401, ExitCode.NOT_AUTHORISED, recorded=False, title="A required signature is missing"
+    )
+    NOT_AUTHORISED = _Meaning(
+        "not_authorised", 403, ExitCode.NOT_AUTHORISED, recorded=False, title="The signer may not ask for this"
+    )
+    ID_REUSED = _Meaning(
+        "id_reused", 409, ExitCode.CONFLICT, recorded=False, title="The id was used for another command"
+    )
+    NOT_FOUND = _Meaning(
+        "not_found", 404, ExitCode.NOT_FOUND, recorded=False, title="A thing the command names does not exist"
+    )
+    CONFLICT = _Meaning(
+        "conflict", 409, ExitCode.CONFLICT, recorded=False, title="The command does not fit the state it meets"
+    )
+    NOT_PRICED = _Meaning(
+        "not_priced", 403, ExitCode.REFUSED, recorded=True, title="The rule has no proven price for the mechanism"
+    )
+    POLICY_DENIED = _Meaning(
+        "policy_denied", 403, ExitCode.REFUSED, recorded=True, title="A policy or contract denies it"
+    )
+    BUDGET_EXHAUSTED = _Meaning(
+        "budget_exhausted", 409, ExitCode.REFUSED, recorded=True, title="An account has no room for it"
+    )
+    PENDING = _Meaning("pending", 201, ExitCode.DONE, recorded=True, title="Charged and pending")
+    POSTED = _Meaning("posted", 201, ExitCode.DONE, recorded=True, title="Settled for what ran")
+    VOIDED = _Meaning("voided", 201, ExitCode.DONE, recorded=True, title="Settled for nothing")
+    PERMITTED = _Meaning("permitted", 201, ExitCode.DONE, recorded=True, title="Permitted and recorded")
 
     @property
     def word(self) -> str:
@@ -56,7 +78,7 @@ class Code(Enum):
         return self.value.http_status
 
     @property
-    def exit_code(self) -> int:
+    def exit_code(self) -> ExitCode:
         """The exit code of a command line that ends with it."""
         return self.value.exit_code
 

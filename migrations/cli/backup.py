@@ -18,7 +18,7 @@ from migrations.cli.options import (
     Log,
     StatementTimeout,
     epilog,
-    faults_told,
+    errors_reported,
     limits,
     progress,
 )
@@ -59,7 +59,7 @@ def backup(  # noqa: PLR0913 - one option each
     from migrations.connect.book_location import Place
     from migrations.transfer.book_transfer import back_up
 
-    with faults_told(as_json=as_json):
+    with errors_reported(as_json=as_json):
         place = Place.parse(book)
         key = find_key(log, place.path)
         with progress("backing up") as step:
@@ -91,7 +91,7 @@ def restore(  # noqa: PLR0913 - one option each
     from migrations.connect.book_location import Place
     from migrations.transfer.book_transfer import restore as make
 
-    with faults_told(as_json=as_json):
+    with errors_reported(as_json=as_json):
         if (kept is None) != without_kept:
             raise Malformed(
                 "kept",
@@ -140,7 +140,7 @@ def move(  # noqa: PLR0913 - one option each
     from migrations.connect.book_location import Place
     from migrations.transfer.book_transfer import move as carry
 
-    with faults_told(as_json=as_json):
+    with errors_reported(as_json=as_json):
         source, to = Place.parse(book), Place.parse(target)
         key = need_key(log, source.path, to.path)
         with progress("moving") as step:

@@ -21,7 +21,7 @@ from migrations.cli.options import (
     Log,
     StatementTimeout,
     epilog,
-    faults_told,
+    errors_reported,
     limits,
     progress,
 )
@@ -49,7 +49,7 @@ def status(
     from migrations.cli.status import status_of
     from migrations.connect.book_location import Place
 
-    with faults_told(as_json=as_json):
+    with errors_reported(as_json=as_json):
         found = status_of(Place.parse(book), limits(lock_timeout, statement_timeout))
         typer.echo(json.dumps(found.to_json()) if as_json else found.in_words())
 
@@ -73,7 +73,7 @@ def upgrade(  # noqa: PLR0913 - one option each
     from migrations.connect.book_location import Place
     from migrations.schema.revisions import print_sql
 
-    with faults_told(as_json=as_json):
+    with errors_reported(as_json=as_json):
         place, waits = Place.parse(book), limits(lock_timeout, statement_timeout)
         if sql:
             print_sql(sys.stdout, place.url.get_backend_name(), revision_at(place, waits))
@@ -99,7 +99,7 @@ def downgrade(  # noqa: PLR0913 - one option each
     from migrations.cli.upgrade import downgrade_book
     from migrations.connect.book_location import Place
 
-    with faults_told(as_json=as_json):
+    with errors_reported(as_json=as_json):
         place = Place.parse(book)
         key = find_key(log, place.path)
         with progress("verifying") as step:
@@ -123,7 +123,7 @@ def check(  # noqa: PLR0913 - one option each
     from migrations.cli.status import check_book
     from migrations.connect.book_location import Place
 
-    with faults_told(as_json=as_json):
+    with errors_reported(as_json=as_json):
         place = Place.parse(book)
         key = need_key(log, place.path)
         known = None if kept is None else read_kept(kept, key)

@@ -1,4 +1,4 @@
-"""What the commands of ``epsilon db`` share: arguments, progress, and how a fault ends."""
+"""What the commands of ``epsilon db`` share: arguments, progress, and how an error ends them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ledger.cli.exit_codes import CONFLICT, MALFORMED, NOT_FOUND, failure, reader_may_leave, sentence
+from ledger.cli.command_errors import broken_pipe_ends, failure, sentence
+from ledger.domain.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from migrations.connect.exclusive_access import Limits
-
-VERIFICATION_FAILED: Final = 7
 
 Book = Annotated[
     str, typer.Argument(metavar="BOOK", help="The book: an SQLite file, or the postgresql:// URL of a database.")
@@ -69,26 +68,28 @@ def limits(lock: float, statement: float) -> Limits:
 
 
 @contextmanager
-def faults_told(*, as_json: bool = False) -> Iterator[None]:
-    """Say a fault in one plain sentence, and end with its exit code."""
+def errors_reported(*, as_json: bool = False) -> Iterator[None]:
+    """Report an error in one sentence, and end with its exit code."""
     from ledger.audit.replay import Broken
     from ledger.wire.malformed import Malformed
     from migrations.connect.errors import NotDone
 
     try:
-        with reader_may_leave():
+        with broken_pipe_ends():
             yield
-    except NotDone as fault:
-        raise failure(str(fault), fault.exit_code) from None
-    except Malformed as fault:
-        raise failure(str(fault), MALFORMED) from None
-    except Broken as fault:
+    except NotDone as error:
+        raise failure(str(error), error.exit_code) from None
+    except Malformed as error:
+        raise failure(str(error), ExitCode.INVALID) from None
+    except Broken as error:
         if not as_json:
-            raise failure(str(fault), VERIFICATION_FAILED) from None
-        typer.echo(json.dumps(fault.to_json()))
-        raise typer.Exit(VERIFICATION_FAILED) from None
-    except OSError as fault:
-        raise failure(sentence(fault), NOT_FOUND if isinstance(fault, FileNotFoundError) else CONFLICT) from None
+            raise failure(str(error), ExitCode.VERIFICATION_FAILED) from None
+        typer.echo(json.dumps(error.to_json()))
+        raise typer.Exit(ExitCode.VERIFICATION_FAILED) from None
+    except OSError as error:
+        raise failure(
+            sentence(error), ExitCode.NOT_FOUND if isinstance(error, FileNotFoundError) else ExitCode.CONFLICT
+        ) from None
 
 
 @contextmanager

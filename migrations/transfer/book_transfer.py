@@ -16,7 +16,7 @@ from sqlalchemy import Connection, inspect
 from sqlalchemy.engine import URL
 
 from ledger.audit.replay import Broken
-from ledger.host.atomic_file import new_file
+from ledger.files.atomic_file import new_file
 from ledger.log import merkle
 from ledger.store.merkle_tables import Tree, latest_checkpoint
 from ledger.store.seal import Seal, put_seal, seal_of
@@ -125,8 +125,8 @@ def _new_file(path: Path) -> Iterator[Path]:
     try:
         with new_file(path) as part:
             yield part
-    except FileExistsError as error:
-        raise NotDone(f"{error}, and nothing is written over") from None
+    except FileExistsError:
+        raise NotDone(f"there is a file at {path} already, and nothing is written over") from None
 
 
 @contextmanager

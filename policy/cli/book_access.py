@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import typer
+from ledger.cli.command_errors import failure
+from ledger.domain.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from ledger.book.past_snapshot import PastSnapshot
     from ledger.store.snapshot import Snapshot
-
-MALFORMED: Final = 2
-NOT_FOUND: Final = 4
 
 
 @contextmanager
@@ -37,7 +35,7 @@ def past(book: str, as_of: int | None) -> Iterator[Snapshot | PastSnapshot]:
     with _connected(book) as connection:
         now = Snapshot(connection)
         if as_of is not None and as_of > now.size:
-            raise failure(f"the log has not grown to {as_of} entries", NOT_FOUND)
+            raise failure(f"the log has not grown to {as_of} entries", ExitCode.NOT_FOUND)
         yield now if as_of is None else PastSnapshot(connection, as_of, lambda tree: tree.root().hex())
 
 
@@ -49,7 +47,7 @@ def _connected(book: str) -> Iterator[Connection]:
     from ledger.wire.malformed import Malformed
 
     if "://" not in book and not Path(book).is_file():
-        raise failure(f"there is no book at {book}", NOT_FOUND)
+        raise failure(f"there is no book at {book}", ExitCode.NOT_FOUND)
     try:
         engine = engine_of(url_of(book), writes=False)
         try:
@@ -58,12 +56,6 @@ def _connected(book: str) -> Iterator[Connection]:
         finally:
             engine.dispose()
     except DatabaseError as error:
-        raise failure(f"{book} is not a book: {error.orig}", MALFORMED) from None
+        raise failure(f"{book} is not a book: {error.orig}", ExitCode.INVALID) from None
     except (Malformed, OSError) as error:
-        raise failure(str(error), MALFORMED) from None
-
-
-def failure(sentence: str, code: int) -> typer.Exit:
-    """Print an error and give the exit to raise."""
-    typer.echo(sentence, err=True)
-    return typer.Exit(code)
+        raise failure(str(error), ExitCode.INVALID) from None

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
+
+from ledger.domain.exit_codes import ExitCode
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
 document = typer.Typer(no_args_is_help=True, help="Validate policies, recommendations, datasets and contracts.")
 app.add_typer(document, name="document")
-
-MALFORMED: Final = 2
-NOT_FOUND: Final = 4
 
 
 @document.callback()
@@ -48,12 +47,12 @@ def check(
         kind, source = read_any(data)
     except OSError as error:
         typer.echo(f"{file}: {error.strerror}", err=True)
-        raise typer.Exit(NOT_FOUND) from None
+        raise typer.Exit(ExitCode.NOT_FOUND) from None
     except Malformed as error:
         typer.echo(
             json.dumps({"field": error.field, "ok": False, "rule": error.rule}) if as_json else f"{file}: {error}"
         )
-        raise typer.Exit(MALFORMED) from None
+        raise typer.Exit(ExitCode.INVALID) from None
     same = digest(canonical_form(data, DOCUMENT_BYTES_MAX))
     result = {"canonical": same, "document": digest(data), "kind": kind, "ok": True, "source": source}
     typer.echo(json.dumps(result) if as_json else f"{file}: {source}, document {result['document']}")
@@ -76,5 +75,5 @@ def schema(
 
     if kind not in SHAPES:
         typer.echo(f"{kind}: must be one of {', '.join(SHAPES)}", err=True)
-        raise typer.Exit(MALFORMED)
+        raise typer.Exit(ExitCode.INVALID)
     typer.echo(json.dumps(schema_of(kind), indent=2, sort_keys=True))

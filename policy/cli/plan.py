@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from policy.cli.book_access import NOT_FOUND, failure, opened, past
+from ledger.cli.command_errors import failure
+from ledger.domain.exit_codes import ExitCode
+from policy.cli.book_access import opened, past
 
 if TYPE_CHECKING:
     from ledger.book.past_snapshot import PastSnapshot
@@ -24,7 +26,6 @@ plan = typer.Typer(no_args_is_help=True, help="Preview runs, mergers and coaliti
 app.add_typer(policy, name="policy")
 app.add_typer(plan, name="plan")
 
-REFUSED: Final = 3
 _DAY_MS: Final = 86_400_000
 _PENDING_MAX: Final = 100_000
 _EVER: Final = 2**62
@@ -98,7 +99,7 @@ def breaches(book: _Book, at: _At = "", *, as_json: _AsJson = False) -> None:
         found = list(accounts_over_cap(facts, _moment(at)))
     _print({"breaches": [one.to_json() for one in found]}, breach_lines(found), as_json=as_json)
     if found:
-        raise typer.Exit(REFUSED)
+        raise typer.Exit(ExitCode.REFUSED)
 
 
 @plan.command(
@@ -139,7 +140,7 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
         permit = question.decision.permit
     _print(result, run_lines(result), as_json=as_json)
     if not permit:
-        raise typer.Exit(REFUSED)
+        raise typer.Exit(ExitCode.REFUSED)
 
 
 @plan.command(
@@ -172,7 +173,7 @@ def again(
         index = now.entry_index(name)
         entry = None if index is None else Entry.parse(now.entry(index))
     if entry is None or entry.kind != "charge":
-        raise failure(f"there is no charge {name}", NOT_FOUND)
+        raise failure(f"there is no charge {name}", ExitCode.NOT_FOUND)
     command = entry.command
     asked = Asked(command, read_body(command), command.to_bytes(), entry.signature)
     with past(book, index if as_of is None else as_of) as facts:
@@ -180,7 +181,7 @@ def again(
     result = {"decision": decision.to_json(), "recorded": entry.code.word}
     _print(result, decision_lines(result), as_json=as_json)
     if not decision.permit:
-        raise typer.Exit(REFUSED)
+        raise typer.Exit(ExitCode.REFUSED)
 
 
 @plan.command(
@@ -206,7 +207,7 @@ def merger(
     with opened(book) as facts:
         for did in organisations:
             if did not in facts.organisations:
-                raise failure(f"{did} is not registered", NOT_FOUND)
+                raise failure(f"{did} is not registered", ExitCode.NOT_FOUND)
         found = merged_accounts(facts, organisations, _moment(at))
     _print({"accounts": [one.to_json() for one in found]}, merger_lines(found), as_json=as_json)
 
@@ -236,7 +237,7 @@ def coalitions(
     with opened(book) as facts:
         for ref in partition or ():
             if ref not in facts.partitions:
-                raise failure(f"there is no partition {ref}", NOT_FOUND)
+                raise failure(f"there is no partition {ref}", ExitCode.NOT_FOUND)
         cap = parse_positive(epsilon, "--epsilon") if epsilon else None
         found = coalitions_of(facts, _moment(at), partition, cap)
     _print({"partitions": [one.to_json() for one in found]}, coalition_lines(found), as_json=as_json)
@@ -270,11 +271,11 @@ def _question(facts: Snapshot | PastSnapshot, charge: Path, actor: str, epochs: 
     planned = PlannedRun.parse(c.parse(read_bytes(charge, "charge"), 65_535, "charge"), c.did(actor, "--actor"))
     for ref in planned.partitions:
         if ref not in facts.partitions:
-            raise failure(f"there is no partition {ref}", NOT_FOUND)
+            raise failure(f"there is no partition {ref}", ExitCode.NOT_FOUND)
     if planned.contract not in facts.contracts:
-        raise failure(f"there is no contract {planned.contract}", NOT_FOUND)
+        raise failure(f"there is no contract {planned.contract}", ExitCode.NOT_FOUND)
     if planned.actor not in facts.organisations:
-        raise failure(f"{planned.actor} is not registered", NOT_FOUND)
+        raise failure(f"{planned.actor} is not registered", ExitCode.NOT_FOUND)
     if epochs:
         if not isinstance(planned.plan, Plan):
             raise Malformed("--epochs", "is for a plan of kind 'dp_sgd'")

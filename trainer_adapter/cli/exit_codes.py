@@ -9,14 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ledger.domain.exit_codes import ExitCode
+
 if TYPE_CHECKING:
     from client.service.service import Service
 
-EXIT_BROKEN: Final = 1
-EXIT_REFUSED: Final = 3
-EXIT_CONFLICT: Final = 5
-EXIT_NOT_PROVEN: Final = 7
-EXIT_RETRY: Final = 75
 
 _GO_ON: Final = "run it again with --resume, which keeps it the same run."
 _VOIDED: Final = "a charge whose key is never released is voided at its deadline."
@@ -41,8 +38,8 @@ class TrainEnding:
         from trainer_adapter.session.receipt_check import NotProven
 
         if isinstance(fault, NotProven):
-            return EXIT_NOT_PROVEN, f"Keep what you have, and tell the others. {self._stands()}"
-        if code == EXIT_REFUSED:
+            return ExitCode.VERIFICATION_FAILED, f"Keep what you have, and tell the others. {self._stands()}"
+        if code == ExitCode.REFUSED:
             return code, f"{self._stands()} Change what is named and ask under a new id in the job."
         return self._after(fault, code) if self.service.recorded else self._before(fault, code, then)
 
@@ -52,11 +49,14 @@ class TrainEnding:
         from ledger.wire.malformed import Malformed
 
         if isinstance(fault, FileExistsError):
-            return EXIT_CONFLICT, f"Nothing was recorded: see what is there{f', or {_GO_ON}' if self.resumes else '.'}"
+            return (
+                ExitCode.CONFLICT,
+                f"Nothing was recorded: see what is there{f', or {_GO_ON}' if self.resumes else '.'}",
+            )
         if isinstance(fault, Malformed) and fault.field.partition(".")[0] == "answer":
             # The service answered, and not in a way that can be read: what it did is unknown.
-            code = EXIT_BROKEN
-        if code not in {EXIT_BROKEN, EXIT_RETRY}:
+            code = ExitCode.INTERNAL_ERROR
+        if code not in {ExitCode.INTERNAL_ERROR, ExitCode.RETRY}:
             return code, then
         if isinstance(fault, Unreachable) and not fault.sent:
             return code, "Nothing was recorded: run the command again in a moment."
@@ -67,9 +67,9 @@ class TrainEnding:
         from trainer_adapter.session.key_grants import NotGranted
 
         over = isinstance(fault, NotGranted) and fault.posted
-        if code == EXIT_RETRY and self.resumes and not over:
+        if code == ExitCode.RETRY and self.resumes and not over:
             return code, f"{self._stands()} {_GO_ON.capitalize()}"
-        return EXIT_BROKEN, self._stands()
+        return ExitCode.INTERNAL_ERROR, self._stands()
 
     def _stands(self) -> str:
         return f"{_entries(self.service)} `epsilon charge show PROFILE {self.id}` tells where the charge stands."
@@ -86,14 +86,14 @@ class OpeningEnding:
         from trainer_adapter.session.receipt_check import NotProven
 
         if isinstance(fault, NotProven):
-            return EXIT_NOT_PROVEN, f"Keep what you have, and tell the others. {_entries(self.service)}"
+            return ExitCode.VERIFICATION_FAILED, f"Keep what you have, and tell the others. {_entries(self.service)}"
         if not self.service.recorded:
             return code, then
-        if code == EXIT_REFUSED:
+        if code == ExitCode.REFUSED:
             return code, f"{_entries(self.service)} Change what is named and run the command again."
-        if code == EXIT_RETRY:
+        if code == ExitCode.RETRY:
             return code, f"{_entries(self.service)} Run the command again in a moment."
-        return EXIT_BROKEN, _entries(self.service)
+        return ExitCode.INTERNAL_ERROR, _entries(self.service)
 
 
 def _entries(service: Service) -> str:

@@ -142,9 +142,9 @@ def release(
 
 def _print_error(error: Object) -> None:
     """An error as one of the events: a refusal, or anything else that went wrong."""
-    from client.cli.error_report import EXIT_REFUSED
+    from ledger.domain.exit_codes import ExitCode
 
-    _print_event("refused" if error["exit_code"] == EXIT_REFUSED else "fault", **error)
+    _print_event("refused" if error["exit_code"] == ExitCode.REFUSED else "fault", **error)
 
 
 def _run_for_programs(job: Job, service: Service, *, pause: Pause | None, resume: bool) -> Report:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from ledger.host.atomic_file import replace_file, sync_folder
+from ledger.files.atomic_file import replace_file, sync_folder
 from ledger.wire.canonical_json import dump, fields, integer, parse
 from ledger.wire.malformed import Malformed
 

@@ -22,6 +22,7 @@ from typing import Final, Self
 from client.http.problems import Refused, Unreachable
 from client.service.service import Service
 from ledger.domain.entries import Entry
+from ledger.domain.exit_codes import ExitCode
 from ledger.domain.outcomes import ChargeState
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
@@ -35,8 +36,6 @@ from trainer_adapter.session.loss_report import EpsilonSpent, QuoteReport
 from trainer_adapter.session.model_release import ModelReleaseRequest, Pause
 from trainer_adapter.session.protocol import Say, Session, clean_room_service, consumer_service
 
-_EXIT_BUG: Final = 1
-_EXIT_RETRY: Final = 75
 LOG_FILE: Final = "steps.log"
 
 
@@ -280,5 +279,5 @@ class Run:
 def _may_be_recorded(fault: Exception) -> bool:
     """Whether a charge may be recorded whose command ended with this."""
     if isinstance(fault, Refused):
-        return fault.exit_code in {_EXIT_BUG, _EXIT_RETRY}
+        return fault.exit_code in {ExitCode.INTERNAL_ERROR, ExitCode.RETRY}
     return isinstance(fault, Unreachable) and fault.sent

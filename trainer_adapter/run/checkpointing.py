@@ -32,7 +32,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from client.keys.signer import load_secret
-from ledger.host.atomic_file import create_file, replace_file
+from ledger.files.atomic_file import create_file, replace_file
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment

@@ -13,6 +13,7 @@ from typing import Final
 
 from client.http.problems import Reason, Refused
 from client.service.service import Service
+from ledger.domain.exit_codes import ExitCode
 from ledger.filters import Rule, read_rule
 from ledger.mechanisms.loss import Loss, Segment, loss_of, read_segments
 from ledger.wire import canonical_json as c
@@ -20,7 +21,6 @@ from ledger.wire.exact_numbers import ceil_decimal, format_number, parse_positiv
 from ledger.wire.malformed import Malformed
 
 PLACES: Final = 4
-_EXIT_REFUSED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class QuoteReport:
     @classmethod
     def of_refusal(cls, refused: Refused) -> QuoteReport:
         """The report of what a budget, a policy or a rule refuses. Raises: Refused, itself, for anything else."""
-        if not refused.reasons and refused.exit_code != _EXIT_REFUSED:
+        if not refused.reasons and refused.exit_code != ExitCode.REFUSED:
             raise refused
         reasons = refused.reasons or (Reason(refused.code, refused.detail),)
         return cls(permitted=False, reasons=reasons, spent=None, accounts=())

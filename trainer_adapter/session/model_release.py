@@ -25,7 +25,7 @@ from client.keys.sealed_model import seal_deposit, seal_model
 from client.keys.signer import Signer
 from client.service.service import Service
 from ledger.domain.outcomes import Code
-from ledger.host.atomic_file import replace_file
+from ledger.files.atomic_file import replace_file
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment

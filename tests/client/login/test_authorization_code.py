@@ -26,6 +26,7 @@ from client.login.authorization_code import log_in
 from client.login.redirect_listener import listening
 from client.profile.profile import Person, Profile
 from client.profile.token_store import Login, LoginFile
+from ledger.domain.exit_codes import ExitCode
 from ledger.wire.malformed import Malformed
 from tests.factories.browser import CALLBACK, Browser, with_query
 from tests.factories.people import BANK_A, HOSPITAL, SRO
@@ -209,7 +210,7 @@ def test_nobody_is_waited_for_for_ever(desk: Desk) -> None:
     """Nobody opens the URL: it ends with try again, when the time is over."""
     with pytest.raises(Unreachable, match="within 0 s") as caught:
         desk.log_in(_unopened, wait_s=0)
-    assert caught.value.exit_code == 75
+    assert caught.value.exit_code is ExitCode.RETRY
 
 
 def test_what_is_no_answer_is_turned_away_and_the_wait_goes_on(desk: Desk) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.host.atomic_file import SHARED, create_file, new_file, replace_file
+from ledger.files.atomic_file import SHARED, create_file, new_file, replace_file
 
 
 def mode(path: Path) -> int:
@@ -42,7 +42,7 @@ def test_a_file_is_created_once(tmp_path: Path) -> None:
     create_file(path, b"first")
     link.symlink_to(tmp_path / "nowhere")
     for taken in (path, link):
-        with pytest.raises(FileExistsError, match="there is a file at"):
+        with pytest.raises(FileExistsError, match="File exists"):
             create_file(taken, b"second")
     assert (path.read_bytes(), mode(path), names(tmp_path)) == (b"first", 0o600, ["key", "link"])
 
@@ -50,7 +50,7 @@ def test_a_file_is_created_once(tmp_path: Path) -> None:
 def test_a_file_that_comes_in_between_stays(tmp_path: Path) -> None:
     """The name is taken while the new file is written: what took it is not replaced."""
     path = tmp_path / "book.sqlite"
-    with pytest.raises(FileExistsError, match="already"), new_file(path) as part:
+    with pytest.raises(FileExistsError, match="File exists"), new_file(path) as part:
         _ = part.write_bytes(b"ours"), path.write_bytes(b"theirs")
     assert (path.read_bytes(), names(tmp_path)) == (b"theirs", ["book.sqlite"])
 

@@ -6,6 +6,7 @@ and name survive a power loss. A process that is killed may leave ``.NAME.*.part
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -51,7 +52,7 @@ def new_file(path: Path, *, mode: int = PRIVATE) -> Iterator[Path]:
         FileExistsError: if there is a file of that name, at the start or at the end: it is never replaced.
         OSError: if the folder is not there or cannot be written.
     """
-    taken = FileExistsError(f"there is a file at {path} already")
+    taken = FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     if os.path.lexists(path):
         raise taken
     with _part_of(path, mode) as part:

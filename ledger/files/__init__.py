@@ -1,0 +1,1 @@
+"""Files written atomically and durably."""
