@@ -1,8 +1,8 @@
 """The development issuer: an OAuth 2.0 and OpenID Connect server for one machine.
 
-It gives machines tokens for a ``private_key_jwt`` assertion (RFC 7523) that their registered key signed, and people
-tokens by authorization code with PKCE (RFC 7636, S256), where logging in is choosing who to be: it proves nothing about
-anybody, is bound to loopback, and a service in production refuses it.
+Machines get tokens for a ``private_key_jwt`` assertion (RFC 7523) signed with their registered key, people by
+authorization code with PKCE (RFC 7636, S256). To log in is to choose a person from a list: there is no real
+authentication, so the issuer is bound to loopback, and a service in production refuses it.
 
     [issuer]
     host = "127.0.0.1"
@@ -25,7 +25,6 @@ import hmac
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 from urllib.parse import urlencode, urlsplit
 
@@ -49,7 +48,7 @@ CODE_S: Final = 60
 FORM_BYTES_MAX: Final = 16_384
 OPEN_MAX: Final = 4_096
 NOBODY: Final = "-"
-"""Whom somebody chooses who wants to be none of the people: no person's name begins so."""
+"""The choice of none of the people; no person's name begins so."""
 
 
 class Person(Record, frozen=True):
@@ -59,17 +58,7 @@ class Person(Record, frozen=True):
     roles: Annotated[tuple[Literal["AUDITOR", "OPERATOR"], ...], distinct(2)] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Code:
-    person: str
-    client: str
-    redirect: str
-    challenge: str
-    nonce: str
-    expires: int
-
-
-class Refused(Exception):  # noqa: N818 - what is the case
+class Refused(Exception):  # noqa: N818 - the glossary's word
     """An OAuth error (RFC 6749, section 5.2)."""
 
     def __init__(self, error: str, description: str) -> None:
@@ -79,7 +68,7 @@ class Refused(Exception):  # noqa: N818 - what is the case
 
 
 class DevelopmentIssuer:
-    """Clients with their keys, people without, and what was handed out lately."""
+    """Clients with their keys, people without, and the codes and assertions of the last minutes."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - what an issuer is made of
         self,
@@ -92,15 +81,15 @@ class DevelopmentIssuer:
     ) -> None:
         """Issue as ``url`` for ``audience``; ``clock`` gives Unix milliseconds. Raises: Malformed, off loopback."""
         check_loopback(urlsplit(url).hostname or "")
-        self.url, self.audience = url, audience
-        self._clients, self._people, self._clock = dict(clients), dict(people), clock
+        self.url, self.audience, self.people = url, audience, people
+        self._clients, self._clock = dict(clients), clock
         self._signer = signer
         self._lock = threading.Lock()
         self._seen: dict[str, int] = {}
-        self._codes: dict[str, _Code] = {}
+        self._codes: dict[str, tuple[int, Mapping[str, str]]] = {}
 
     def add(self, client: str, key: PublicKey) -> None:
-        """Know one more client."""
+        """Register one more client."""
         self._clients[client] = key
 
     @property
@@ -108,63 +97,50 @@ class DevelopmentIssuer:
         """Its public key as a JWK Set."""
         return c.dump({"keys": [{**self._signer.jwk, "kid": self._signer.key_id}]})
 
-    @property
-    def people(self) -> Mapping[str, Person]:
-        """Who there is to choose from."""
-        return self._people
-
     def client_credentials(self, form: Mapping[str, str]) -> c.Object:
         """A token for a machine (RFC 6749, section 4.4). Raises: Refused."""
         client = self._authenticated(form)
         return self._grant({"client_id": client, "sub": client})
 
     def authorize(self, form: Mapping[str, str]) -> str:
-        """Where to send a person who chose who to be, or nobody (RFC 6749, section 4.1.2). Raises: Refused."""
-        person, redirect = form.get("person", ""), form.get("redirect_uri", "")
-        _check_redirect(redirect)
+        """The redirect after a person, or none, was chosen (RFC 6749, section 4.1.2). Raises: Refused."""
+        _check_redirect(form.get("redirect_uri", ""))
+        person = form.get("person", "")
         if person == NOBODY:
-            return self._back(form, {"error": "access_denied", "error_description": "somebody chose to be nobody"})
-        if person not in self._people:
+            return self._redirect(form, {"error": "access_denied", "error_description": "no person was chosen"})
+        if person not in self.people:
             raise Refused("access_denied", "choose one of the people on the page")
         if form.get("response_type") != "code" or form.get("code_challenge_method") != "S256":
             raise Refused("invalid_request", "response_type must be 'code' and code_challenge_method 'S256'")
-        challenge = form.get("code_challenge", "")
-        if len(challenge) != 43:
+        if len(form.get("code_challenge", "")) != 43:
             raise Refused("invalid_request", "code_challenge must be 43 characters of base64url")
         code = secrets.token_urlsafe(24)
         with self._lock:
             self._forget()
-            expires = self._now + CODE_S
-            client, nonce = form.get("client_id", ""), form.get("nonce", "")
-            self._codes[code] = _Code(person, client, redirect, challenge, nonce, expires)
-        return self._back(form, {"code": code})
+            self._codes[code] = self._now + CODE_S, dict(form)
+        return self._redirect(form, {"code": code})
 
     def authorization_code(self, form: Mapping[str, str]) -> c.Object:
         """A token for a person (RFC 7636, section 4.6); a code works once. Raises: Refused."""
         with self._lock:
             self._forget()
-            code = self._codes.pop(form.get("code", ""), None)
+            _, asked = self._codes.pop(form.get("code", ""), (0, None))
         verifier = form.get("code_verifier", "")
         if not 43 <= len(verifier) <= 128 or not verifier.isascii():
             raise Refused("invalid_grant", "code_verifier must have 43 to 128 characters")
         made = c.base64url(hashlib.sha256(verifier.encode()).digest())
         if (
-            code is None
-            or not hmac.compare_digest(made, code.challenge)
-            or form.get("redirect_uri", "") != code.redirect
-            or form.get("client_id", "") != code.client
+            asked is None
+            or not hmac.compare_digest(made.encode(), asked["code_challenge"].encode())
+            or any(form.get(name, "") != asked.get(name, "") for name in ("client_id", "redirect_uri"))
         ):
-            raise Refused("invalid_grant", "the code is unknown, used, expired, or another's")
-        person = self._people[code.person]
-        claims: c.Object = {
-            "client_id": code.client or "browser",
-            "organisation": person.organisation,
-            "sub": code.person,
-        }
-        answer = self._grant({**claims, **({"roles": [*person.roles]} if person.roles else {})})
-        identity: c.Object = {"aud": code.client or "browser", "sub": code.person, **self._times()}
-        if code.nonce:
-            identity["nonce"] = code.nonce
+            raise Refused("invalid_grant", "the code is unknown, used, expired, or another client's")
+        name, client = asked["person"], asked.get("client_id") or "browser"
+        person = self.people[name]
+        roles: c.Object = {"roles": [*person.roles]} if person.roles else {}
+        answer = self._grant({"client_id": client, "organisation": person.organisation, "sub": name, **roles})
+        nonce: c.Object = {"nonce": asked["nonce"]} if asked.get("nonce") else {}
+        identity: c.Object = {"aud": client, "sub": name, **nonce, **self._times()}
         return {**answer, "id_token": self._signer.jwt("JWT", {"iss": self.url, **identity})}
 
     def _authenticated(self, form: Mapping[str, str]) -> str:
@@ -201,8 +177,8 @@ class DevelopmentIssuer:
             self._seen[jti] = claims["exp"] + SKEW_S
         return client
 
-    def _back(self, form: Mapping[str, str], answer: Mapping[str, str]) -> str:
-        """The address that an answer goes to, with ``iss`` (RFC 9207) and ``state``."""
+    def _redirect(self, form: Mapping[str, str], answer: Mapping[str, str]) -> str:
+        """The redirect URI with an answer, ``iss`` (RFC 9207) and ``state``."""
         query = urlencode({**answer, "iss": self.url, "state": form.get("state", "")})
         return f"{form['redirect_uri']}?{query}"
 
@@ -213,7 +189,7 @@ class DevelopmentIssuer:
     def _forget(self) -> None:
         now = self._now
         self._seen = {jti: until for jti, until in self._seen.items() if until > now}
-        self._codes = {name: code for name, code in self._codes.items() if code.expires > now}
+        self._codes = {name: code for name, code in self._codes.items() if code[0] > now}
 
     def _times(self) -> c.Object:
         return {"exp": self._now + LIFE_S, "iat": self._now}
@@ -225,7 +201,7 @@ class DevelopmentIssuer:
 
 
 def _check_redirect(url: str) -> None:
-    """Raises: Refused, unless it leads to this machine, with no query to add to."""
+    """Raises: Refused, unless it is on this machine and has no query."""
     try:
         known = urlsplit(url)
         check_loopback(known.hostname or "")

@@ -51,7 +51,7 @@ def create_issuer_app(issuer: DevelopmentIssuer) -> FastAPI:
         links = "".join(
             f'<li><a href="/authorize?{escape(urlencode({**dict(request.query_params), "person": name}))}">'
             f"{escape(told)}</a></li>"
-            for name, told in {**choices, NOBODY: "nobody of these"}.items()
+            for name, told in {**choices, NOBODY: "none of these"}.items()
         )
         page = f"<!doctype html><title>Development issuer</title><h1>Who are you?</h1><ul>{links}</ul>"
         return HTMLResponse(page, headers={"content-security-policy": "default-src 'none'"})

@@ -1,4 +1,4 @@
-"""Where the browser comes back to: an address on this machine that listens for one answer (RFC 8252, section 7.3)."""
+"""The redirect URI: a loopback address that receives one authorization response (RFC 8252, section 7.3)."""
 
 from __future__ import annotations
 
@@ -28,41 +28,33 @@ Answer = dict[str, str]
 
 
 class Redirect(ThreadingHTTPServer):
-    """Takes the first answer that comes to its address; what comes to another, or later, is turned away."""
+    """Receives the first answer to its address; what comes to another address, or later, is refused."""
 
     daemon_threads = True
     block_on_close = False
-    # Nobody else may listen where the code is about to come.
+    # No other program may listen where the code is about to arrive.
     allow_reuse_address = False
 
     def __init__(self, port: int = 0) -> None:
         """Listen on 127.0.0.1; port 0 takes a free one. Raises: OSError."""
         super().__init__((_LOOPBACK, port), _Handler)
-        self._answers: queue.Queue[Answer] = queue.Queue()
-        self._first = threading.Lock()
+        self.answers: queue.Queue[Answer] = queue.Queue()
+        self.first = threading.Lock()
 
     def handle_error(self, *_: object) -> None:
-        """Say nothing of a browser that hung up."""
+        """Report nothing of a browser that closed the connection."""
 
     @property
     def url(self) -> str:
         """The redirect URI."""
         return f"http://{_LOOPBACK}:{self.server_port}{PATH}"
 
-    def claim(self) -> bool:
-        """Whether nobody has answered yet: true once."""
-        return self._first.acquire(blocking=False)
-
-    def answer(self, answer: Answer) -> None:
-        """Hand the first answer over."""
-        self._answers.put(answer)
-
     def wait(self, timeout_s: float) -> Answer:
         """The first answer. Raises: Unreachable, if none came within ``timeout_s`` seconds."""
         try:
-            return self._answers.get(timeout=timeout_s)
+            return self.answers.get(timeout=timeout_s)
         except queue.Empty:
-            raise Unreachable(f"nobody came back from the browser within {timeout_s:g} s") from None
+            raise Unreachable(f"the browser did not come back within {timeout_s:g} s") from None
 
 
 @contextmanager
@@ -86,23 +78,23 @@ class _Handler(BaseHTTPRequestHandler):
         """One request of a browser."""
         asked = urlsplit(self.path)
         if asked.path != PATH:
-            self._say(HTTPStatus.NOT_FOUND, "There is nothing here.")
+            self._say(HTTPStatus.NOT_FOUND, "Not found.")
             return
         try:
             fields = parse_qs(asked.query, keep_blank_values=True, strict_parsing=True, max_num_fields=FIELDS_MAX)
         except ValueError:
             fields = {}
-        # A parameter that is given twice says nothing (RFC 6749, section 3.1).
+        # A repeated parameter is invalid (RFC 6749, section 3.1).
         if not fields or any(len(values) != 1 for values in fields.values()):
-            self._say(HTTPStatus.BAD_REQUEST, "This is no answer of an issuer.")
-        elif self.server.claim():
-            # The page first: with the answer the program may end, and the page would not be sent.
+            self._say(HTTPStatus.BAD_REQUEST, "This is not an authorization response.")
+        elif self.server.first.acquire(blocking=False):
+            # The page first: the program may end as soon as it has the answer.
             try:
                 self._say(HTTPStatus.OK, "You may close this page: the terminal says whether you are logged in.")
             finally:
-                self.server.answer({name: values[0] for name, values in fields.items()})
+                self.server.answers.put({name: values[0] for name, values in fields.items()})
         else:
-            self._say(HTTPStatus.GONE, "An answer came before this one: the terminal says what became of it.")
+            self._say(HTTPStatus.GONE, "An earlier answer was received: the terminal says what became of it.")
 
     def _say(self, status: HTTPStatus, sentence: str) -> None:
         page = _PAGE.format(sentence).encode()
@@ -113,4 +105,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(page)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: a request holds the code."""
+        """Log nothing: a request holds the code."""
