@@ -1,4 +1,4 @@
-"""Check one entry anew: what was decided must be what the same facts and the recorded verdict lead to.
+"""Check one entry by deciding it again: its outcome must follow from the state before it and the recorded verdict.
 
 Everything the book itself decided is decided again; what the policy decided is, too, where its gate is given, and
 is taken as recorded where not. Numbers that came out of floats are not searched for again, since another machine's

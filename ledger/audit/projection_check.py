@@ -1,4 +1,4 @@
-"""What a book says stands, row by row, against what its entries make stand; and every account as a sum of runs."""
+"""The stored projections, row by row, against the state that replay makes; and every account as a sum of runs."""
 
 from __future__ import annotations
 

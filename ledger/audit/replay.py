@@ -1,4 +1,4 @@
-"""Replay: rebuild everything from the entries, and compare with what the book says stands.
+"""Replay: rebuild the state from the entries, and compare it with what the book has stored.
 
 Every entry's bytes, place and time are checked and what it says is made true; then each tree node, checkpoint,
 document, account and registry row of the book must be what the entries make it, and each account the sum over its
@@ -24,7 +24,7 @@ from ledger.audit.projection_check import check_rows, check_sums, find_invalid_t
 from ledger.audit.signature_batch import SignatureBatch
 from ledger.audit.tree_rebuild import TreeRebuild
 from ledger.audit.trusted_checkpoints import check_trusted
-from ledger.audit.verification_report import Finding
+from ledger.audit.verification_report import VerificationReport
 from ledger.audit.worker_pool import WorkerPool, worker_count
 from ledger.domain.entries import Entry
 from ledger.domain.gate import Gate
@@ -61,7 +61,7 @@ def verify_book(  # noqa: PLR0913 - what to check, against what, and who decides
     signatures: bool = True,
     decisions: bool = True,
     processes: int | None = None,
-) -> Finding:
+) -> VerificationReport:
     """Verify a whole book on one snapshot of it.
 
     Args:
@@ -111,7 +111,7 @@ def verify(  # noqa: PLR0913 - see above
     signatures: bool = True,
     decisions: bool = True,
     processes: int | None = None,
-) -> Finding:
+) -> VerificationReport:
     """Verify a whole book on a snapshot. See :func:`verify_book`."""
     try:
         check_trusted(book, kept, key)
@@ -146,7 +146,7 @@ class _Replay:
         self._growth = TreeRebuild(book, key)
         self._last = 0
 
-    def run(self, step: Step, kept: int, signatures: SignatureBatch) -> Finding:
+    def run(self, step: Step, kept: int, signatures: SignatureBatch) -> VerificationReport:
         book, state = self._book, self._state
         documents = self._documents.check()
         try:
@@ -170,7 +170,7 @@ class _Replay:
             moved = check_seal(book.connection, book.size)
         except FAULTS as fault:
             raise Broken(None, f"a row cannot be read: {told(fault)}") from None
-        return Finding(
+        return VerificationReport(
             entries=book.size,
             charges=len(state.charges),
             accounts=len(state.accounts),

@@ -1,4 +1,4 @@
-"""The tree grown anew, chunk by chunk, against the stored nodes and every checkpoint; kept of it is its edge alone."""
+"""The Merkle tree rebuilt, chunk by chunk, against the stored nodes and every checkpoint; only its edge is held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A book against checkpoints of it that someone kept: the same history, a shorter one, or a fork."""
+"""A book against trusted checkpoints from outside it: the same history, a shorter one, or a fork."""
 
 from __future__ import annotations
 

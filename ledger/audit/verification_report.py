@@ -1,4 +1,4 @@
-"""What a verification that found nothing wrong says, to programs and to people."""
+"""The report of a verification that found no error, for programs and for people."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What a verification that found nothing wrong has covered."""
+class VerificationReport:
+    """What a verification without errors covered.
+
+    Attributes:
+        kept: how many checkpoints from outside the book it was compared with.
+        decided: whether every command was decided again.
+        judged: whether the policy was evaluated again for every command.
+        moved: the book that this one was moved to, if it was.
+    """
 
     entries: int
     charges: int
@@ -41,19 +48,21 @@ class Finding:
     def in_words(self) -> str:
         """For people."""
         signed = "with their signatures" if self.signatures else "WITHOUT their signatures"
-        judged = "every verdict of the policy decided again" if self.judged else "the policy's verdicts as recorded"
-        judged = f"{judged}, {_count(self.charges, 'charge')} priced again" if self.decided else "NOTHING decided again"
+        judged = "every policy decision evaluated again" if self.judged else "policy decisions taken as recorded"
+        judged = (
+            f"{judged}, {_count(self.charges, 'charge')} priced again" if self.decided else "NO command decided again"
+        )
         done = (
             f"verified: {_count(self.entries, 'entry', 'entries')} replayed {signed}, {judged}, "
-            f"{_count(self.accounts, 'account')} re-derived, {_count(self.documents, 'document')} hashed; "
+            f"{_count(self.accounts, 'account')} recomputed, {_count(self.documents, 'document')} hashed; "
             f"the checkpoint of {self.log} is signed over the root {self.root[:16]}… of these entries, and the "
             f"inclusion proof of entry {self.entries - 1} holds"
         )
         if not self.entries:
-            done = "verified: the book has no entry yet, and nothing that entries make"
-        kept = "the checkpoint that was kept" if self.kept == 1 else f"the {self.kept} checkpoints that were kept"
-        extends = f"; they extend {kept}" if self.kept and self.entries else ""
-        return f"{done}{extends}" + (f"; the book says that it was moved to {self.moved}" if self.moved else "")
+            done = "verified: the book has no entries, and no rows that entries would make"
+        kept = "the kept checkpoint" if self.kept == 1 else f"the {self.kept} kept checkpoints"
+        extends = f"; the log extends {kept}" if self.kept and self.entries else ""
+        return f"{done}{extends}" + (f"; the book is sealed: it was moved to {self.moved}" if self.moved else "")
 
 
 def _count(number: int, one: str, many: str = "") -> str:

@@ -1,11 +1,12 @@
-"""The book: one writer that takes commands in batches, decides, appends and commits; and readers beside it.
+"""The book: submit commands to the single writer, and read snapshots beside it.
 
-Many threads submit; one writes. A batch is whatever was waiting: one transaction, one checkpoint, one durable
-commit (group commit), and nobody is answered before the commit has returned. Reading, verifying and pricing a
-command is done in the thread that submits it; the writer finds the price ready.
+Many threads submit; one thread writes. A batch is every command that was waiting: one transaction, one checkpoint, one
+durable commit (group commit), and no caller gets an outcome before the commit has returned. The submitting thread
+reads, verifies and prices a command; the prices travel with it, and the writer computes none.
 
-A commit that fails is an *unknown* outcome: the writer stops, every caller is told so, and the book answers
-again only when it was opened anew; then the same command, sent again with its id, gets the answer it has.
+A commit that fails has an *unknown* outcome: the writer stops, every caller gets BookStopped, and the book takes
+commands again only after it is opened anew. Then a client retries with the same id (an idempotency key) and gets the
+outcome that was recorded, if one was.
 """
 
 from __future__ import annotations
@@ -100,11 +101,11 @@ class Book:
             raise
 
     def submit(self, submissions: Sequence[Submission]) -> list[Outcome]:
-        """Decide commands in order, each with its own outcome; returns when all that is recorded is durable.
+        """Decide commands in order, each with its own outcome; returns when every recorded one is durable.
 
         Raises:
-            BookBusy: if too many runs are being priced; what was not answered yet may be sent again.
-            BookStopped: if the outcome is unknown. Send the same commands again once the book is open.
+            BookBusy: if too many runs are being priced, or the prices of one keep changing; retry with the same ids.
+            BookStopped: if the outcome is unknown. Retry with the same ids when the book is open again.
         """
         outcomes: list[Outcome] = []
         waiting: Sequence[Submission | Prepared] = submissions
@@ -135,7 +136,7 @@ class Book:
         return outcomes
 
     def quote(self, submission: Submission) -> Outcome:
-        """The decision a command would get now, its signature checked as ever; records nothing that it asks for.
+        """The decision that a command would get now (a dry run), its signature verified; it is not recorded.
 
         Raises:
             BookBusy: if too many runs are being priced.
@@ -153,10 +154,10 @@ class Book:
             self._writer.send(()).result()
 
     def put_document(self, data: bytes) -> str:
-        """Keep bytes beside the log under their SHA-256; the same bytes again change nothing.
+        """Store bytes beside the log under their SHA-256; idempotent.
 
         Raises:
-            BookBusy: if too many were stored lately that no entry refers to.
+            BookBusy: if the quota of documents that no entry refers to is used up.
             Malformed: if there are too many bytes.
         """
         if len(data) > DOCUMENT_BYTES_MAX:
@@ -178,11 +179,11 @@ class Book:
     def read(self, *, as_of: int) -> AbstractContextManager[PastSnapshot]: ...
 
     def read(self, *, as_of: int | None = None) -> AbstractContextManager[Snapshot | PastSnapshot]:
-        """Everything that stands at one index; readers never block the writer.
+        """A snapshot of the book (snapshot isolation); readers never block the writer.
 
         Args:
-            as_of: a size of the log: what stood after its first ``as_of`` entries, made by applying them, so that it
-                takes time and memory in proportion to them. Now, if not given.
+            as_of: a size of the log: the state after its first ``as_of`` entries, made by applying them, in time and
+                memory in proportion to them. The current state, if not given.
 
         Raises:
             BookStopped: if the book is closed.
@@ -204,11 +205,11 @@ class Book:
 
     @property
     def stopped(self) -> str | None:
-        """Why the book takes no commands any more; None while it does."""
+        """Why the book takes no more commands; None while it takes them."""
         return self._writer.stopped
 
     def close(self) -> None:
-        """Finish what is waiting, and let go of the book."""
+        """Commit what is waiting and release the book."""
         self._writer.close()
         self._closed = True
         self._writes.dispose()

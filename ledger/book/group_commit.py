@@ -1,10 +1,10 @@
-"""The one thread of a process that writes: whatever waits is one batch, one transaction, one durable commit.
+"""Group commit: the one writing thread of a process takes every waiting call as one batch, transaction and commit.
 
-It also wakes when something is due by itself: a pending charge's deadline, so that no headroom waits for the next
-command; and the newest checkpoint, to be kept outside the book.
+It also wakes for what is due without a command: the deadline of a pending charge, so that its headroom returns on time,
+and the newest checkpoint, which goes to a file outside the book.
 
-A commit that fails has an unknown outcome: the writer stops for good, every caller is told so, and nothing that was
-charged comes back.
+A commit that fails has an unknown outcome: the writer stops for good, every caller gets BookStopped, and no charge is
+given back.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ledger.transitions.guards import Asked
 BATCH_MAX: Final = 512
 """Commands of one batch, unless one call has more."""
 REST_S: Final = 60.0
-"""How long the writer sleeps at most: another process may have made a charge that it knows nothing of."""
+"""How long the writer sleeps at most: another process may have recorded a charge whose deadline comes first."""
 CLOSED: Final = "the book is closed"
 _TICK_S: Final = 0.01
 
@@ -39,10 +39,10 @@ _Call = tuple[Sequence[Asked], "Future[list[Outcome]]"]
 
 
 class Writer:
-    """Takes calls from many threads, each a few commands in order, and answers when they are durable."""
+    """Takes calls from many threads, each some commands in order, and gives their outcomes when they are durable."""
 
     def __init__(self, writes: Engine, reads: Engine, recorder: Recorder, kept: Kept | None) -> None:
-        """Begin at once. ``kept`` is where the newest checkpoint goes."""
+        """Start the thread. ``kept`` is the file of the newest checkpoint."""
         self._writes, self._reads = writes, reads
         self._recorder = recorder
         self._kept = kept
@@ -53,10 +53,10 @@ class Writer:
         self._thread.start()
 
     def send(self, asked: Sequence[Asked]) -> Future[list[Outcome]]:
-        """Queue commands to be decided in order, in one commit; without any, only what is due is recorded.
+        """Queue prepared commands to be decided in order, in one commit; without any, only lapses that are due.
 
-        The future has fewer outcomes than commands, if the next one must be made ready again; it raises BookStopped,
-        if the outcome is unknown.
+        The future has fewer outcomes than commands if the next command lacks a price that it needs now and must be
+        prepared again; it raises BookStopped if the outcome is unknown.
         """
         future: Future[list[Outcome]] = Future()
         self._waiting.put((asked, future))
@@ -66,7 +66,7 @@ class Writer:
         return future
 
     def close(self) -> None:
-        """Finish what is waiting, and end."""
+        """Commit what is waiting, and end the thread."""
         self._waiting.put(None)
         self._thread.join()
         self.stopped = CLOSED
@@ -89,7 +89,7 @@ class Writer:
                 self._kept.write()
 
     def _take(self) -> list[_Call] | None:
-        """The calls of one batch; None if there are none and it is time to see what is due."""
+        """The calls of one batch; None if there are none and something may be due."""
         try:
             call = self._waiting.get_nowait()
         except queue.Empty:
@@ -113,7 +113,7 @@ class Writer:
     def _rest_s(self) -> float:
         """How long until something is due."""
         rest = REST_S if self._kept is None else min(REST_S, self._kept.due_s())
-        # Nothing hangs on it if the database cannot be asked just now, or has no connection left.
+        # If the database does not answer now, or has no free connection, the writer asks again later.
         with suppress(SQLAlchemyError), self._reads.begin() as connection:
             deadline = Snapshot(connection).next_deadline()
             if deadline is not None:
@@ -150,7 +150,7 @@ class Writer:
         return outcomes
 
     def _stop(self, fault: BaseException, calls: list[_Call]) -> None:
-        # What the driver says, without the statement and its values.
+        # The driver's message, without the statement and its values.
         told = str(getattr(fault, "orig", None) or fault).strip().partition("\n")[0][:300]
         self.stopped = (
             f"the book stopped after {type(fault).__name__}: {told}. Whether the last commands were "

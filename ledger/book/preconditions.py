@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 def check_usable(engine: Engine, signer: LogSigner, kept: Kept | None, *, volatile: bool) -> None:
-    """See that a book is whole, guarded, durable and this log's.
+    """Check that a book is complete, append-only, durable and of this log.
 
     Args:
-        kept: the checkpoint that the book must have grown from.
+        kept: the file with the checkpoint that the book must extend.
         volatile: a server whose commits do not wait for the disk is accepted.
 
     Raises:
         BookUnusable: unless the book has this program's schema, its triggers, rights that cannot change what is
-            recorded, a server that keeps what it commits, this log's checkpoint, and all that was kept.
+            recorded, a server whose commits are durable, this log's checkpoint, and extends the kept checkpoint.
     """
     try:
         with engine.begin() as connection:
@@ -74,18 +74,18 @@ def _check_guarded(connection: Connection) -> None:
 
 
 def recheck_schema(connection: Connection) -> None:
-    """What another process may have done to a book that several hold open. Raises: BookUnusable."""
+    """Check that no other process has migrated the book meanwhile. Raises: BookUnusable."""
     if is_postgres(connection):
         check_schema(connection)
 
 
 def take_lock(url: str) -> int | None:
-    """One process writes an SQLite book; the kernel lets go of the lock when the process ends, however it ends.
+    """Lock an SQLite book for its one writing process; the kernel releases the lock when the process ends.
 
-    On PostgreSQL several processes hold a book open, and take turns by :func:`ledger.store.engine.lock_log`.
+    On PostgreSQL several processes may have a book open, and take turns by :func:`ledger.store.engine.lock_log`.
 
     Raises:
-        BookUnusable: if there is no book, its folder may not be written, or another process has it.
+        BookUnusable: if there is no book, its folder is not writable, or another process holds the lock.
     """
     made = make_url(url_of(url))
     path = made.database
@@ -106,6 +106,6 @@ def take_lock(url: str) -> int | None:
 
 
 def drop_lock(lock: int | None) -> None:
-    """Let go of the lock."""
+    """Release the lock."""
     if lock is not None:
         os.close(lock)

@@ -44,30 +44,30 @@ def verify(  # noqa: PLR0913 - one argument an option
     book: Annotated[str, typer.Argument(metavar="BOOK", help=_BOOK)],
     log: Annotated[
         Path | None,
-        typer.Option(help="The log's verifier key, as you kept it; log.vkey beside the book if not given."),
+        typer.Option(help="The file with the log's verifier key; default: log.vkey beside the book."),
     ] = None,
     kept: Annotated[
         list[Path] | None,
         typer.Option(
-            help="A checkpoint of this log that you kept: the book, replayed from its first entry all the same, must "
-            "extend it. May be given repeatedly."
+            help="A checkpoint of this log that you kept outside the book. The log must extend it (consistency proof); "
+            "the whole book is replayed all the same. Repeatable."
         ),
     ] = None,
     *,
     signatures: Annotated[
-        bool, typer.Option("--signatures/--no-signatures", help="Whether to verify the signature over every entry.")
+        bool, typer.Option("--signatures/--no-signatures", help="Verify the signature of every entry.")
     ] = True,
     decisions: Annotated[
         bool,
         typer.Option(
             "--decisions/--no-decisions",
-            help="Whether to decide every command again. Without, the book is only shown to be what its entries make "
-            "it, no signature over an entry verified.",
+            help="Decide every command again. Without, the command only proves that the tables match the entries, "
+            "and verifies no signature of an entry.",
         ),
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the finding as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Replay a book from its first entry, re-derive every account, and check every proof and signature."""
+    """Replay a book from its first entry, recompute every account, and check every proof and signature."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -109,10 +109,10 @@ def log(
     book: Annotated[str, typer.Argument(metavar="BOOK", help=_BOOK)],
     as_of: AsOf = None,
     *,
-    refused: Annotated[bool, typer.Option("--refused", help="Only refusals, with every reason.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print whole entries, one JSON object a line.")] = False,
+    refused: Annotated[bool, typer.Option("--refused", help="Show refusals only, each with every reason.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print whole entries, one JSON object per line.")] = False,
 ) -> None:
-    """List the entries of a book: when, who, what, and what was decided."""
+    """List the entries of a book: time, kind, id, actor and outcome."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -180,7 +180,7 @@ def _first(entries: Iterator[tuple[int, Entry]], size: int | None) -> Iterator[t
             return
         yield one
     if size is not None and grown < size:
-        raise failure(f"the log has {grown} entries, and has not grown to {size}", ExitCode.NOT_FOUND)
+        raise failure(f"the log has {grown} entries, fewer than {size}", ExitCode.NOT_FOUND)
 
 
 app.registered_commands.extend(state.app.registered_commands)

@@ -1,4 +1,4 @@
-"""What takes a log's proofs to the outside: ``epsilon publish``, ``epsilon witness`` and ``epsilon receipt``."""
+"""The commands that export a log's proofs: ``epsilon publish``, ``epsilon witness`` and ``epsilon receipt``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(pretty_exceptions_show_locals=False)
 
 BookName = Annotated[str, typer.Argument(metavar="BOOK", help="The book: an SQLite file, or a PostgreSQL URL.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs instead of words.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _RETRY: Final = 75
 _PUBLISH_EXAMPLES: Final = """
 Examples:
@@ -49,9 +49,9 @@ Examples:
 @app.command(epilog=_PUBLISH_EXAMPLES)
 def publish(
     book: BookName,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the log is published, by any web server.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a web server; made if missing.")],
     log: Annotated[
-        Path | None, typer.Option(help="The log's verifier key; log.vkey beside the SQLite file if not given.")
+        Path | None, typer.Option(help="The file with the log's verifier key; default: log.vkey beside the book.")
     ] = None,
     *,
     as_json: AsJson = False,
@@ -76,7 +76,7 @@ def publish(
                 lambda written, due: progress.update(task, completed=written, total=due),
             )
     told = {"entries": done.entries, "files": done.files, "folder": str(folder)}
-    words = f"{folder} publishes {done.entries} entries; {done.files} files are new"
+    words = f"{folder} now holds {done.entries} entries; {done.files} files were written"
     typer.echo(json.dumps(told) if as_json else words)
 
 
@@ -84,12 +84,12 @@ def publish(
 def witness(
     book: BookName,
     witnesses: Annotated[
-        list[str], typer.Option("--witness", metavar="VKEY=URL", help="A witness's pinned key and URL; several.")
+        list[str], typer.Option("--witness", metavar="VKEY=URL", help="A witness's pinned key and URL. Repeatable.")
     ],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Have the newest checkpoint cosigned by witnesses, who refuse a log whose history was rewritten."""
+    """Have witnesses cosign the newest checkpoint; a witness refuses a log whose history was rewritten."""
     from ledger.cli.witness_client import Witness
     from ledger.store.cosignatures import cosigned_checkpoint
     from ledger.store.snapshot import Log
@@ -113,8 +113,8 @@ def witness(
 @app.command(epilog=_RECEIPT_EXAMPLES)
 def receipt(
     book: BookName,
-    name: Annotated[str, typer.Argument(metavar="ID", help="The id of the command whose entry it is.")],
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the entry and its receipt are written.")],
+    name: Annotated[str, typer.Argument(metavar="ID", help="The id of the command.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where both files go; made if missing.")],
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -132,22 +132,25 @@ def receipt(
         entry.write_bytes(facts.entry(index))
         proof.write_bytes(cosigned_receipt(facts, index).encode())
     told = {"entry": str(entry), "index": index, "receipt": str(proof)}
-    typer.echo(json.dumps(told) if as_json else f"entry {index} is in {entry}, its receipt in {proof}")
+    typer.echo(json.dumps(told) if as_json else f"wrote entry {index} to {entry} and its receipt to {proof}")
 
 
 def _cosigned(engine: Engine, witness: Witness) -> tuple[int, str]:
     """The exit code of one witness's answer, and a sentence."""
     import httpx
 
-    from ledger.cli.witness_client import Refusal, witness_newest
+    from ledger.cli.witness_client import WitnessRefused, witness_newest
     from ledger.wire.malformed import Malformed
 
     try:
         done = witness_newest(engine, witness)
-    except Refusal as fault:
+    except WitnessRefused as fault:
         return ExitCode.VERIFICATION_FAILED if fault.alarming else ExitCode.REFUSED, str(fault)
     except Malformed as fault:
-        return ExitCode.VERIFICATION_FAILED, f"{witness.key.name} answered what is no cosignature of its key: {fault}"
+        return (
+            ExitCode.VERIFICATION_FAILED,
+            f"{witness.key.name} answered without a valid cosignature of its key: {fault}",
+        )
     except httpx.RequestError as fault:
         return _RETRY, f"{witness.key.name} cannot be reached at {witness.url} ({type(fault).__name__})"
     except KeyError:
@@ -158,7 +161,7 @@ def _cosigned(engine: Engine, witness: Witness) -> tuple[int, str]:
 
 @contextmanager
 def _opened(book: str, *, writes: bool) -> Iterator[Engine]:
-    """A book's engine, its faults told in a sentence."""
+    """A book's engine; every error ends in one sentence."""
     from ledger.store.engine import engine_of, name_of
 
     with book_errors_reported(book) as url:
@@ -166,7 +169,7 @@ def _opened(book: str, *, writes: bool) -> Iterator[Engine]:
         try:
             yield engine
         except KeyError:
-            told = f"{name_of(url)} is empty or incomplete: 'epsilon verify' names what is wrong"
+            told = f"{name_of(url)} is empty or incomplete: run 'epsilon verify' to find the error"
             raise failure(told, ExitCode.NOT_FOUND) from None
         finally:
             engine.dispose()

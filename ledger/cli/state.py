@@ -1,4 +1,4 @@
-"""``epsilon standing``: what stands in a book, read from the book itself, now or after so many entries."""
+"""``epsilon standing``: the current state of a book, or its state at an earlier size, read from the book itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ app = typer.Typer(pretty_exceptions_show_locals=False)
 
 AsOf = Annotated[
     int | None,
-    typer.Option("--as-of", metavar="SIZE", min=0, help="Only the first so many entries of the log; all if not given."),
+    typer.Option("--as-of", metavar="SIZE", min=0, help="Use the first SIZE entries of the log only; default: all."),
 ]
 _EXAMPLES: Final = """
 Examples:
@@ -38,7 +38,7 @@ _PLACES: Final = 4
 
 @app.command(epilog=_EXAMPLES)
 def standing(book: BookName, as_of: AsOf = None, *, as_json: AsJson = False) -> None:
-    """Show every account and every charge of a book, now or as they stood after so many entries."""
+    """Show every account and every charge of a book: the current state, or the state at an earlier size."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -66,7 +66,7 @@ def standing(book: BookName, as_of: AsOf = None, *, as_json: AsJson = False) -> 
 
 @contextmanager
 def _facts(url: str, as_of: int | None) -> Iterator[Snapshot | PastSnapshot]:
-    """The facts after so many entries; what cannot be read of them is damaged, which verification names."""
+    """A snapshot of the book at one size. Exits where a row cannot be read: verification finds the damage."""
     from ledger.audit.log_chunk import FAULTS
     from ledger.book.past_snapshot import PastSnapshot
     from ledger.store.engine import engine_of, name_of
@@ -77,11 +77,11 @@ def _facts(url: str, as_of: int | None) -> Iterator[Snapshot | PastSnapshot]:
         with engine.begin() as connection:
             now = Snapshot(connection)
             if as_of is not None and as_of > now.size:
-                raise failure(f"the log has {now.size} entries, and has not grown to {as_of}", ExitCode.NOT_FOUND)
-            # No proof is told from it, so that nothing is signed.
+                raise failure(f"the log has {now.size} entries, fewer than {as_of}", ExitCode.NOT_FOUND)
+            # No proof is made from it, so the log's key is not needed.
             yield now if as_of is None else PastSnapshot(connection, as_of, lambda tree: tree.root().hex())
     except FAULTS as fault:
-        told = f"{name_of(url)} cannot be read ({fault}): 'epsilon verify' names what is wrong"
+        told = f"{name_of(url)} cannot be read ({fault}): run 'epsilon verify' to find the error"
         raise failure(told, ExitCode.VERIFICATION_FAILED) from None
     finally:
         engine.dispose()

@@ -76,7 +76,7 @@ def _alone(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Malformed("folder", "is being written by another publication") from None
+            raise Malformed("folder", "is being written by another 'epsilon publish'") from None
         yield
     finally:
         os.close(lock)

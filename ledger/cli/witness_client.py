@@ -1,4 +1,4 @@
-"""Showing the newest checkpoint to witnesses over HTTP, and keeping what they sign (C2SP tlog-witness)."""
+"""Client of witnesses over HTTP: submit the newest checkpoint and store the cosignature (C2SP tlog-witness)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from ledger.wire.malformed import Malformed
 
 TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
 ATTEMPTS: Final = 3
-"""A witness that was asked by somebody else meanwhile knows another size each time."""
+"""Requests to one witness: another submitter may advance it each time, and then it answers 409 with its size."""
 
 ANSWER_S: Final = 60.0
-"""An answer that trickles in has ended by then."""
+"""The longest time that a slow answer may take."""
 _SAID: Final[dict[int, str]] = {
-    HTTPStatus.BAD_REQUEST: "finds the request malformed",
-    HTTPStatus.FORBIDDEN: "knows this log by another key",
+    HTTPStatus.BAD_REQUEST: "rejects the request as malformed",
+    HTTPStatus.FORBIDDEN: "has another key for this log",
     HTTPStatus.NOT_FOUND: "does not know this log",
 }
 
 
-class Refusal(Exception):  # noqa: N818 - what is the case
-    """A witness answered, and did not cosign.
+class WitnessRefused(Exception):  # noqa: N818 - what is the case
+    """A witness answered and did not cosign.
 
     Attributes:
         alarming: it has seen another history, or a longer one, than this book has.
@@ -85,7 +85,7 @@ def witness_newest(engine: Engine, witness: Witness) -> Cosigned:
         witness: whom to ask.
 
     Raises:
-        Refusal: if the witness does not cosign, with what it said.
+        WitnessRefused: if the witness does not cosign, with what it said.
         Malformed: if what it answered is no cosignature of its key.
         httpx.RequestError: if it cannot be reached in time.
         KeyError: if the book is empty.
@@ -115,9 +115,9 @@ def _ask(engine: Engine, witness: Witness, old: int, size: int, note: str) -> st
             known = read_size(body)
             if known > size:
                 what = f"{witness.key.name} has cosigned {known} entries of this log, and the book has {size}"
-                raise Refusal(f"{what}: the book is an older copy, or the log has forked", alarming=True)
+                raise WitnessRefused(f"{what}: the book is an older copy, or the log has forked", alarming=True)
             old = known
-    raise Refusal(f"{witness.key.name} knew another size each of {ATTEMPTS} times: others are asking it too")
+    raise WitnessRefused(f"{witness.key.name} answered with another size {ATTEMPTS} times: it has other clients")
 
 
 def _proof(engine: Engine, old: int, size: int) -> list[bytes]:
@@ -140,11 +140,13 @@ def _post(http: httpx.Client, witness: Witness, body: bytes) -> tuple[int, str, 
         return response.status_code, kind, answer
 
 
-def _refusal(witness: Witness, status: int, old: int) -> Refusal:
+def _refusal(witness: Witness, status: int, old: int) -> WitnessRefused:
     name = witness.key.name
     if status == HTTPStatus.UNPROCESSABLE_ENTITY:
-        return Refusal(f"{name} refuses: the {old} entries it has cosigned are not this book's first", alarming=True)
-    return Refusal(f"{name} {_SAID.get(status, 'does not cosign')} (HTTP {status})")
+        return WitnessRefused(
+            f"{name} refuses: the {old} entries it has cosigned are not this book's first", alarming=True
+        )
+    return WitnessRefused(f"{name} {_SAID.get(status, 'does not cosign')} (HTTP {status})")
 
 
 def _is_loopback(host: str) -> bool:

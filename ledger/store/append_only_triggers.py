@@ -3,8 +3,8 @@
 SQLite deletes without firing DELETE triggers under ``INSERT OR REPLACE`` unless recursive triggers are on, so a
 trigger before each insert refuses a row whose key, or whose other unique column, is there already. PostgreSQL knows
 no such replacement, but TRUNCATE, and sessions in which ordinary triggers are silent: its triggers fire ALWAYS. On
-both, entries must follow one another without a gap, which also stops a writer that lost its lock and does not know;
-and none follows once the book is sealed.
+both, entries must follow one another without a gap, which also stops a writer that has lost its lock unnoticed;
+and a sealed book takes no more entries.
 
 The migrations make the triggers (``migrations/versions``); what is here is what a book is checked to have.
 """
@@ -101,7 +101,7 @@ def postgres_triggers() -> dict[str, tuple[str, tuple[int, str]]]:
 
 
 def altered_trigger(connection: Connection) -> str | None:
-    """The name of the first trigger that is missing, silent, or not as this program makes it; None if all stand."""
+    """The name of the first trigger that is missing, disabled or altered; None if there is none."""
     return next(iter(altered_triggers(connection)), None)
 
 

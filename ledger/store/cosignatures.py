@@ -1,4 +1,4 @@
-"""What witnesses signed, kept beside the log: append-only, each line checked before it is written."""
+"""Cosignatures of witnesses, stored beside the log: append-only, each verified before it is written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _checkpoint = table_of(CheckpointRow)
 
 
 def store_cosignature(connection: Executor, size: int, key: WitnessKey, line: str) -> None:
-    """Keep a witness's line over the checkpoint of one size; the first one stays. Raises: Malformed, KeyError."""
+    """Store a witness's first cosignature of the checkpoint of one size. Raises: Malformed, KeyError."""
     read_cosignature(line.encode(), checkpoint_at(connection, size), key)
     if cosignature_line(connection, size, key.vkey) is None:
         append_rows(connection, CosignatureRow, [{"tree_size": size, "vkey": key.vkey, "line": line}])
@@ -35,7 +35,7 @@ def newest_size(connection: Executor, key: WitnessKey) -> int:
 
 
 def cosignature_line(connection: Executor, size: int, vkey: str) -> str | None:
-    """A witness's line at one size."""
+    """A witness's cosignature line at one size; None if there is none."""
     found = connection.execute(select(_kept.c.line).where(_kept.c.tree_size == size, _kept.c.vkey == vkey)).scalar()
     return None if found is None else str(found)
 
@@ -72,7 +72,7 @@ def cosigned_receipt(book: Log, index: int) -> str:
 
 
 def check_cosignatures(book: Log) -> int:
-    """Check every line that is kept against its own key and checkpoint; how many there are. Raises: Broken."""
+    """Verify every stored line with its own key and checkpoint; how many there are. Raises: Broken."""
     lines: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for size, vkey, line in book.connection.execute(select(_kept.c.tree_size, _kept.c.vkey, _kept.c.line)):
         lines[int(size)].append((str(vkey), str(line)))

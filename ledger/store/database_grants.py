@@ -1,9 +1,9 @@
-"""Who may do what in a PostgreSQL book: the owner upgrades it, the application appends to it.
+"""Grants of a PostgreSQL book: the owner upgrades it, the application appends to it.
 
-The owner is whoever runs ``epsilon db upgrade``. The application's logins are members of ``epsilon_writer``, which may
-read everything, append to the append-only tables, and write the projections; nobody else is granted anything. The
-triggers' functions belong to ``epsilon_guard``, which nobody can log in as, where a superuser upgrades; so that the
-owner of the tables cannot quietly replace what guards them. SQLite has no roles.
+The owner is the role that runs ``epsilon db upgrade``. The application's logins are members of ``epsilon_writer``,
+which may read everything, append to the append-only tables, and write the projections; no other role is granted anything.
+Where a superuser upgrades, the triggers' functions belong to ``epsilon_guard``, a role without login, so that the owner
+of the tables cannot replace them unnoticed. SQLite has no roles.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EXCESS: Final = text(
 
 
 def rights_problem(connection: Connection) -> str | None:
-    """What a session may do that would let it change what is recorded, or may not do and must; None if it is right."""
+    """The right that a session has and must not have, or lacks and needs, in words; None if its rights are correct."""
     if not is_postgres(connection):
         return None
     role, superuser = connection.execute(

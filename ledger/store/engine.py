@@ -1,12 +1,12 @@
-"""Where a book lies, and connections to it with the settings that durability rests on.
+"""Database engines of a book, with the settings that its durability depends on.
 
 SQLite runs in WAL mode with full synchronisation, and every writing transaction begins at once
 (``BEGIN IMMEDIATE``): the driver's own deferred transactions let two writers both read the same headroom.
 
-PostgreSQL runs at READ COMMITTED behind one advisory lock: whoever writes entries holds it from before the first
-read to the commit, so each batch reads what the last one committed, whichever process that was. SERIALIZABLE is
-never relied on. Readers take one REPEATABLE READ snapshot. A process that stalls in the midst of a batch loses its
-session, and with it the lock, before the others give up waiting; when it wakes it finds its transaction gone.
+PostgreSQL runs at READ COMMITTED behind one advisory lock: a writer holds it from before the first read to the commit,
+so each batch reads what the last one committed, in any process. Nothing depends on SERIALIZABLE. Readers use one
+REPEATABLE READ snapshot (snapshot isolation). A process that stalls inside a batch loses its session, and with it the
+lock, before the others time out; when it resumes, its transaction is gone.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def url_of(book: str | Path) -> str:
 
 
 def name_of(url: str) -> str:
-    """How people are told of a book: its path, or its URL without the password."""
+    """The name of a book in messages: its path, or its URL without the password."""
     made = make_url(url)
     return str(made.database) if made.get_backend_name() == "sqlite" else made.render_as_string(hide_password=True)
 
@@ -169,12 +169,12 @@ class ShortReads:
 
 
 def is_postgres(connection: Executor) -> bool:
-    """Whether the book lies in PostgreSQL."""
+    """Whether the database is PostgreSQL."""
     return connection.dialect.name == "postgresql"
 
 
 def lock_log(connection: Connection) -> None:
-    """Wait until no other process appends entries; the transaction's end lets go.
+    """Wait until no other process appends entries; the end of the transaction releases the lock.
 
     SQLite has one writing process, which holds a lock on a file beside the book, and begins at once.
     """

@@ -1,7 +1,7 @@
-"""The seal of a book that was moved: it can be read and verified for ever, and takes no more entries.
+"""The seal of a book that was moved: it stays readable and verifiable, and takes no more entries.
 
 The row is written once, by ``epsilon db move``; a trigger refuses every entry after it, whichever program writes.
-Without it two books under one log key would go on from the same entry, and each would spend what is left.
+Without it two books under one log key could continue from the same entry, and each could spend the remaining budget.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ledger.store.tables import SealRow, table_of
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Where the book goes on, and with how many entries it was handed over."""
+    """The book that continues this one, and how many entries it was moved with."""
 
     successor: str
     tree_size: int

@@ -9,7 +9,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, create_engine
 
 from ledger.audit.replay import Broken, verify
-from ledger.audit.verification_report import Finding
+from ledger.audit.verification_report import VerificationReport
 from ledger.domain.gate import Gate
 from ledger.store.seal import Seal, seal_of
 from ledger.store.snapshot import Snapshot
@@ -114,7 +114,7 @@ def revision_at(place: Place, limits: Limits | None = None) -> str | None:
 
 def check_book(  # noqa: PLR0913 - what to check, against what, who decides, and how long it may take
     place: Place, key: LogKey, kept: Checkpoint | None, step: Step, *, gate: Gate | None, limits: Limits
-) -> Finding:
+) -> VerificationReport:
     """Check everything: the engine's own integrity, schema, triggers; then every entry, by replay.
 
     Args:

@@ -14,7 +14,7 @@ from sqlalchemy import URL
 from sqlalchemy.exc import DatabaseError
 
 from ledger.audit.replay import verify_book
-from ledger.audit.verification_report import Finding
+from ledger.audit.verification_report import VerificationReport
 from ledger.book.submission import BookStopped, BookUnusable, Outcome, Submission
 from tests.factories.documents import NOW, SMALL, plan
 from tests.factories.people import BANK_A, BANK_B, HOUR_MS, LOG
@@ -91,7 +91,7 @@ def release(world: World, disk: Disk) -> None:
     disk.unregister()
 
 
-def found_after(folder: Path, life: Life) -> tuple[Finding, int]:
+def found_after(folder: Path, life: Life) -> tuple[VerificationReport, int]:
     """Check a book as it was found: whole, verified, every answer in its place; and how many unanswered are in it.
 
     Everything is sent again: what was answered gets the same answer, the rest is answered now, and nothing twice.

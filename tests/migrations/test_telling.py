@@ -51,13 +51,13 @@ def test_a_check_verifies_everything(book: Spot, grown: Kept) -> None:
     found = db("check", book.book, *book.log, "--kept", grown.first, "--json").json
     assert (found["ok"], found["entries"], found["charges"]) == (True, grown.size, len(grown.rows["charge"]))
     told = db("check", book.book, *book.log).out
-    assert "entries replayed with their signatures, every verdict of the policy decided again" in told
+    assert "entries replayed with their signatures, every policy decision evaluated again" in told
 
 
 def test_a_check_of_a_book_without_entries(place: Spot) -> None:
     """Its schema is checked, and it is told that there is no more."""
     assert db("upgrade", place.book).code == 0
-    assert db("check", place.book, *place.log).out.startswith("the schema is sound; verified: the book has no entry")
+    assert db("check", place.book, *place.log).out.startswith("the schema is sound; verified: the book has no entries")
 
 
 @pytest.mark.parametrize(

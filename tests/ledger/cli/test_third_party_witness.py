@@ -147,7 +147,7 @@ def test_one_of_two_witnesses_cannot_be_reached(world: World, witness: Witness) 
     ("origin", "key", "said"),
     [
         ("elsewhere.example/log", "log", "does not know this log (HTTP 404)"),
-        (ORIGIN, "another log", "knows this log by another key (HTTP 403)"),
+        (ORIGIN, "another log", "has another key for this log (HTTP 403)"),
     ],
 )
 def test_a_log_that_it_does_not_know(world: World, tmp_path: Path, origin: str, key: str, said: str) -> None:

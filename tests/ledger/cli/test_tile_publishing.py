@@ -97,7 +97,7 @@ def test_one_publication_at_a_time(tmp_path: Path) -> None:
     with open_world(tmp_path) as world:
 
         def meanwhile(_: int, __: int) -> None:
-            with pytest.raises(Malformed, match="being written by another publication"):
+            with pytest.raises(Malformed, match="being written by another"):
                 publish(world.book, folder)
             raise KeyboardInterrupt
 
@@ -186,7 +186,7 @@ def test_the_command(world: World, tmp_path: Path) -> None:
     folder, key = tmp_path / "public", tmp_path / "kept.vkey"
     key.write_text(f"{LOG.vkey}\n")
     words = CliRunner().invoke(app, ["publish", world.url, str(folder), "--log", str(key)])
-    assert (words.exit_code, words.stdout) == (0, f"{folder} publishes {world.size} entries; 2 files are new\n")
+    assert (words.exit_code, words.stdout) == (0, f"{folder} now holds {world.size} entries; 2 files were written\n")
     known = CliRunner().invoke(app, ["publish", world.url, str(folder), "--log", str(key), "--json"])
     assert json.loads(known.stdout) == {"entries": world.size, "files": 2, "folder": str(folder)}
     missing = CliRunner().invoke(app, ["publish", world.url, str(folder)])

@@ -51,7 +51,7 @@ def test_a_sound_book(book: Path) -> None:
 def test_a_book_replayed_and_no_more(book: Path) -> None:
     """What was left out is said, in words and as JSON."""
     told = _verify(book, "--no-decisions").stdout
-    assert told.startswith("verified: 12 entries replayed WITHOUT their signatures, NOTHING decided again, ")
+    assert told.startswith("verified: 12 entries replayed WITHOUT their signatures, NO command decided again, ")
     found = json.loads(_verify(book, "--no-decisions", "--json").stdout)
     assert [found[name] for name in ("signatures", "decided_again", "policy_decided_again")] == [0, False, False]
 
@@ -124,7 +124,7 @@ def test_a_seal_is_over_the_whole_book(book: Path, tmp_path: Path, size: int) ->
     sealed = tampered(book, tmp_path / "b", "INSERT INTO seal VALUES (0, 'elsewhere.sqlite', ?)", size)
     told = _verify(sealed, "--log", book.parent / "log.vkey")
     if size == 12:
-        assert told.stdout.endswith("; the book says that it was moved to elsewhere.sqlite\n")
+        assert told.stdout.endswith("; the book is sealed: it was moved to elsewhere.sqlite\n")
         assert json.loads(_verify(sealed, "--log", book.parent / "log.vkey", "--json").stdout)["moved_to"]
     else:
         assert (told.exit_code, told.stderr) == (7, f"the seal is over {size} entries; the book has 12\n")
@@ -139,8 +139,8 @@ def test_kept_checkpoints_are_counted(book: Path, tmp_path: Path) -> None:
         path = tmp_path / str(number)
         path.write_text(note)
         options += ["--kept", path]
-    assert _verify(book, *options[:2]).stdout.endswith("; they extend the checkpoint that was kept\n")
-    assert _verify(book, *options).stdout.endswith(f"; they extend the {len(notes)} checkpoints that were kept\n")
+    assert _verify(book, *options[:2]).stdout.endswith("; the log extends the kept checkpoint\n")
+    assert _verify(book, *options).stdout.endswith(f"; the log extends the {len(notes)} kept checkpoints\n")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_book_without_an_entry(book: Path, tmp_path: Path) -> None:
     migrations.upgrade(f"sqlite:///{tmp_path / 'b'}")
     key = ("--log", book.parent / "log.vkey")
     told = _verify(tmp_path / "b", *key)
-    assert (told.exit_code, told.stdout.startswith("verified: the book has no entry yet")) == (0, True)
+    assert (told.exit_code, told.stdout.startswith("verified: the book has no entries")) == (0, True)
     assert json.loads(_verify(tmp_path / "b", *key, "--json").stdout)["entries"] == 0
     with closing(sqlite3.connect(book)) as file:
         (note,) = file.execute("SELECT note FROM checkpoint ORDER BY tree_size LIMIT 1").fetchone()

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 from sqlalchemy import delete, insert, update
 
-from ledger.cli.witness_client import ATTEMPTS, Refusal, Witness, witness_newest
+from ledger.cli.witness_client import ATTEMPTS, Witness, WitnessRefused, witness_newest
 from ledger.log.verification_findings import Broken
 from ledger.log.witness_protocol import SIZE_TYPE, add_checkpoint, cosigned, read_cosignature, read_size
 from ledger.store.append_only_triggers import sqlite_triggers
@@ -107,16 +107,16 @@ BAD: Final[dict[str, tuple[Callable[[bytes], Answer], type[Exception], str]]] = 
     "too many lines": (lambda asked: (200, PLAIN, line(COSIGNER, note_of(asked)) * 40), Malformed, "too many"),
     "a greater size": (
         lambda _: (409, SIZE_TYPE, b"11\n"),
-        Refusal,
+        WitnessRefused,
         "has cosigned 11 entries of this log, and the book",
     ),
-    "sizes without end": (lambda _: (409, SIZE_TYPE, b"3\n"), Refusal, f"another size each of {ATTEMPTS} times"),
+    "sizes without end": (lambda _: (409, SIZE_TYPE, b"3\n"), WitnessRefused, f"another size {ATTEMPTS} times"),
     "a size that is none": (lambda _: (409, SIZE_TYPE, b"03\n"), Malformed, "one line with an integer"),
-    "a size of another type": (lambda _: (409, PLAIN, b"3\n"), Refusal, "HTTP 409"),
-    "a refused proof": (lambda _: (422, PLAIN, b""), Refusal, "not this book's first"),
-    "a redirect": (lambda _: (307, PLAIN, b""), Refusal, "HTTP 307"),
-    "a fault of its own": (lambda _: (500, PLAIN, b""), Refusal, "does not cosign"),
-    "a status of its own": (lambda _: (299, PLAIN, b""), Refusal, "HTTP 299"),
+    "a size of another type": (lambda _: (409, PLAIN, b"3\n"), WitnessRefused, "HTTP 409"),
+    "a refused proof": (lambda _: (422, PLAIN, b""), WitnessRefused, "not this book's first"),
+    "a redirect": (lambda _: (307, PLAIN, b""), WitnessRefused, "HTTP 307"),
+    "a fault of its own": (lambda _: (500, PLAIN, b""), WitnessRefused, "does not cosign"),
+    "a status of its own": (lambda _: (299, PLAIN, b""), WitnessRefused, "HTTP 299"),
 }
 
 
