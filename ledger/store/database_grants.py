@@ -1,9 +1,9 @@
 """Grants of a PostgreSQL book: the owner upgrades it, the application appends to it.
 
 The owner is the role that runs ``epsilon db upgrade``. The application's logins are members of ``epsilon_writer``,
-which may read everything, append to the append-only tables, and write the projections; no other role is granted anything.
-Where a superuser upgrades, the triggers' functions belong to ``epsilon_guard``, a role without login, so that the owner
-of the tables cannot replace them unnoticed. SQLite has no roles.
+which may read everything, append to the append-only tables, and write the projections; no other role is granted
+anything. Where a superuser upgrades, the triggers' functions belong to ``epsilon_guard``, a role without login, so
+that the owner of the tables cannot replace them unnoticed. SQLite has no roles.
 """
 
 from __future__ import annotations
