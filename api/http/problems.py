@@ -1,10 +1,10 @@
-"""Every error as RFC 9457 problem details with a stable code, whatever raised it.
+"""Problem details (RFC 9457): every error has a stable code, whatever raised it.
 
     {"code":"policy_denied","detail":"...","field":"","id":"run-4","index":31,
      "reasons":[{"code":"lineage_cap","detail":"..."}],"status":403,
      "title":"A policy or contract denies it","type":"urn:epsilon:problem:policy_denied"}
 
-Codes are those of :mod:`ledger.domain.outcomes`; the few that only HTTP knows stand here.
+Codes are those of :mod:`ledger.domain.outcomes`; the few that only HTTP knows are here.
 """
 
 from __future__ import annotations
@@ -49,28 +49,28 @@ class _Meaning:
 
 
 class Fault(Enum):
-    """What only HTTP or the service itself can answer; nothing of it is recorded."""
+    """Errors that only HTTP or the service itself can report; none is recorded."""
 
-    BAD_REQUEST = _Meaning("bad_request", 400, "The request is not one that this service can read")
+    BAD_REQUEST = _Meaning("bad_request", 400, "The service cannot read the request")
     TOKEN_MISSING = _Meaning("token_missing", 401, "The request carries no access token")
-    TOKEN_INVALID = _Meaning("token_invalid", 401, "The access token is not believed")
+    TOKEN_INVALID = _Meaning("token_invalid", 401, "The access token is invalid")
     METHOD_NOT_ALLOWED = _Meaning("method_not_allowed", 405, "The resource has no such method")
     TIMED_OUT = _Meaning("timed_out", 408, "The request took too long to arrive")
     STALE = _Meaning("stale", 412, "The resource has changed since the version that the request names")
     TOO_LARGE = _Meaning("too_large", 413, "The body is larger than allowed")
     URL_TOO_LONG = _Meaning("url_too_long", 414, "The URL is longer than allowed")
-    MEDIA_TYPE_UNSUPPORTED = _Meaning("media_type_unsupported", 415, "The body has a type that is not read here")
+    MEDIA_TYPE_UNSUPPORTED = _Meaning("media_type_unsupported", 415, "The service does not read this media type")
     VERSION_MISSING = _Meaning("version_missing", 428, "The request must name the version that it replaces")
-    TOO_MANY = _Meaning("too_many", 429, "The caller has as many of these open as it may")
+    TOO_MANY = _Meaning("too_many", 429, "The caller has too many of these open")
     HEAD_TOO_LARGE = _Meaning("head_too_large", 431, "The headers are larger than allowed")
-    INTERNAL = _Meaning("internal", 500, "The service failed; the same request may be sent again")
-    BUSY = _Meaning("busy", 503, "The service has no room for this now; the same request may be sent again")
-    STOPPED = _Meaning("stopped", 503, "The book stopped; send a command again, as it is, once it was opened anew")
-    UNANSWERED = _Meaning("unanswered", 503, "The service took too long; send a command again as it is")
-    KEY_STORE = _Meaning(
-        "key_store", 503, "The key store neither takes nor tells a key now; the same may be sent again"
+    INTERNAL = _Meaning("internal", 500, "Internal error; retry the same request")
+    BUSY = _Meaning("busy", 503, "The service is busy; retry the same request")
+    STOPPED = _Meaning("stopped", 503, "The book stopped; retry the same command after the service restarts")
+    UNANSWERED = _Meaning("unanswered", 503, "The service took too long; retry the same command")
+    KEY_STORE = _Meaning("key_store", 503, "The key store is unavailable; retry the same request")
+    KEY_WITHHELD = _Meaning(
+        "key_withheld", 503, "The key release is recorded, but the key was withheld; retry the same command"
     )
-    KEY_WITHHELD = _Meaning("key_withheld", 503, "The key release is recorded, but the key was not handed over")
 
     @property
     def word(self) -> str:
@@ -100,7 +100,7 @@ _WAITS_S: Final[dict[Code | Fault, int]] = {
     Fault.TOO_MANY: 30,
     Fault.UNANSWERED: 5,
 }
-"""Seconds after which it may be tried again (RFC 9110, 10.2.3)."""
+"""Seconds after which to retry (RFC 9110, 10.2.3)."""
 
 
 class Problem(Exception):  # noqa: N818 - RFC 9457's word
@@ -117,7 +117,7 @@ class Problem(Exception):  # noqa: N818 - RFC 9457's word
         reasons: tuple[c.Object, ...] = (),
         remaining: tuple[c.Object, ...] = (),
     ) -> None:
-        """Say what went wrong this time, and how much room there is where more was asked for."""
+        """Describe this occurrence; ``remaining`` is the headroom where a request exceeded it."""
         super().__init__(detail)
         self.code = code
         self.status = code.http_status
@@ -210,7 +210,7 @@ def example(status: int, *, code: str = "", detail: str = "", **members: Any) ->
 
 
 def install(app: FastAPI) -> None:
-    """Let every error of ``app`` leave as a problem."""
+    """Report every error of ``app`` as a problem."""
 
     @app.exception_handler(Problem)
     def _problem(_request: Request, fault: Problem) -> Response:
@@ -218,7 +218,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(BookStopped)
     def _stopped(request: Request, fault: BookStopped) -> Response:
-        # What stopped it is for the operator, who finds it in the log.
+        # The operator finds the cause in the log.
         _LOG.error("%s %s: %s", request.method, request.url.path, fault)
         return Problem(Fault.STOPPED, "").response()
 
@@ -250,7 +250,7 @@ def install(app: FastAPI) -> None:
 
 
 def failed(method: str, path: str, fault: Exception) -> Problem:
-    """What went wrong inside, for the log; the caller is told nothing of it."""
+    """An internal error: details for the log, none for the caller."""
     _LOG.error("%s %s failed with %s", method, path, type(fault).__name__, exc_info=fault)
     return Problem(Fault.INTERNAL, "")
 
@@ -267,10 +267,10 @@ def _is_served(scope: Scope, routes: Iterable[BaseRoute]) -> bool:
 
 def _of_status(request: Request, fault: HTTPException) -> Problem:
     known: dict[int, tuple[Code | Fault, str]] = {
-        Code.NOT_FOUND.http_status: (Code.NOT_FOUND, f"nothing is served at {request.url.path[:200]}"),
+        Code.NOT_FOUND.http_status: (Code.NOT_FOUND, f"there is no resource at {request.url.path[:200]}"),
         Fault.METHOD_NOT_ALLOWED.http_status: (
             Fault.METHOD_NOT_ALLOWED,
-            f"{request.method[:20]} is not served here",
+            f"the resource does not support {request.method[:20]}",
         ),
     }
     code, detail = known.get(fault.status_code, (Fault.BAD_REQUEST, str(fault.detail)))

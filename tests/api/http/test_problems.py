@@ -145,7 +145,7 @@ def test_a_failure_inside_tells_nothing_and_is_logged(
     with closing(sqlite3.connect(tmp_path / "book.sqlite")) as database:
         database.execute("DROP TABLE checkpoint")
     body, lines = _told(world, caplog)
-    assert body == _problem("internal", 500, "The service failed; the same request may be sent again")
+    assert body == _problem("internal", 500, "Internal error; retry the same request")
     assert [line.partition(" failed")[0] for line in lines] == ["GET /v1/checkpoint"]
 
 
@@ -153,7 +153,7 @@ def test_a_stopped_book_is_503_and_its_reason_is_logged(world: World, caplog: py
     """The caller is told what to do, the operator why."""
     world.book.close()
     body, lines = _told(world, caplog)
-    title = "The book stopped; send a command again, as it is, once it was opened anew"
+    title = "The book stopped; retry the same command after the service restarts"
     assert body == _problem("stopped", 503, title)
     assert lines == ["GET /v1/checkpoint: the book is closed"]
 
