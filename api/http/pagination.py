@@ -71,7 +71,7 @@ class Cursors:
         return c.base64url(self._mac(payload) + payload)
 
     def read(self, scope: str, cursor: str) -> c.Json:
-        """The key that a cursor stands after. Raises: Malformed, unless it was made here and for this list."""
+        """The key that a cursor points after. Raises: Malformed, unless the service made it for this list."""
         data = c.unbase64url(cursor, "cursor")
         mac, payload = data[:_MAC_BYTES], data[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(payload)):

@@ -198,8 +198,8 @@ def _of_one_status(status: int) -> dict[str, Any]:
         "allOf": [schema_of(ProblemDetails)],
         "properties": {"code": {"enum": sorted(known)}, "status": {"const": status}},
     }
-    told = "; ".join(f"`{word}`: {title}" for word, title in sorted(known.items()))
-    return {"description": told, "content": {PROBLEM_TYPE: {"schema": form}}}
+    titles = "; ".join(f"`{word}`: {title}" for word, title in sorted(known.items()))
+    return {"description": titles, "content": {PROBLEM_TYPE: {"schema": form}}}
 
 
 def example(status: int, *, code: str = "", detail: str = "", **members: Any) -> c.Object:  # noqa: ANN401 - JSON

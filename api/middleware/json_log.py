@@ -3,8 +3,8 @@
     {"duration_ms":12,"level":"info","logger":"api.requests","message":"answered","operation":"submit_charge",
      "organisation":"did:web:bank-a.example","request_id":"9f3c...","status":201,"time":"2026-11-21T16:00:00.123Z"}
 
-Of a request its operation is told, and never a header, a query or a body. Of an exception its type and where it
-was raised: what it says may quote what was sent.
+A record names the operation of a request, and never a header, a query or a body. Of an exception it has the type and
+the stack frames, since its message may quote the request.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ class JsonLines(logging.Formatter):
     """A record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Its message and :data:`FIELDS`, and nothing else that somebody may have put on it."""
-        told: dict[str, object] = {
+        """Its message and :data:`FIELDS`, and no other attribute."""
+        fields: dict[str, object] = {
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
         }
-        told |= {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
+        fields |= {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
         if record.exc_info and record.exc_info[1] is not None:
-            told["fault"] = type(record.exc_info[1]).__name__
+            fields["fault"] = type(record.exc_info[1]).__name__
             frames = traceback.extract_tb(record.exc_info[2])[-_FRAMES_MAX:]
-            told["frames"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
-        return json.dumps(told, sort_keys=True, ensure_ascii=False)
+            fields["frames"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+        return json.dumps(fields, sort_keys=True, ensure_ascii=False)
 
 
 def log_to(stream: TextIO, level: int = logging.INFO) -> logging.Handler:
-    """Let everything of this process be logged so; the handler, for whoever wants to take it off again."""
+    """Log everything of this process so; returns the handler, so that a caller can remove it."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level)
-    # A client of ours inside the process would tell addresses with their queries.
+    # A client of ours inside the process would log URLs with their queries.
     logging.getLogger("httpx").setLevel(logging.WARNING)
     return handler

@@ -1,4 +1,4 @@
-"""Metrics for operators, as Prometheus reads them: how much is asked and how it ends, and nothing of anybody's data."""
+"""Prometheus metrics for operators: how many requests there are and how they end, without any user's data."""
 
 from __future__ import annotations
 

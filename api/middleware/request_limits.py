@@ -1,7 +1,7 @@
-"""Around every request: an id, a bound on how many there are and how long each may take, a metric and a line of log.
+"""Around every request: an id, limits on concurrency and duration, a metric and a line of log.
 
-A request that takes longer than :data:`ANSWER_S` is answered 503 and goes on to its end: what it asked for may be
-recorded yet, and the same command sent again finds out.
+A request that takes longer than :data:`ANSWER_S` is answered 503 and continues to its end: its command may still be
+recorded, and a retry of the same command finds out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOG: Final = logging.getLogger("api.requests")
 
 
 class Answering:
-    """One answer on its way: what it has for a status, and whether it still may be sent."""
+    """The answer to one request: its status, and whether it may still be sent."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         """Nothing is sent yet."""
@@ -73,8 +73,8 @@ class Requests:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        asked = Request(scope).headers.get(REQUEST_ID, "")
-        request_id = asked if _ID.match(asked) else f"{self._prefix}-{next(self._numbers)}"
+        given = Request(scope).headers.get(REQUEST_ID, "")
+        request_id = given if _ID.match(given) else f"{self._prefix}-{next(self._numbers)}"
         answering, begun = Answering(send, request_id), perf_counter()
         if self._in_flight >= self._in_flight_max:
             await _problem(Problem(Fault.BUSY, "too many requests are being answered"), scope, receive, answering)
@@ -83,14 +83,14 @@ class Requests:
         seconds = perf_counter() - begun
         operation = _operation(scope)
         self._metrics.answered(operation, answering.status, seconds)
-        told = {
+        record = {
             "duration_ms": round(seconds * 1000),
             "operation": operation,
             "organisation": _organisation(scope),
             "request_id": request_id,
             "status": answering.status,
         }
-        _LOG.info("answered", extra=told)
+        _LOG.info("answered", extra=record)
 
     async def _within_time(self, scope: Scope, receive: Receive, answering: Answering) -> None:
         task = asyncio.create_task(self._whole(scope, receive, answering))
@@ -105,7 +105,7 @@ class Requests:
                 return
             await task
         except asyncio.CancelledError:
-            # The caller or the server has gone: so does a stream; a command in a thread comes to its end.
+            # The caller or the server has gone: a stream ends; a command in a thread runs to its end.
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task

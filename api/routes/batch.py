@@ -2,10 +2,10 @@
 
     {"charges":[{"command":{...},"signature":"eyJh..."},...]}
 
-They are decided in the order given; each sees what those before it did. A signature is over the canonical bytes of its
+They are decided in the order given, each after those before it. A signature is over the canonical bytes of its
 command and is made for this very path, with the command's id.
 
-With ``?dry_run=true``, which signatures name, too, nothing is recorded, and each is decided as if it were the only one.
+With ``?dry_run=true``, which signatures name too, nothing is recorded, and each is decided as if it were alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from api.wire.request_schemas import CHARGES
 from api.wire.responses import answered, json_response, shows, status_of, takes, with_headroom
 from client.http.endpoints import BATCH, BATCH_MAX
 from ledger.book.book import Submission
-from ledger.domain.commands import COMMAND_BYTES_MAX, Command
+from ledger.domain.commands import COMMAND_BYTES_MAX
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
@@ -52,23 +52,27 @@ def batch_router(book: Book, binding: Binding) -> APIRouter:
     def submit(raw: Batch, caller: Calling, dry_run: DryRun = "false") -> Response:
         dry = dry_run == "true"
         with book.read() as facts:
-            asked = _all(raw, _Held(facts, binding, caller, f"{BATCH}?dry_run=true" if dry else BATCH))
-        ready = [one.submission for one in asked if isinstance(one, _Ready)]
+            charges = _prepare_all(
+                raw, _BatchContext(facts, binding, caller, f"{BATCH}?dry_run=true" if dry else BATCH)
+            )
+        ready = [one for one in charges if isinstance(one, Submission)]
         outcomes = iter([book.quote(one) for one in ready] if dry else book.submit(ready))
 
-        def told(one: _Ready) -> c.Object:
+        def outcome_of(one: Submission) -> c.Object:
             outcome = next(outcomes)
             if outcome.code.refused:
                 return _problem(with_headroom(book, outcome, one.command, caller))
             return {**answered(outcome), "status": 200 if dry else status_of(outcome)}
 
-        return json_response({"outcomes": [told(one) if isinstance(one, _Ready) else _problem(one) for one in asked]})
+        return json_response(
+            {"outcomes": [outcome_of(one) if isinstance(one, Submission) else _problem(one) for one in charges]}
+        )
 
     return router
 
 
-class _Held(NamedTuple):
-    """What the charges of a batch are held against."""
+class _BatchContext(NamedTuple):
+    """What every charge of a batch is checked with."""
 
     facts: Snapshot
     binding: Binding
@@ -76,23 +80,16 @@ class _Held(NamedTuple):
     path: str
 
 
-class _Ready(NamedTuple):
-    """A charge that is to be decided."""
-
-    command: Command
-    submission: Submission
-
-
-def _all(raw: bytes, held: _Held) -> list[_Ready | Problem]:
+def _prepare_all(raw: bytes, context: _BatchContext) -> list[Submission | Problem]:
     """Every charge of a batch, or why it is not sent. Raises: Malformed."""
     known = c.fields(c.parse(raw, len(raw)), "", ("charges",))
     listed = known["charges"]
     if not isinstance(listed, list) or not 1 <= len(listed) <= BATCH_MAX:
         raise Malformed("charges", f"must have 1 to {BATCH_MAX} items")
-    return [_asked(one, f"charges[{place}]", held) for place, one in enumerate(listed)]
+    return [_prepare(one, f"charges[{place}]", context) for place, one in enumerate(listed)]
 
 
-def _asked(value: object, where: str, held: _Held) -> _Ready | Problem:
+def _prepare(value: object, where: str, context: _BatchContext) -> Submission | Problem:
     """One charge ready to be sent, or why it is not: by itself, so that the others are. Raises: Malformed."""
     known = c.fields(value, where, ("command", "signature"))
     raw, signature = c.dump(known["command"]), c.string(known["signature"], f"{where}.signature", _SIGNATURE_MAX)
@@ -106,12 +103,12 @@ def _asked(value: object, where: str, held: _Held) -> _Ready | Problem:
     if command.kind != "charge":
         raise Malformed(f"{where}.command.kind", f"must be 'charge' at this path, not '{command.kind}'")
     try:
-        held.caller.check_actor(command.actor)
-        held.binding.check(signature, "POST", held.path, command.id)
-        require_visible(held.facts, held.caller, submission)
+        context.caller.check_actor(command.actor)
+        context.binding.check(signature, "POST", context.path, command.id)
+        require_visible(context.facts, context.caller, submission)
     except Problem as problem:
         return problem
-    return _Ready(command, submission)
+    return submission
 
 
 def _problem(problem: Problem) -> c.Object:

@@ -1,4 +1,4 @@
-"""Routes that take commands: one per kind, all alike, and the three that stand beside them."""
+"""Routes that take commands: one for each kind, and those for challenges, quotes and documents."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LINKS: Final[dict[str, Any]] = {
     what: {"operationId": f"read_{what}", "parameters": {name: f"$response.body#/{name}"}}
     for what, name in (("decision", "id"), ("receipt", "id"), ("entry", "index"))
 }
-"""Where what was recorded is found again."""
+"""Links to the decision, the receipt and the entry."""
 
 
 class ChallengeRequest(Record, frozen=True):
@@ -99,8 +99,8 @@ def _route(book: Book, kind: str, binding: Binding) -> Callable[..., Response]:
             if kind in VERSIONED:
                 check_version(facts, command, if_match, caller)
         if dry_run == "true":
-            return _told(book, caller, command, book.quote(submission), 200)
-        return _told(book, caller, command, book.submit([submission])[0])
+            return _respond(book, caller, command, book.quote(submission), 200)
+        return _respond(book, caller, command, book.submit([submission])[0])
 
     def submit(raw: Raw, jws: Signature, unknown: DeferredCaller, dry_run: DryRun = "false") -> Response:
         return decide(raw, jws, unknown, dry_run)
@@ -124,8 +124,8 @@ def _key_release_route(book: Book, releases: KeyReleases, kind: str, binding: Bi
                 _check_binding(binding, submission, dry_run)
                 require_visible(facts, caller, submission)
         if dry:
-            # Its nonce is not burnt.
-            return _told(book, caller, command, book.quote(submission), 200)
+            # A dry run does not use up the nonce.
+            return _respond(book, caller, command, book.quote(submission), 200)
         with log_withheld(command):
             outcome, envelope = releases.release(command, submission)
             return answer(outcome, {"envelope": envelope})
@@ -134,13 +134,13 @@ def _key_release_route(book: Book, releases: KeyReleases, kind: str, binding: Bi
 
 
 def _check_binding(binding: Binding, submission: Submission, dry_run: str) -> None:
-    """A signature for a dry run is good for nothing else. Raises: Problem."""
+    """The submission, whose signature names a dry run as one. Raises: Problem."""
     command = submission.command
     path = PATHS[command.kind]
     binding.check(submission.signature, "POST", f"{path}?dry_run=true" if dry_run == "true" else path, command.id)
 
 
-def _told(book: Book, caller: Caller, command: Command, outcome: Outcome, status: int | None = None) -> Response:
+def _respond(book: Book, caller: Caller, command: Command, outcome: Outcome, status: int | None = None) -> Response:
     if outcome.code.refused:
         raise with_headroom(book, outcome, command, caller)
     return answer(outcome, status=status)
@@ -163,7 +163,7 @@ def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
             found = facts.charges.get(charge)
             if found is None or not caller.sees_charge(found, facts):
                 raise Problem(Code.NOT_FOUND, f"there is no charge {charge}", field="charge")
-        # A clean room asks for its own data keys; whoever goes on with its contract, for the key of its sealed model.
+        # A clean room requests its own data keys; a party that continues its contract, the key of its sealed model.
         wanted = ChargeState.PENDING if caller.charge else ChargeState.POSTED
         if found.state is not wanted:
             raise Problem(Code.CONFLICT, f"charge {charge} is {found.state}, not {wanted}", field="charge")
@@ -194,13 +194,13 @@ def quote_router(book: Book, binding: Binding) -> APIRouter:
             command = _command(submission, "charge", caller)
             binding.check(jws, "POST", QUOTES, command.id)
             require_visible(facts, caller, submission)
-        return _told(book, caller, command, book.quote(submission), 200)
+        return _respond(book, caller, command, book.quote(submission), 200)
 
     return router
 
 
 def document_router(book: Book, binding: Binding) -> APIRouter:
-    """PUT /v1/documents/{sha256}: bytes kept beside the log, signed by a key the book knows."""
+    """PUT /v1/documents/{sha256}: bytes stored beside the log, signed by a registered key."""
     router = APIRouter()
 
     @router.put(

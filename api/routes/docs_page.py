@@ -1,6 +1,6 @@
 """GET /v1/openapi.json, and GET /docs: the same as one page that needs nothing but itself: no script, no other address.
 
-Operations and schemas are folded (``<details>``); a schema that is referred to is a link to where it stands. The page
+Operations and schemas are folded (``<details>``); a schema that is referred to is a link to it. The page
 is rendered by ``docs_page.html.j2`` (Jinja2, which escapes every value).
 """
 

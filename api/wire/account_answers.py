@@ -204,17 +204,17 @@ class AccountBook:
                 rule.runs(account.loss, cap, _price(self.last, self.partition.ref)) if self.last else None
             ),
             share_of_budget=ceil_decimal(rule.share(account.loss, cap), 4),
-            under_its_cap=self._standing(account),
+            under_its_cap=self._status(account),
         )
 
     def frozen(self, account: domain.Account) -> FrozenAccount | None:
         """One of them, if it is over its cap."""
-        standing = self._standing(account)
-        if standing is None or not standing.over:
+        status = self._status(account)
+        if status is None or not status.over:
             return None
-        return FrozenAccount.of(standing, organisations=_organisations(self.facts, account.holder))
+        return FrozenAccount.of(status, organisations=_organisations(self.facts, account.holder))
 
-    def _standing(self, account: domain.Account) -> Standing | None:
+    def _status(self, account: domain.Account) -> Standing | None:
         if self.bounds is None:
             return None
         return convert(Standing, account_caps.account_status(self.facts, account, self.bounds).to_json())

@@ -32,8 +32,8 @@ def add_examples(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
     for parameter in operation.get("parameters", []):
         schema = parameter["schema"]
         parameter["example"] = schema.get("default") or example_of(schema, schemas, parameter["name"])
-    for part, told in {"body": operation.get("requestBody", {}), **operation["responses"]}.items():
-        for content in told.get("content", {}).values():
+    for part, described in {"body": operation.get("requestBody", {}), **operation["responses"]}.items():
+        for content in described.get("content", {}).values():
             if name not in _HIDDEN or part == "body":
                 text = values["operations"].get(name, {}).get(part)
                 content["example"] = example_of(content["schema"], schemas) if text is None else text
