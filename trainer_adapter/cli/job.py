@@ -23,8 +23,15 @@ from typing import Any, Final
 
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number, parse_positive
-from trainer_adapter.dpsgd.privacy_units import RECORDS_PER_UNIT_MAX
-from trainer_adapter.job.job_spec import OPTIONAL, REQUIRED, Assignment, assigned, path_in, read_train
+from trainer_adapter.job.job_spec import (
+    OPTIONAL,
+    RECORDS_PER_UNIT_MAX,
+    REQUIRED,
+    Assignment,
+    assigned,
+    path_in,
+    read_train,
+)
 
 _OWN: Final = ("learning_rate", "model", "momentum", "test")
 

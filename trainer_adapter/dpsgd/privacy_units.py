@@ -9,14 +9,12 @@ else's as they were.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import torch
 from torch import Tensor
 
 from ledger.wire.malformed import Malformed
-
-RECORDS_PER_UNIT_MAX: Final = 1_024
+from trainer_adapter.job.job_spec import RECORDS_PER_UNIT_MAX
 
 
 @dataclass(frozen=True, slots=True)

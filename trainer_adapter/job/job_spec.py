@@ -70,6 +70,8 @@ REQUIRED: Final = (
 _STATED: Final = ("base", "recipients", "unit_records_max")
 OPTIONAL: Final = ("grants", "pipeline", "preprocessing", "resume", *_STATED)
 CHARGES_MAX: Final = 16
+RECORDS_PER_UNIT_MAX: Final = 1_024
+"""Records of one privacy unit that train."""
 T = TypeVar("T")
 
 

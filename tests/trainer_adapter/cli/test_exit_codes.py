@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,10 +45,9 @@ def test_an_issuer_that_is_away_costs_nothing_and_the_same_command_runs_when_it_
     here = job.read_text() + RESUME.format(name="again")
     job.write_text(here.replace(place.address.issuer, DEAD))
     size = len(place.kinds())
-    command = [sys.executable, "-m", "epsilon_ledger", "train", str(job), "--json"]
-    away = subprocess.run(command, capture_output=True, text=True, check=False)
+    away = _invoke("train", job, "--json")
     told = _fault(away.stdout)
-    assert (away.returncode, told["event"], told["code"], told["exit_code"]) == (75, "fault", "unreachable", 75)
+    assert (away.exit_code, told["event"], told["code"], told["exit_code"]) == (75, "fault", "unreachable", 75)
     assert "no answer from the issuer" in told["detail"]
     assert away.stderr.splitlines()[-1].startswith("Nothing was recorded: run the command again")
     assert len(place.kinds()) == size

@@ -32,34 +32,43 @@ from trainer_adapter.dpsgd.csprng import Stream
 from tests.trainer_adapter.local_training import train
 from trainer_adapter.job.step_log import StepLog
 
-used, taken = 0, Stream.normals
-def told(stream, shape):
-    global used
-    used += 1
-    os.write(1, b"n")
-    if used == int(sys.argv[2]):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return taken(stream, shape)
-Stream.normals = told
+def killed_at(last):
+    used, normals = 0, Stream.normals
+    def counted(stream, shape):
+        nonlocal used
+        used += 1
+        os.write(1, b"n")
+        if used == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return normals(stream, shape)
+    return counted
+
 torch.set_num_threads(1)
 plan = Plan(Fraction(1, 4), Fraction(2), Fraction(1), 100000, 10)
 model = torch.nn.Linear(2, 2)
 data = torch.zeros(8, 2), torch.zeros(8, dtype=torch.int64)
-log = StepLog.create(Path(sys.argv[1]), "run-1", plan, 7)
-train(plan, model, torch.nn.functional.cross_entropy, data, torch.optim.SGD(model.parameters(), lr=0.1), log)
+for path, last in zip(sys.argv[1::2], sys.argv[2::2]):
+    child = os.fork()
+    if not child:
+        os.dup2(os.open(path + ".noise", os.O_WRONLY | os.O_CREAT), 1)
+        Stream.normals = killed_at(int(last))
+        log = StepLog.create(Path(path), "run-1", plan, 7)
+        train(plan, model, torch.nn.functional.cross_entropy, data, torch.optim.SGD(model.parameters(), lr=0.1), log)
+        os._exit(0)
+    print(os.waitpid(child, 0)[1])
 """
 
 
-@pytest.mark.parametrize("kill_at", [15, random.Random(2).randrange(20, 60)])  # noqa: S311 - a seeded place
-def test_a_killed_run_has_begun_what_it_used(tmp_path: Path, kill_at: int) -> None:
-    """A real run, killed by SIGKILL at its n-th noise: the log counts n, to the end of the block of 7."""
+def test_a_killed_run_has_begun_what_it_used(tmp_path: Path) -> None:
+    """Real runs, killed by SIGKILL at their n-th noise: the log counts n, to the end of the block of 7."""
     plan = Plan(Fraction(1, 4), Fraction(2), Fraction(1), 100_000, 10)
-    path = tmp_path / "steps"
-    command = [sys.executable, "-c", CHILD, str(path), str(kill_at)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
-    assert done.returncode == -signal.SIGKILL
-    assert done.stdout == b"n" * kill_at
-    assert steps_begun(path, "run-1", plan) == -(-kill_at // 7) * 7
+    kills = {tmp_path / f"steps-{at}": at for at in (15, random.Random(2).randrange(20, 60))}  # noqa: S311 - seeded
+    command = [sys.executable, "-c", CHILD, *(str(word) for pair in kills.items() for word in pair)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(int(signal.SIGKILL))] * len(kills)
+    for path, kill_at in kills.items():
+        assert path.with_name(f"{path.name}.noise").read_bytes() == b"n" * kill_at
+        assert steps_begun(path, "run-1", plan) == -(-kill_at // 7) * 7
 
 
 def test_blocks_count_in_full_as_soon_as_they_begin(tmp_path: Path, plan: Plan) -> None:
