@@ -33,7 +33,7 @@ SEALED_BYTES_MAX: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class EvaluationReport:
     """The public result of an evaluation."""
 
     charge: str
@@ -54,7 +54,7 @@ class Opened:
         )
 
 
-def measure(job: Job, service: Service, say: Say) -> Opened:
+def measure(job: Job, service: Service, say: Say) -> EvaluationReport:
     """Open the sealed model that a job left, and measure it on the job's public test set.
 
     Args:
@@ -72,7 +72,7 @@ def measure(job: Job, service: Service, say: Say) -> Opened:
         model.load_state_dict(load(contents.model))
     except (SafetensorError, RuntimeError):
         raise Malformed("model", f"is no {job.model}") from None
-    return Opened(job.id, name, accuracy(model.to(device), test), in_words(device))
+    return EvaluationReport(job.id, name, accuracy(model.to(device), test), in_words(device))
 
 
 def release(job: Job, service: Service, say: Say, pause: Pause | None = None) -> str:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from ledger.domain.outcomes import ChargeState
 from ledger.verifier import LogKey
-from tests.trainer_adapter.rooms import PLAN, Place, open_place
+from tests.trainer_adapter.live_service import PLAN, Place, open_place
 from trainer_adapter.cli.main import app
 from trainer_adapter.session.clean_room_keys import CleanRoomIdentity
 from trainer_adapter.session.protocol import Session

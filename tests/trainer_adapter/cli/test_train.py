@@ -21,7 +21,7 @@ from client.keys.signer import Signer
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
-from tests.trainer_adapter.rooms import PLAN, Place, open_place
+from tests.trainer_adapter.live_service import PLAN, Place, open_place
 from trainer_adapter.run.charged_run import Run
 
 

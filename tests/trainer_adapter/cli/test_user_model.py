@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ledger.wire.malformed import Malformed
-from tests.trainer_adapter.rooms import PLAN, Place, open_place
+from tests.trainer_adapter.live_service import PLAN, Place, open_place
 from trainer_adapter.cli.evaluate import measure
 from trainer_adapter.cli.job import Job
 from trainer_adapter.cli.models import make

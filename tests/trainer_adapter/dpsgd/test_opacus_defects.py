@@ -21,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
-from tests.trainer_adapter.kinds import KINDS, Does
+from tests.trainer_adapter.layer_models import KINDS, Does
 from tests.trainer_adapter.neighbours import contributions
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine

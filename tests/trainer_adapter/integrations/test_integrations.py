@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 from ledger.wire.malformed import Malformed
-from tests.trainer_adapter.rooms import PLAN, Place, open_place
+from tests.trainer_adapter.live_service import PLAN, Place, open_place
 from trainer_adapter.training.attach import ModelRun, Options, attach
 
 ROOT = Path(__file__).parents[3]

@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.plan import Plan
-from tests.trainer_adapter.rooms import Place, open_place
+from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.integrations import opacus, opacus_guards
 from trainer_adapter.integrations.opacus import NAME, LedgerAccountant, Refusal, register
 from trainer_adapter.run.charged_run import Run

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 from api.demo import digits
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
-from tests.trainer_adapter.rooms import Place, open_place
+from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.job.preprocessing import NO_PREPROCESSING, Charged, Preprocessing
 from trainer_adapter.training.attach import Options, attach
 from trainer_adapter.training.preprocessing_constants import PreparedConstants

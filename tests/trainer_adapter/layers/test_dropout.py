@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.func import vmap
 from torch.nn import functional
 
-from tests.trainer_adapter.masks import kept
+from tests.trainer_adapter.reference_dropout import kept
 from trainer_adapter.layers.dropout import PerExampleDropout, dropout_keys
 
 CHANCE: Final = 1e-6

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.func import vmap
 
-from tests.trainer_adapter.masks import philox_of
+from tests.trainer_adapter.reference_dropout import philox_of
 from trainer_adapter.layers.philox import WORD, philox
 
 words = st.integers(0, WORD)

@@ -18,9 +18,9 @@ from torch.nn.functional import cross_entropy
 
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
-from tests.trainer_adapter.kinds import CLASSES, RECORDS, Does, Make, numbers, parameter, words
-from tests.trainer_adapter.masks import kept
+from tests.trainer_adapter.layer_models import CLASSES, RECORDS, Does, Make, numbers, parameter, words
 from tests.trainer_adapter.neighbours import contributions, replay
+from tests.trainer_adapter.reference_dropout import kept
 from trainer_adapter.cli.train import accuracy
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from ledger.mechanisms.plan import Plan
-from tests.trainer_adapter.kinds import Data
+from tests.trainer_adapter.layer_models import Data
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
 

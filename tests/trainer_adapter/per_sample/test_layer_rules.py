@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
-from tests.trainer_adapter.kinds import KINDS, Adapter, numbers
+from tests.trainer_adapter.layer_models import KINDS, Adapter, numbers
 from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.dpsgd.poisson_sampler import microbatches
 

@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 
 from ledger.mechanisms.plan import USER, Plan
 from ledger.wire.malformed import Malformed
-from tests.trainer_adapter.kinds import CLASSES, KINDS, RECORDS, Data, Does, numbers, writes
+from tests.trainer_adapter.layer_models import CLASSES, KINDS, RECORDS, Data, Does, numbers, writes
 from tests.trainer_adapter.neighbours import contributions, replay
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine

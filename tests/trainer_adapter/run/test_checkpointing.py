@@ -10,7 +10,7 @@ from torch import nn
 
 from ledger.verifier import LogKey
 from ledger.wire.malformed import Malformed
-from tests.trainer_adapter.rooms import PLAN
+from tests.trainer_adapter.live_service import PLAN
 from trainer_adapter.job.job_spec import Assignment, Resume
 from trainer_adapter.run.checkpointing import CheckpointStore, Position
 from trainer_adapter.session.clean_room_keys import CleanRoomIdentity

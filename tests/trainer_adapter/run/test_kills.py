@@ -18,7 +18,7 @@ from api.demo import digits
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
-from tests.trainer_adapter.rooms import Place, open_place
+from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.cli.job import Job
 from trainer_adapter.cli.train import train_job
 from trainer_adapter.job.step_log import steps_begun
@@ -34,7 +34,7 @@ class Killer:
     """A process that runs jobs in children of its own and kills them."""
 
     def __init__(self, process: subprocess.Popen[str], place: Place) -> None:
-        """See tests/trainer_adapter/killing.py."""
+        """See tests/trainer_adapter/kill_worker.py."""
         self._process, self.place = process, place
 
     def run(self, name: str, kill: tuple[str, int] | None, *, resume: bool = False) -> int:
@@ -82,7 +82,7 @@ class Killer:
 @pytest.fixture(scope="module")
 def killer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killer]:
     """One service, and one process to kill the children of."""
-    command = [sys.executable, str(ROOT / "tests" / "trainer_adapter" / "killing.py")]
+    command = [sys.executable, str(ROOT / "tests" / "trainer_adapter" / "kill_worker.py")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (
         open_place(tmp_path_factory.mktemp("kills") / "place") as place,

@@ -13,7 +13,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from client.http.problems import Refused, Unreachable
-from tests.trainer_adapter.rooms import Place, open_place
+from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.job.signals import STOPPING, stop_signals
 from trainer_adapter.run.progress import ProgressReporter
 from trainer_adapter.training.attach import ModelRun, Options, attach

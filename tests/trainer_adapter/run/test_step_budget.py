@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
-from tests.trainer_adapter.rooms import PLAN
+from tests.trainer_adapter.live_service import PLAN
 from trainer_adapter.job.step_log import StepLog, steps_begun
 from trainer_adapter.run.progress import ProgressReporter
 from trainer_adapter.run.step_budget import StepBudget

@@ -22,7 +22,7 @@ from client.keys.hpke_envelope import SUITE, seal
 from ledger.domain.outcomes import ChargeState
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from tests.trainer_adapter.rooms import PLAN, Place, open_place
+from tests.trainer_adapter.live_service import PLAN, Place, open_place
 from trainer_adapter.cli.job import Job
 from trainer_adapter.session.key_grants import GRANT_BYTES_MAX, NotGranted, ProviderGrants
 

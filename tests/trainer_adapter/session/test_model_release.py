@@ -13,7 +13,7 @@ from client.http.problems import Refused
 from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from tests.trainer_adapter.rooms import Place, open_place
+from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.cli.evaluate import measure, release
 from trainer_adapter.cli.job import Job
 from trainer_adapter.cli.main import app

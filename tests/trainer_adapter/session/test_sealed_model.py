@@ -12,7 +12,7 @@ from client.http.problems import Refused
 from client.keys.sealed_model import open_deposit, open_model, seal_deposit, seal_model
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from tests.trainer_adapter.rooms import Place, open_place
+from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.cli.evaluate import measure
 from trainer_adapter.cli.job import Job
 

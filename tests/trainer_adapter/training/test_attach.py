@@ -23,7 +23,7 @@ from client.keys.data_encryption import encrypt
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
-from tests.trainer_adapter.rooms import PLAN, Place, open_place
+from tests.trainer_adapter.live_service import PLAN, Place, open_place
 from trainer_adapter.job.step_log import steps_begun
 from trainer_adapter.training.attach import ModelRun, Options, attach
 from trainer_adapter.training.record_archive import read_records, read_users

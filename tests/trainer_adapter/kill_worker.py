@@ -1,6 +1,6 @@
 """Kills a run at a moment of its own choosing, and writes down every use of noise as it happens.
 
-    python tests/trainer_adapter/killing.py
+    python tests/trainer_adapter/kill_worker.py
 
 reads one JSON object a line: ``job`` (a path), ``trace`` (a path), ``kill`` (a moment and how many of them to let pass,
 or null), ``resume``. Each is run in a child of its own, and answered with the child's wait status. The snapshots:
