@@ -203,7 +203,7 @@ class Engine:
         return randomness.stream("dropout", step).words(len(self._data[0])) if self._sum.drops else None
 
     def microbatches(self, drawn: NDArray[np.int64]) -> list[Microbatch]:
-        """A logical batch cut into physical ones."""
+        """A logical batch cut into microbatches."""
         return list(microbatches(drawn, self._microbatch))
 
     def clipped_sum(self, batches: Iterable[Microbatch], keys: Keys | None = None) -> Tensor:

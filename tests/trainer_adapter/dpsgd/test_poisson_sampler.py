@@ -83,7 +83,7 @@ def test_every_record_enters_as_often_as_the_plan_says(probability: Fraction, ra
 
 
 @given(st.lists(st.integers(0, 10**6), unique=True, max_size=60), st.integers(1, 17))
-def test_physical_batches_hold_each_drawn_record_once(drawn: list[int], size: int) -> None:
+def test_microbatches_hold_each_drawn_record_once(drawn: list[int], size: int) -> None:
     """All have one size, the mask lets through the draw in order, only the last is filled up."""
     batches = list(microbatches(np.array(drawn, dtype=np.int64), size))
     assert all(batch.indices.shape == batch.mask.shape == (size,) for batch in batches)

@@ -126,7 +126,7 @@ def test_a_graph_that_does_not_compile_is_told() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 8])
-def test_the_size_of_a_physical_batch_changes_nothing(size: int) -> None:
+def test_the_size_of_a_microbatch_changes_nothing(size: int) -> None:
     """The same records in other microbatches give the same sum."""
     torch.manual_seed(11)
     make, data = KINDS["conv2d in groups"]
