@@ -178,6 +178,6 @@ def test_a_service_that_keeps_no_keys_opens_no_model(tmp_path: Path) -> None:
         size = len(place.kinds())
         done = _invoke("evaluate", job, "--json")
         assert (done.exit_code, json.loads(done.stdout)["code"]) == (4, "not_found")
-        assert "holds no keys" in done.stderr
+        assert "stores no keys" in done.stderr
         assert len(place.kinds()) == size
         assert place.charge("run-1") is None

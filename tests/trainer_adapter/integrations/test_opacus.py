@@ -416,7 +416,7 @@ def test_a_step_lighter_in_noise_or_denser_is_refused(place: Place) -> None:
         spent = bench.run.spent(PLAN.steps).epsilon
         assert spent is not None
         assert accountant.get_epsilon(1e-4) >= spent
-        with pytest.raises(ValueError, match="no ε is told for a smaller one"):
+        with pytest.raises(ValueError, match="no ε is reported for a smaller one"):
             accountant.get_epsilon(1e-5)
     assert _posted(place, "other") == 1
 
