@@ -1,0 +1,32 @@
+"""The architecture page shows what the import contracts say, and the page of limits what the source says."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+from tests.project import write_limits
+
+ROOT: Final = Path(__file__).parents[2]
+CONTRACTS: Final[list[dict[str, Any]]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+    "importlinter"
+]["contracts"]
+
+
+def test_the_picture_shows_the_layers_of_every_package() -> None:
+    """Each package's layers stand in the picture from top to bottom, as its contract lists them."""
+    picture = (ROOT / "docs" / "packages.svg").read_text(encoding="utf-8")
+    shown = re.findall(r'class="(name|layer)" [^>]*>([^<]+)<', picture)
+    layered = [contract for contract in CONTRACTS if contract["type"] == "layers" and "containers" in contract]
+    assert len(layered) > 4
+    for contract in layered:
+        start = shown.index(("name", contract["containers"][0])) + 1
+        expected = [("layer", layer.replace("|", "·")) for layer in contract["layers"]]
+        assert shown[start : start + len(expected)] == expected
+
+
+def test_the_page_of_limits_is_the_source_s() -> None:
+    """``python -m tests.project.write_limits`` would change nothing."""
+    assert write_limits.PAGE.read_text(encoding="utf-8") == write_limits.page()
