@@ -94,12 +94,12 @@ _WARMED: str = """
 import sys
 from fractions import Fraction
 from api.cli.main import preload_pricing
-from ledger import accounting
+from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.mechanisms.plan import parse_plan
 preload_pricing().join()
 loaded = set(sys.modules)
 plan = parse_plan({plan})
-accounting.reported_epsilon(plan.mechanism(plan.steps), Fraction(1, 100_000), "REPLACE_SPECIAL")
+reported_epsilon(plan.mechanism(plan.steps), Fraction(1, 100_000), "REPLACE_SPECIAL")
 print(sorted(set(sys.modules) - loaded))
 """
 
