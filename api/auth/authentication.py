@@ -1,6 +1,6 @@
-"""Who is calling: a bearer token, read once for each request, before the route.
+"""Authentication: a bearer token is verified once for each request, before the route.
 
-The dependency stands on the application itself, so a route that somebody adds has a caller, or an operation id in
+The dependency is the application's own, so every added route has a caller, or an operation id in
 :data:`api.auth.authorisation.PUBLIC`, or is refused.
 """
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 _SCHEME: Final = "bearer"
 DEFERRED: Final = frozenset({"quote_charge", *(f"submit_{kind}" for kind in COMMANDS)})
-"""Operations that ask who calls on the very snapshot that they read from, and in the thread that they run in. A batch
-is none of them: nobody unknown has the service hold so large a body."""
+"""Operations that authenticate on the snapshot that they read from, in the thread that they run in. A batch is not one
+of them: an unauthenticated caller must not make the service hold so large a body."""
 
 
 class UnauthenticatedRequest:
-    """Who calls, not yet looked up: nobody gets a :class:`Caller` of it but by showing a token that may ask."""
+    """A request whose caller is not known yet; only a token that permits the operation makes a :class:`Caller`."""
 
     def __init__(self, request: Request, tokens: Tokens, operation: str) -> None:
         """A request with a token. Raises: Problem (401)."""
@@ -34,11 +34,11 @@ class UnauthenticatedRequest:
         self._bearer = _bearer(request)
 
     def authenticate(self, facts: Facts) -> Caller:
-        """Find out who calls, and whether they may. Raises: Problem (401, 403)."""
+        """Verify the token and the permission, and give the caller. Raises: Problem (401, 403)."""
         try:
             token = self._tokens.verify(self._bearer, lambda key_id: _room_key(facts, key_id))
-        except TokenInvalid as fault:
-            raise Problem(Fault.TOKEN_INVALID, str(fault), field="authorization") from None
+        except TokenInvalid as error:
+            raise Problem(Fault.TOKEN_INVALID, str(error), field="authorization") from None
         caller = _of_token(token, facts)
         caller.check(self._operation)
         self._request.state.caller = caller
@@ -46,10 +46,10 @@ class UnauthenticatedRequest:
 
 
 class Authenticator:
-    """Lets a request in, or raises a problem."""
+    """Authenticates every request, or raises a problem."""
 
     def __init__(self, book: Book, tokens: Tokens) -> None:
-        """Believe ``tokens``; look organisations and clean rooms up in ``book``."""
+        """Verify tokens by ``tokens``; look organisations and clean rooms up in ``book``."""
         self._book, self._tokens = book, tokens
 
     async def __call__(self, request: Request) -> None:
@@ -93,19 +93,19 @@ def _of_token(token: Token, facts: Facts) -> Caller:
 
 
 async def caller_of(request: Request) -> Caller:
-    """Whom the gatekeeper found."""
+    """The authenticated caller."""
     caller = request.state.caller
     if not isinstance(caller, Caller):
-        message = "the gatekeeper stands before every route"
+        message = "every route is authenticated"
         raise TypeError(message)
     return caller
 
 
 async def unauthenticated_request(request: Request) -> UnauthenticatedRequest:
-    """Whom the gatekeeper left to the route."""
+    """The request that the route itself authenticates."""
     unknown = request.state.unknown
     if not isinstance(unknown, UnauthenticatedRequest):
-        message = "the gatekeeper stands before every route"
+        message = "every route is authenticated"
         raise TypeError(message)
     return unknown
 

@@ -1,10 +1,10 @@
-"""Who may do what: a table of roles by operation, deny by default, and who may see what stands.
+"""Who may do what: a table of roles by operation, deny by default, and who may see the current state.
 
 A role comes from the ledger's own record of an organisation; AUDITOR and OPERATOR may also come from an issuer. A
 clean room (CCR) is known by the key that its charge names, and may do what concerns that charge alone. What an
 operation then does is still decided by the book and the policy: this table only keeps strangers from asking.
 
-What a caller may not see does not exist for it: 404, as for a name that nobody ever gave.
+What a caller may not see does not exist for it: 404, as for a name that was never used.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ PUBLIC: Final = frozenset(
         "read_openapi",
     }
 )
-"""Operations without a caller: a checkpoint and its hashes hold nothing of anybody, and are there to be compared."""
+"""Operations without a caller: a checkpoint and its hashes hold no party's data, and are meant to be compared."""
 
 OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     **{f"submit_{kind}": roles for kind, roles in COMMANDS.items()},
@@ -116,7 +116,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "read_partition": (*_PARTIES, CCR, AUDITOR),
     "read_receipt": (*_PARTIES, CCR, AUDITOR),
 }
-"""By operation id: the roles that may ask. An operation that is not here is nobody's."""
+"""The roles that may call each operation, by operation id. An operation that is not listed is denied to all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Caller:
     """Who asks.
 
     Attributes:
-        organisation: on whose behalf; for a clean room, whoever made its charge.
+        organisation: on whose behalf; for a clean room, the organisation that made its charge.
         roles: on record, or from the issuer; ``("",)`` for an organisation that is not on record.
         charge: of a clean room, the one charge it is for; else empty.
     """
@@ -155,7 +155,7 @@ class Caller:
         return bool(_SEE_ALL & set(self.roles))
 
     def sees_charge(self, charge: Charge, facts: Facts) -> bool:
-        """Its maker and whoever knows its run since, the providers of its partitions, and its own clean room."""
+        """Its maker and all organisations exposed to its run, its partitions' providers, and its own clean room."""
         if self.charge:
             return charge.id == self.charge
         if self.sees_all or self.organisation in {charge.actor, *map(provider_of, charge.partitions)}:
@@ -164,7 +164,7 @@ class Caller:
         return known is not None and knows(facts.nodes, known.node, charge.author, charge.index)
 
     def sees_contract(self, contract: Contract, facts: Facts) -> bool:
-        """Its parties and whoever the consumer became, and the clean room of a charge under it."""
+        """Its parties and the organisations that the consumer became, and the clean room of a charge under it."""
         if self.charge:
             return facts.charges[self.charge].contract == contract.document
         if self.sees_all or self.organisation in {contract.consumer, *contract.providers}:
@@ -217,9 +217,9 @@ def provider_of(ref: str) -> str:
 
 
 def sees_entry(caller: Caller, entry: Entry, facts: Facts) -> bool:
-    """Its actor; whoever may see what it is about; everybody on record, where it is about everybody.
+    """Its actor; every caller who may see its subject; every organisation on record, where it binds all.
 
-    Refusals name what was asked for, which may exist or not: they are their actor's, and the providers' asked of.
+    Refusals name what was requested, which may exist or not: their actor and the named providers see them.
     """
     if caller.sees_all or (entry.kind in _OF_ALL and not caller.charge):
         return True
@@ -252,4 +252,4 @@ _OF_ALL: Final = frozenset(
         "coalition",
     }
 )
-"""Entries that everybody on record lives under, or may be bound by."""
+"""Entries that bind, or may bind, every organisation on record."""

@@ -1,7 +1,7 @@
-"""The files of the issuers' keys, read again as they change: keys are rotated without a restart.
+"""Files of the issuers' keys (JWK Sets), read again when they change: keys are rotated without a restart.
 
-Whoever runs the service puts a new file in the place of an old one; the service follows no address by itself. A file
-that cannot be read, or holds no keys, changes nothing: the keys that were read last stay, and the log says so.
+The operator replaces a file; the service fetches no address by itself. A file that cannot be read, or holds no keys,
+changes nothing: the keys that were read last stay, and the log says so.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from api.auth.access_tokens import JWKS_BYTES_MAX, Issuer
 from ledger.wire.malformed import Malformed
 
 KEPT_S: Final = 30.0
-"""How long what was read holds, so that no request reads for another."""
+"""Seconds between two checks of the files."""
 _LOG: Final = logging.getLogger("api.issuer_files")
 
 
 class IssuerFiles:
-    """Whose tokens are believed, by files."""
+    """The issuers whose tokens are accepted, by files."""
 
     def __init__(self, files: Iterable[tuple[str, Path]], clock: Callable[[], float] = time.monotonic) -> None:
         """Read all, each by its issuer's name; ``clock`` gives seconds. Raises: Malformed, OSError."""
@@ -50,8 +50,8 @@ class IssuerFiles:
             if data == self._data[place]:
                 return
             issuer = Issuer.parse(name, data)
-        except (Malformed, OSError) as fault:
-            _LOG.warning("the keys of an issuer stay as they were", extra={"reason": f"{name}: {type(fault).__name__}"})
+        except (Malformed, OSError) as error:
+            _LOG.warning("the keys of an issuer stay as they were", extra={"reason": f"{name}: {type(error).__name__}"})
             return
         self._data[place] = data
         self._known = (*self._known[:place], issuer, *self._known[place + 1 :])

@@ -34,8 +34,8 @@ class Binding:
         """Raises: Problem (401), unless the signature was made for this request, within five minutes of now."""
         try:
             self._check(jws, method, f"{self._url}{path}", id)
-        except Malformed as fault:
-            raise Problem(Code.SIGNATURE_INVALID, str(fault), field=SIGNATURE_HEADER) from None
+        except Malformed as error:
+            raise Problem(Code.SIGNATURE_INVALID, str(error), field=SIGNATURE_HEADER) from None
 
     def _check(self, jws: str, method: str, url: str, id: str) -> None:  # noqa: A002 - the wire's name
         where = "signature.header"
@@ -61,6 +61,6 @@ def verify_registered_key(facts: Facts, jws: str, payload: bytes) -> SigningKey:
             detached_jws.verify(jws, payload, key.public)
             return key
         detail = f"no organisation and no clean room has registered the key {key_id}"
-    except Malformed as fault:
-        detail = str(fault)
+    except Malformed as error:
+        detail = str(error)
     raise Problem(Code.SIGNATURE_INVALID, detail, field=SIGNATURE_HEADER)

@@ -75,8 +75,8 @@ def _listening(host: str, port: int, *, anywhere: bool = False) -> socket.socket
 
     try:
         return listen(host, port, anywhere=anywhere)
-    except OSError as fault:
-        if fault.errno != EADDRINUSE:
+    except OSError as error:
+        if error.errno != EADDRINUSE:
             raise
         typer.echo(f"port {port} of {host} is in use: stop what listens there, or choose another port", err=True)
         raise typer.Exit(Code.CONFLICT.exit_code) from None
@@ -104,8 +104,8 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: IssuerFiles,
         book = Book.open(
             settings.book, gate=gate, log_key=log_key, origin=settings.origin, clock=unix_ms, kept=settings.kept
         )
-    except BookUnusable as fault:
-        typer.echo(str(fault), err=True)
+    except BookUnusable as error:
+        typer.echo(str(error), err=True)
         raise typer.Exit(Code.CONFLICT.exit_code) from None
     try:
         log = LogKey(settings.origin, log_key.public_key().public_bytes_raw())
@@ -155,8 +155,8 @@ def demo(
 
     try:
         perform(folder, Console())
-    except (StageTaken, TrainerFailed, OSError) as fault:
-        typer.echo(str(fault), err=True)
+    except (StageTaken, TrainerFailed, OSError) as error:
+        typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
 
 

@@ -148,8 +148,8 @@ class DevelopmentIssuer:
             raise Refused("invalid_client", f"client_assertion_type must be '{ASSERTION}'")
         try:
             return self._asserted(form.get("client_assertion", ""))
-        except Malformed as fault:
-            raise Refused("invalid_client", f"the client assertion is refused: {fault}") from None
+        except Malformed as error:
+            raise Refused("invalid_client", f"the client assertion is refused: {error}") from None
 
     def _asserted(self, text: str) -> str:
         """Verify a client assertion and give its client (RFC 7523, section 3). Raises: Malformed."""

@@ -17,9 +17,9 @@ def create_issuer_app(issuer: DevelopmentIssuer) -> FastAPI:
     app = FastAPI(title="Development issuer", docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.exception_handler(Refused)
-    def _refused(_request: Request, fault: Refused) -> Response:
-        status = 401 if fault.error == "invalid_client" else 400
-        return _json({"error": fault.error, "error_description": str(fault)}, status)
+    def _refused(_request: Request, error: Refused) -> Response:
+        status = 401 if error.error == "invalid_client" else 400
+        return _json({"error": error.error, "error_description": str(error)}, status)
 
     @app.get("/.well-known/openid-configuration")
     def configuration() -> Response:

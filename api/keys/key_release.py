@@ -85,8 +85,8 @@ class KeyReleases:
                 sealed = make()
                 kept = sealed and self._store.keep(command.id, sealed)
             return _object(kept) if kept else None
-        except KeyUnavailable as fault:
-            raise Problem(Fault.KEY_WITHHELD, str(fault), id=command.id, index=index) from None
+        except KeyUnavailable as error:
+            raise Problem(Fault.KEY_WITHHELD, str(error), id=command.id, index=index) from None
 
     def _release(self, command: Command, body: ReleaseKey, index: int) -> Callable[[], bytes | None]:
         """Seals the data keys of a charge that is still open. Raises: Problem, if it is not."""
@@ -154,8 +154,8 @@ def _info(command: Command, body: ReleaseKey | OpenModel, charge: Charge, index:
 def _object(data: bytes) -> c.Object:
     try:
         return c.fields(c.parse(data, ENVELOPE_BYTES_MAX), "", ("info", "sealed", "suite", "v"))
-    except Malformed as fault:
-        message = f"the envelope that was kept cannot be read: {fault}"
+    except Malformed as error:
+        message = f"the envelope that was kept cannot be read: {error}"
         raise KeyUnavailable(message) from None
 
 
@@ -174,8 +174,8 @@ def log_withheld(command: Command) -> Iterator[None]:
     except Problem as problem:
         _log_line(command, _reason(problem))
         raise
-    except Exception as fault:
-        _log_line(command, type(fault).__name__)
+    except Exception as error:
+        _log_line(command, type(error).__name__)
         raise
 
 

@@ -1,4 +1,4 @@
-"""Key stores: where a provider's data keys lie, behind one small interface.
+"""Key stores: where a provider's data keys are, behind one small interface.
 
 *Authorise only* is for providers whose own key-management system checks the receipt of the key-release entry:
 no data key ever comes here. *File* is for demonstrations: data keys lie unencrypted in files of mode 0600.
@@ -51,7 +51,7 @@ class Secret:
 
 
 class KeyUnavailable(Exception):  # noqa: N818 - reads as what it says
-    """The store holds no such data key that it may hand over; tells which, never its bytes."""
+    """The store holds no such data key that it may give out; names it, and never shows its bytes."""
 
 
 class KeyStore:
@@ -127,8 +127,8 @@ class FileKeyStore(KeyStore):
             with os.fdopen(handle, "rb") as file:
                 readable_by_others = stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077
                 value = file.read(DATA_KEY_BYTES + 1)
-        except (OSError, Malformed) as fault:
-            message = f"the data key {name} of {provider} cannot be read ({type(fault).__name__})"
+        except (OSError, Malformed) as error:
+            message = f"the data key {name} of {provider} cannot be read ({type(error).__name__})"
             raise KeyUnavailable(message) from None
         if readable_by_others:
             message = f"the data key {name} of {provider} may be read by others: chmod 600 its file"
@@ -140,11 +140,11 @@ class FileKeyStore(KeyStore):
 
     @property
     def deposit(self) -> str:  # type: ignore[override] # made when it is read first
-        """The public half of its deposit key, which is made when it is first asked for. Raises: OSError."""
+        """The public half of its deposit key, which is made at its first use. Raises: OSError."""
         return c.base64url(self._deposit().public_key().public_bytes_raw())
 
     def deposit_model_key(self, charge: str, model: str, sealed: str) -> None:
-        """Opened, to see that it can be, and kept. Raises: Malformed, KeyUnavailable."""
+        """Open the deposit, to check it, and store it. Raises: Malformed, KeyUnavailable."""
         key = open_deposit(sealed, self._deposit(), charge, model)
         kept = self._keep_file(self._model(charge, model), key, f"the key of model {model}")
         if kept != key:
@@ -182,8 +182,8 @@ class FileKeyStore(KeyStore):
                 create_file(path, data)
             # Of two at once, the other may not have come as far.
             sync_folder(path.parent)
-        except OSError as fault:
-            message = f"{what} cannot be kept ({type(fault).__name__})"
+        except OSError as error:
+            message = f"{what} cannot be kept ({type(error).__name__})"
             raise KeyUnavailable(message) from None
         kept = self._kept_file(path, what)
         if kept is None:
@@ -196,8 +196,8 @@ class FileKeyStore(KeyStore):
             return path.read_bytes()
         except FileNotFoundError:
             return None
-        except OSError as fault:
-            message = f"{what} cannot be read ({type(fault).__name__})"
+        except OSError as error:
+            message = f"{what} cannot be read ({type(error).__name__})"
             raise KeyUnavailable(message) from None
 
     def _envelope(self, release: str) -> Path:

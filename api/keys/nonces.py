@@ -47,7 +47,7 @@ class Challenges:
             self._forget_expired(now)
             of_charge = [nonce for nonce, item in self._open.items() if item.charge == charge]
             if len(of_charge) >= OPEN_MAX_PER_CHARGE:
-                # The oldest gives way, so that nobody who asks for nonces keeps the clean room from its own.
+                # The oldest is dropped, so that other callers' requests never keep the clean room from its own.
                 del self._open[of_charge[0]]
             elif len(self._open) >= OPEN_MAX:
                 raise NoRoom

@@ -39,7 +39,7 @@ class Limits:
         send_s: how long an answer waits for a caller that does not read it.
         linger_s: how long a refused caller is heard out, so that it can read why.
         open: connections that are served.
-        refused: further ones that are told that there is no room; what comes after them is dropped.
+        refused: further ones, which get a 503; any beyond them are dropped.
     """
 
     url_bytes: int = 8_192
@@ -66,7 +66,7 @@ class Connection(HttpToolsProtocol):
     limits: ClassVar[Limits] = Limits()
 
     def __init__(self, *args: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's own
-        """Nothing is heard yet."""
+        """Start before the first request."""
         super().__init__(*args, **named)
         self._part = _Part.REQUEST
         self._watched: _Part | None = _Part.REQUEST
@@ -78,7 +78,7 @@ class Connection(HttpToolsProtocol):
         self._heard = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
-        """Take it, or say that there is no room."""
+        """Accept the connection, or refuse it if too many are open."""
         super().connection_made(transport)
         others = len(self.connections) - 1
         if others >= self.limits.open + self.limits.refused:
@@ -97,7 +97,7 @@ class Connection(HttpToolsProtocol):
         self._unset_unsent()
 
     def data_received(self, data: bytes) -> None:
-        """Read what came, within bounds."""
+        """Parse the received bytes, within the limits."""
         view = memoryview(data)
         for start in range(0, len(data), _PIECE):
             if self._deaf:
@@ -119,13 +119,13 @@ class Connection(HttpToolsProtocol):
         except httptools.HttpParserError:
             self._refuse(self._told or Problem(Fault.BAD_REQUEST, "this is no HTTP request"))
             return
-        # What the parser tells nothing of, it may be gathering: one line, or none at all.
+        # Bytes without a callback may be part of one long line that the parser buffers.
         self._unread_bytes = 0 if self._heard else self._unread_bytes + len(piece)
         if self._head_bytes + self._unread_bytes > self.limits.head_bytes:
             self._refuse(self._head_too_large())
 
     def _watch(self) -> None:
-        """Let a deadline run for the part that is to come."""
+        """Set the deadline of the part that is to come."""
         if self._part is not _Part.REQUEST:
             self._unset_keepalive_if_required()
         if self._part is not self._watched:
@@ -157,7 +157,7 @@ class Connection(HttpToolsProtocol):
         return Problem(Fault.HEAD_TOO_LARGE, f"the headers have more than the {self.limits.head_bytes} bytes allowed")
 
     def _refuse(self, problem: Problem) -> None:
-        """Read no more; say why, if the answer cannot be taken for another's; and close."""
+        """Read no more; answer with the problem, unless another answer is under way; and close."""
         self._deaf = True
         self._unset_timer()
         self._unset_keepalive_if_required()
@@ -200,13 +200,13 @@ class Connection(HttpToolsProtocol):
             self._close()
 
     def pause_writing(self) -> None:
-        """The caller does not read as fast as it is written to."""
+        """Start the deadline for a caller that does not read its answer."""
         super().pause_writing()
         if self._unsent is None:
             self._unsent = self.loop.call_later(self.limits.send_s, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The caller has read."""
+        """The caller reads again."""
         super().resume_writing()
         self._unset_unsent()
 
@@ -215,7 +215,7 @@ class Connection(HttpToolsProtocol):
             self._unsent.cancel()
             self._unsent = None
 
-    # What the parser tells.
+    # The parser's callbacks.
 
     def on_message_begin(self) -> None:
         """A request's first byte."""

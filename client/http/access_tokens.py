@@ -1,8 +1,8 @@
 """Access tokens for the client: by client credentials from an issuer, or a clean room's own.
 
 OAuth 2.0 client credentials (RFC 6749, section 4.4) with ``private_key_jwt`` (RFC 7523, section 2.2): the client proves
-itself with its signing key, so there is no shared secret. A token lives minutes, is kept in memory, and is asked for
-anew shortly before it ends.
+itself with its signing key, so there is no shared secret. A token lives minutes, is cached in memory, and is renewed
+shortly before it expires.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
 class Credentials(Protocol):
-    """Whoever can show a token."""
+    """A source of access tokens."""
 
     def token(self) -> str:
         """A token that is still valid. Raises: Refused, Unreachable, Malformed."""
@@ -74,9 +74,9 @@ class ClientCredentials:
         }
         try:
             response = httpx.post(url, data=asked, timeout=10.0, trust_env=False)
-        except httpx.RequestError as fault:
-            message = f"no answer from the issuer {self._issuer} ({type(fault).__name__})"
-            raise Unreachable(message, sent=False) from fault
+        except httpx.RequestError as error:
+            message = f"no answer from the issuer {self._issuer} ({type(error).__name__})"
+            raise Unreachable(message, sent=False) from error
         known = c.parse(response.content, ANSWER_BYTES_MAX, "token answer")
         if not isinstance(known, dict) or not response.is_success:
             said = known.get("error_description") if isinstance(known, dict) else None

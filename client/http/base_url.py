@@ -20,7 +20,7 @@ def base_of(url: str, field: str = "service") -> str:
     """
     try:
         known = httpx.URL(url)
-        # What cannot be encoded cannot be looked up; asked here, where it can be told.
+        # A name that cannot be encoded cannot be resolved; checked here, where the field can be named.
         sound = known.scheme in {"http", "https"} and known.host.encode("idna") != b"" and len(url) <= BASE_LENGTH_MAX
     except (httpx.InvalidURL, UnicodeError):
         sound = False
@@ -40,7 +40,7 @@ def is_loopback(host: str) -> bool:
 
 
 def sealed(url: str, field: str) -> str:
-    """The URL, if nobody between here and there reads along. Raises: Malformed, naming ``field``."""
+    """The URL, if it is https or on this machine: no one on the way can read. Raises: Malformed, naming ``field``."""
     known = httpx.URL(base_of(url.partition("?")[0], field))
     if known.scheme != "https" and not is_loopback(known.host):
         raise Malformed(field, "must be an https URL, or http on this machine")

@@ -30,7 +30,7 @@ class JwtClaims(JWTClaimsRegistry):
         Args:
             now: the time, or a clock.
             life_s_max: seconds from ``iat`` to ``exp`` at most; None for any.
-            prefix: stands before the name of a claim in an error's field.
+            prefix: precedes the name of a claim in an error's field.
             options: as :class:`joserfc.jwt.JWTClaimsRegistry` takes them.
         """
         super().__init__(now, SKEW_S, **options)

@@ -1,4 +1,4 @@
-"""What a caller gets instead of an answer: a problem the service told, or no service at all."""
+"""Errors of a request: the service answered with a problem (RFC 9457), or did not answer."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Refused(Exception):  # noqa: N818 - the glossary's word
     """
 
     def __init__(self, status: int, problem: Object) -> None:
-        """Read a problem body; what it lacks stays empty, so that a foreign body still tells its status."""
+        """Read a problem body; what it lacks stays empty, so that a foreign body still has its status."""
         self.status = status
         self.code = _text(problem.get("code")) or f"http_{status}"
         self.title = _text(problem.get("title"))

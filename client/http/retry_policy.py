@@ -14,7 +14,7 @@ from client.http.problems import Refused, Unreachable
 
 PAUSE_MAX_S: Final = 30.0
 REPORT_AT: Final = 4
-"""A person is told of the outage after this many attempts."""
+"""The outage is reported after this many attempts."""
 
 
 def _silent(_line: str) -> None:
@@ -38,7 +38,7 @@ class RetryPolicy:
     report: Callable[[str], None] = _silent
 
     def is_transient(self, error: BaseException) -> bool:
-        """Whether the next attempt may succeed: nobody answered, the server failed, or it is busy."""
+        """Whether the next attempt may succeed: no answer came, the server failed, or it is busy."""
         if not isinstance(error, Refused):
             return isinstance(error, Unreachable)
         busy = self.until is not None and error.status == HTTPStatus.TOO_MANY_REQUESTS

@@ -59,11 +59,11 @@ class Party:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who logs in.
+    """A person who logs in.
 
     Attributes:
         client_id: under which the issuer knows this program, a public client (RFC 8252).
-        scope: what is asked for, words between spaces, ``openid`` among them.
+        scope: the requested scopes, words between spaces, ``openid`` among them.
     """
 
     client_id: str
@@ -157,8 +157,8 @@ def read_table(path: Path, table: str) -> dict[str, Any]:
         raise Malformed(str(path), f"a profile has at most {PROFILE_BYTES_MAX} bytes")
     try:
         known = tomllib.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as fault:
-        raise Malformed(str(path), f"is not TOML: {fault}") from None
+    except (ValueError, RecursionError) as error:
+        raise Malformed(str(path), f"is not TOML: {error}") from None
     c.fields(known, "", ("v", table), ("client", "issuer", "serve"))
     c.integer(known["v"], "v", 1, 1)
     return c.fields(known[table], table, (), tuple(known[table]) if isinstance(known[table], dict) else ())

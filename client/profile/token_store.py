@@ -1,10 +1,10 @@
-"""What a login leaves: one file for each person's profile, mode 0600, in the folder of this program's settings.
+"""A stored login: one file for each person's profile, mode 0600, in the folder of this program's settings.
 
     {"access_token":"...","client_id":"epsilon","expires_s":1795233900,"issuer":"https://login.example",
      "log":"epsilon.example/ledger+8f2c1a90+AQ...","service":"https://ledger.example","subject":"asha","v":1}
 
-It is not beside the profile: a profile is passed around, and may be read by many. The file says for what the login
-was; a profile that has come to say something else finds nobody logged in, and the token goes nowhere else.
+It is not beside the profile, which others may read or copy. The file records the purpose of the login: after a change
+of the profile a new login is needed, and the token is sent nowhere else.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOGIN_NEEDED: Final = "login_needed"
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """For what a login is: at which issuer, as which program, to read which log at which service."""
+    """The purpose of a login: at which issuer, as which program, to read which log at which service."""
 
     issuer: str
     client_id: str
@@ -63,7 +63,7 @@ class Login(Record, frozen=True):
 
 
 class LoginFile:
-    """Where the login of one profile is kept."""
+    """The file of one profile's login."""
 
     def __init__(self, profile: Path) -> None:
         """Of the profile in this file, by its absolute path."""
@@ -72,18 +72,18 @@ class LoginFile:
         self.path = _folder() / f"{name}.json"
 
     def write(self, login: Login) -> None:
-        """Keep a login in place of the one before. Raises: OSError."""
+        """Store a login in place of the one before. Raises: OSError."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(self.path, write(login))
 
     def read(self, purpose: Purpose, now: float) -> Login:
-        """The login that was kept, if it is for this and holds ``now``, in Unix seconds. Raises: Refused, OSError."""
+        """The stored login, if it is for ``purpose`` and valid ``now``, in Unix seconds. Raises: Refused, OSError."""
         try:
             login = read(Login, read_private(self.path, FILE_BYTES_MAX + 1, "login"), FILE_BYTES_MAX, "login")
         except FileNotFoundError:
-            raise self._needed("nobody is logged in") from None
-        except Malformed as fault:
-            raise self._needed(f"what the login left cannot be used ({fault})") from None
+            raise self._needed("not logged in") from None
+        except Malformed as error:
+            raise self._needed(f"the stored login cannot be used ({error})") from None
         if login.purpose != purpose:
             raise self._needed("the profile has changed since the login")
         if now >= login.expires_s:
@@ -91,7 +91,7 @@ class LoginFile:
         return login
 
     def remove(self) -> bool:
-        """Forget it; whether there was one. Raises: OSError."""
+        """Delete it; whether there was one. Raises: OSError."""
         try:
             self.path.unlink()
         except FileNotFoundError:

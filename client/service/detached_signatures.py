@@ -1,8 +1,8 @@
 """Documents and detached signatures in files, so that parties on different machines can sign the same bytes.
 
-A party signs with ``epsilon contract sign`` and sends the line it gets to whoever enters the document. The line is a
-detached JWS (:mod:`ledger.crypto.detached_jws`) and holds nothing of the document; it verifies over these very bytes
-alone.
+A party signs with ``epsilon contract sign`` and sends the line it gets to the party that enters the document. The line
+is a detached JWS (:mod:`ledger.crypto.detached_jws`) and holds nothing of the document; it verifies over these very
+bytes alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from client.keys.signer import Signer
 
 SIGNATURES_MAX: Final = 31
-"""Beside the one of whoever enters the document."""
+"""Besides the signature of the party that enters the document."""
 
 
 def read_document(path: Path) -> bytes:

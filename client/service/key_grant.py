@@ -73,7 +73,7 @@ def check(charge: Proven, release: Proven, log: LogKey, provider: str, now: int)
         charge: the charge's entry, permitted.
         release: the key release's entry, permitted.
         log: the log's key, as the provider keeps it.
-        provider: whose partitions are asked for.
+        provider: whose partitions are requested.
         now: Unix milliseconds.
 
     Raises:
@@ -107,7 +107,7 @@ def check(charge: Proven, release: Proven, log: LogKey, provider: str, now: int)
 
 
 def fetch(service: Service, release: str) -> tuple[Proven, Proven]:
-    """The charge and the key release, as the service tells them. Raises: Refused, Unreachable, Malformed."""
+    """The charge and the key release, as the service reports them. Raises: Refused, Unreachable, Malformed."""
     released = _fetch(service, release)
     asked = read_body(Entry.parse(released.entry).command)
     if not isinstance(asked, ReleaseKey):

@@ -88,16 +88,16 @@ class Service:
 
     @property
     def recorded(self) -> tuple[int, ...]:
-        """The entries that this service answered commands with, refusals among them, in order, whoever called."""
+        """The entries of the commands that were sent, refusals among them, in order and for all callers."""
         return tuple(self._sender.recorded)
 
     @property
     def clock(self) -> Callable[[], float]:
-        """What it tells the time by, Unix seconds."""
+        """The clock, in Unix seconds."""
         return self._clock
 
     def as_caller(self, credentials: Credentials, retry_policy: RetryPolicy | None = None) -> Service:
-        """The same service, and the same connections, for somebody else; with another retry policy, if given."""
+        """The same service and connections for another caller; with another retry policy, if given."""
         other = copy(self)
         sender = self._sender
         other._sender = replace(sender, credentials=credentials, retry_policy=retry_policy or sender.retry_policy)  # noqa: SLF001 - its own class
@@ -172,7 +172,7 @@ class Service:
         return self._get(f"/v1/policies/{_path(domain)}")
 
     def lineage(self, organisation: str) -> c.Object:
-        """Where an organisation stands, and what is within reach of it. Raises: Refused, Unreachable."""
+        """An organisation's node in the lineage graph and those near it. Raises: Refused, Unreachable."""
         return self._get(f"/v1/lineage/{_path(organisation)}")
 
     def challenge(self, charge: str) -> str:
@@ -194,15 +194,15 @@ class Service:
         self._command(f"/v1/charges/{_path(charge)}/progress", c.dump({"steps": steps}), None)
 
     def charge(self, charge: str) -> c.Object:
-        """A charge as it stands. Raises: Refused, Unreachable."""
+        """The current state of a charge. Raises: Refused, Unreachable."""
         return self._get(f"/v1/charges/{_path(charge)}")
 
     def contract(self, document: str) -> c.Object:
-        """A contract as it stands, by its document's digest. Raises: Refused, Unreachable."""
+        """The current state of a contract, by its document's digest. Raises: Refused, Unreachable."""
         return self._get(f"/v1/contracts/{_path(document)}")
 
     def partition(self, ref: str) -> c.Object:
-        """A partition as it stands. Raises: Refused, Unreachable."""
+        """The current state of a partition. Raises: Refused, Unreachable."""
         return self._get(f"/v1/partitions/{_path(ref)}")
 
     def partitions(self) -> tuple[str, ...]:

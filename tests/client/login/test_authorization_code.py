@@ -280,7 +280,7 @@ def _moved(login: Login, file: LoginFile, desk: Desk) -> Login:
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (None, "nobody is logged in"),
+        (None, "not logged in"),
         (_expired, "the login of asha has expired"),
         (_opened_up, "chmod 600"),
         (_cut, "cannot be used"),
