@@ -185,6 +185,7 @@ class Databases:
         self._password = secrets.token_hex(16)
         self._writer = f"{WRITER}_{os.getpid()}"
         self._template: str | None = None
+        self._lasting: list[Database] = []
         for statement in ("CREATE ROLE epsilon_writer NOLOGIN", f"CREATE ROLE {self._writer}"):
             with suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
                 self._do(statement)
@@ -211,6 +212,11 @@ class Databases:
         self._do(f"CREATE DATABASE {name} TEMPLATE {make_url(database.owner).database}")
         return self._of(name)
 
+    def lasting(self) -> Database:
+        """A fresh database with the schema of a book, which is there until the process ends."""
+        self._lasting.append(self.make(book=True))
+        return self._lasting[-1]
+
     def drop(self, database: Database) -> None:
         """Remove a database, whoever has it open."""
         self._do(f"DROP DATABASE IF EXISTS {make_url(database.owner).database} WITH (FORCE)")
@@ -226,6 +232,8 @@ class Databases:
 
     def close(self) -> None:
         """Leave nothing of ours on a server that is not ours."""
+        for database in self._lasting:
+            self.drop(database)
         if self._template is not None:
             self._do(f"DROP DATABASE {self._template}")
         self._do(f"DROP ROLE {self._writer}")

@@ -88,6 +88,7 @@ def test_a_disk_that_takes_no_more_stops_the_book(writers: Writers, tmp_path: Pa
         assert book.ask_again("fresh") in {"pending", "budget_exhausted"}
 
 
+@pytest.mark.soak
 def test_a_writer_that_sleeps_through_another_commits_nothing_late(writers: Writers, tmp_path: Path) -> None:
     """SIGSTOP at some moment, SIGCONT when another process has written the same book in PostgreSQL."""
     dice = random.Random(7)  # noqa: S311 - when it sleeps

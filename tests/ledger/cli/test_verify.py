@@ -185,7 +185,15 @@ def test_what_no_entry_made(book: Path, tmp_path: Path, statement: str, found: s
 
 
 @pytest.mark.parametrize(
-    "words", [("log", "--json"), ("log",), ("db", "status"), ("db", "upgrade", "--sql"), ("verify",)]
+    "words",
+    [
+        ("log", "--json"),
+        ("verify",),
+        *(
+            pytest.param(words, marks=pytest.mark.soak)
+            for words in (("log",), ("db", "status"), ("db", "upgrade", "--sql"))
+        ),
+    ],
 )
 def test_a_reader_who_has_left(book: Path, words: tuple[str, ...]) -> None:
     """As after ``| head``: no complaint, and the code of a program that a closed pipe ends."""

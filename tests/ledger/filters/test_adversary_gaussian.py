@@ -13,7 +13,7 @@ from tests.ledger.filters.libraries import STEP, response, spike
 WITHIN = 1 + 1e-9
 
 
-@pytest.mark.parametrize("batch", range(4))
+@pytest.mark.parametrize("batch", [0, *(pytest.param(batch, marks=pytest.mark.soak) for batch in range(1, 4))])
 def test_random_libraries_never_break_the_rule(batch: int) -> None:
     """Thirty libraries each: up to four runs of up to three steps, two at a time, stopped, voided, refunded."""
     reached = [random_gaussian_trial(seed).reached() for seed in range(batch * 30, batch * 30 + 30)]
