@@ -9,7 +9,7 @@ import pytest
 
 from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
 from tests.factories.readme_walk import Desk, Ran, walked
-from tests.factories.service import World, open_world
+from tests.factories.service import World, founded_world, open_world
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,7 @@ def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     """A world with everything that a charge needs."""
-    with open_world(tmp_path) as found:
-        found.contract = found.found()
+    with founded_world(tmp_path) as found:
         yield found
 
 
