@@ -8,12 +8,18 @@
 PYTHON ?= python3
 TORCH  ?= torch==2.13.0
 BIN    := .venv/bin
+# The packages that know no clock, database, network or file, as the import contract "pure" lists them.
+UNIT   := $(addprefix tests/ledger/,accounting crypto domain filters lineage log mechanisms transitions wire) \
+          $(addprefix tests/policy/,attestation decisions depa documents planning)
+# Seconds of processor time that all tests together may use: half as much again as they do on a usual machine.
+TEST_CPU_S ?= 1200
+UNIT_CPU_S ?= 240
 
 # A PYTHONPATH of somebody else's must not reach our commands, nor an activated environment.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check openapi bench datasets utility soak lock clean tools torch-asked
+.PHONY: help demo test unit check openapi bench datasets utility soak lock clean tools torch-asked
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -23,7 +29,10 @@ demo: .venv/.ready ## set everything up and run the main job, from policy to mod
 	@$(BIN)/epsilon demo
 
 test: .venv/.ready .venv/.witness ## set everything up and run the tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --cpu-budget $(TEST_CPU_S)
+
+unit: .venv/.ready ## run the tests of the pure packages: no file, no network, no process
+	@$(BIN)/python -m pytest --cpu-budget $(UNIT_CPU_S) $(UNIT)
 
 check: .venv/.ready ## format, lint, strict types, import contracts
 	@echo "check: format"

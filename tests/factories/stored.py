@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -179,22 +178,28 @@ def _found(world: World) -> None:
     world.book.close()
 
 
-@cache
+_FILES: Final[dict[type[World], bytes]] = {}
+_DATABASES: Final[dict[type[World], Database]] = {}
+
+
 def _founded_file(make: type[World]) -> bytes:
     """A founded book's SQLite file, made once in a process: to copy it is quicker than to found anew."""
-    with TemporaryDirectory() as name, fresh_book(Path(name)) as url:
-        world = make(Path(name), url)
-        _found(world)
-        return world.path.read_bytes()
+    if make not in _FILES:
+        with TemporaryDirectory() as name, fresh_book(Path(name)) as url:
+            world = make(Path(name), url)
+            _found(world)
+            _FILES[make] = world.path.read_bytes()
+    return _FILES[make]
 
 
-@cache
 def _founded_database(make: type[World]) -> Database:
     """The same in PostgreSQL, to be a template."""
-    database = databases().lasting()
-    with TemporaryDirectory() as name:
-        _found(make(Path(name), database.url))
-    return database
+    if make not in _DATABASES:
+        database = databases().lasting()
+        with TemporaryDirectory() as name:
+            _found(make(Path(name), database.url))
+        _DATABASES[make] = database
+    return _DATABASES[make]
 
 
 @contextmanager
