@@ -14,8 +14,8 @@ def test_help_lists_every_target() -> None:
     """Each target that people use stands in the help, which is the default."""
     done = _make(path=os.environ["PATH"])
     assert done.returncode == 0, done.stderr
-    listed = [line.split()[1] for line in done.stdout.splitlines()]
-    assert listed == ["help", "demo", "test", "unit", "check", "openapi", "bench", "datasets", "utility", "soak", "lock", "clean"]
+    listed = " ".join(line.split()[1] for line in done.stdout.splitlines())
+    assert listed == "help demo test unit check openapi bench datasets utility soak lock clean"
 
 
 @pytest.mark.parametrize(
