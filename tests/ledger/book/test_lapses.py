@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event
@@ -23,11 +24,15 @@ from ledger.domain.gate import Request, Verdict
 from ledger.domain.outcomes import ChargeState
 from ledger.store.engine import engine_of
 from ledger.transitions.guards import Asked
+from ledger.transitions.pricing import CollectedPrices, PriceMissing
 from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import parse_number
+from ledger.wire.malformed import Malformed
 from policy.decisions.gate import gate
 from tests.factories.documents import NOW, SMALL, contract, plan
 from tests.factories.people import BANK_A, HOSPITAL, HOUR_MS, LOG_KEY, MERGED, ORIGIN
 from tests.factories.stored import World
+from tests.ledger.book.governed import publish
 
 LIMIT_S = 30
 
@@ -147,6 +152,31 @@ def test_what_was_not_priced_is_made_ready_again(world: World) -> None:
         writer.close()
         reads.dispose()
         writes.dispose()
+
+
+def test_a_price_of_another_policy_is_never_used(world: World) -> None:
+    """The same plan under a new cap: its cached prices lack the new capacity, so it is priced again, and charged."""
+    (first,) = world.submit(world.charge("first", run=SMALL))
+    publish(world, 2, lineage={"epsilon_max": "3"}, run={"epsilon_max": "3"})
+    (second,) = world.submit(world.charge("second", run=SMALL))
+    limits: list[Any] = [first.body["limits"], second.body["limits"]]
+    caps = [{limit["cap"]["epsilon"] for limit in one} for one in limits]
+    assert (first.code.word, second.code.word, caps) == ("pending", "pending", [{"5", "6"}, {"3", "6"}])
+
+
+def test_prepared_prices_compute_nothing() -> None:
+    """A number that was not prepared is missing; one that was is the same, and so is its error."""
+    collected = CollectedPrices()
+    assert collected.number(int, "3") == 3
+    with pytest.raises(Malformed) as error:
+        collected.number(parse_number, "many", "epsilon")
+    prepared = collected.prepared()
+    with pytest.raises(Malformed) as again:
+        prepared.number(parse_number, "many", "epsilon")
+    assert again.value is error.value
+    assert (prepared.number(int, "3"), prepared.count) == (3, 2)
+    with pytest.raises(PriceMissing):
+        prepared.number(int, "4")
 
 
 def test_a_run_that_stays_refused_is_answered(world: World) -> None:
