@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ledger.verifier import EMPTY_ROOT, node_hash
+from ledger.verifier import EMPTY_ROOT, leaf_hash, node_hash
 
 Read = Callable[[int, int], bytes]
 """The hash of the complete subtree at (level, position)."""
@@ -77,6 +77,32 @@ def consistency_proof(old: int, size: int, read: Read) -> list[bytes]:
     if not whole:
         path.append(_range(low, high, read))
     return path[::-1]
+
+
+class CompactRange:
+    """A tree grown leaf by leaf that holds its right edge alone: log2(n) hashes, however long the log."""
+
+    def __init__(self) -> None:
+        """An empty tree."""
+        self.size = 0
+        self._newest: dict[int, tuple[int, bytes]] = {}
+
+    def append(self, entry: bytes) -> list[tuple[int, int, bytes]]:
+        """Add an entry's bytes; returns the nodes (level, position, hash) that it completes, lowest first."""
+        made = append(self.size, leaf_hash(entry), self._read)
+        for level, position, value in made:
+            self._newest[level] = position, value
+        self.size += 1
+        return made
+
+    def root(self) -> bytes:
+        """The root of all entries so far (section 2.1.1)."""
+        return root(self.size, self._read)
+
+    def _read(self, level: int, position: int) -> bytes:
+        newest, value = self._newest[level]
+        assert newest == position, "only the right edge is ever read"
+        return value
 
 
 def _split(width: int) -> int:

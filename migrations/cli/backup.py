@@ -64,11 +64,13 @@ def backup(  # noqa: PLR0913 - one option each
         key = find_key(log, place.path)
         with progress("backing up") as step:
             head = back_up(place, file, key, limits(lock_timeout, statement_timeout), step)
-        told = {"checkpoint": head.note, "entries": head.size, "file": str(file), "root": head.root.hex()}
+        result = {"checkpoint": head.note, "entries": head.size, "file": str(file), "root": head.root.hex()}
         signed = (
             "its newest checkpoint's signature verified" if key else "its newest checkpoint's signature not checked"
         )
-        typer.echo(json.dumps(told) if as_json else f"{file} holds {place.said} at {head.size} entries, {signed}")
+        typer.echo(
+            json.dumps(result) if as_json else f"{file} holds {place.display_name} at {head.size} entries, {signed}"
+        )
 
 
 def restore(  # noqa: PLR0913 - one option each
@@ -79,13 +81,16 @@ def restore(  # noqa: PLR0913 - one option each
     kept: Kept = None,
     without_kept: Annotated[
         bool,
-        typer.Option("--without-kept", help="No checkpoint was kept: budgets spent since the backup may come back."),
+        typer.Option(
+            "--without-kept",
+            help="No checkpoint was kept: the restore may give back budgets that were spent after the backup.",
+        ),
     ] = False,
     lock_timeout: LockTimeout = LOCK_S,
     statement_timeout: StatementTimeout = WHOLE_S,
     as_json: AsJson = False,
 ) -> None:
-    """Make a book of a backup, where there is none; refused if the backup is older than the checkpoint you kept."""
+    """Restore a book from a backup, where there is none; refused if older than the checkpoint you kept."""
     from ledger.cli.input_files import need_key, read_kept
     from ledger.wire.malformed import Malformed
     from migrations.connect.book_location import Place
@@ -95,33 +100,35 @@ def restore(  # noqa: PLR0913 - one option each
         if (kept is None) != without_kept:
             raise Malformed(
                 "kept",
-                "name the newest checkpoint you kept with --kept, or say --without-kept: without one nobody can tell "
-                "whether budgets spent since the backup come back",
+                "name the newest checkpoint you kept with --kept, or give --without-kept: without one it is unknown "
+                "whether the restore gives back budgets that were spent after the backup",
             )
         place = Place.parse(book)
         key = need_key(log, place.path, file)
         known = None if kept is None else read_kept(kept, key)
         with progress("restoring") as step:
             head = make(file, place, key, known, limits(lock_timeout, statement_timeout), step=step)
-        told = {
-            "book": place.said,
+        result = {
+            "book": place.display_name,
             "entries": head.size,
             "kept": None if known is None else known.size,
             "root": head.root.hex(),
         }
         typer.echo(
-            json.dumps(told) if as_json else _restored(place.said, head.size, None if known is None else known.size)
+            json.dumps(result)
+            if as_json
+            else _restored(place.display_name, head.size, None if known is None else known.size)
         )
 
 
-def _restored(said: str, size: int, kept: int | None) -> str:
+def _restored(name: str, size: int, kept: int | None) -> str:
     since = (
-        f"It holds all that the kept checkpoint of {kept} entries promises"
+        f"It holds every entry under the kept checkpoint of {kept} entries"
         if kept is not None
-        else "Nobody can tell from it whether charges were acknowledged after the backup"
+        else "It is unknown whether charges were acknowledged after the backup"
     )
     return (
-        f"{said} is the book as it was at {size} entries, replayed and verified. {since}; what was recorded after "
+        f"{name} is the book as it was at {size} entries, replayed and verified. {since}; what was recorded after "
         f"entry {size - 1} is not in it, so send again whatever was acknowledged since"
     )
 
@@ -135,7 +142,7 @@ def move(  # noqa: PLR0913 - one option each
     statement_timeout: StatementTimeout = WHOLE_S,
     as_json: AsJson = False,
 ) -> None:
-    """Make the same book in another database, same entries and proofs, and seal the old one for ever."""
+    """Move a book to another database, with the same entries and proofs, and seal the old one permanently."""
     from ledger.cli.input_files import need_key
     from migrations.connect.book_location import Place
     from migrations.transfer.book_transfer import move as carry
@@ -145,11 +152,11 @@ def move(  # noqa: PLR0913 - one option each
         key = need_key(log, source.path, to.path)
         with progress("moving") as step:
             done = carry(source, to, key, limits(lock_timeout, statement_timeout), step)
-        told = {"book": to.said, "entries": done.size, "repeated": done.repeated, "root": done.root.hex()}
+        result = {"book": to.display_name, "entries": done.size, "repeated": done.repeated, "root": done.root.hex()}
         verb = "was moved before" if done.repeated else "is moved"
         typer.echo(
-            json.dumps(told)
+            json.dumps(result)
             if as_json
-            else f"the book {verb} to {to.said}: {done.size} entries, replayed and verified there; receipts stay true. "
-            f"{source.said} can be read, and takes no more entries"
+            else f"the book {verb} to {to.display_name}: {done.size} entries, replayed and verified there; "
+            f"receipts stay valid. {source.display_name} can be read, and takes no more entries"
         )

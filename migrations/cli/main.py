@@ -45,7 +45,7 @@ def status(
     statement_timeout: StatementTimeout = GLANCE_S,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a book says of itself: schema, entries, newest checkpoint, triggers, who has it open."""
+    """Report the status of a book: schema, entries, newest checkpoint, triggers, and whether a process has it open."""
     from migrations.cli.status import status_of
     from migrations.connect.book_location import Place
 
@@ -81,20 +81,20 @@ def upgrade(  # noqa: PLR0913 - one option each
         key = find_key(log, place.path)
         with progress("verifying") as step:
             done = upgrade_book(place, waits, key, step)
-        typer.echo(json.dumps(done.to_json(place.said)) if as_json else done.in_words(place.said))
+        typer.echo(json.dumps(done.to_json(place.display_name)) if as_json else done.in_words(place.display_name))
 
 
 @db.command(epilog=epilog("downgrade demo/book.sqlite 0001", "downgrade demo/book.sqlite 0001 --lock-timeout 60"))
 def downgrade(  # noqa: PLR0913 - one option each
     book: Book,
-    revision: Annotated[str, typer.Argument(metavar="REVISION", help="The schema to go down to, as 0001.")],
+    revision: Annotated[str, typer.Argument(metavar="REVISION", help="The schema to downgrade to, such as 0001.")],
     *,
     log: Log = None,
     lock_timeout: LockTimeout = LOCK_S,
     statement_timeout: StatementTimeout = MIGRATION_S,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a book to an older schema, for an older program; refused where a row of the log would go."""
+    """Bring a book to an older schema, for an older program; refused if it would delete a row of the log."""
     from ledger.cli.input_files import find_key
     from migrations.cli.upgrade import downgrade_book
     from migrations.connect.book_location import Place
@@ -104,7 +104,7 @@ def downgrade(  # noqa: PLR0913 - one option each
         key = find_key(log, place.path)
         with progress("verifying") as step:
             done = downgrade_book(place, revision, limits(lock_timeout, statement_timeout), key, step)
-        typer.echo(json.dumps(done.to_json(place.said)) if as_json else done.in_words(place.said))
+        typer.echo(json.dumps(done.to_json(place.display_name)) if as_json else done.in_words(place.display_name))
 
 
 @db.command(epilog=epilog("check demo/book.sqlite", "check demo/book.sqlite --kept checkpoint --json"))
@@ -117,7 +117,7 @@ def check(  # noqa: PLR0913 - one option each
     statement_timeout: StatementTimeout = WHOLE_S,
     as_json: AsJson = False,
 ) -> None:
-    """Check everything: the file, the schema, every trigger; then replay every entry, the policy's verdicts too."""
+    """Verify everything: the file, the schema, every trigger; then replay every entry and policy decision."""
     from ledger.cli.input_files import need_key, read_kept
     from ledger.cli.main import installed_gate
     from migrations.cli.status import check_book
@@ -131,4 +131,4 @@ def check(  # noqa: PLR0913 - one option each
             found = check_book(
                 place, key, known, step, gate=installed_gate(), limits=limits(lock_timeout, statement_timeout)
             )
-        typer.echo(json.dumps(found.to_json()) if as_json else f"the schema is sound; {found.in_words()}")
+        typer.echo(json.dumps(found.to_json()) if as_json else f"the schema is as expected; {found.in_words()}")

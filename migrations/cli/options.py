@@ -31,7 +31,11 @@ Kept = Annotated[
 LockTimeout = Annotated[
     float,
     typer.Option(
-        "--lock-timeout", metavar="S", min=0, max=86_400, help="Seconds to wait for whoever has the book open."
+        "--lock-timeout",
+        metavar="S",
+        min=0,
+        max=86_400,
+        help="Seconds to wait for another process that has the book open.",
     ),
 ]
 StatementTimeout = Annotated[
@@ -41,8 +45,8 @@ StatementTimeout = Annotated[
         metavar="S",
         min=0,
         max=86_400,
-        help="Seconds that one statement may take; 0 for any. On SQLite what is done with its rows counts too, so "
-        "whatever reads a whole book sets no bound by itself.",
+        help="Seconds that one statement may take; 0 for no limit. On SQLite the time to process its rows counts too, "
+        "so commands that read a whole book set no limit of their own.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -50,13 +54,13 @@ LOCK_S: Final = 10.0
 GLANCE_S, MIGRATION_S, WHOLE_S = 60.0, 3_600.0, 0.0
 """Seconds for one statement of what reads a few rows, of what migrates and hashes the log, of what reads all."""
 CODES: Final = (
-    "Exit codes: 0 done; 2 bad input; 4 there is no such book or file; 5 what is there does not allow it, "
-    "and nothing was changed; 7 something does not verify."
+    "Exit codes: 0 done; 2 invalid input; 4 no such book or file; 5 in conflict with what is there, "
+    "nothing was changed; 7 verification failed."
 )
 
 
 def epilog(*examples: str) -> str:
-    """What stands below a command's help."""
+    """The text below a command's help."""
     return "\n\n".join(("Examples:", *(f"  epsilon db {one}" for one in examples), CODES))
 
 
@@ -94,7 +98,7 @@ def errors_reported(*, as_json: bool = False) -> Iterator[None]:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error while somebody watches; gives what is to be told of each step."""
+    """A progress bar on standard error, if that is a terminal; yields the function that reports each step."""
     from rich.console import Console
     from rich.progress import Progress
 

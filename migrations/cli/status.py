@@ -1,4 +1,4 @@
-"""What is told of a book without judging its entries, and the whole check that judges everything."""
+"""The status of a book, reported without verification, and the full check that verifies everything."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from migrations.transfer.log_check import Head, Step, check_trusted, head_of
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a book says of itself."""
+    """The status of a book, unverified."""
 
-    said: str
+    name: str
     engine: str
     revision: str
     head: Head
@@ -41,7 +41,7 @@ class Status:
     def to_json(self) -> dict[str, object]:
         """For programs."""
         return {
-            "book": self.said,
+            "book": self.name,
             "checkpoint": self.head.note,
             "engine": self.engine,
             "entries": self.head.size,
@@ -59,22 +59,22 @@ class Status:
     def in_words(self) -> str:
         """For people."""
         newest = "the newest" if self.revision == SCHEMA_REVISION else f"and {SCHEMA_REVISION} is the newest"
-        lost = f", {', '.join(self.missing)} missing or changed" if self.missing else ", all as they must be"
+        lost = f", {', '.join(self.missing)} missing or changed" if self.missing else ", all as expected"
         lines = {
-            "book": f"{self.said} ({self.engine})",
+            "book": f"{self.name} ({self.engine})",
             "schema": f"{self.revision}, {newest}",
             "log": f"{self.head.size} entries" + (f" of {self.head.origin}" if self.head.origin else ""),
             "root": self.head.root.hex(),
             "triggers": f"{self.triggers}{lost}",
             **({"rights": "; ".join(self.rights) or "as granted"} if self.engine.startswith("P") else {}),
-            "writer": "a process has it open" if self.held else "nobody has it open",
+            "writer": "a process has it open" if self.held else "no process has it open",
             **({} if self.seal is None else {"moved": f"to {self.seal.successor}; it takes no more entries"}),
         }
         return "\n".join(f"{name:<10}{text}" for name, text in lines.items())
 
 
 def status_of(place: Place, limits: Limits) -> Status:
-    """What a book says of itself, unchecked.
+    """The status of a book, unverified.
 
     Raises:
         Absent: if there is no book.
@@ -83,16 +83,16 @@ def status_of(place: Place, limits: Limits) -> Status:
     """
     revision = revision_at(place, limits)
     if revision is None:
-        raise Absent(f"there is no book at {place.said}: run 'epsilon db upgrade' to make one")
+        raise Absent(f"there is no book at {place.display_name}: run 'epsilon db upgrade' to make one")
     with connected(place, writes=False, limits=limits) as connection:
         try:
             head = head_of(connection)
-        except KeyError as fault:
-            raise Broken(None, f"the tree lacks the node {fault}") from None
+        except KeyError as error:
+            raise Broken(None, f"the tree lacks the node {error}") from None
         dialect = connection.dialect
         version = ".".join(str(part) for part in dialect.server_version_info or ())
         return Status(
-            said=place.said,
+            name=place.display_name,
             engine=f"{'SQLite' if dialect.name == 'sqlite' else 'PostgreSQL'} {version}",
             revision=revision,
             head=head,
@@ -109,7 +109,7 @@ def revision_at(place: Place, limits: Limits | None = None) -> str | None:
     if not holds_book(place, limits):
         return None
     with connected(place, writes=False, limits=limits) as connection:
-        return revision_of(connection, place.said)
+        return revision_of(connection, place.display_name)
 
 
 def check_book(  # noqa: PLR0913 - what to check, against what, who decides, and how long it may take
@@ -121,7 +121,7 @@ def check_book(  # noqa: PLR0913 - what to check, against what, who decides, and
         place: the book.
         key: the log's public key, as someone kept it outside the book.
         kept: a checkpoint of this log that was kept outside it, its signature checked.
-        step: told how many entries are replayed, and of how many.
+        step: called with how many entries are replayed, and of how many.
         gate: decides again what the policy decided; without one its verdicts are taken as recorded.
         limits: how long to wait.
 
@@ -130,20 +130,20 @@ def check_book(  # noqa: PLR0913 - what to check, against what, who decides, and
         Broken: naming the first thing that is wrong.
     """
     if status_of(place, limits).revision != SCHEMA_REVISION:
-        raise SchemaUnknown(f"{place.said} is not at schema {SCHEMA_REVISION}: run 'epsilon db upgrade'")
+        raise SchemaUnknown(f"{place.display_name} is not at schema {SCHEMA_REVISION}: run 'epsilon db upgrade'")
     with connected(place, writes=False, limits=limits) as connection:
         _check_engine(connection)
         _check_schema(connection)
         if kept is not None:
-            check_trusted(connection, kept, place.said)
+            check_trusted(connection, kept, place.display_name)
         return verify(Snapshot(connection), key, step, gate=gate)
 
 
 def _check_engine(connection: Connection) -> None:
     if connection.dialect.name == "sqlite":
-        told = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(1)")]
-        if told != ["ok"]:
-            raise Broken(None, f"SQLite finds the file damaged: {' '.join(told[0].split())}")
+        report = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(1)")]
+        if report != ["ok"]:
+            raise Broken(None, f"SQLite finds the file damaged: {' '.join(report[0].split())}")
 
 
 def _check_schema(connection: Connection) -> None:
@@ -152,7 +152,7 @@ def _check_schema(connection: Connection) -> None:
         raise Broken(None, f"the book lacks the trigger {missing[0]}")
     wrong = wrong_grants(connection, SCHEMA_REVISION)
     if wrong:
-        raise Broken(None, f"rights are not those of the schema: {wrong[0]}")
+        raise Broken(None, f"grants are not those of the schema: {wrong[0]}")
     changes = compare_metadata(MigrationContext.configure(connection), metadata)
     if changes:
         raise Broken(None, f"the schema is not that of revision {SCHEMA_REVISION}: {str(changes[0])[:200]}")

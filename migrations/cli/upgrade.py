@@ -10,7 +10,7 @@ from ledger.store.tables import SCHEMA_REVISION
 from ledger.verifier import LogKey
 from migrations.connect.book_location import Place
 from migrations.connect.errors import Absent, NotDone
-from migrations.connect.exclusive_access import Limits, alone
+from migrations.connect.exclusive_access import Limits, exclusive_transaction
 from migrations.schema.revisions import bring_to, holds_book, known_revisions, revision_of
 from migrations.transfer.log_check import Head, Step, verify_log
 
@@ -24,10 +24,10 @@ class Migrated:
     head: Head
     signed: bool
 
-    def to_json(self, said: str) -> dict[str, object]:
+    def to_json(self, name: str) -> dict[str, object]:
         """For programs."""
         return {
-            "book": said,
+            "book": name,
             "entries": self.head.size,
             "root": self.head.root.hex(),
             "schema": self.after,
@@ -35,13 +35,13 @@ class Migrated:
             "signature_checked": self.signed,
         }
 
-    def in_words(self, said: str) -> str:
+    def in_words(self, name: str) -> str:
         """For people."""
         if not self.head.size:
-            return f"{said} is at schema {self.after}"
+            return f"{name} is at schema {self.after}"
         signature = "its signature verified" if self.signed else "its signature not checked: name the key with --log"
         return (
-            f"{said} is at schema {self.after}; its {self.head.size} entries are those of its newest checkpoint, "
+            f"{name} is at schema {self.after}; its {self.head.size} entries are those of its newest checkpoint, "
             f"{signature}"
         )
 
@@ -53,7 +53,7 @@ def upgrade_book(place: Place, limits: Limits, key: LogKey | None, step: Step) -
         place: the book, or a database without a table.
         limits: how long to wait.
         key: the log's key, with which the newest checkpoint's signature is checked; None checks its root alone.
-        step: told how many entries are verified, and of how many.
+        step: called with how many entries are verified, and of how many.
 
     Raises:
         SchemaUnknown: if a newer program made the book, if the database holds something else, or if the
@@ -73,19 +73,19 @@ def downgrade_book(place: Place, revision: str, limits: Limits, key: LogKey | No
         NotDone, Broken: as :func:`upgrade_book`.
     """
     if not holds_book(place):
-        raise Absent(f"there is no book at {place.said}")
+        raise Absent(f"there is no book at {place.display_name}")
     return _migrate(place, revision, limits, key, step, down=True)
 
 
 def _migrate(  # noqa: PLR0913 - one private function under both directions
     place: Place, revision: str, limits: Limits, key: LogKey | None, step: Step, *, down: bool = False
 ) -> Migrated:
-    with alone(place, limits) as connection:
-        before = revision_of(connection, place.said)
+    with exclusive_transaction(place, limits) as connection:
+        before = revision_of(connection, place.display_name)
         if down and before is not None and revision in known_revisions() and revision > before:
-            raise NotDone(f"{place.said} is at {before}, below {revision}: that would be an upgrade")
+            raise NotDone(f"{place.display_name} is at {before}, below {revision}: that would be an upgrade")
         note = latest_checkpoint(connection) if before is not None else None
-        bring_to(connection, revision, place.said)
+        bring_to(connection, revision, place.display_name)
         head = verify_log(connection, key, step)
         if head.note != note:
             raise Broken(None, "the newest checkpoint is not the one from before the migration")

@@ -17,7 +17,7 @@ _SECRETS: Final = ("password", "passfile", "sslpassword")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A database that is a book, or may become one."""
+    """The location of a book: a database that is one, or may become one."""
 
     url: URL
 
@@ -44,7 +44,7 @@ class Place:
 
     @classmethod
     def of(cls, url: URL | str) -> Self:
-        """The place that a program names by its URL. Raises: Malformed."""
+        """The location for a URL. Raises: Malformed."""
         known = make_url(url)
         if known.get_backend_name() == "sqlite":
             if not known.database or known.database == ":memory:":
@@ -60,13 +60,13 @@ class Place:
         return Path(str(self.url.database)) if self.url.get_backend_name() == "sqlite" else None
 
     @property
-    def said(self) -> str:
-        """As people are told, without a password."""
+    def display_name(self) -> str:
+        """The book as reports name it, without a password."""
         if self.path is not None:
             return str(self.url.database)
         return self.url.set(drivername="postgresql").render_as_string(hide_password=True)
 
     @property
     def absolute(self) -> str:
-        """The same from every folder, for what is kept."""
-        return self.said if self.path is None else str(self.path.absolute())
+        """The absolute name, the same from every folder, to be stored."""
+        return self.display_name if self.path is None else str(self.path.absolute())

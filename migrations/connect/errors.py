@@ -1,4 +1,4 @@
-"""What ``epsilon db`` answers when it does not do what was asked: one plain sentence, and an exit code."""
+"""The errors of ``epsilon db``: one sentence each, and an exit code."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import ClassVar
 from ledger.domain.exit_codes import ExitCode
 
 
-class NotDone(RuntimeError):  # noqa: N818 - said to people as it is
-    """What was asked for does not fit the state it meets; nothing was changed."""
+class NotDone(RuntimeError):  # noqa: N818 - its text is the report
+    """The request conflicts with the current state; nothing was changed."""
 
     exit_code: ClassVar = ExitCode.CONFLICT
 
 
 class Absent(NotDone):
-    """There is nothing where something is named."""
+    """There is no book, file or folder of the name given."""
 
     exit_code: ClassVar = ExitCode.NOT_FOUND
 

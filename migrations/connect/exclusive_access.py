@@ -1,4 +1,4 @@
-"""Connections to a book that is no service's: who else may have it open meanwhile, and how long anything may take."""
+"""Connections to a book that no service holds: exclusive access, and timeouts for locks and statements."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from ledger.store.engine import engine_of, is_postgres, lock_log
 from migrations.connect.book_location import Place
 from migrations.connect.errors import Absent, NotDone
 
-_TURN_S: Final = 0.05
-"""How often a lock that somebody holds is tried again."""
+_RETRY_S: Final = 0.05
+"""The interval at which a held lock is retried."""
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 _OPCODES: Final = 10_000
-"""After so many instructions SQLite asks whether a statement's time is up."""
+"""The number of instructions after which SQLite checks a statement's timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds to wait for a lock, and for one statement to end; 0 waits for neither lock nor end."""
+    """Timeouts in seconds: for a lock (0 does not wait), and for one statement (0 has no limit)."""
 
     lock_s: float = 10.0
     statement_s: float = 0.0
 
 
 @contextmanager
-def alone(place: Place, limits: Limits) -> Iterator[Connection]:
-    """One writing transaction while nobody else writes the book, nor migrates it; committed when the block ends well.
+def exclusive_transaction(place: Place, limits: Limits) -> Iterator[Connection]:
+    """One writing transaction with exclusive access; committed when the block ends without an error.
 
     Raises:
-        NotDone: if somebody writes for longer than ``limits.lock_s``, or the database refuses.
+        NotDone: if another process writes for longer than ``limits.lock_s``, or the database refuses.
     """
     with file_locked(place, limits), connected(place, writes=True, limits=limits) as connection:
         lock_log(connection)
@@ -59,15 +59,15 @@ def file_locked(place: Place, limits: Limits) -> Iterator[None]:
         end = time.monotonic() + limits.lock_s
         while not _locked(lock):
             if time.monotonic() >= end:
-                raise NotDone(f"another process has the book at {place.said} open for writing: stop it first")
-            time.sleep(_TURN_S)
+                raise NotDone(f"another process has the book at {place.display_name} open for writing: stop it first")
+            time.sleep(_RETRY_S)
         yield
     finally:
         os.close(lock)
 
 
 def is_held(place: Place, connection: Connection) -> bool:
-    """Whether somebody else has the book open now."""
+    """Whether another process has the book open now."""
     if place.path is None:
         return bool(connection.execute(_OTHERS).scalar_one())
     if not os.path.exists(f"{place.path}.lock"):  # noqa: PTH110 - a name made of a name
@@ -100,20 +100,20 @@ def tables_in(place: Place, limits: Limits | None = None) -> frozenset[str]:
         NotDone: if it is no database, or cannot be reached.
     """
     if place.path is not None:
-        return _tables_in_file(place.path, place.said)
+        return _tables_in_file(place.path, place.display_name)
     with connected(place, writes=False, limits=limits) as connection:
         return frozenset(inspect(connection).get_table_names())
 
 
-def _tables_in_file(path: Path, said: str) -> frozenset[str]:
+def _tables_in_file(path: Path, name: str) -> frozenset[str]:
     if not path.exists():
         return frozenset()
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
             found = file.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
             return frozenset(str(name) for (name,) in found)
-    except sqlite3.Error as fault:
-        raise NotDone(f"there is no book at {said}: {fault}") from None
+    except sqlite3.Error as error:
+        raise NotDone(f"there is no book at {name}: {error}") from None
 
 
 @contextmanager
@@ -128,11 +128,13 @@ def connected(place: Place, *, writes: bool, limits: Limits | None = None) -> It
         with engine.begin() as connection:
             _limit(connection, limits or Limits())
             yield connection
-    except DatabaseError as fault:
-        if getattr(fault.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE:
-            raise NotDone(f"another process has the book at {place.said} open for writing: stop it first") from None
-        told = str(fault.orig).strip().partition("\n")[0]
-        raise NotDone(f"{place.said}: {told}") from None
+    except DatabaseError as error:
+        if getattr(error.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE:
+            raise NotDone(
+                f"another process has the book at {place.display_name} open for writing: stop it first"
+            ) from None
+        message = str(error.orig).strip().partition("\n")[0]
+        raise NotDone(f"{place.display_name}: {message}") from None
     finally:
         engine.dispose()
 
@@ -140,11 +142,11 @@ def connected(place: Place, *, writes: bool, limits: Limits | None = None) -> It
 def _limit(connection: Connection, limits: Limits) -> None:
     """Bound every statement of this connection; SQLite has no such setting, so its progress is watched."""
     if is_postgres(connection):
-        # Whoever migrates or copies a book thinks longer between two statements than a writer may.
+        # A migration or copy idles longer between two statements than a writer may.
         bounds = {
             "idle_in_transaction_session_timeout": 0,
             "lock_timeout": max(1, int(limits.lock_s * 1000)),
-            # To the server 0 is no bound at all.
+            # The server takes 0 as no timeout.
             "statement_timeout": max(1, int(limits.statement_s * 1000)) if limits.statement_s else 0,
         }
         for name, value in bounds.items():

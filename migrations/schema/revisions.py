@@ -34,39 +34,39 @@ def holds_book(place: Place, limits: Limits | None = None) -> bool:
         NotDone: if the place cannot be read.
     """
     tables = tables_in(place, limits)
-    _check_tables(tables, place.said)
+    _check_tables(tables, place.display_name)
     return bool(tables)
 
 
-def _check_tables(tables: frozenset[str], said: str) -> None:
+def _check_tables(tables: frozenset[str], name: str) -> None:
     lacking = {REVISION_TABLE, *schema_at(FIRST, "sqlite").tables} - tables
     if tables and lacking:
-        raise SchemaUnknown(f"{said} holds tables that are not a book's ({min(tables)}): name a database of its own")
+        raise SchemaUnknown(f"{name} holds tables that are not a book's ({min(tables)}): name a database of its own")
 
 
-def revision_of(connection: Connection, said: str, history: Path = HISTORY) -> str | None:
+def revision_of(connection: Connection, name: str, history: Path = HISTORY) -> str | None:
     """The book's revision, None in an empty database.
 
     Raises:
         SchemaUnknown: if a newer program made the book, or if the database holds something else.
     """
     tables = frozenset(inspect(connection).get_table_names())
-    _check_tables(tables, said)
+    _check_tables(tables, name)
     if not tables:
         return None
     found = MigrationContext.configure(connection).get_current_heads()
     if len(found) != 1 or found[0] not in known_revisions(history):
-        told = " and ".join(found) or "without a revision"
-        raise SchemaUnknown(f"the book's schema {told} is newer than this program, which knows {SCHEMA_REVISION}")
+        revision = " and ".join(found) or "without a revision"
+        raise SchemaUnknown(f"the book's schema {revision} is newer than this program, which knows {SCHEMA_REVISION}")
     return str(found[0])
 
 
-def bring_to(connection: Connection, revision: str, said: str, history: Path = HISTORY) -> None:
+def bring_to(connection: Connection, revision: str, name: str, history: Path = HISTORY) -> None:
     """Take the schema up or down to a revision, and check that every trigger of it is there.
 
     Args:
         revision: the one that the book is to have.
-        said: the book as people are told.
+        name: of the book, for messages.
         history: the folder of the revisions.
 
     Raises:
@@ -76,7 +76,7 @@ def bring_to(connection: Connection, revision: str, said: str, history: Path = H
     revisions = known_revisions(history)
     if revision not in revisions:
         raise NotDone(f"there is no revision {revision[:40]!r}: the revisions are {', '.join(revisions)}")
-    here = revision_of(connection, said, history)
+    here = revision_of(connection, name, history)
     config = _config(history)
     config.attributes["connection"] = connection
     (command.downgrade if here is not None and revision < here else command.upgrade)(config, revision)

@@ -25,11 +25,11 @@ from typing import IO, Final, Self
 from ledger.audit.replay import Broken
 from ledger.domain.entries import ENTRY_BYTES_MAX
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from ledger.log.merkle import CompactRange
 from ledger.verifier import NOTE_BYTES_MAX, LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from migrations.transfer.book_contents import Contents
-from migrations.transfer.frontier import Frontier
 from migrations.transfer.log_check import Head, Step, check_note
 
 KIND: Final = "epsilon-ledger backup"
@@ -52,12 +52,12 @@ def write_archive(path: Path, contents: Contents, note: str | None, key: LogKey 
     Raises:
         Broken: if the entries are not those of the newest checkpoint, so that the file would restore nothing.
     """
-    frontier, total = Frontier(), contents.tree_size
+    tree, total = CompactRange(), contents.tree_size
 
     def entries() -> Generator[bytes]:
         for data in contents.entries():
-            frontier.append(data)
-            step(frontier.size, total)
+            tree.append(data)
+            step(tree.size, total)
             yield data
 
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
@@ -67,7 +67,7 @@ def write_archive(path: Path, contents: Contents, note: str | None, key: LogKey 
             "checkpoints": _write(file, "checkpoints", contents.checkpoints()),
             "cosignatures": _write(file, "cosignatures", contents.cosignatures()),
         }
-        head = Head(frontier.size, frontier.root(), note)
+        head = Head(tree.size, tree.root(), note)
         check_note(head, key)
         manifest: c.Object = {
             "kind": KIND,
@@ -112,8 +112,8 @@ class Archive:
         try:
             with zipfile.ZipFile(path) as file:
                 yield cls._read_manifest(file)
-        except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, zlib.error) as fault:
-            raise Malformed("file", f"{path} is not a whole backup: {fault}") from None
+        except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, zlib.error) as error:
+            raise Malformed("file", f"{path} is not a whole backup: {error}") from None
 
     @classmethod
     def _read_manifest(cls, file: zipfile.ZipFile) -> Self:
@@ -128,8 +128,8 @@ class Archive:
         c.one_of(known["kind"], "kind", (KIND,))
         c.integer(known["v"], "v", 1, 1)
         members = c.fields(known["members"], "members", tuple(_SIZES_MAX))
-        for name, told in members.items():
-            counted = c.fields(told, f"members.{name}", ("count", "sha256"))
+        for name, stated in members.items():
+            counted = c.fields(stated, f"members.{name}", ("count", "sha256"))
             c.integer(counted["count"], f"members.{name}.count", 0, COUNT_MAX)
         size = c.integer(known["tree_size"], "tree_size", 0, COUNT_MAX)
         root = bytes.fromhex(c.sha256(known["root"], "root"))
@@ -152,14 +152,14 @@ class Archive:
         return self._items("cosignatures")
 
     def _items(self, name: str) -> Generator[bytes]:
-        told = self.members[name]
+        stated = self.members[name]
         hashed, count = hashlib.sha256(), 0
         with self.file.open(name) as member:
             while framed := _one(member, name):
                 hashed.update(framed)
                 count += 1
                 yield framed[_LENGTH:]
-        if told != {"count": count, "sha256": hashed.hexdigest()}:
+        if stated != {"count": count, "sha256": hashed.hexdigest()}:
             raise Broken(None, f"the backup's {name} are not those of its manifest")
 
 

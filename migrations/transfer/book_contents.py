@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Select, func, select
 from ledger.audit.replay import Broken, verify
 from ledger.domain.entries import Entry
 from ledger.domain.memory_state import MemoryState
+from ledger.log.merkle import CompactRange
 from ledger.log.verification import parse_witness_key
 from ledger.store.cosignatures import store_cosignature
 from ledger.store.database_state import DatabaseState
@@ -29,7 +30,6 @@ from ledger.transitions.apply import apply
 from ledger.verifier import NOTE_BYTES_MAX, LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from migrations.transfer.frontier import Frontier
 from migrations.transfer.log_check import Head, Step, check_note, streamed
 
 _AT_ONCE = 1_000
@@ -102,14 +102,14 @@ def fill(connection: Connection, contents: Contents, key: LogKey, step: Step) ->
         connection: a writing transaction on a book without an entry.
         contents: what it is made of.
         key: the log's key, as someone kept it.
-        step: told how many entries are done, and of how many: each is copied, then replayed.
+        step: called with how many entries are done, and of how many: each is copied, then replayed.
 
     Raises:
         Broken: if what was made does not verify.
     """
     for some in _chunks(contents.documents()):
         append_rows(connection, DocumentRow, [{"digest": c.digest(data), "data": data} for data in some])
-    frontier = _append(connection, contents, step)
+    tree = _append(connection, contents, step)
     note = b""
     for notes in _chunks(contents.checkpoints()):
         append_rows(connection, CheckpointRow, [{"tree_size": _size_of(one), "note": one.decode()} for one in notes])
@@ -117,7 +117,7 @@ def fill(connection: Connection, contents: Contents, key: LogKey, step: Step) ->
     for lines in _chunks(contents.cosignatures()):
         for line in lines:
             _keep(connection, line)
-    head = Head(frontier.size, frontier.root(), note.decode() or None)
+    head = Head(tree.size, tree.root(), note.decode() or None)
     check_note(head, key)
     if head.size:
         total = 2 * head.size
@@ -125,40 +125,40 @@ def fill(connection: Connection, contents: Contents, key: LogKey, step: Step) ->
     return head
 
 
-def _append(connection: Connection, contents: Contents, step: Step) -> Frontier:
-    """Append the entries with their tree, and write what stands after the last one."""
-    state, frontier, total = MemoryState(), Frontier(), 2 * contents.tree_size
+def _append(connection: Connection, contents: Contents, step: Step) -> CompactRange:
+    """Append the entries with their tree, and write the state after the last one."""
+    state, tree, total = MemoryState(), CompactRange(), 2 * contents.tree_size
     for some in _chunks(contents.entries()):
         rows, nodes = [], []
         for data in some:
-            index = frontier.size
+            index = tree.size
             try:
                 entry = Entry.parse(data)
                 apply(state, entry, index)
-            except (Malformed, LookupError, ValueError, TypeError) as fault:
-                raise Broken(index, str(fault)) from None
+            except (Malformed, LookupError, ValueError, TypeError) as error:
+                raise Broken(index, str(error)) from None
             rows.append({"position": index, "id": entry.id, "kind": entry.kind, "time": entry.time, "data": data})
-            nodes += frontier.append(data)
+            nodes += tree.append(data)
         append_rows(connection, EntryRow, rows)
         made = [{"level": level, "position": place, "hash": value} for level, place, value in nodes]
         append_rows(connection, TreeNodeRow, made)
-        step(frontier.size, total)
-    stands = DatabaseState(connection)
+        step(tree.size, total)
+    database = DatabaseState(connection)
     for one in fields(state):
         if one.name != "documents":
-            getattr(stands, one.name).update(getattr(state, one.name))
-    stands.flush()
-    return frontier
+            getattr(database, one.name).update(getattr(state, one.name))
+    database.flush()
+    return tree
 
 
 def _keep(connection: Connection, cosignature: bytes) -> None:
     """Keep a witness's line, checked against the checkpoint that it is over. Raises: Broken."""
     try:
-        told = c.fields(c.parse_canonical(cosignature, NOTE_BYTES_MAX), "", ("line", "tree_size", "vkey"))
-        size, vkey = c.integer(told["tree_size"], "tree_size", 1, 1 << 53), c.string(told["vkey"], "vkey")
-        store_cosignature(connection, size, parse_witness_key(vkey), c.string(told["line"], "line", NOTE_BYTES_MAX))
-    except (Malformed, KeyError) as fault:
-        raise Broken(None, f"a cosignature does not hold: {fault}") from None
+        stated = c.fields(c.parse_canonical(cosignature, NOTE_BYTES_MAX), "", ("line", "tree_size", "vkey"))
+        size, vkey = c.integer(stated["tree_size"], "tree_size", 1, 1 << 53), c.string(stated["vkey"], "vkey")
+        store_cosignature(connection, size, parse_witness_key(vkey), c.string(stated["line"], "line", NOTE_BYTES_MAX))
+    except (Malformed, KeyError) as error:
+        raise Broken(None, f"a cosignature does not hold: {error}") from None
 
 
 def _size_of(note: bytes) -> int:

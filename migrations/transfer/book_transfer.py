@@ -24,7 +24,7 @@ from ledger.store.tables import SCHEMA_REVISION
 from ledger.verifier import Checkpoint, LogKey
 from migrations.connect.book_location import Place
 from migrations.connect.errors import Absent, NotDone, SchemaUnknown
-from migrations.connect.exclusive_access import Limits, alone, connected, file_locked, tables_in
+from migrations.connect.exclusive_access import Limits, connected, exclusive_transaction, file_locked, tables_in
 from migrations.schema.revisions import bring_to, holds_book, revision_of
 from migrations.transfer.archive import Archive, write_archive
 from migrations.transfer.book_contents import BookContents, fill
@@ -39,9 +39,9 @@ def back_up(place: Place, file: Path, key: LogKey | None, limits: Limits, step: 
         NotDone: if there is a file already.
         Broken: if the entries are not those of the newest checkpoint.
     """
-    _present(place, limits)
+    _require_book(place, limits)
     with _new_file(file) as part, connected(place, writes=False, limits=limits) as connection:
-        revision_of(connection, place.said)
+        revision_of(connection, place.display_name)
         return write_archive(part, BookContents(connection), latest_checkpoint(connection), key, step)
 
 
@@ -57,7 +57,7 @@ def restore(  # noqa: PLR0913 - each is the operator's own answer to a question 
         kept: the newest checkpoint that someone kept; a backup older than it would give budgets back, and is
             refused. None accepts that this cannot be known.
         limits: how long to wait.
-        step: told how many entries are done.
+        step: called with how many entries are done.
 
     Raises:
         Malformed: if the file is no backup. OSError: if it cannot be read.
@@ -98,13 +98,13 @@ def move(source: Place, target: Place, key: LogKey, limits: Limits, step: Step) 
         Broken: if the source does not verify.
     """
     if source.absolute == target.absolute:
-        raise NotDone(f"{source.said} is where the book is already")
-    _present(source, limits)
+        raise NotDone(f"{source.display_name} is where the book is already")
+    _require_book(source, limits)
     before = _moved_before(source, target, limits)
     if before is not None:
         return before
     # The target's transaction is the outer one, so that it commits last.
-    with _new_book(target, limits) as made, alone(source, limits) as old:
+    with _new_book(target, limits) as made, exclusive_transaction(source, limits) as old:
         seal = _seal_before(old, source, target)
         head = fill(made, BookContents(old), key, step)
         if seal is None:
@@ -112,9 +112,9 @@ def move(source: Place, target: Place, key: LogKey, limits: Limits, step: Step) 
     return Moved(head.size, head.root, repeated=False)
 
 
-def _present(place: Place, limits: Limits) -> None:
+def _require_book(place: Place, limits: Limits) -> None:
     if not holds_book(place, limits):
-        raise Absent(f"there is no book at {place.said}")
+        raise Absent(f"there is no book at {place.display_name}")
 
 
 @contextmanager
@@ -133,15 +133,15 @@ def _new_file(path: Path) -> Iterator[Path]:
 def _new_book(place: Place, limits: Limits) -> Iterator[Connection]:
     """A book without an entry, on a connection of its own; there for all when the block ends well, else never."""
     if place.path is None:
-        with alone(place, limits) as connection:
+        with exclusive_transaction(place, limits) as connection:
             if inspect(connection).get_table_names():
-                raise NotDone(f"there are tables at {place.said} already, and nothing is written over")
-            bring_to(connection, SCHEMA_REVISION, place.said)
+                raise NotDone(f"there are tables at {place.display_name} already, and nothing is written over")
+            bring_to(connection, SCHEMA_REVISION, place.display_name)
             yield connection
         return
     with file_locked(place, limits), _new_file(place.path) as part:
         with connected(Place(URL.create("sqlite", database=str(part))), writes=True, limits=limits) as connection:
-            bring_to(connection, SCHEMA_REVISION, place.said)
+            bring_to(connection, SCHEMA_REVISION, place.display_name)
             yield connection
         # The last connection folds the log into the file as it goes; should another one have looked in, this does.
         with closing(sqlite3.connect(part)) as file:
@@ -150,12 +150,12 @@ def _new_book(place: Place, limits: Limits) -> Iterator[Connection]:
 
 def _seal_before(connection: Connection, source: Place, target: Place) -> Seal | None:
     """The seal of an earlier move to this target. Raises: NotDone, if the book was moved elsewhere."""
-    revision = revision_of(connection, source.said)
+    revision = revision_of(connection, source.display_name)
     if revision != SCHEMA_REVISION:
-        raise SchemaUnknown(f"{source.said} is at schema {revision}: run 'epsilon db upgrade' first")
+        raise SchemaUnknown(f"{source.display_name} is at schema {revision}: run 'epsilon db upgrade' first")
     seal = seal_of(connection)
     if seal is not None and seal.successor != target.absolute:
-        raise NotDone(f"{source.said} was moved to {seal.successor} before: one book goes on in one place")
+        raise NotDone(f"{source.display_name} was moved to {seal.successor} before: one book goes on in one place")
     return seal
 
 
@@ -166,8 +166,8 @@ def _moved_before(source: Place, target: Place, limits: Limits) -> Moved | None:
         if seal is None or not tables_in(target, limits):
             return None
         with connected(target, writes=False, limits=limits) as new:
-            revision_of(new, target.said)
+            revision_of(new, target.display_name)
             root, there = Tree(old).root(), Tree(new)
             if there.size < seal.tree_size or merkle.root(seal.tree_size, there.read) != root:
-                raise NotDone(f"there is something else at {target.said}, and nothing is written over")
+                raise NotDone(f"there is something else at {target.display_name}, and nothing is written over")
     return Moved(seal.tree_size, root, repeated=True)

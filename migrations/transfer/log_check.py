@@ -20,7 +20,6 @@ from ledger.store.merkle_tables import Tree, latest_checkpoint
 from ledger.store.tables import EntryRow, TreeNodeRow, table_of
 from ledger.verifier import Checkpoint, LogKey
 from ledger.wire.malformed import Malformed
-from migrations.transfer.frontier import Frontier
 
 _AT_ONCE: Final = 1_000
 """Rows are fetched so many at a time."""
@@ -42,7 +41,7 @@ class Head:
 
 
 def head_of(connection: Connection) -> Head:
-    """What the book says of itself, unchecked. Raises: KeyError, if a node is missing."""
+    """The head that the book states, unverified. Raises: KeyError, if a node is missing."""
     tree = Tree(connection)
     return Head(tree.size, tree.root(), latest_checkpoint(connection))
 
@@ -53,25 +52,25 @@ def verify_log(connection: Connection, key: LogKey | None, step: Step) -> Head:
     Args:
         connection: reads the book on one snapshot.
         key: the log's key; without it the newest checkpoint's root is compared and its signature is not.
-        step: told how many entries are done, and of how many.
+        step: called with how many entries are done, and of how many.
 
     Raises:
         Broken: naming the first entry that is wrong, or what else is.
     """
     size = Tree(connection).size
-    frontier, table = Frontier(), table_of(EntryRow)
+    tree, table = merkle.CompactRange(), table_of(EntryRow)
     chosen = select(table.c.position, table.c.data).order_by(table.c.position)
     with closing(_nodes(connection)) as nodes, closing(streamed(connection, chosen)) as entries:
         for index, (position, data) in enumerate(entries):
             if index != position:
                 raise Broken(index, "is missing")
-            for made in frontier.append(bytes(data)):
+            for made in tree.append(bytes(data)):
                 if next(nodes, None) != made:
                     raise Broken(index, f"tree node {made[0]}/{made[1]} is not that of the entries")
             step(index + 1, size)
         if next(nodes, None) is not None:
             raise Broken(None, "the tree has a node of no entry")
-    head = Head(frontier.size, frontier.root(), latest_checkpoint(connection))
+    head = Head(tree.size, tree.root(), latest_checkpoint(connection))
     check_note(head, key)
     return head
 
@@ -80,7 +79,7 @@ def check_note(head: Head, key: LogKey | None) -> None:
     """The newest checkpoint is of these entries, and signed if the key is known. Raises: Broken."""
     if head.note is None:
         if head.size:
-            raise Broken(None, "the newest entries stand under no checkpoint")
+            raise Broken(None, "no checkpoint covers the newest entries")
         return
     text = Checkpoint(str(head.origin), head.size, head.root).text
     if not head.note.startswith(f"{text}\n"):
@@ -88,29 +87,29 @@ def check_note(head: Head, key: LogKey | None) -> None:
     if key is not None:
         try:
             open_checkpoint(head.note, key)
-        except Malformed as fault:
-            raise Broken(None, str(fault)) from None
+        except Malformed as error:
+            raise Broken(None, str(error)) from None
 
 
-def check_trusted(connection: Connection, kept: Checkpoint, said: str) -> None:
-    """That a log holds all that a checkpoint kept outside it promises.
+def check_trusted(connection: Connection, kept: Checkpoint, name: str) -> None:
+    """Check that a log holds every entry under a checkpoint kept outside it.
 
     Raises:
         Broken: if it is older than the checkpoint, or another log under the same key.
     """
     tree = Tree(connection)
-    refuse_older(tree.size, kept, said)
+    refuse_older(tree.size, kept, name)
     if merkle.root(kept.size, tree.read) != kept.root:
-        raise Broken(None, f"{said} is a fork: its first {kept.size} entries are not those of the kept checkpoint")
+        raise Broken(None, f"{name} is a fork: its first {kept.size} entries are not those of the kept checkpoint")
 
 
-def refuse_older(size: int, kept: Checkpoint, said: str) -> None:
+def refuse_older(size: int, kept: Checkpoint, name: str) -> None:
     """Raises: Broken, if a log of this size lacks entries that a kept checkpoint has."""
     if size < kept.size:
         raise Broken(
             None,
-            f"{said} has {size} entries and the kept checkpoint {kept.size}: budgets spent since would come back. "
-            "Bring one that is not older",
+            f"{name} has {size} entries and the kept checkpoint {kept.size}: it would give back budgets spent since. "
+            "Use one that is not older",
         )
 
 

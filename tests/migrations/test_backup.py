@@ -52,7 +52,7 @@ def test_a_restore_says_what_it_cannot_know(place: Spot, grown: Kept) -> None:
     """The operator names the newest kept checkpoint, or says that there is none; never both, never neither."""
     for more in ((), ("--kept", grown.checkpoint, "--without-kept")):
         done = db("restore", grown.backup, place.book, *place.log, *more)
-        assert (done.code, "nobody can tell whether budgets spent" in done.out) == (2, True)
+        assert (done.code, "without one it is unknown whether the restore gives back" in done.out) == (2, True)
     done = db("restore", grown.early, place.book, *place.log, "--without-kept")
     assert (done.code, "send again whatever was acknowledged since" in done.out) == (0, True)
 
@@ -60,7 +60,7 @@ def test_a_restore_says_what_it_cannot_know(place: Spot, grown: Kept) -> None:
 def test_an_older_backup_is_refused(place: Spot, grown: Kept) -> None:
     """Restoring it would give budgets back."""
     done = db("restore", grown.early, place.book, *place.log, "--kept", grown.checkpoint)
-    assert (done.code, "budgets spent since would come back" in done.out) == (7, True)
+    assert (done.code, "it would give back budgets spent since" in done.out) == (7, True)
     assert db("status", place.book).code == 4
 
 

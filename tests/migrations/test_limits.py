@@ -9,7 +9,7 @@ import pytest
 
 from migrations.connect.book_location import Place
 from migrations.connect.errors import NotDone
-from migrations.connect.exclusive_access import Limits, alone, connected
+from migrations.connect.exclusive_access import Limits, connected, exclusive_transaction
 from tests.migrations.places import Kept, Spot, db, spot
 
 FOREVER = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n WHERE i < 0"
@@ -17,7 +17,7 @@ FOREVER = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELEC
 
 def test_a_writer_is_not_disturbed(book: Spot, grown: Kept) -> None:
     """While somebody writes, nothing that needs the book alone begins; afterwards it does."""
-    with alone(Place.of(book.url), Limits(lock_s=0)):
+    with exclusive_transaction(Place.of(book.url), Limits(lock_s=0)):
         for command in (["upgrade"], ["downgrade", "0001"], ["move", str(book.folder / "b.sqlite"), *book.log]):
             done = db(command[0], book.book, *command[1:], "--lock-timeout", "0.1")
             assert (done.code, "open for writing: stop it first" in done.out) == (5, True), done.out
@@ -31,7 +31,7 @@ def test_a_writer_that_ends_is_waited_for(book: Spot) -> None:
     held, let_go = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with alone(Place.of(book.url), Limits(lock_s=0)):
+        with exclusive_transaction(Place.of(book.url), Limits(lock_s=0)):
             held.set()
             let_go.wait(30)
 

@@ -1,4 +1,4 @@
-"""What a book says of itself, and what a check finds."""
+"""The status of a book, and what a check finds."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def test_a_check_verifies_everything(book: Spot, grown: Kept) -> None:
 def test_a_check_of_a_book_without_entries(place: Spot) -> None:
     """Its schema is checked, and it is told that there is no more."""
     assert db("upgrade", place.book).code == 0
-    assert db("check", place.book, *place.log).out.startswith("the schema is sound; verified: the book has no entries")
+    assert db("check", place.book, *place.log).out.startswith(
+        "the schema is as expected; verified: the book has no entries"
+    )
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,7 @@ def test_wrong_rights_are_told(grown: Kept, tmp_path: Path) -> None:
             place.run(grant)
             assert words in db("status", place.book, "--json").json["rights_wrong"]
         assert db("status", place.book, "--json").json["rights_wrong"] == sorted(told.values())
-        assert db("check", place.book, *place.log).out == f"rights are not those of the schema: {min(told.values())}"
+        assert db("check", place.book, *place.log).out == f"grants are not those of the schema: {min(told.values())}"
 
 
 def test_a_damaged_file_is_found(grown: Kept, tmp_path: Path) -> None:
@@ -141,7 +143,7 @@ def test_a_fork_is_shown(book: Spot, grown: Kept, tmp_path: Path) -> None:
     foreign.write_text(sign(Checkpoint(ORIGIN, 5, bytes(32)), private_key("another log")))
     told = {one: db("check", book.book, *book.log, "--kept", one) for one in (other, later, foreign)}
     assert (told[other].code, "is a fork" in told[other].out) == (7, True)
-    assert (told[later].code, "budgets spent since would come back" in told[later].out) == (7, True)
+    assert (told[later].code, "it would give back budgets spent since" in told[later].out) == (7, True)
     assert (told[foreign].code, "is not signed by the log's key" in told[foreign].out) == (2, True)
 
 
