@@ -32,22 +32,29 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """One such service for the tests that leave it as it was, but for a run of their own name."""
+    with open_place(tmp_path_factory.mktemp("train") / "place") as found:
+        yield found
+
+
 def _steps_begun(place: Place, name: str) -> int:
     lines = (place.folder / "runs" / name / "steps.log").read_text(encoding="ascii").splitlines()
     return int(json.loads(lines[-1])["last"])
 
 
-def test_a_whole_run(place: Place) -> None:
+def test_a_whole_run(shared: Place) -> None:
     """Charge, key, data, steps, post, model: in this order, and the model's file has the digest released."""
-    report = place.run(place.job("run-1"))
-    assert place.kinds()[-5:] == [
+    report = shared.run(shared.job("whole"))
+    assert shared.kinds()[-5:] == [
         ("charge", "pending"),
         ("key_release", "permitted"),
         ("post", "posted"),
         ("release_notice", "permitted"),
         ("model_release", "permitted"),
     ]
-    charge = place.charge("run-1")
+    charge = shared.charge("whole")
     assert charge is not None
     assert (charge.state, charge.steps_posted, report.steps) == (ChargeState.POSTED, PLAN.steps, PLAN.steps)
     assert report.accuracy > 0.3
@@ -88,41 +95,41 @@ def test_what_a_job_states_its_charge_states(place: Place) -> None:
     assert dear > cheap
 
 
-def test_a_run_that_ends_early_posts_what_it_began(place: Place) -> None:
+def test_a_run_that_ends_early_posts_what_it_began(shared: Place) -> None:
     """A target met at once: the first block ran, its steps are posted, the rest is not."""
-    report = place.run(place.job("run-1", accuracy_target="0"))
-    charge = place.charge("run-1")
+    report = shared.run(shared.job("early", accuracy_target="0"))
+    charge = shared.charge("early")
     assert charge is not None
-    assert report.steps == charge.steps_posted == _steps_begun(place, "run-1")
+    assert report.steps == charge.steps_posted == _steps_begun(shared, "early")
     assert 0 < report.steps < PLAN.steps
 
 
-def test_a_refused_charge_gets_no_key_and_no_noise(place: Place) -> None:
+def test_a_refused_charge_gets_no_key_and_no_noise(shared: Place) -> None:
     """The policy denies a run of this ε: the refusal is recorded and nothing follows."""
     loud = Plan(Fraction(1, 2), Fraction(1), Fraction(1), 20, digits.RECORDS // 2)
     with pytest.raises(Refused) as caught:
-        place.run(place.job("run-1", loud))
+        shared.run(shared.job("loud", loud))
     assert caught.value.code == "policy_denied"
     assert {reason.code for reason in caught.value.reasons} >= {"run_above_policy", "run_above_contract"}
-    assert place.kinds()[-1] == ("charge", "policy_denied")
-    assert not list((place.folder / "runs" / "run-1").iterdir())
+    assert shared.kinds()[-1] == ("charge", "policy_denied")
+    assert not list((shared.folder / "runs" / "loud").iterdir())
 
 
-def test_evidence_by_an_attester_that_the_policy_does_not_pin(place: Place) -> None:
+def test_evidence_by_an_attester_that_the_policy_does_not_pin(shared: Place) -> None:
     """The key is withheld, the denial recorded; the charge stays pending until its deadline."""
-    Signer.generate().save(place.folder / "keys" / "other.pem")
-    job = place.job("run-1")
+    Signer.generate().save(shared.folder / "keys" / "other.pem")
+    job = shared.job("unpinned")
     job.write_text(job.read_text().replace("attester.pem", "other.pem"))
     with pytest.raises(Refused) as caught:
-        place.run(job)
+        shared.run(job)
     assert caught.value.code == "policy_denied"
     assert "attestation_signature" in {reason.code for reason in caught.value.reasons}
-    assert place.kinds()[-1] == ("key_release", "policy_denied")
-    charge = place.charge("run-1")
+    assert shared.kinds()[-1] == ("key_release", "policy_denied")
+    charge = shared.charge("unpinned")
     assert charge is not None
     assert charge.state is ChargeState.PENDING
     assert charge.key_release is None
-    assert not list((place.folder / "runs" / "run-1").iterdir())
+    assert not list((shared.folder / "runs" / "unpinned").iterdir())
 
 
 def _flipped(place: Place) -> bytes:
@@ -170,23 +177,23 @@ def test_data_that_do_not_open(place: Place, stored: object) -> None:
         (("data/test.npz", "jobs/run-1.toml"), "test: is not a NumPy archive"),
     ],
 )
-def test_what_can_fail_before_the_charge_does(place: Place, change: tuple[str, str], says: str) -> None:
+def test_what_can_fail_before_the_charge_does(shared: Place, change: tuple[str, str], says: str) -> None:
     """No budget is spent on a name mistyped."""
-    size = len(place.kinds())
-    job = place.job("run-1")
+    size = len(shared.kinds())
+    job = shared.job("run-1")
     job.write_text(job.read_text().replace(*change))
     with pytest.raises((Malformed, OSError), match=says):
-        place.run(job)
-    assert len(place.kinds()) == size
+        shared.run(job)
+    assert len(shared.kinds()) == size
 
 
-def test_a_second_run_into_the_same_folder_is_refused_before_it_is_charged(place: Place) -> None:
+def test_a_second_run_into_the_same_folder_is_refused_before_it_is_charged(shared: Place) -> None:
     """What a run has left is never written over."""
-    place.run(place.job("run-1"))
-    size = len(place.kinds())
+    shared.run(shared.job("twice"))
+    size = len(shared.kinds())
     with pytest.raises(FileExistsError):
-        place.run(place.job("run-1"))
-    assert len(place.kinds()) == size
+        shared.run(shared.job("twice"))
+    assert len(shared.kinds()) == size
 
 
 def test_a_trainer_killed_in_a_block_leaves_the_whole_charge_standing(place: Place) -> None:
