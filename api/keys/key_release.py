@@ -111,7 +111,7 @@ class KeyReleases:
             if key is None:
                 return None
             info, ref = _info(command, body, charge, index, until), model_ref(body.model)
-            sealed: c.Object = {ref: seal(key.reveal(), body.sealing.x, info, ref)}
+            sealed: c.Object = {ref: seal(key.reveal(), body.clean_room.sealing.x, info, ref)}
             return c.dump({"info": info, "sealed": sealed, "suite": SUITE, "v": ENVELOPE_VERSION})
 
         return make

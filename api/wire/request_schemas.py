@@ -5,8 +5,9 @@ A command's body is read by :mod:`ledger.domain.commands` and by nothing here: t
 
 from __future__ import annotations
 
-from dataclasses import fields as fields_of
 from typing import Final
+
+from msgspec import inspect
 
 from api.http.json_schema import (
     BYTES_32,
@@ -32,9 +33,7 @@ from client.http.endpoints import BATCH_MAX
 from ledger.domain.commands import COMMITMENTS_MAX, ROLES, RULES, RUNS_MAX, UNITS
 from ledger.domain.governance_commands import REASON_MAX
 from ledger.domain.lineage_commands import BODIES_MAX
-from ledger.mechanisms.mechanism import GROUP_MAX, INTEGERS, KINDS, NUMBERS, RELATIONS, STEPS_MAX, Mechanism
-from ledger.mechanisms.mechanism import WORDS as MECHANISM_WORDS
-from ledger.mechanisms.mechanism_json import LEAVES_MAX
+from ledger.mechanisms.mechanism import GROUP_MAX, KINDS, RELATIONS, SHAPES, STEPS_MAX, Mechanism
 from ledger.mechanisms.plan import BATCH_MAX as RECORDS_MAX
 from ledger.mechanisms.plan import USER
 
@@ -58,24 +57,28 @@ _ROOM: Final = record(
     {"sealing": SEALING, "signing": _key("Ed25519")}, title="CleanRoom", description="one clean room, one run"
 )
 _MECHANISM: Final[Form] = {"$ref": "#/components/schemas/Mechanism"}
+_WORDS: Final = {"relation": RELATIONS, "shape": SHAPES}
 
 
-def _mechanism_field(name: str) -> Form:
-    if name in NUMBERS:
-        return NUMBER
-    if name in INTEGERS:
-        return integer("", *INTEGERS[name])
-    if name in MECHANISM_WORDS:
-        return one_of(*MECHANISM_WORDS[name])
-    return (
-        _MECHANISM
-        if name == "mechanism"
-        else {"type": "array", "minItems": 1, "maxItems": LEAVES_MAX, "items": _MECHANISM}
-    )
+def _mechanism_field(field: inspect.Field) -> Form:
+    kind = field.type.type if isinstance(field.type, inspect.Metadata) else field.type
+    match kind:
+        case inspect.IntType():
+            return integer("", int(kind.ge or 0), int(kind.le or 0))
+        case inspect.StrType():
+            return one_of(*_WORDS[field.name])
+        case inspect.VarTupleType():
+            return {"type": "array", "minItems": 1, "maxItems": kind.max_length, "items": _MECHANISM}
+        case inspect.UnionType():
+            return _MECHANISM
+        case _:
+            return NUMBER
 
 
 def _mechanism(kind: str, known: type[Mechanism]) -> Form:
-    return tagged(kind, {one.name: _mechanism_field(one.name) for one in fields_of(known)})
+    info = inspect.type_info(known)
+    assert isinstance(info, inspect.StructType)
+    return tagged(kind, {one.name: _mechanism_field(one) for one in info.fields if one.name != "v"})
 
 
 MECHANISM: Final[Form] = {

@@ -87,7 +87,7 @@ def check(charge: Proven, release: Proven, log: LogKey, provider: str, now: int)
         raise TypeError(message)
     if asked.charge != charged.id or index <= at:
         raise Malformed("release", f"is not of the charge {charged.id}")
-    if released.key_id != run.signing.thumbprint:
+    if released.key_id != run.clean_room.signing.thumbprint:
         raise Malformed("release", "is signed by another key than the clean room's")
     partitions = tuple(ref for ref in run.partitions if ref.startswith(f"{provider}/"))
     if not partitions:
@@ -103,7 +103,7 @@ def check(charge: Proven, release: Proven, log: LogKey, provider: str, now: int)
         "not_after": run.deadline,
         "v": ENVELOPE_VERSION,
     }
-    return Grant(partitions, run.sealing.x, info)
+    return Grant(partitions, run.clean_room.sealing.x, info)
 
 
 def fetch(service: Service, release: str) -> tuple[Proven, Proven]:

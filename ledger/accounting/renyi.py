@@ -6,10 +6,11 @@ Only the Poisson-sampled Gaussian needs the library, and floats; all else is rat
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache, partial, singledispatch
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from ledger.accounting import renyi_closed_forms as exact
 from ledger.accounting.private_selection import selected

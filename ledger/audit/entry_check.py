@@ -30,7 +30,7 @@ from ledger.transitions.guards import Asked, Decided, Refusal
 from ledger.transitions.pricing import COMPUTED
 from ledger.transitions.registration import opening, signers
 from ledger.wire import canonical_json as c
-from ledger.wire.exact_numbers import parse_number
+from ledger.wire.exact_numbers import format_number, parse_number
 from ledger.wire.malformed import Malformed
 
 Witness = Callable[[str, bytes, SignerKey], None]
@@ -190,12 +190,13 @@ def _check_opened(facts: Facts, asked: Asked, entry: Entry, gate: Gate) -> None:
     spelled = c.dump(entry.body["terms"]).decode()
     rule = read_rule(spelled)
     terms = rule.to_json()
-    wanted = {"delta": body.delta, "kind": body.rule if rule.delta else PureSum.kind(), "epsilon": body.epsilon}
+    delta, epsilon = format_number(body.delta), format_number(body.epsilon)
+    wanted = {"delta": delta, "kind": body.rule if rule.delta else PureSum.kind(), "epsilon": epsilon}
     for name, value in wanted.items():
         if terms.get(name, value) != value:
             raise Malformed(f"body.terms.{name}", "is not what the partition asked for")
     caps: Any = entry.body["caps"]
-    if not caps or caps[0]["epsilon"] != body.epsilon:
+    if not caps or caps[0]["epsilon"] != epsilon:
         raise Malformed("body.caps", "does not begin with the budget")
     if not all(keeps(spelled, cap) for cap in caps):
         raise Malformed("body.caps", "allows more than the budget does")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ledger.audit import entry_templates
+from ledger.audit.entry_reader import Read, read_entry
 from ledger.crypto.detached_jws import verify
 from ledger.crypto.organisation_keys import key_of
 from ledger.domain.entries import Entry
@@ -53,7 +53,7 @@ def read_chunk(start: int, stored: list[Stored], *, whole: bool) -> Chunk:
     leaves: list[bytes] = []
     read: list[Said | Entry | None] = []
     first = last = None
-    take = _entire if whole else entry_templates.read
+    take = _entire if whole else read_entry
     for index, (position, name, kind, time, data) in enumerate(stored, start):
         try:
             if index != position:
@@ -71,9 +71,9 @@ def read_chunk(start: int, stored: list[Stored], *, whole: bool) -> Chunk:
     return Chunk(start, leaves, read, _times(first, last), None)
 
 
-def _entire(data: bytes) -> entry_templates.Read:
+def _entire(data: bytes) -> Read:
     entry = Entry.parse(data)
-    return entry_templates.Read(entry.id, entry.kind, entry.time, entry)
+    return Read(entry.id, entry.kind, entry.time, entry)
 
 
 def _times(first: int | None, last: int | None) -> tuple[int, int] | None:

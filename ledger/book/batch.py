@@ -67,7 +67,9 @@ class Batch:
             asked.body for asked in commands if isinstance(asked.body, Post | ReleaseKey | ReleaseModel | Settle)
         )
         state.organisations.load(asked.command.actor for asked in commands)
-        state.keys.load([asked.command.key_id for asked in commands] + [body.signing.thumbprint for body in charges])
+        state.keys.load(
+            [asked.command.key_id for asked in commands] + [body.clean_room.signing.thumbprint for body in charges]
+        )
         state.charges.load([body.charge for body in settled] + [name for body in charges for name in body.base])
         state.contracts.load(body.contract for body in charges)
         state.partitions.load(ref for body in charges for ref in body.partitions)

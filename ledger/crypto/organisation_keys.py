@@ -10,10 +10,11 @@ the log itself sign with Ed25519 alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
 from functools import lru_cache
-from typing import Final
+from typing import Annotated, ClassVar, Final, Literal
 
+import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
@@ -21,32 +22,28 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from ledger.crypto.public_keys import PublicKey
 from ledger.wire import canonical_json as c
+from ledger.wire.field_types import KeyBytes, pattern, rule
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record, convert, write
 
 RSA_BITS: Final = (2048, 4096)
 _JWK_BYTES_MAX: Final = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class P256Key:
+class P256Key(Record, frozen=True, tag_field="kty", tag="EC"):
     """A point of NIST P-256, its coordinates in base64url."""
 
-    point_x: str
-    point_y: str
-    algorithm = "ES256"
+    point_x: KeyBytes = msgspec.field(name="x")
+    point_y: KeyBytes = msgspec.field(name="y")
+    curve: Literal["P-256"] = msgspec.field(name="crv", default_factory=lambda: "P-256")
+    algorithm: ClassVar = "ES256"
 
-    @classmethod
-    def parse(cls, value: object, where: str) -> P256Key:
-        """Read a public JWK. Raises: Malformed; for a point that is not on the curve too."""
-        known = c.fields(value, where, ("crv", "kty", "x", "y"))
-        if known["crv"] != "P-256":
-            raise Malformed(f"{where}.crv", "must be 'P-256'")
-        key = cls(c.key_bytes(known["x"], f"{where}.x"), c.key_bytes(known["y"], f"{where}.y"))
+    def __post_init__(self) -> None:
+        """Raises: Malformed, for a point that is not on the curve."""
         try:
-            key._public()
+            self._public()
         except ValueError:
-            raise Malformed(where, "is not a point of P-256") from None
-        return key
+            raise Malformed("", "is not a point of P-256") from None
 
     def _public(self) -> ec.EllipticCurvePublicKey:
         x, y = (int.from_bytes(c.unbase64url(one, "key"), "big") for one in (self.point_x, self.point_y))
@@ -63,41 +60,34 @@ class P256Key:
             return False
         return True
 
-    def to_json(self) -> c.Object:
-        """The JWK."""
-        return {"crv": "P-256", "kty": "EC", "x": self.point_x, "y": self.point_y}
-
     @property
     def x(self) -> str:
         """The whole key as text, as the registry keeps it."""
-        return c.dump(self.to_json()).decode()
+        return write(self).decode()
 
     @property
     def thumbprint(self) -> str:
         """RFC 7638."""
-        return c.thumbprint(self.to_json())
+        return c.base64url(hashlib.sha256(write(self)).digest())
 
 
-@dataclass(frozen=True, slots=True)
-class RsaKey:
+class RsaKey(Record, frozen=True, tag_field="kty", tag="RSA"):
     """An RSA key of 2048 to 4096 bits with the exponent 65537."""
 
-    modulus: str
-    algorithm = "RS256"
+    modulus: Annotated[str, pattern("[A-Za-z0-9_-]{1,10000}", "is not base64url")] = msgspec.field(name="n")
+    exponent: Annotated[Literal["AQAB"], rule("must be 'AQAB', which is 65537")] = msgspec.field(
+        name="e", default_factory=lambda: "AQAB"
+    )
+    algorithm: ClassVar = "RS256"
 
-    @classmethod
-    def parse(cls, value: object, where: str) -> RsaKey:
-        """Read a public JWK. Raises: Malformed."""
-        known = c.fields(value, where, ("e", "kty", "n"))
-        if known["e"] != "AQAB":
-            raise Malformed(f"{where}.e", "must be 'AQAB', which is 65537")
-        raw = c.unbase64url(known["n"], f"{where}.n")
+    def __post_init__(self) -> None:
+        """Raises: Malformed, for a modulus that is none or of another size."""
+        raw = c.unbase64url(self.modulus, "n")
         number = int.from_bytes(raw, "big")
         if not raw or raw[0] == 0 or number % 2 == 0:
-            raise Malformed(f"{where}.n", "must be an odd number without leading zeros")
+            raise Malformed("n", "must be an odd number without leading zeros")
         if not RSA_BITS[0] <= number.bit_length() <= RSA_BITS[1]:
-            raise Malformed(f"{where}.n", f"must have {RSA_BITS[0]} to {RSA_BITS[1]} bits, not {number.bit_length()}")
-        return cls(c.base64url(raw))
+            raise Malformed("n", f"must have {RSA_BITS[0]} to {RSA_BITS[1]} bits, not {number.bit_length()}")
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
         """Whether a signature (PKCS #1 v1.5, SHA-256) is this key's."""
@@ -110,19 +100,15 @@ class RsaKey:
             return False
         return True
 
-    def to_json(self) -> c.Object:
-        """The JWK."""
-        return {"e": "AQAB", "kty": "RSA", "n": self.modulus}
-
     @property
     def x(self) -> str:
         """The whole key as text, as the registry keeps it."""
-        return c.dump(self.to_json()).decode()
+        return write(self).decode()
 
     @property
     def thumbprint(self) -> str:
         """RFC 7638."""
-        return c.thumbprint(self.to_json())
+        return c.base64url(hashlib.sha256(write(self)).digest())
 
 
 SignerKey = PublicKey | P256Key | RsaKey
@@ -131,11 +117,9 @@ SignerKey = PublicKey | P256Key | RsaKey
 def parse_organisation_key(value: object, where: str) -> SignerKey:
     """Read the public JWK of an organisation. Raises: Malformed; for a JWK with a private part too."""
     kind = value.get("kty") if isinstance(value, dict) else None
-    if kind == "EC":
-        return P256Key.parse(value, where)
-    if kind == "RSA":
-        return RsaKey.parse(value, where)
-    return PublicKey.parse(value, where, "Ed25519")
+    if kind not in {"EC", "RSA"}:
+        return PublicKey.parse(value, where, "Ed25519")
+    return convert(P256Key, value, where) if kind == "EC" else convert(RsaKey, value, where)
 
 
 @lru_cache(maxsize=4_096)

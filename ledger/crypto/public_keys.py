@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final, Literal
+
+import msgspec
 
 from ledger.wire import canonical_json as c
+from ledger.wire.field_types import KeyBytes, rule
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record, convert
 
 _PRIME = 2**255 - 19
 
@@ -41,23 +44,18 @@ _SMALL_ORDER: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PublicKey:
+class PublicKey(Record, frozen=True, tag_field="kty", tag="OKP"):
     """A public key as a JWK of type OKP (RFC 8037), without its private part: curve and base64url ``x``."""
 
-    curve: str
-    x: str
+    curve: Literal["Ed25519", "X25519"] = msgspec.field(name="crv")
+    x: KeyBytes
 
     @classmethod
     def parse(cls, value: object, where: str, curve: str) -> PublicKey:
         """Read a public JWK of one curve. Raises: Malformed; for a JWK with a private part too."""
-        known = c.fields(value, where, ("crv", "kty", "x"))
-        if known["kty"] != "OKP" or known["crv"] != curve:
-            raise Malformed(where, f"must be an OKP key on {curve}")
-        x = c.key_bytes(known["x"], f"{where}.x")
-        if is_small_order(curve, x):
-            raise Malformed(f"{where}.x", "is a point of small order: anyone could use it")
-        return cls(curve, x)
+        key = convert(PublicKey, value, where, f"must be an OKP key on {curve}")
+        check_key(key, curve, where)
+        return key
 
     def to_json(self) -> c.Object:
         """The JWK."""
@@ -69,6 +67,26 @@ class PublicKey:
         # RFC 7638, section 3.2: the required members, sorted; neither value holds what JSON would escape.
         form = f'{{"crv":"{self.curve}","kty":"OKP","x":"{self.x}"}}'
         return c.base64url(hashlib.sha256(form.encode("ascii")).digest())
+
+
+def check_key(key: PublicKey, curve: str, where: str) -> None:
+    """Raises: Malformed, for a key on another curve, or one that anyone could use."""
+    if key.curve != curve:
+        raise Malformed(where, f"must be an OKP key on {curve}")
+    if is_small_order(curve, key.x):
+        raise Malformed(f"{where}.x", "is a point of small order: anyone could use it")
+
+
+class CleanRoomKeys(Record, frozen=True):
+    """The two keys by which a clean room is known: one that it signs with, one that data keys are sealed for."""
+
+    sealing: Annotated[PublicKey, rule("must be an OKP key on X25519")]
+    signing: Annotated[PublicKey, rule("must be an OKP key on Ed25519")]
+
+    def __post_init__(self) -> None:
+        """Hold each key to its curve. Raises: Malformed."""
+        check_key(self.sealing, "X25519", "sealing")
+        check_key(self.signing, "Ed25519", "signing")
 
 
 def is_small_order(curve: str, x: str) -> bool:

@@ -14,9 +14,10 @@ from functools import cached_property
 from typing import Final
 
 from ledger.crypto.detached_jws import SIGNATURE_BYTES_MAX
-from ledger.domain.commands import KINDS, TIME_MAX, Body, Command, read_request
+from ledger.domain.commands import KINDS, Body, Command, read_request
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
+from ledger.wire.field_types import TIME_MAX
 from ledger.wire.malformed import Malformed
 
 ENTRY_BYTES_MAX: Final = 65_535

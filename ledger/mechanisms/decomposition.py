@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from ledger.mechanisms.mechanism import (
     STEPS_MAX,
@@ -38,6 +39,11 @@ def atoms(mechanism: Mechanism) -> Iterator[Mechanism]:
 def count_selections(mechanism: Mechanism) -> int:
     """How many private selections (``repeat_and_select``) are inside; each takes long to price."""
     return isinstance(mechanism, RepeatAndSelect) + sum(count_selections(one) for one in _held(mechanism))
+
+
+def depth(mechanism: Mechanism) -> int:
+    """How many mechanisms deep it is nested, itself counted."""
+    return 1 + max(map(depth, _held(mechanism)), default=0)
 
 
 def _held(mechanism: Mechanism) -> tuple[Mechanism, ...]:

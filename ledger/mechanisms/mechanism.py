@@ -12,14 +12,15 @@ under add-remove and zero-out neighbours. Under ``REPLACE_ONE`` the sensitivity 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from dataclasses import fields as fields_of
 from fractions import Fraction
-from typing import ClassVar, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
 
-from ledger.wire import canonical_json as c
-from ledger.wire.exact_numbers import format_number
+from msgspec import Meta, inspect
+
+from ledger.wire.field_types import between, constant, exact, rule, words
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record
 
 RELATIONS: Final = ("REPLACE_SPECIAL", "ADD_OR_REMOVE_ONE", "REPLACE_ONE")
 SHAPES: Final = ("0", "1", "poisson")
@@ -29,112 +30,98 @@ NOISE_MIN: Final = Fraction(1, 100)
 PROBABILITY_MIN: Final = Fraction(1, 10**9)
 GROUP_MAX: Final = 64
 
-NUMBERS: Final[dict[str, tuple[Fraction, Fraction]]] = {
-    "delta": (Fraction(1, 2**52), Fraction(1, 2)),
-    "epsilon": (PROBABILITY_MIN, Fraction(256)),
-    "mean": (Fraction(1), Fraction(1_000_000)),
-    "noise": (Fraction(1, 10**6), Fraction(1)),
-    "noise_multiplier": (NOISE_MIN, NOISE_MAX),
-    "probability": (PROBABILITY_MIN, Fraction(1)),
-    "rho": (Fraction(1, 10**12), Fraction(256)),
-    "xi": (Fraction(0), Fraction(256)),
-}
-INTEGERS: Final[dict[str, tuple[int, int]]] = {
-    "buckets": (2, 1_000_000),
-    "count": (1, STEPS_MAX),
-    "epochs": (1, STEPS_MAX),
-    "k": (1, GROUP_MAX),
-    "population": (1, 10**12),
-    "sample": (1, 10**12),
-    "steps": (1, STEPS_MAX),
-}
-WORDS: Final = {"relation": RELATIONS, "shape": SHAPES}
+LEAVES_MAX: Final = 16
+"""Mechanisms inside one, each priced by itself, so that pricing ends soon."""
+
+Relation = Annotated[str, words(*RELATIONS)]
+Noise = Annotated[Fraction, exact(NOISE_MIN, NOISE_MAX)]
+"""A noise multiplier."""
+Epsilon = Annotated[Fraction, exact(PROBABILITY_MIN, Fraction(256))]
+Probability = Annotated[Fraction, exact(PROBABILITY_MIN, Fraction(1))]
+Steps = Annotated[int, between(1, STEPS_MAX)]
+Records = Annotated[int, between(1, 10**12)]
 
 
-@dataclass(frozen=True, slots=True)
-class Mechanism:
+class Mechanism(Record, frozen=True, kw_only=True, tag_field="kind"):
     """One kind of the vocabulary. Every value is held to the bounds within which pricing is proven and cheap."""
 
-    kind: ClassVar[str]
+    v: Literal[1] = constant(1)
 
     def __post_init__(self) -> None:
-        """Hold every value to its bounds. Raises: Malformed."""
-        for field in fields_of(self):
-            bounds = NUMBERS.get(field.name) or INTEGERS.get(field.name)
-            if bounds and not bounds[0] <= getattr(self, field.name) <= bounds[1]:
-                least, most = (format_number(Fraction(bound)) for bound in bounds)
-                raise Malformed(field.name, f"must lie between {least} and {most}")
+        """Hold every value to its bounds, of a mechanism that a program makes too. Raises: Malformed."""
+        super().__post_init__()
+        for name, least, most in _integer_bounds(type(self)):
+            if not least <= getattr(self, name) <= most:
+                raise Malformed(name, f"must lie between {least} and {most}")
 
-    def to_json(self) -> c.Object:
-        """The tagged form."""
-        known: c.Object = {field.name: _written(getattr(self, field.name)) for field in fields_of(self)}
-        return {**known, "kind": self.kind, "v": 1}
+    @property
+    def kind(self) -> str:
+        """Its name in the vocabulary."""
+        return kind_of(type(self))
 
 
-@dataclass(frozen=True, slots=True)
-class Gaussian(Mechanism):
+def kind_of(mechanism: type[Mechanism]) -> str:
+    """The name of a class of mechanisms in the vocabulary."""
+    return str(mechanism.__struct_config__.tag)
+
+
+@lru_cache(maxsize=64)
+def _integer_bounds(kind: type[Mechanism]) -> tuple[tuple[str, int, int], ...]:
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.StructType)
+    whole = ((one.name, one.type) for one in info.fields)
+    return tuple((name, int(at.ge or 0), int(at.le or 0)) for name, at in whole if isinstance(at, inspect.IntType))
+
+
+class Gaussian(Mechanism, frozen=True, tag="gaussian"):
     """A sum with Gaussian noise."""
 
-    kind: ClassVar = "gaussian"
-    noise_multiplier: Fraction
+    noise_multiplier: Noise
 
 
-@dataclass(frozen=True, slots=True)
-class Laplace(Mechanism):
+class Laplace(Mechanism, frozen=True, tag="laplace"):
     """A sum with Laplace noise in each coordinate; the noise multiplier is its scale over the L1 sensitivity."""
 
-    kind: ClassVar = "laplace"
-    noise_multiplier: Fraction
+    noise_multiplier: Noise
 
 
-@dataclass(frozen=True, slots=True)
-class DiscreteGaussian(Mechanism):
+class DiscreteGaussian(Mechanism, frozen=True, tag="discrete_gaussian"):
     """A sum of integers with discrete Gaussian noise (Canonne, Kamath, Steinke 2020)."""
 
-    kind: ClassVar = "discrete_gaussian"
-    noise_multiplier: Fraction
+    noise_multiplier: Noise
 
 
-@dataclass(frozen=True, slots=True)
-class RandomisedResponse(Mechanism):
+class RandomisedResponse(Mechanism, frozen=True, tag="randomised_response"):
     """Each record answers by itself: with probability ``noise`` uniformly over the buckets, else the truth."""
 
-    kind: ClassVar = "randomised_response"
-    buckets: int
-    noise: Fraction
+    buckets: Annotated[int, between(2, 1_000_000)]
+    noise: Annotated[Fraction, exact(Fraction(1, 10**6), Fraction(1))]
 
 
-@dataclass(frozen=True, slots=True)
-class Zcdp(Mechanism):
+class Zcdp(Mechanism, frozen=True, tag="zcdp"):
     """Whatever is (ξ, ρ)-zCDP under ``relation`` (Bun, Steinke 2016, Definition 8.1)."""
 
-    kind: ClassVar = "zcdp"
-    relation: str
-    rho: Fraction
-    xi: Fraction
+    relation: Relation
+    rho: Annotated[Fraction, exact(Fraction(1, 10**12), Fraction(256))]
+    xi: Annotated[Fraction, exact(Fraction(0), Fraction(256))]
 
 
-@dataclass(frozen=True, slots=True)
-class Pure(Mechanism):
+class Pure(Mechanism, frozen=True, tag="pure"):
     """Whatever is ε-differentially private under ``relation``."""
 
-    kind: ClassVar = "pure"
-    epsilon: Fraction
-    relation: str
+    epsilon: Epsilon
+    relation: Relation
 
 
-@dataclass(frozen=True, slots=True)
-class BlackBox(Mechanism):
+class BlackBox(Mechanism, frozen=True, tag="black_box"):
     """Whatever is (ε, δ)-differentially private under ``relation``."""
 
-    kind: ClassVar = "black_box"
-    delta: Fraction
-    epsilon: Fraction
-    relation: str
+    delta: Annotated[Fraction, exact(Fraction(1, 2**52), Fraction(1, 2))]
+    epsilon: Epsilon
+    relation: Relation
 
 
-@dataclass(frozen=True, slots=True)
-class PoissonGaussian(Mechanism):
+class PoissonGaussian(Mechanism, frozen=True, tag="poisson_gaussian"):
     """``steps`` adaptively composed Gaussian sums over independent Poisson samples.
 
     Each step: every record of the partition enters with ``probability``, contributions of norm at most 1 are
@@ -142,100 +129,84 @@ class PoissonGaussian(Mechanism):
     plain Gaussian mechanism.
     """
 
-    kind: ClassVar = "poisson_gaussian"
-    probability: Fraction
-    noise_multiplier: Fraction
-    steps: int
+    probability: Probability
+    noise_multiplier: Noise
+    steps: Steps
 
 
-@dataclass(frozen=True, slots=True)
-class SampledWithoutReplacement(Mechanism):
+class SampledWithoutReplacement(Mechanism, frozen=True, tag="sampled_without_replacement"):
     """``steps`` Gaussian sums, each over ``sample`` records drawn without replacement from ``population``."""
 
-    kind: ClassVar = "sampled_without_replacement"
-    noise_multiplier: Fraction
-    population: int
-    sample: int
-    steps: int
+    noise_multiplier: Noise
+    population: Records
+    sample: Records
+    steps: Steps
 
     def __post_init__(self) -> None:
         """Raises: Malformed."""
-        Mechanism.__post_init__(self)
+        super().__post_init__()
         if self.sample > self.population:
             raise Malformed("sample", "must be at most the population")
 
 
-@dataclass(frozen=True, slots=True)
-class FullBatchEpochs(Mechanism):
+class FullBatchEpochs(Mechanism, frozen=True, tag="full_batch_epochs"):
     """Epochs over shuffled or fixed batches: each charged as one Gaussian sum over all records."""
 
-    kind: ClassVar = "full_batch_epochs"
-    epochs: int
-    noise_multiplier: Fraction
+    epochs: Steps
+    noise_multiplier: Noise
 
 
-@dataclass(frozen=True, slots=True)
-class Group(Mechanism):
+class Group(Mechanism, frozen=True, tag="group"):
     """The mechanism seen by a group of up to ``k`` records that change together: all of one user, say."""
 
-    kind: ClassVar = "group"
-    k: int
-    mechanism: Mechanism
+    k: Annotated[int, between(1, GROUP_MAX)]
+    mechanism: AnyMechanism
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatAndSelect(Mechanism):
+class RepeatAndSelect(Mechanism, frozen=True, tag="repeat_and_select"):
     """Tuning: run a secret, random number of times, release only the best (Papernot, Steinke 2022).
 
     The number has the given mean, and is truncated negative binomial of ``shape`` "0" (logarithmic) or "1"
     (geometric), or "poisson". Its score is part of each run. It runs as a whole or not at all.
     """
 
-    kind: ClassVar = "repeat_and_select"
-    mean: Fraction
-    mechanism: Mechanism
-    shape: str
+    mean: Annotated[Fraction, exact(Fraction(1), Fraction(1_000_000))]
+    mechanism: AnyMechanism
+    shape: Annotated[str, words(*SHAPES)]
 
 
-@dataclass(frozen=True, slots=True)
-class Composed(Mechanism):
+class Composed(Mechanism, frozen=True, tag="composed"):
     """One after another, each chosen beforehand."""
 
-    kind: ClassVar = "composed"
-    mechanisms: tuple[Mechanism, ...]
+    mechanisms: Annotated[tuple[AnyMechanism, ...], Meta(min_length=1, max_length=LEAVES_MAX)]
 
 
-@dataclass(frozen=True, slots=True)
-class SelfComposed(Mechanism):
+class SelfComposed(Mechanism, frozen=True, tag="self_composed"):
     """The same, ``count`` times."""
 
-    kind: ClassVar = "self_composed"
-    count: int
-    mechanism: Mechanism
+    count: Steps
+    mechanism: AnyMechanism
 
 
-_ALL: Final[tuple[type[Mechanism], ...]] = (
-    Gaussian,
-    Laplace,
-    DiscreteGaussian,
-    RandomisedResponse,
-    Zcdp,
-    Pure,
-    BlackBox,
-    PoissonGaussian,
-    SampledWithoutReplacement,
-    FullBatchEpochs,
-    Group,
-    RepeatAndSelect,
-    Composed,
-    SelfComposed,
+_ALL = (
+    Gaussian
+    | Laplace
+    | DiscreteGaussian
+    | RandomisedResponse
+    | Zcdp
+    | Pure
+    | BlackBox
+    | PoissonGaussian
+    | SampledWithoutReplacement
+    | FullBatchEpochs
+    | Group
+    | RepeatAndSelect
+    | Composed
+    | SelfComposed
 )
-KINDS: Final = {one.kind: one for one in _ALL}
-
-
-def _written(value: Fraction | int | str | Mechanism | tuple[Mechanism, ...]) -> c.Json:
-    if isinstance(value, Fraction):
-        return format_number(value)
-    if isinstance(value, Mechanism):
-        return value.to_json()
-    return [one.to_json() for one in value] if isinstance(value, tuple) else value
+if TYPE_CHECKING:
+    AnyMechanism = Mechanism
+else:
+    # Read as one of the closed list, told by its kind; a program may hold any.
+    AnyMechanism = Annotated[_ALL, rule("is not a mechanism this ledger knows")]
+KINDS: Final[dict[str, type[Mechanism]]] = {kind_of(one): one for one in get_args(_ALL)}

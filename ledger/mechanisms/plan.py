@@ -11,28 +11,95 @@ A run that draws and clips users, with all records of each, says so: ``"unit": "
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Final, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self
+
+import msgspec
 
 from ledger.mechanisms.decomposition import first_steps, to_steps
-from ledger.mechanisms.mechanism import STEPS_MAX, Mechanism, PoissonGaussian
-from ledger.mechanisms.mechanism_json import parse_mechanism
-from ledger.wire.canonical_json import Json, digest, dump, fields, integer, one_of
-from ledger.wire.exact_numbers import format_number, parse_positive
+from ledger.mechanisms.mechanism import AnyMechanism, Mechanism, PoissonGaussian, Steps
+from ledger.mechanisms.mechanism_json import check_pieces
+from ledger.wire import canonical_json as c
+from ledger.wire.field_types import Positive, between, constant, exact, register_type, rule, words
+from ledger.wire.json_schema import json_schema
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record, convert, to_json, write
 
 BATCH_MAX: Final = 10_000_000
 CLIPPING_MAX: Final = Fraction(10**9)
 RECORD: Final = "record"
 USER: Final = "user"
 KEPT_MAX: Final = 4_096
-"""Plans that are remembered as read; all are forgotten when there are more."""
+"""Plans that are cached as read; all are forgotten when there are more."""
 
 
-@dataclass(frozen=True)
-class Plan:
+class PoissonSampler(Record, frozen=True):
+    """True Poisson sampling: every record enters every step by itself, with one probability."""
+
+    probability: Positive
+    kind: Annotated[Literal["poisson"], rule("must be 'poisson': shuffled or fixed batches get no amplification")] = (
+        constant("poisson")
+    )
+
+
+class PoissonProbability(Fraction):
+    """A probability that is written as the sampler that draws with it."""
+
+
+register_type(
+    PoissonProbability,
+    lambda value: PoissonProbability(convert(PoissonSampler, value).probability),
+    lambda value: PoissonSampler(Fraction(value)),
+    json_schema(PoissonSampler),
+)
+
+
+class RunPlan:
+    """What a run does, of either kind."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def whole(self) -> Mechanism:
+            """All its steps."""
+
+        @property
+        def steps(self) -> int:
+            """How many steps there are, each settled by itself."""
+
+        @property
+        def unit(self) -> str:
+            """What is drawn and clipped."""
+
+    def __hash__(self) -> int:
+        """By digest: prices are cached by plan."""
+        return hash(self.digest)
+
+    def to_json(self) -> c.Object:
+        """The tagged form."""
+        found: c.Object = to_json(self)
+        return found
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the canonical bytes."""
+        return c.digest(write(self))
+
+    @classmethod
+    def parse(cls, value: object) -> Self:
+        """Read the tagged form of a run of this kind; the exact inverse of :meth:`to_json`. Raises: Malformed."""
+        found = parse_plan(value)
+        if not isinstance(found, cls):
+            raise Malformed("kind", "is that of another kind of plan")
+        return found
+
+    def mechanism(self, steps: int) -> Mechanism:
+        """What the first ``steps`` steps of this plan are, for the accountant. Raises: Malformed, for none."""
+        raise NotImplementedError
+
+
+class Plan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag="dp_sgd"):
     """A DP-SGD run (Abadi et al. 2016, Algorithm 1) with true Poisson sampling and flat clipping.
 
     Attributes:
@@ -46,105 +113,51 @@ class Plan:
             of the user's that train. See :func:`group_of`.
     """
 
-    sampling_probability: Fraction
-    noise_multiplier: Fraction
-    clipping_norm: Fraction
-    steps: int
-    batch_size_expected: int
-    unit: str = RECORD
+    if TYPE_CHECKING:
+        sampling_probability: Fraction
+    else:
+        sampling_probability: PoissonProbability = msgspec.field(name="sampler")
+    noise_multiplier: Positive
+    clipping_norm: Annotated[Fraction, exact(most=CLIPPING_MAX, positive=True)]
+    steps: Steps
+    batch_size_expected: Annotated[int, between(1, BATCH_MAX)]
+    unit: Annotated[str, words("user")] = RECORD
+    v: Literal[1] = constant(1)
+
+    __hash__ = RunPlan.__hash__
 
     def __post_init__(self) -> None:
         """Hold the plan to its bounds. Raises: Malformed."""
-        if not 0 < self.clipping_norm <= CLIPPING_MAX:
-            raise Malformed("clipping_norm", f"must be greater than 0 and at most {CLIPPING_MAX}")
+        super().__post_init__()
         if not 1 <= self.batch_size_expected <= BATCH_MAX:
             raise Malformed("batch_size_expected", f"must lie between 1 and {BATCH_MAX}")
+        msgspec.structs.force_setattr(self, "sampling_probability", PoissonProbability(self.sampling_probability))
         _ = self.whole
-
-    def __hash__(self) -> int:
-        """By digest: what was priced is found by its plan."""
-        return hash(self.digest)
-
-    @classmethod
-    def parse(cls, value: object) -> Self:
-        """Read the tagged form; the exact inverse of :meth:`to_json`. Raises: Malformed."""
-        names = ("batch_size_expected", "clipping_norm", "kind", "noise_multiplier", "sampler", "steps", "v")
-        known = fields(value, "", required=names, optional=("unit",))
-        if known["kind"] != "dp_sgd":
-            raise Malformed("kind", "must be 'dp_sgd' or 'mechanism'")
-        integer(known["v"], "v", 1, 1)
-        sampler = fields(known["sampler"], "sampler", required=("kind", "probability"))
-        if sampler["kind"] != "poisson":
-            raise Malformed("sampler.kind", "must be 'poisson': shuffled or fixed batches get no amplification")
-        return cls(
-            sampling_probability=parse_positive(sampler["probability"], "sampler.probability"),
-            noise_multiplier=parse_positive(known["noise_multiplier"], "noise_multiplier"),
-            clipping_norm=parse_positive(known["clipping_norm"], "clipping_norm"),
-            steps=integer(known["steps"], "steps", 1, STEPS_MAX),
-            batch_size_expected=integer(known["batch_size_expected"], "batch_size_expected", 1, BATCH_MAX),
-            unit=one_of(known["unit"], "unit", (USER,)) if "unit" in known else RECORD,
-        )
-
-    def to_json(self) -> dict[str, Json]:
-        """The tagged form."""
-        return {
-            "batch_size_expected": self.batch_size_expected,
-            "clipping_norm": format_number(self.clipping_norm),
-            "kind": "dp_sgd",
-            "noise_multiplier": format_number(self.noise_multiplier),
-            "sampler": {"kind": "poisson", "probability": format_number(self.sampling_probability)},
-            "steps": self.steps,
-            **({} if self.unit == RECORD else {"unit": self.unit}),
-            "v": 1,
-        }
 
     def mechanism(self, steps: int) -> PoissonGaussian:
         """What ``steps`` steps of this plan are, for the accountant. Raises: Malformed."""
         if steps == self.steps:
             return self.whole
-        return PoissonGaussian(self.sampling_probability, self.noise_multiplier, steps)
+        return PoissonGaussian(Fraction(self.sampling_probability), self.noise_multiplier, steps)
 
     @cached_property
     def whole(self) -> PoissonGaussian:
         """All its steps."""
-        return PoissonGaussian(self.sampling_probability, self.noise_multiplier, self.steps)
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the canonical bytes."""
-        return digest(dump(self.to_json()))
+        return PoissonGaussian(Fraction(self.sampling_probability), self.noise_multiplier, self.steps)
 
 
-@dataclass(frozen=True)
-class MechanismPlan:
+class MechanismPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag="mechanism"):
     """A run that is no DP-SGD: what will be released, as a mechanism."""
 
-    whole: Mechanism
+    whole: AnyMechanism = msgspec.field(name="mechanism")
+    v: Literal[1] = constant(1)
     unit: ClassVar[str] = RECORD
+
+    __hash__ = RunPlan.__hash__
 
     def __post_init__(self) -> None:
         """Hold the mechanism to what can be charged. Raises: Malformed."""
         to_steps(self.whole)
-
-    def __hash__(self) -> int:
-        """By digest: what was priced is found by its plan."""
-        return hash(self.digest)
-
-    @classmethod
-    def parse(cls, value: object) -> Self:
-        """Read the tagged form; the exact inverse of :meth:`to_json`. Raises: Malformed."""
-        known = fields(value, "", required=("kind", "mechanism", "v"))
-        if known["kind"] != "mechanism":
-            raise Malformed("kind", "must be 'mechanism'")
-        integer(known["v"], "v", 1, 1)
-        try:
-            return cls(parse_mechanism(known["mechanism"]))
-        except Malformed as fault:
-            raise fault.under("mechanism") from None
-
-    def to_json(self) -> dict[str, Json]:
-        """The tagged form."""
-        return {"kind": "mechanism", "mechanism": self.whole.to_json(), "v": 1}
 
     @cached_property
     def steps(self) -> int:
@@ -158,16 +171,8 @@ class MechanismPlan:
             raise Malformed("steps", "must be at least 1")
         return found
 
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the canonical bytes."""
-        return digest(dump(self.to_json()))
 
-
-AnyPlan = Plan | MechanismPlan
-
-
-def group_of(plan: AnyPlan, unit: str, records: int, joined: int | None = None) -> int:
+def group_of(plan: RunPlan, unit: str, records: int, joined: int | None = None) -> int:
     """How many of a plan's own units change together with one privacy unit of a partition: what it is priced for.
 
     A run over records is seen by a whole user as by a group. One that draws and clips users sees each once (one
@@ -188,20 +193,32 @@ def group_of(plan: AnyPlan, unit: str, records: int, joined: int | None = None) 
     return joined or 1
 
 
-def parse_plan(value: object) -> AnyPlan:
-    """Read a plan of either kind; one that was read before is the same value again. Raises: Malformed."""
-    spelled = dump(value)  # type: ignore[arg-type] # what is no JSON is refused below, or here
-    if (known := _KEPT.get(spelled)) is not None:
+def parse_plan(value: object) -> RunPlan:
+    """Read a plan of either kind; plans are cached by their bytes. Raises: Malformed."""
+    try:
+        spelled = c.spelled(value)  # type: ignore[arg-type] # what is no JSON is refused below
+    except TypeError:
+        return _read(value)
+    if (known := _CACHE.get(spelled)) is not None:
         return known
-    if len(_KEPT) >= KEPT_MAX:
-        _KEPT.clear()
-    found = _KEPT[spelled] = _read(value)
+    if len(_CACHE) >= KEPT_MAX:
+        _CACHE.clear()
+    found = _CACHE[spelled] = _read(value)
     return found
 
 
-_KEPT: Final[dict[bytes, AnyPlan]] = {}
+_CACHE: Final[dict[bytes, RunPlan]] = {}
+_KINDS: Final = Annotated[Plan | MechanismPlan, rule("is no kind of plan: must be 'dp_sgd' or 'mechanism'")]
 
 
-def _read(value: object) -> AnyPlan:
-    kind = value.get("kind") if isinstance(value, dict) else None
-    return MechanismPlan.parse(value) if kind == "mechanism" else Plan.parse(value)
+def _read(value: object) -> RunPlan:
+    plan: RunPlan = convert(_KINDS, value)  # type: ignore[arg-type] # a union
+    if isinstance(plan, MechanismPlan):
+        try:
+            check_pieces(plan.whole)
+        except Malformed as error:
+            raise error.under("mechanism") from None
+    return plan
+
+
+register_type(RunPlan, parse_plan, None, json_schema(_KINDS))

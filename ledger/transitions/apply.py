@@ -15,7 +15,6 @@ from ledger.transitions.apply_charges import Said, Sums
 from ledger.transitions.apply_governance import GOVERNING_CHANGES
 from ledger.transitions.apply_lineage import LINEAGE_CHANGES, apply_edit
 from ledger.wire import canonical_json as c
-from ledger.wire.exact_numbers import parse_number
 
 
 def apply(state: State, entry: Entry, index: int) -> None:
@@ -95,11 +94,11 @@ def _partition(state: State, entry: Entry, index: int) -> None:
         ref=body.ref,
         provider=body.provider,
         dataset=body.dataset,
-        epsilon=parse_number(body.epsilon, "epsilon"),
-        delta=parse_number(body.delta, "delta"),
+        epsilon=body.epsilon,
+        delta=body.delta,
         relation=body.relation,
         unit=body.unit,
-        unit_records_max=body.unit_records_max,
+        unit_records_max=body.unit_records,
         records=body.records,
         data_key=body.data_key,
         terms=c.dump(entry.body["terms"]).decode(),

@@ -18,6 +18,7 @@ from ledger.domain.lineage_graph import knowers
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss, Segment, loss_of, parse_segments
+from ledger.mechanisms.plan import RunPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
@@ -68,19 +69,28 @@ def _charged(entry: Entry) -> Charged:
     body = entry.asked
     assert isinstance(body, MakeCharge)
     recorded: Any = entry.body
+    prices = tuple((ref, c.spelled(recorded["prices"][ref])) for ref in body.partitions)
+    return charged(entry.id, entry.actor, recorded["author"], body, body.plan, prices)
+
+
+def charged(  # noqa: PLR0913, PLR0917 - what an entry says, part by part
+    name: str, actor: str, author: int, body: MakeCharge, plan: RunPlan, prices: tuple[tuple[str, bytes], ...]
+) -> Charged:
+    """What applying a charge takes of its entry."""
+    signing = body.clean_room.signing
     return Charged(
-        id=entry.id,
+        id=name,
         contract=body.contract,
-        actor=entry.actor,
-        author=recorded["author"],
+        actor=actor,
+        author=author,
         partitions=body.partitions,
-        plan=body.plan.digest,
-        steps=body.plan.steps,
-        key_id=body.signing.thumbprint,
-        signing=body.signing.x,
-        sealing=body.sealing.x,
+        plan=plan.digest,
+        steps=plan.steps,
+        key_id=signing.thumbprint,
+        signing=signing.x,
+        sealing=body.clean_room.sealing.x,
         deadline=body.deadline,
-        prices=tuple((ref, c.spelled(recorded["prices"][ref])) for ref in body.partitions),
+        prices=prices,
         recipients=body.recipients,
         base=body.base,
         pipeline=body.pipeline,
@@ -183,49 +193,32 @@ def make(state: State, said: Said, index: int, sums: Sums) -> None:
 
 
 def _charge(state: State, said: Charged, index: int, sums: Sums) -> None:
-    (
-        name,
-        contract,
-        actor,
-        author,
-        partitions,
-        plan,
-        steps,
-        key_id,
-        signing,
-        sealing,
-        deadline,
-        prices,
-        recipients,
-        base,
-        pipeline,
-    ) = said
-    priced = _prices(prices)
-    state.charges[name] = Charge(
-        name,
-        contract,
-        actor,
-        author,
-        partitions,
-        plan,
-        steps,
-        None,
-        ChargeState.PENDING,
-        key_id,
-        sealing,
-        None,
-        deadline,
-        priced,
-        recipients,
-        base,
-        index,
-        (),
-        pipeline,
+    priced = _prices(said.prices)
+    state.charges[said.id] = Charge(
+        id=said.id,
+        contract=said.contract,
+        actor=said.actor,
+        author=said.author,
+        partitions=said.partitions,
+        plan=said.plan,
+        steps=said.steps,
+        steps_posted=None,
+        state=ChargeState.PENDING,
+        key_id=said.key_id,
+        sealing=said.sealing,
+        key_release=None,
+        deadline=said.deadline,
+        prices=priced,
+        recipients=said.recipients,
+        base=said.base,
+        index=index,
+        pipeline=said.pipeline,
     )
-    state.keys[key_id] = SigningKey(key_id, actor, signing, name, index)
-    state.contracts[contract] = state.contracts[contract].counting(1)
-    for places, segments in _touched(state, author, index, priced):
-        sums.add(places, segments, steps, 0, 1)
+    key = SigningKey(key_id=said.key_id, owner=said.actor, x=said.signing, charge=said.id, index=index)
+    state.keys[said.key_id] = key
+    state.contracts[said.contract] = state.contracts[said.contract].counting(1)
+    for places, segments in _touched(state, said.author, index, priced):
+        sums.add(places, segments, said.steps, 0, 1)
 
 
 def _settle(state: State, said: Settled, sums: Sums) -> None:

@@ -36,8 +36,8 @@ def _notice(state: State, entry: Entry, index: int) -> None:
 def _opening(state: State, entry: Entry, index: int) -> None:
     body = entry.asked
     assert isinstance(body, OpenModel)
-    name = body.signing.thumbprint
-    state.keys[name] = SigningKey(name, entry.actor, body.signing.x, body.charge, index)
+    name = body.clean_room.signing.thumbprint
+    state.keys[name] = SigningKey(name, entry.actor, body.clean_room.signing.x, body.charge, index)
 
 
 GOVERNING_CHANGES: Final[dict[str, Callable[[State, Entry, int], None]]] = {

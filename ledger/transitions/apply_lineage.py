@@ -8,11 +8,10 @@ from typing import Any, Final
 
 from ledger.domain.entries import Entry
 from ledger.domain.facts import State
-from ledger.domain.lineage_commands import Collude, Declare, Merge, Publish, Split, Transfer
+from ledger.domain.lineage_commands import Collude, Declare, Join, Publish, Split, Transfer
 from ledger.domain.lineage_graph import Arrow
 from ledger.lineage import graph_edits
 from ledger.lineage.graph_edits import LineageEdit
-from ledger.wire.exact_numbers import parse_number
 
 
 def apply_edit(state: State, edit: LineageEdit, time: int) -> None:
@@ -30,7 +29,7 @@ def apply_edit(state: State, edit: LineageEdit, time: int) -> None:
 
 def _merger(state: State, entry: Entry, index: int) -> LineageEdit:
     body = entry.asked
-    assert isinstance(body, Merge)
+    assert isinstance(body, Join)
     return graph_edits.merge(LineageEdit(state, index, entry.time), body.organisation, _nodes(entry))
 
 
@@ -64,8 +63,7 @@ def _publication(state: State, entry: Entry, index: int) -> LineageEdit:
 def _coalition(state: State, entry: Entry, index: int) -> LineageEdit:
     body = entry.asked
     assert isinstance(body, Declare)
-    epsilon = parse_number(body.epsilon, "epsilon")
-    return graph_edits.declare_coalition(LineageEdit(state, index, entry.time), entry.actor, body.members, epsilon)
+    return graph_edits.declare_coalition(LineageEdit(state, index, entry.time), entry.actor, body.members, body.epsilon)
 
 
 def _nodes(entry: Entry) -> tuple[int, ...]:

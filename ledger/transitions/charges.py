@@ -99,7 +99,7 @@ def _partitions(facts: Facts, body: MakeCharge) -> tuple[Partition, ...]:
 
 
 def _fresh_clean_room(facts: Facts, body: MakeCharge) -> None:
-    if body.signing.thumbprint in facts.keys:
+    if body.clean_room.signing.thumbprint in facts.keys:
         detail = "the clean room's signing key is in use: one clean room, one run"
         raise Refusal(Code.CONFLICT, detail, "body.clean_room.signing")
 

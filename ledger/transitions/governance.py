@@ -71,7 +71,7 @@ def model_opening(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) 
     found = _settled(facts, body.charge)
     if not knows(facts.nodes, asker.node, found.author, found.index):
         raise Refusal(Code.NOT_AUTHORISED, f"{asker.did} does not know charge {found.id}", "actor")
-    if body.signing.thumbprint in facts.keys:
+    if body.clean_room.signing.thumbprint in facts.keys:
         detail = "the clean room's signing key is in use: one clean room, one opening"
         raise Refusal(Code.CONFLICT, detail, "body.clean_room.signing")
     if body.evidence not in facts.documents:

@@ -12,7 +12,7 @@ from typing import Final
 from ledger.domain.commands import MakeCharge
 from ledger.domain.facts import Charge, Facts, Organisation
 from ledger.domain.gate import Gate, Request
-from ledger.domain.lineage_commands import Collude, Declare, Merge, Publish, Split, Transfer
+from ledger.domain.lineage_commands import Collude, Declare, Join, Publish, Split, Transfer
 from ledger.domain.lineage_graph import Arrow, NodeKind, descendants, knows
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.lineage.exposure import count_missing
@@ -26,7 +26,7 @@ def merger(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Deci
     """A merger or an acquisition joins what its parents know; one that is only proposed may be denied."""
     del index
     body = asked.body
-    assert isinstance(body, Merge)
+    assert isinstance(body, Join)
     acting(facts, asked, "SRO")
     into = _organisation(facts, body.organisation, "organisation")
     parents = _organisations(facts, body.parents, _PARENTS[asked.command.kind])

@@ -19,7 +19,7 @@ from ledger.domain.outcomes import Code
 from ledger.filters import Cap, NoRoom, Rule, read_rule
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Segment
-from ledger.mechanisms.plan import AnyPlan, group_of
+from ledger.mechanisms.plan import RunPlan, group_of
 from ledger.mechanisms.price_proofs import NotPriced
 from ledger.transitions.guards import Asked, Refusal
 from ledger.wire.malformed import Malformed
@@ -158,7 +158,7 @@ class PreparedPrices(ComputedPrices):
 
 
 @lru_cache(maxsize=65_536)
-def _price(terms: str, relation: str, unit_records: int, plan: AnyPlan) -> tuple[Segment, ...]:
+def _price(terms: str, relation: str, unit_records: int, plan: RunPlan) -> tuple[Segment, ...]:
     try:
         return read_rule(terms).segments(group_privacy(unit_records, plan.mechanism(plan.steps)), relation)
     except (NotPriced, ArithmeticError) as fault:
@@ -184,7 +184,7 @@ def covered(partition: Partition, body: MakeCharge, segments: tuple[Segment, ...
 
 
 @lru_cache(maxsize=65_536)
-def _covered(terms: str, relation: str, unit_records: int, plan: AnyPlan, segments: tuple[Segment, ...]) -> bool:
+def _covered(terms: str, relation: str, unit_records: int, plan: RunPlan, segments: tuple[Segment, ...]) -> bool:
     try:
         return read_rule(terms).covers(segments, group_privacy(unit_records, plan.mechanism(plan.steps)), relation)
     except (NotPriced, ArithmeticError) as fault:
@@ -200,7 +200,7 @@ def _group(partition: Partition, body: MakeCharge) -> int:
 
 
 @lru_cache(maxsize=65_536)
-def _epsilon(numerator: int, denominator: int, relation: str, unit_records: int, plan: AnyPlan) -> Fraction:
+def _epsilon(numerator: int, denominator: int, relation: str, unit_records: int, plan: RunPlan) -> Fraction:
     whole = group_privacy(unit_records, plan.mechanism(plan.steps))
     try:
         return reported_epsilon(whole, Fraction(numerator, denominator), relation)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from ledger.crypto import detached_jws
 from ledger.domain.commands import EnterDocument, OpenPartition, RegisterOrganisation, Retire
 from ledger.domain.facts import Facts
@@ -15,7 +17,7 @@ from ledger.mechanisms.price_proofs import NotPriced
 from ledger.transitions.guards import Asked, Decided, Refusal, acting, permitted
 from ledger.transitions.pricing import ComputedPrices, prices_of
 from ledger.wire import canonical_json as c
-from ledger.wire.exact_numbers import DELTA_MIN, DELTA_ONE, EPSILON_MAX, parse_number
+from ledger.wire.exact_numbers import DELTA_MIN, DELTA_ONE, EPSILON_MAX, format_number
 from ledger.wire.malformed import Malformed
 
 
@@ -86,7 +88,7 @@ def partition(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> D
     del index
     body, caps, rule = opening(facts, asked, now, gate)
     prices = prices_of(asked)
-    named = dict.fromkeys((parse_number(body.epsilon, "body.epsilon"), caps.lineage))
+    named = dict.fromkeys((body.epsilon, caps.lineage))
     try:
         terms: c.Object = {"caps": [prices.capacity(rule, one).to_json() for one in named], "terms": rule.to_json()}
     except NoRoom as closed:
@@ -101,7 +103,7 @@ def opening(facts: Facts, asked: Asked, now: int, gate: Gate) -> tuple[OpenParti
     body = asked.body
     assert isinstance(body, OpenPartition)
     acting(facts, asked, "TDP")
-    epsilon, delta = parse_number(body.epsilon, "body.epsilon"), parse_number(body.delta, "body.delta")
+    epsilon, delta = body.epsilon, body.delta
     if not 0 < epsilon <= EPSILON_MAX:
         raise Refusal(Code.MALFORMED, f"body.epsilon: must be greater than 0 and at most {EPSILON_MAX}", "body.epsilon")
     if delta and not DELTA_MIN <= delta < 1:
@@ -124,9 +126,9 @@ def _own_data_key(facts: Facts, body: OpenPartition) -> None:
 
 def _rule_for(body: OpenPartition, caps: Caps, prices: ComputedPrices) -> Rule:
     """The rule that a new partition gets under these caps. Raises: Malformed, Refusal."""
-    epsilon, delta = parse_number(body.epsilon, "body.epsilon"), parse_number(body.delta, "body.delta")
+    epsilon, delta = body.epsilon, body.delta
     load = _load(body)
-    slack = parse_number(body.slack, "body.slack")
+    slack = body.slack or Fraction(0)
     if slack and slack >= delta:
         raise Refusal(Code.MALFORMED, "body.slack: must be less than δ", "body.slack")
     try:
@@ -149,13 +151,13 @@ def _load(body: OpenPartition) -> Mechanism | None:
     if plan is None:
         return None
     try:
-        return group_privacy(group_of(plan, body.unit, body.unit_records_max), plan.mechanism(plan.steps))
+        return group_privacy(group_of(plan, body.unit, body.unit_records), plan.mechanism(plan.steps))
     except Malformed as fault:
         raise fault.under("body.load") from None
 
 
 def _closed(body: OpenPartition, closed: NoRoom) -> Refusal:
-    return Refusal(Code.MALFORMED, f"body.epsilon: at a δ of {body.delta} {closed}", "body.epsilon")
+    return Refusal(Code.MALFORMED, f"body.epsilon: at a δ of {format_number(body.delta)} {closed}", "body.epsilon")
 
 
 def retirement(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:

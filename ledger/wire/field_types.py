@@ -35,9 +35,24 @@ def text(longest: int, **schema: Any) -> Meta:  # noqa: ANN401 - JSON Schema
     return Meta(min_length=1, max_length=longest, extra_json_schema=schema or None)
 
 
-def pattern(form: str, rule: str, longest: int | None = None) -> Meta:
-    """A string that matches a regular expression as a whole; ``rule`` tells people which."""
-    return Meta(pattern=rf"^(?:{form})\Z", max_length=longest, extra={"rule": rule})
+def pattern(form: str, sentence: str, longest: int | None = None) -> Meta:
+    """A string that matches a regular expression as a whole; the sentence tells people which."""
+    return Meta(pattern=rf"^(?:{form})\Z", max_length=longest, extra={"rule": sentence})
+
+
+def rule(sentence: str) -> Meta:
+    """What people read where a word is none of a closed list, a tag is unknown, or a record's constants differ."""
+    return Meta(extra={"rule": sentence})
+
+
+def words(*choices: str) -> Meta:
+    """A word of a closed list."""
+    schema = {"enum": [*choices]}
+    return Meta(
+        pattern=rf"^(?:{'|'.join(choices)})\Z",
+        extra_json_schema=schema,
+        extra={"rule": f"must be one of {', '.join(choices)}"},
+    )
 
 
 def between(least: int, most: int) -> Meta:

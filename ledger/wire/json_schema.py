@@ -43,6 +43,8 @@ def _published(schema: Any) -> Any:  # noqa: ANN401 - JSON Schema
     if not isinstance(schema, dict):
         return schema
     found = {name: _published(one) for name, one in schema.items() if name != "default"}
+    if "enum" in found:
+        found.pop("pattern", None)
     if isinstance(form := found.get("pattern"), str):
         # Without a leading lookahead too, which generators of examples cannot follow; maxLength bounds it as well.
         found["pattern"] = re.sub(r"^\^\(\?:(?:\(\?=[^)]*\))?(.*)\)\\Z$", r"^\1$", form)

@@ -26,7 +26,7 @@ def explain(node: inspect.Type, value: Any, where: str, rule: str = "") -> None:
             if (node.extra or {}).get("distinct") and len({*map(c.spelled, value)}) != len(value):
                 raise Malformed(where, "names an item twice")
         case inspect.StructType():
-            _explain_object(node, value, where)
+            _explain_object(node, value, where, rule)
         case inspect.UnionType():
             _explain_choice(node, value, where, rule)
         case inspect.VarTupleType() | inspect.ListType():
@@ -41,18 +41,27 @@ def explain(node: inspect.Type, value: Any, where: str, rule: str = "") -> None:
             _explain_scalar(node, value, where, rule)
 
 
-def _explain_object(node: inspect.StructType, value: Any, where: str) -> None:  # noqa: ANN401 - JSON
+def _explain_object(node: inspect.StructType, value: Any, where: str, rule: str = "") -> None:  # noqa: ANN401 - JSON
     tag = () if node.tag_field is None else (node.tag_field,)
     needed = tuple(one.encode_name for one in node.fields if one.required or _is_constant(one.type))
     optional = tuple(one.encode_name for one in node.fields)
     c.fields(value, where, (*tag, *needed), optional)
+    if rule and any(not _is_word_of(one.type, value.get(one.encode_name, one.default)) for one in node.fields):
+        raise Malformed(where, rule)
     if tag and value[node.tag_field] != node.tag:
-        raise Malformed(f"{where}.{tag[0]}" if where else tag[0], f"must be '{node.tag}'")
+        raise Malformed(
+            *((where, rule) if rule else (f"{where}.{tag[0]}" if where else tag[0], f"must be '{node.tag}'"))
+        )
     for field in node.fields:
         if (name := field.encode_name) in value:
             kind = field.type if field.default is not None else _present(field.type)
             explain(kind, value[name], f"{where}.{name}" if where else name)
     _located(lambda: msgspec.convert(value, node.cls, dec_hook=read_custom), where)
+
+
+def _is_word_of(node: inspect.Type, value: object) -> bool:
+    """Whether a value is a word of a closed list of strings; that of another type may be anything."""
+    return not isinstance(node, inspect.LiteralType) or value in node.values
 
 
 def _is_constant(node: inspect.Type) -> bool:

@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec import Meta, inspect
+from msgspec import inspect
 
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
@@ -37,32 +37,58 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     def __post_init__(self) -> None:
         """Hold lists to different items, and exact numbers to their bounds. Raises: Malformed."""
-        for name, check in _checks(type(self)):
+        checks = _CHECKS.get(type(self))
+        if checks is None:
+            checks = _CHECKS[type(self)] = _checks(type(self))
+        for name, check in checks:
             check(getattr(self, name), name)
+
+    def to_json(self) -> c.Object:
+        """The record as a JSON value."""
+        found: c.Object = to_json(self)
+        return found
 
 
 def read(kind: type[T], data: bytes, size_max: int, what: str = "") -> T:
     """Read canonical bytes as a record. Raises: Malformed, for what is not canonical JSON or not this record."""
-    if len(data) <= size_max and data.isascii() and b"\\u0000" not in data:
-        try:
-            found: T = _decoder(kind).decode(data)  # type: ignore[arg-type] # types can be hashed
-            # Other spellings, repeated names and absent constants all give other bytes when written again.
-            if write(found) == data:
-                return found
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            pass  # the strict reader says what is wrong
+    bounded = _is_bounded(kind)  # type: ignore[arg-type] # types can be hashed
+    if bounded and len(data) <= size_max and (found := read_canonical(kind, data)) is not None:
+        return found
     return convert(kind, c.parse_canonical(data, size_max, what), what)
 
 
-def convert(kind: type[T], value: object, where: str = "") -> T:
-    """Read a JSON value as a record; ``where`` is the path of the value. Raises: Malformed."""
+def read_canonical(kind: type[T], data: bytes) -> T | None:
+    """The record, if its bytes are certainly canonical; None leaves them to the strict reader.
+
+    Of fields that a type leaves open (``Any``, ``msgspec.Raw``) the caller checks what they hold.
+    """
+    if not data.isascii() or b"\\u0000" in data:
+        return None
+    try:
+        found: T = _decoder(kind).decode(data)  # type: ignore[arg-type] # types can be hashed
+        # Other spellings, repeated names and absent constants all give other bytes when written again.
+        return found if write(found) == data else None
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+
+
+def convert(kind: type[T], value: object, where: str = "", rule: str = "") -> T:
+    """Read a JSON value as a record.
+
+    Args:
+        where: the path of the value.
+        rule: what people read where a constant or a tag of the record differs.
+
+    Raises:
+        Malformed: for the first field that is missing, unknown or breaks its rule.
+    """
     try:
         found = msgspec.convert(value, kind, dec_hook=read_custom)
         if write(found) == c.dump(value):  # type: ignore[arg-type] # what is no JSON is explained below
             return found
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
         pass  # explained below
-    explain(inspect.type_info(kind), value, where)
+    explain(inspect.type_info(kind), value, where, rule)
     raise Malformed(where, f"is not in the form of {getattr(kind, '__name__', 'the record')}")
 
 
@@ -82,16 +108,13 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=write_custom, order="sorted")
 
 @lru_cache(maxsize=256)
 def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
-    if _is_open(inspect.type_info(kind)):
-        # What is not declared may hold floats, great integers and any depth: read strictly first.
-        return msgspec.json.Decoder(_Never, dec_hook=read_custom)
     return msgspec.json.Decoder(kind, dec_hook=read_custom)
 
 
-class _Never(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What no bytes are."""
-
-    never: Annotated[int, Meta(gt=0, lt=1)]
+@lru_cache(maxsize=256)
+def _is_bounded(kind: Hashable) -> bool:
+    """Whether nothing undeclared is inside, which may hold floats, great integers and any depth."""
+    return not _is_open(inspect.type_info(kind))
 
 
 def _is_open(node: inspect.Type, above: tuple[int, ...] = ()) -> bool:
@@ -120,7 +143,10 @@ def _inner(node: inspect.Type) -> list[inspect.Type]:
     return found
 
 
-@lru_cache(maxsize=1_024)
+_CHECKS: Final[dict[type, tuple[tuple[str, Callable[[Any, str], None]], ...]]] = {}
+"""By kind of record; a table, since records are made often."""
+
+
 def _checks(kind: type) -> tuple[tuple[str, Callable[[Any, str], None]], ...]:
     """By field, what is checked of its value beyond what msgspec checks."""
     info = inspect.type_info(kind)

@@ -10,7 +10,7 @@ from ledger.domain.gate import Request, Verdict
 from ledger.domain.lineage_graph import Node, NodeKind, ancestors, coalitions_of
 from ledger.mechanisms.decomposition import atoms, kinds_of
 from ledger.mechanisms.mechanism import Mechanism, SampledWithoutReplacement
-from ledger.mechanisms.plan import AnyPlan
+from ledger.mechanisms.plan import RunPlan
 from ledger.wire.exact_numbers import format_number
 from policy.checks.field_readers import DAY_MS
 from policy.checks.findings import Findings
@@ -143,7 +143,7 @@ def covers(named: Coalition, declared: Node) -> bool:
 
 
 def check_run_bounds(
-    findings: Findings, plan: AnyPlan, contract: ContractDocument, policies: tuple[Policy, ...]
+    findings: Findings, plan: RunPlan, contract: ContractDocument, policies: tuple[Policy, ...]
 ) -> None:
     """Check a plan against the bounds of the contract and of every policy in force for its partitions."""
     whole = plan.mechanism(plan.steps)

@@ -31,7 +31,7 @@ def check_fresh_records(
     own = _read(findings, body, facts)
     if not own:
         return
-    total = sum(read_commitments(one).count for one in own) * body.unit_records_max
+    total = sum(read_commitments(one).count for one in own) * body.unit_records
     findings.at_least(
         "commitments_too_few", "the number of committed records", Fraction(total), Fraction(body.records), ""
     )

@@ -12,7 +12,7 @@ from typing import Final
 
 from ledger.domain.facts import Account, Facts
 from ledger.domain.gate import Request, Verdict
-from ledger.domain.lineage_commands import Collude, Declare, Merge, Publish, Split, Transfer
+from ledger.domain.lineage_commands import Collude, Declare, Join, Publish, Split, Transfer
 from ledger.domain.lineage_graph import NodeKind
 from ledger.domain.outcomes import ChargeState
 from ledger.filters import NoRoom, read_rule
@@ -30,7 +30,7 @@ NAMED_MAX: Final = 16
 
 def merger(request: Request, facts: Facts) -> Verdict:
     """Decide a merger or an acquisition: a proposed one is denied if it would freeze an account."""
-    body = body_of(request, Merge)
+    body = body_of(request, Join)
     findings = _reported(request, facts, "parent_unknown", (body.organisation, *body.parents))
     if body.proposed and findings.verdict().permit:
         nodes = sorted({facts.organisations[did].node for did in (body.organisation, *body.parents)})

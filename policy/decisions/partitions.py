@@ -7,7 +7,7 @@ from fractions import Fraction
 from ledger.domain.commands import OpenPartition, Retire
 from ledger.domain.facts import Dataset, Facts
 from ledger.domain.gate import Caps, Request, Verdict
-from ledger.wire.exact_numbers import format_number, parse_number
+from ledger.wire.exact_numbers import format_number
 from policy.checks.findings import Findings
 from policy.decisions.documents_in_force import (
     caps_everyone,
@@ -46,8 +46,8 @@ def partition(request: Request, facts: Facts) -> Verdict:
 
 
 def _budget(findings: Findings, body: OpenPartition, policy: Policy) -> Fraction:
-    epsilon, delta = parse_number(body.epsilon, "epsilon"), parse_number(body.delta, "delta")
-    findings.check("epsilon_not_positive", epsilon > 0, f"epsilon {body.epsilon}", "greater than 0")
+    epsilon, delta = body.epsilon, body.delta
+    findings.check("epsilon_not_positive", epsilon > 0, f"epsilon {format_number(epsilon)}", "greater than 0")
     findings.at_most("epsilon_above_budget", "the requested epsilon", epsilon, policy.epsilon_max, policy.source)
     findings.at_most("delta_above_budget", "the requested delta", delta, policy.delta_max, policy.source)
     for code, most in (
@@ -79,8 +79,10 @@ def _recommended(findings: Findings, body: OpenPartition, dataset: Dataset, fact
         ("epsilon", body.epsilon, found.epsilon_max),
         ("delta", body.delta, found.delta_max),
     ):
-        within = parse_number(asked, name) <= most
-        compared = f"{asked} {'is at most' if within else 'exceeds'} the recommended {format_number(most)}"
+        within = asked <= most
+        compared = (
+            f"{format_number(asked)} {'is at most' if within else 'exceeds'} the recommended {format_number(most)}"
+        )
         why = "" if within else f", {'with a reason' if body.reason else 'without a reason'}"
         findings.add(
             "reason_missing", within or bool(body.reason), f"the requested {name} {compared}{why}", found.source

@@ -45,7 +45,9 @@ def model_opening(request: Request, facts: Facts) -> Verdict:
     check_consumer(findings, request.command.actor, newest, document, facts)
     findings.equal("charge_not_posted", "state", charge.state.value, ChargeState.POSTED.value)
     bound = _bindings(findings, charge, facts, request.now)
-    expected = Expected(body.nonce, charge.id, charge.plan, body.signing.thumbprint, body.sealing.x)
+    expected = Expected(
+        body.nonce, charge.id, charge.plan, body.clean_room.signing.thumbprint, body.clean_room.sealing.x
+    )
     _check_attested(findings, bound, facts.documents.get(body.evidence), expected, request.now)
     return findings.verdict()
 

@@ -16,7 +16,7 @@ from ledger.filters import NoRoom, Opening, choose_rule
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import Composed, Mechanism, Pure
-from ledger.mechanisms.plan import AnyPlan, MechanismPlan, Plan
+from ledger.mechanisms.plan import MechanismPlan, Plan, RunPlan
 from ledger.mechanisms.price_proofs import PURE, RULE_NAMES, NotPriced
 from ledger.wire.canonical_json import Object
 from ledger.wire.exact_numbers import format_number
@@ -41,8 +41,8 @@ class Priced:
         runs: for each rule, how many such runs and no other an empty partition holds, or why none can be counted.
     """
 
-    plans: tuple[AnyPlan, ...]
-    whole: AnyPlan
+    plans: tuple[RunPlan, ...]
+    whole: RunPlan
     rows: int | None
     report: Report
     budget: Fraction | None
@@ -90,7 +90,7 @@ def price(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reasons
     return Priced(known, whole, rows, report, budget, runs)
 
 
-def _plan(stage: Training, contract: Contract, terms: Terms, reasons: Reasons) -> AnyPlan | None:
+def _plan(stage: Training, contract: Contract, terms: Terms, reasons: Reasons) -> RunPlan | None:
     if stage.trees:
         _hold_noise(contract, None, reasons)
         return None if stage.epsilon is None else MechanismPlan(Pure(stage.epsilon, RELATION))
@@ -134,7 +134,7 @@ def _delta(stages: tuple[Training, ...], contract: Contract, terms: Terms) -> Fr
     return min([*stated, Fraction(1, max(2, terms.records))] if terms.records else stated, default=None)
 
 
-def _together(plans: tuple[AnyPlan, ...]) -> AnyPlan:
+def _together(plans: tuple[RunPlan, ...]) -> RunPlan:
     if len(plans) == 1:
         return plans[0]
     return MechanismPlan(Composed(tuple(plan.mechanism(plan.steps) for plan in plans)))
@@ -152,5 +152,5 @@ def _runs(kind: str, run: Mechanism, delta: Fraction, budget: Fraction | None) -
         return str(error)
 
 
-def _noise(plan: AnyPlan) -> str | None:
+def _noise(plan: RunPlan) -> str | None:
     return format_number(plan.noise_multiplier) if isinstance(plan, Plan) else None

@@ -13,7 +13,7 @@ from ledger.domain.commands import RULES, UNITS
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
 from ledger.mechanisms.decomposition import kinds_of
 from ledger.mechanisms.mechanism import RELATIONS
-from ledger.mechanisms.plan import AnyPlan
+from ledger.mechanisms.plan import RunPlan
 from policy.checks import field_readers as r
 from policy.documents import field_shapes as s
 from policy.documents.document_text import read_document
@@ -131,7 +131,7 @@ class Policy:
     run: RunBounds = UNBOUNDED
     levels: tuple[tuple[str, str, int], ...] = ()
     share_max: Fraction | None = None
-    load: AnyPlan | None = None
+    load: RunPlan | None = None
     sealed_everyone: bool = True
     watermark: bool = False
     notice_hours: int = 0

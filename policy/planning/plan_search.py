@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
+
+from msgspec import structs
 
 from ledger.accounting.calibration import NOISE_PLACES, Crossing, find_crossing, least_noise, log_excess, most_steps
 from ledger.domain.facts import GLOBAL, Account, Facts, Partition, holder_of
@@ -20,7 +22,7 @@ from ledger.domain.lineage_graph import coalitions_of
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Loss
 from ledger.mechanisms.mechanism import NOISE_MAX, NOISE_MIN, STEPS_MAX, Mechanism, SelfComposed
-from ledger.mechanisms.plan import AnyPlan, MechanismPlan, Plan, group_of
+from ledger.mechanisms.plan import MechanismPlan, Plan, RunPlan, group_of
 from ledger.transitions.guards import Refusal
 from ledger.transitions.headroom import Room
 from ledger.wire.malformed import Malformed
@@ -34,15 +36,15 @@ _NOISE_MOST: Final = int(NOISE_MAX * NOISE_PLACES)
 _NOISE_LEAST: Final = int(NOISE_MIN * NOISE_PLACES)
 
 
-def with_steps(plan: AnyPlan, steps: int) -> AnyPlan:
+def with_steps(plan: RunPlan, steps: int) -> RunPlan:
     """The same run of so many steps; of a run that is no DP-SGD the first so many. Raises: Malformed."""
-    return replace(plan, steps=steps) if isinstance(plan, Plan) else MechanismPlan(plan.mechanism(steps))
+    return structs.replace(plan, steps=steps) if isinstance(plan, Plan) else MechanismPlan(plan.mechanism(steps))
 
 
-def with_noise(plan: AnyPlan, noise: Fraction) -> AnyPlan | None:
+def with_noise(plan: RunPlan, noise: Fraction) -> RunPlan | None:
     """The same run with this noise multiplier; None for a mechanism that has no single one. Raises: Malformed."""
     if isinstance(plan, Plan):
-        return replace(plan, noise_multiplier=noise)
+        return structs.replace(plan, noise_multiplier=noise)
     changed = _noisier(plan.whole, noise)
     return MechanismPlan(changed) if changed else None
 
@@ -50,14 +52,14 @@ def with_noise(plan: AnyPlan, noise: Fraction) -> AnyPlan | None:
 def _noisier(mechanism: Mechanism, noise: Fraction) -> Mechanism | None:
     if isinstance(mechanism, SelfComposed):
         inner = _noisier(mechanism.mechanism, noise)
-        return replace(mechanism, mechanism=inner) if inner else None
+        return structs.replace(mechanism, mechanism=inner) if inner else None
     changes: dict[str, Any] = {"noise_multiplier": noise}
-    return replace(mechanism, **changes) if hasattr(mechanism, "noise_multiplier") else None
+    return structs.replace(mechanism, **changes) if hasattr(mechanism, "noise_multiplier") else None
 
 
 def for_epochs(plan: Plan, epochs: Fraction) -> Plan:
     """The plan with the fewest steps that make so many epochs: expected passes over the records. Raises: Malformed."""
-    return replace(plan, steps=math.ceil(epochs / plan.sampling_probability))
+    return structs.replace(plan, steps=math.ceil(epochs / plan.sampling_probability))
 
 
 def blocking_checks(question: WhatIf) -> tuple[Check, ...]:
@@ -75,7 +77,7 @@ def most_steps_admitted(question: WhatIf, most: int | None = None) -> int:
     plan = question.run.plan
     limit = most or (STEPS_MAX if isinstance(plan, Plan) else plan.steps)
 
-    def of(steps: int) -> AnyPlan:
+    def of(steps: int) -> RunPlan:
         return with_steps(plan, steps)
 
     mild = question.with_plan(of(1))
@@ -100,7 +102,7 @@ def least_noise_admitted(question: WhatIf) -> Fraction | None:
     if mildest is None or _closed(mild := question.with_plan(mildest)):
         return None
 
-    def of(noise: int) -> AnyPlan:
+    def of(noise: int) -> RunPlan:
         changed = with_noise(plan, Fraction(noise, NOISE_PLACES))
         assert changed is not None
         return changed
@@ -124,7 +126,7 @@ def _closed(mild: WhatIf) -> bool:
         return True
 
 
-def _denied(question: WhatIf, of: Callable[[int], AnyPlan]) -> Callable[[int], float]:
+def _denied(question: WhatIf, of: Callable[[int], RunPlan]) -> Callable[[int], float]:
     """On which side of the gate's bounds on a plan itself, its ε left aside."""
     return lambda place: log_excess(None, Fraction(1), holds=question.with_plan(of(place)).without_epsilon.permit)
 
@@ -140,7 +142,7 @@ def _run_caps(question: WhatIf) -> list[tuple[Partition, Fraction]]:
     return list(least.values())
 
 
-def _mechanism_of(of: Callable[[int], AnyPlan], partition: Partition) -> Callable[[int], Mechanism]:
+def _mechanism_of(of: Callable[[int], RunPlan], partition: Partition) -> Callable[[int], Mechanism]:
     def mechanism(place: int) -> Mechanism:
         plan = of(place)
         group = group_of(plan, partition.unit, partition.unit_records_max)
@@ -149,7 +151,7 @@ def _mechanism_of(of: Callable[[int], AnyPlan], partition: Partition) -> Callabl
     return mechanism
 
 
-def _fullness(question: WhatIf, of: Callable[[int], AnyPlan]) -> Callable[[int], float]:
+def _fullness(question: WhatIf, of: Callable[[int], RunPlan]) -> Callable[[int], float]:
     """How far the fullest account would be over, by the rule's own test."""
 
     def excess(place: int) -> float:

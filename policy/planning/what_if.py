@@ -12,12 +12,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Final
 
-from ledger.crypto.public_keys import PublicKey
+from ledger.crypto.public_keys import CleanRoomKeys, PublicKey
 from ledger.domain.commands import RUNS_MAX, Command, MakeCharge, parse_ref
 from ledger.domain.facts import Facts, Organisation, Partition, holder_of
 from ledger.domain.gate import Check, Gate, Request, Verdict
 from ledger.domain.outcomes import Code
-from ledger.mechanisms.plan import AnyPlan, parse_plan
+from ledger.mechanisms.plan import RunPlan, parse_plan
 from ledger.transitions.charges import limits_on
 from ledger.transitions.decide import weigh
 from ledger.transitions.guards import Asked, Decided, Refusal
@@ -28,7 +28,7 @@ from ledger.wire.exact_numbers import EPSILON_MAX
 from ledger.wire.malformed import Malformed
 from policy.decisions.gate import gate as policy_gate
 
-_NO_KEY: Final = c.base64url(bytes(32))
+_NO_KEY: Final = c.base64url(bytes([9, *bytes(31)]))
 """Stands for the keys of a clean room, which a planned run does not have."""
 _EPSILON_UNIT: Final = 10**9
 """An ε is reported in billionths."""
@@ -41,7 +41,7 @@ class PlannedRun:
     actor: str
     contract: str
     partitions: tuple[str, ...]
-    plan: AnyPlan
+    plan: RunPlan
     recipients: tuple[str, ...] = ()
     base: tuple[str, ...] = ()
 
@@ -114,7 +114,7 @@ class WhatIf:
         """The same run in another state."""
         return WhatIf(facts, self.run, self.now, self.gate)
 
-    def with_plan(self, plan: AnyPlan) -> WhatIf:
+    def with_plan(self, plan: RunPlan) -> WhatIf:
         """Another plan, everything else equal."""
         return WhatIf(self.facts, replace(self.run, plan=plan), self.now, self.gate)
 
@@ -122,12 +122,11 @@ class WhatIf:
         """The same plan on other partitions."""
         return WhatIf(self.facts, replace(self.run, partitions=partitions), self.now, self.gate)
 
-    def body(self, plan: AnyPlan) -> MakeCharge:
+    def body(self, plan: RunPlan) -> MakeCharge:
         """The body of a command that would ask for it."""
         run = self.run
-        signing, sealing = PublicKey("Ed25519", _NO_KEY), PublicKey("X25519", _NO_KEY)
-        room = (signing, sealing, self.now + 1)
-        return MakeCharge(run.contract, run.partitions, plan, *room, run.recipients, run.base)
+        keys = CleanRoomKeys(PublicKey("X25519", _NO_KEY), PublicKey("Ed25519", _NO_KEY))
+        return MakeCharge(run.contract, run.partitions, plan, keys, self.now + 1, run.recipients, run.base)
 
     def decide(self) -> Decided:
         """The ledger's decision. Never raises for what a caller can send."""
@@ -185,7 +184,7 @@ class WhatIf:
         """Every cap that binds. Raises: Refusal, if one has no room for anything."""
         return limits_on(self.facts, self.partitions, self.without_epsilon, self.author)
 
-    def rooms(self, plan: AnyPlan) -> list[Room]:
+    def rooms(self, plan: RunPlan) -> list[Room]:
         """Every account it would be charged to, before and after. Raises: Refusal, Malformed, if it has no price."""
         body = self.body(plan)
         prices = {one.ref: COMPUTED.price(one, body) for one in self.partitions}

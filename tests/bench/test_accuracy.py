@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Final
 import numpy as np
 import pytest
 import torch
+from msgspec import structs
 
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
@@ -114,7 +114,7 @@ def test_a_run_that_broke_is_posted_in_full(tmp_path: Path) -> None:
 def test_a_run_beyond_its_budget_is_never_begun(tmp_path: Path) -> None:
     """One step more than fits is refused before anything is trained."""
     begun = []
-    plan = dataclasses.replace(SPENT, steps=13)
+    plan = structs.replace(SPENT, steps=13)
     with pytest.raises(AssertionError, match="run_above_contract"), charged(tmp_path, "run", plan, 1_000, Fraction(2)):
         begun.append("run")
     assert not begun

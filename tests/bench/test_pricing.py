@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from fractions import Fraction
 from itertools import count
 from typing import Any, Final
 
 import pytest
+from msgspec import structs
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from ledger.domain.commands import MakeCharge
@@ -64,7 +64,9 @@ class Office:
         assert isinstance(body.plan, Plan)
         noise = body.plan.noise_multiplier + Fraction(number, 10**6)
         probability = body.plan.sampling_probability * Fraction(10**6, 10**6 + number)
-        return replace(body, plan=replace(body.plan, noise_multiplier=noise, sampling_probability=probability))
+        return structs.replace(
+            body, plan=structs.replace(body.plan, noise_multiplier=noise, sampling_probability=probability)
+        )
 
     def price(self, bodies: list[MakeCharge]) -> None:
         """Price each."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec import structs
 
 from client.keys.signer import Signer
 from ledger.audit.replay import Broken, verify_book
@@ -325,7 +326,7 @@ def test_a_forged_charge_is_named(healthy: Path, tmp_path: Path, change: str) ->
     true = entries[-1]
     assert true.kind == "charge"
     request = {**true.request, "deadline": 1_795_010_000_000}
-    raw = replace(true.command, body=request).to_bytes()
+    raw = structs.replace(true.command, body=request).to_bytes()
     lies = {
         "request": replace(true, body={**true.body, "request": request}),
         "signature": replace(true, body={**true.body, "request": request}, signature=detached_jws.sign(LOG_KEY, raw)),

@@ -206,6 +206,9 @@ HOSTILE: list[tuple[str, str, Any]] = [
     ("organisation", "body.name", "a" * 201),
     ("organisation", "body.key", "key"),
     ("organisation", "body.possession", ""),
+    ("organisation", "body.key", {**KEY, "crv": "X25519"}),
+    ("organisation", "body.key.x", {**KEY, "x": c.base64url(bytes(32))}),
+    ("charge", "body.clean_room.signing.x", {**KEY, "x": c.base64url(bytes(32))}),
     ("policy", "body.document", "abc"),
     ("policy", "body.signatures", []),
     ("policy", "body.signatures", [DIGEST] * 2),
@@ -289,8 +292,8 @@ def test_bodies_are_typed() -> None:
     body = read_body(Command.parse(c.dump(command("charge"))))
     assert isinstance(body, MakeCharge)
     assert body.plan.to_json() == PLAN
-    assert body.signing == PublicKey("Ed25519", X)
-    assert body.signing.thumbprint == c.thumbprint(KEY)
+    assert body.clean_room.signing == PublicKey("Ed25519", X)
+    assert body.clean_room.signing.thumbprint == c.thumbprint(KEY)
 
 
 RECORDED = [code for code in Code if code.recorded]

@@ -15,6 +15,7 @@ from ledger.mechanisms.loss import Loss, Segment, loss_of
 from ledger.mechanisms.mechanism import (
     GROUP_MAX,
     KINDS,
+    LEAVES_MAX,
     RELATIONS,
     SHAPES,
     STEPS_MAX,
@@ -34,7 +35,7 @@ from ledger.mechanisms.mechanism import (
     SelfComposed,
     Zcdp,
 )
-from ledger.mechanisms.mechanism_json import DEPTH_MAX, LEAVES_MAX, SELECTIONS_MAX, parse_mechanism
+from ledger.mechanisms.mechanism_json import DEPTH_MAX, SELECTIONS_MAX, parse_mechanism
 from ledger.wire.canonical_json import dump, parse_canonical
 from ledger.wire.exact_numbers import DELTA_ONE
 from ledger.wire.malformed import Malformed

@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from ledger.domain.gate import Caps, Header
 from ledger.domain.lineage_graph import ancestors
@@ -172,7 +173,7 @@ def test_policy_in_force_is_the_greatest_version_that_has_begun() -> None:
 def test_an_unknown_kind_is_denied() -> None:
     """What no rule permits is denied, with a reason."""
     request, facts = build("post", {**SCENE, "signers": [], **ASKED["post"]})
-    odd = dataclasses.replace(request, command=dataclasses.replace(request.command, kind="wish"))
+    odd = dataclasses.replace(request, command=structs.replace(request.command, kind="wish"))
     verdict = gate(odd, facts)
     assert not verdict.permit
     assert [check.code for check in verdict.checks] == ["kind_unknown"]

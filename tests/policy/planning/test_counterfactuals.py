@@ -6,6 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from msgspec import structs
 
 from ledger.domain.commands import Command
 from ledger.domain.outcomes import Code
@@ -77,7 +78,7 @@ def test_a_refused_charge_can_be_asked_about_afterwards() -> None:
     """From the command itself, with all that it fixed; anything but a charge has no advice."""
     market = exhausted()
     question = market.ask(PLAN)
-    body = replace(question.body(question.run.plan), recipients=(BANKS[1],), base=("run-0",))
+    body = structs.replace(question.body(question.run.plan), recipients=(BANKS[1],), base=("run-0",))
     charge = Asked(Command("charge", "refused", BANKS[0], "", {}), body, b"", "")
     assert PlannedRun.of(charge) == replace(question.run, recipients=(BANKS[1],), base=("run-0",))
     void = market.command("void", "void-x", BANKS[0], {"charge": "x"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from fractions import Fraction
 from functools import cache
@@ -13,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -44,7 +44,7 @@ def _alone(model: nn.Module, data: Data, record: int) -> Tensor:
 def test_each_contribution_is_a_single_records_gradient(plan: Plan, make_model: MakeModel, data: Data) -> None:
     """Not clipped at all, what every record adds is the gradient that backward gives for it alone."""
     model, places = make_model(), np.array([7, 0, 39, 20, 3])
-    engine = Engine(dataclasses.replace(plan, clipping_norm=Fraction(10**6)), model, cross_entropy, data)
+    engine = Engine(structs.replace(plan, clipping_norm=Fraction(10**6)), model, cross_entropy, data)
     gradients = contributions(engine, places)
     assert gradients.shape == (5, sum(p.numel() for p in model.parameters()))
     for row, record in enumerate(places.tolist()):
@@ -54,7 +54,7 @@ def test_each_contribution_is_a_single_records_gradient(plan: Plan, make_model: 
 
 def test_clipped_sum_equals_a_loop(plan: Plan, make_model: MakeModel, data: Data) -> None:
     """The sum is that of gradients clipped one by one, the short ones left as they are."""
-    plan, model = dataclasses.replace(plan, clipping_norm=Fraction(9, 4)), make_model()
+    plan, model = structs.replace(plan, clipping_norm=Fraction(9, 4)), make_model()
     total = torch.zeros(sum(p.numel() for p in model.parameters()), dtype=torch.float64)
     lengths = []
     for record in range(40):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -22,7 +22,7 @@ from trainer_adapter.dpsgd.poisson_sampler import microbatches
 from trainer_adapter.dpsgd.privacy_units import of_users
 
 RECORDS = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 2), 10, 4)
-PLAN = replace(RECORDS, unit="user")
+PLAN = structs.replace(RECORDS, unit="user")
 USERS = torch.tensor([7, -3, 7, 7, 12, -3, 7, 40, 12])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 import torch
+from msgspec import structs
 from opacus import PrivacyEngine
 from opacus.accountants import create_accountant
 from opacus.data_loader import DPDataLoader
@@ -423,7 +424,7 @@ def test_a_step_lighter_in_noise_or_denser_is_refused(place: Place) -> None:
 
 def test_a_plan_over_users_is_not_for_opacus(tmp_path: Path) -> None:
     """It was priced for users that are clipped as one, and Opacus clips records."""
-    over_users = replace(PLAN, unit="user")
+    over_users = structs.replace(PLAN, unit="user")
     with (
         open_place(tmp_path / "place", unit="user") as of_users,
         _bench(of_users, "users", over_users) as bench,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import random
@@ -14,6 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
@@ -162,7 +162,7 @@ def test_another_runs_log_is_refused(tmp_path: Path, plan: Plan) -> None:
     with pytest.raises(Malformed, match=r"^run: "):
         steps_begun(path, "run-2", plan)
     with pytest.raises(Malformed, match=r"^plan: "):
-        steps_begun(path, "run-1", dataclasses.replace(plan, steps=13))
+        steps_begun(path, "run-1", structs.replace(plan, steps=13))
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
 import pytest
 import torch
+from msgspec import structs
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.functional import cross_entropy
@@ -28,7 +28,7 @@ from trainer_adapter.dpsgd.self_check import SelfCheckFailed
 from trainer_adapter.per_sample.rounding_margins import PRECISIONS
 
 PLAN: Final = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 3), 10, 4)
-UNCLIPPED: Final = replace(PLAN, clipping_norm=Fraction(10**6))
+UNCLIPPED: Final = structs.replace(PLAN, clipping_norm=Fraction(10**6))
 ALL: Final = np.arange(RECORDS)
 Mask = Callable[[float, Tensor], Tensor]
 
@@ -226,7 +226,7 @@ def test_records_of_one_user_have_masks_of_their_own() -> None:
     model, data, keys = _made(_perceptron), numbers(5), _keys()
     each = contributions(Engine(UNCLIPPED, model, cross_entropy, data, 4), ALL, keys)
     users = torch.tensor([7, 5, 7, 5, 9, 5, 7])
-    plan = replace(UNCLIPPED, unit="user")
+    plan = structs.replace(UNCLIPPED, unit="user")
     engine = Engine(plan, model, cross_entropy, data, 2, users=users, records_per_user_max=2, certify="always")
     found = contributions(engine, np.arange(3), keys)
     for row, mine in zip(found, ([1, 3], [0, 2], [4]), strict=True):

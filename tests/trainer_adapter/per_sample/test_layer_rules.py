@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -144,7 +144,7 @@ def test_unknown_precision_and_too_small_a_norm_are_refused() -> None:
     model, data = nn.Linear(4, 4), numbers(4)
     with pytest.raises(Malformed, match=r"^precision: must be one of float32, bfloat16, float64"):
         Engine(PLAN, model, cross_entropy, data, precision="float16")
-    small = replace(PLAN, clipping_norm=Fraction(1, 1 << 41))
+    small = structs.replace(PLAN, clipping_norm=Fraction(1, 1 << 41))
     with pytest.raises(Malformed, match=r"^clipping_norm: is too small for float32"):
         Engine(small, model, cross_entropy, data)
     assert Engine(small, model, cross_entropy, data, precision="float64").bound < 2.0**-41

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
+from msgspec import structs
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 from torch.nn.utils.parametrizations import spectral_norm
@@ -176,7 +176,7 @@ def test_a_tied_weight_is_taken_and_clipped_whole(plan: Plan) -> None:
     """The gradient of a weight used twice is that of both uses, so its norm misses neither."""
     torch.manual_seed(1)
     model, inputs, target = _Tied(), torch.rand(1, 4), torch.zeros(1, dtype=torch.int64)
-    engine = Engine(replace(plan, clipping_norm=Fraction(1000)), model, cross_entropy, (inputs, target))
+    engine = Engine(structs.replace(plan, clipping_norm=Fraction(1000)), model, cross_entropy, (inputs, target))
     ours = engine.clipped_sum([Microbatch(np.array([0]), np.array([True]))])
     gradients = torch.autograd.grad(cross_entropy(model(inputs), target), list(model.parameters()))
     expected = torch.cat([gradient.reshape(-1) for gradient in gradients])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
 import numpy as np
 import pytest
 import torch
+from msgspec import structs
 from torch import Tensor, nn
 from torch.func import vmap
 from torch.nn.functional import cross_entropy
@@ -91,7 +91,7 @@ def test_a_users_records_are_one_unit(name: str) -> None:
     """Each unit adds the clipped sum over its records, of which some have one and some two."""
     model, data = _made(name)
     users = torch.tensor([0, 1, 0, 2, 1, 3, 2])
-    plan = replace(PLAN, unit=USER, clipping_norm=Fraction(1000))
+    plan = structs.replace(PLAN, unit=USER, clipping_norm=Fraction(1000))
     engine = Engine(plan, model, cross_entropy, data, 4, users=users, records_per_user_max=2)
     ours = engine.clipped_sum(engine.microbatches(np.arange(4)))
     loss = cross_entropy(model(data[0]), data[1], reduction="sum")

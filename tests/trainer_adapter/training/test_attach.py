@@ -7,13 +7,13 @@ import re
 import shutil
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from msgspec import structs
 from safetensors import safe_open
 from torch.nn.functional import cross_entropy
 
@@ -29,7 +29,7 @@ from trainer_adapter.training.attach import ModelRun, Options, attach
 from trainer_adapter.training.record_archive import read_records, read_users
 
 ROOT = Path(__file__).parents[3]
-OF_USERS = replace(PLAN, batch_size_expected=digits.RECORDS // 4, unit="user")
+OF_USERS = structs.replace(PLAN, batch_size_expected=digits.RECORDS // 4, unit="user")
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from msgspec import structs
 from torch.nn.functional import cross_entropy
 
 from ledger.wire.malformed import Malformed
@@ -114,7 +114,7 @@ def test_a_log_of_another_plan_is_refused_and_a_used_one_gone_on_with(
 ) -> None:
     """The log of another plan starts nothing; what a log has begun is not taken again, and counts."""
     model, seen = make_model(), list[int]()
-    more = dataclasses.replace(plan, steps=13)
+    more = structs.replace(plan, steps=13)
     with StepLog.create(tmp_path / "steps", "run-1", plan, 5) as log:
         with pytest.raises(Malformed, match=r"^log: belongs to another plan"):
             train(more, model, cross_entropy, data, _sgd(model), log)
@@ -142,7 +142,7 @@ def test_the_same_randomness_gives_the_same_model_and_fresh_another(
 
 def test_a_run_learns(tmp_path: Path, plan: Plan) -> None:
     """With little noise it separates two clouds: the sign and scale of its steps are right."""
-    easy = dataclasses.replace(plan, steps=40, batch_size_expected=100)
+    easy = structs.replace(plan, steps=40, batch_size_expected=100)
     labels = torch.arange(400) % 2
     inputs = torch.randn((400, 2), generator=torch.Generator().manual_seed(1)) + 4.0 * labels[:, None] - 2.0
     model = torch.nn.Linear(2, 2)

@@ -1,4 +1,4 @@
-"""What is read of an entry like one before is what the strict reader reads, or refuses."""
+"""What is read of the entry of a run by its declared record is what the strict reader reads, or refuses."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ledger.audit import entry_templates
+from ledger.audit.entry_reader import Read, read_entry
 from ledger.audit.log_chunk import FAULTS, told
 from ledger.crypto.detached_jws import public_key
-from ledger.domain.commands import TIME_MAX
 from ledger.domain.entries import Entry
 from ledger.mechanisms.mechanism import STEPS_MAX
 from ledger.transitions.apply import said
 from ledger.transitions.apply_charges import Charged, Settled
 from ledger.wire import canonical_json as c
+from ledger.wire.field_types import TIME_MAX
 from tests.factories.documents import dense_plan
 from tests.factories.memory import START, ref_of
 from tests.factories.people import BANKS, private_key
@@ -42,7 +42,14 @@ def _charge(signing: str, sealing: str, deadline: int = START, aside: c.Json = N
         "plan": dense_plan(40),
     }
     prices: c.Object = {ref_of("a"): [{"price": [7, None, 9, 0], "steps": 40, "unit": 1}]}
-    body: c.Object = {"author": 2, "limits": [], "outcome": "pending", "prices": prices, "request": request}
+    body: c.Object = {
+        "author": 2,
+        "limits": [],
+        "outcome": "pending",
+        "plan": "d" * 64,
+        "prices": prices,
+        "request": request,
+    }
     return {named: aside, **body} if aside else body
 
 
@@ -58,19 +65,19 @@ ROOM: Final = public_key(private_key("signing")).x, public_key(private_key("seal
 KNOWN: Final = (_bytes("charge", _charge(*ROOM)), _bytes("post", _post("run-1", 40)))
 
 
-def _strictly(data: bytes) -> entry_templates.Read | str:
+def _strictly(data: bytes) -> Read | str:
     try:
         entry = Entry.parse(data)
-        return entry_templates.Read(entry.id, entry.kind, entry.time, said(entry))
+        return Read(entry.id, entry.kind, entry.time, said(entry))
     except FAULTS as fault:
         return told(fault)
 
 
-def _quickly(data: bytes) -> entry_templates.Read | str:
+def _quickly(data: bytes) -> Read | str:
     for known in KNOWN:
-        entry_templates.read(known)
+        read_entry(known)
     try:
-        return entry_templates.read(data)
+        return read_entry(data)
     except FAULTS as fault:
         return told(fault)
 
@@ -142,7 +149,7 @@ def test_a_request_that_only_looks_like_the_bodys_own() -> None:
         data = _bytes("charge", _charge(*ROOM, aside={"request": decoy}))
         found = _quickly(data)
         assert found == _strictly(data)
-        assert isinstance(found, entry_templates.Read)
+        assert isinstance(found, Read)
         assert isinstance(found.said, Charged)
         assert found.said.signing == ROOM[0]
 
@@ -155,7 +162,7 @@ def test_a_name_that_only_ends_like_the_bodys_own_request(name: str) -> None:
         data = _bytes("charge", _charge(*ROOM, aside=decoy, named=name))
         found = _quickly(data)
         assert found == _strictly(data)
-        assert isinstance(found, entry_templates.Read)
+        assert isinstance(found, Read)
         assert isinstance(found.said, Charged)
         assert found.said.signing == ROOM[0]
 
@@ -173,15 +180,15 @@ def test_an_entry_like_one_before_is_not_read_strictly() -> None:
     for body in (_charge(*ROOM), _post("run-1", 40)):
         kind = "charge" if "author" in body else "post"
         first, second = (_quickly(_bytes(kind, body, name)) for name in ("one", "two"))
-        assert isinstance(first, entry_templates.Read)
-        assert isinstance(second, entry_templates.Read)
+        assert isinstance(first, Read)
+        assert isinstance(second, Read)
         assert second.id == "two"
         for one, other in zip(_common(first), _common(second), strict=True):
             assert one is other
 
 
-def _common(found: entry_templates.Read) -> tuple[object, ...]:
+def _common(found: Read) -> tuple[object, ...]:
     if isinstance(found.said, Charged):
-        return found.said.partitions, found.said.plan, found.said.prices
+        return found.said.plan, found.said.prices
     assert isinstance(found.said, Settled)
     return (found.said.outcome,)
