@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Engine
 
 from ledger.book.batch import Recorder, outcome_of
-from ledger.book.checkpoint_file import Kept
+from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.document_quota import DocumentQuota
 from ledger.book.group_commit import CLOSED, Writer
 from ledger.book.past_snapshot import PastSnapshot
@@ -48,7 +48,9 @@ AGAIN_MAX: Final = 4
 class Book:
     """An open book. Open it with :meth:`open`: one process an SQLite book, any number a PostgreSQL one."""
 
-    def __init__(self, engines: tuple[Engine, Engine], recorder: Recorder, kept: Kept | None, lock: int | None) -> None:
+    def __init__(
+        self, engines: tuple[Engine, Engine], recorder: Recorder, kept: CheckpointFile | None, lock: int | None
+    ) -> None:
         """Use :meth:`open`."""
         self._writes, self._reads = engines
         self._recorder = recorder
@@ -91,7 +93,7 @@ class Book:
         engines = engine_of(url, writes=True), engine_of(url, writes=False)
         try:
             recorder = Recorder(gate, clock, LogSigner(log_key, origin))
-            keeping = None if kept is None else Kept(kept, recorder.signer.key)
+            keeping = None if kept is None else CheckpointFile(kept, recorder.signer.key)
             check_usable(engines[1], recorder.signer, keeping, volatile=volatile)
             return cls(engines, recorder, keeping, lock)
         except BaseException:

@@ -24,7 +24,7 @@ KEEP_S: Final = 1.0
 NOTE_BYTES_MAX: Final = 65_536
 
 
-class Kept:
+class CheckpointFile:
     """A file that holds one signed checkpoint."""
 
     def __init__(self, path: Path, key: LogKey) -> None:

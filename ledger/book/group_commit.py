@@ -20,7 +20,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from ledger.book.batch import Batch, Recorder
-from ledger.book.checkpoint_file import Kept
+from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.preconditions import recheck_schema
 from ledger.book.publish import publish
 from ledger.book.submission import BookStopped, Outcome
@@ -41,7 +41,7 @@ _Call = tuple[Sequence[Asked], "Future[list[Outcome]]"]
 class Writer:
     """Takes calls from many threads, each some commands in order, and gives their outcomes when they are durable."""
 
-    def __init__(self, writes: Engine, reads: Engine, recorder: Recorder, kept: Kept | None) -> None:
+    def __init__(self, writes: Engine, reads: Engine, recorder: Recorder, kept: CheckpointFile | None) -> None:
         """Start the thread. ``kept`` is the file of the newest checkpoint."""
         self._writes, self._reads = writes, reads
         self._recorder = recorder

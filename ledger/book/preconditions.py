@@ -18,11 +18,11 @@ from ledger.store.snapshot import Snapshot
 from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
-    from ledger.book.checkpoint_file import Kept
+    from ledger.book.checkpoint_file import CheckpointFile
     from ledger.book.publish import LogSigner
 
 
-def check_usable(engine: Engine, signer: LogSigner, kept: Kept | None, *, volatile: bool) -> None:
+def check_usable(engine: Engine, signer: LogSigner, kept: CheckpointFile | None, *, volatile: bool) -> None:
     """Check that a book is complete, append-only, durable and of this log.
 
     Args:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ledger.book.book import BookUnusable
-from ledger.book.checkpoint_file import Kept
+from ledger.book.checkpoint_file import CheckpointFile
 from ledger.log.checkpoint import sign
 from ledger.verifier import Checkpoint
 from tests.factories.documents import SMALL
@@ -97,7 +97,7 @@ def test_an_empty_book_is_older_than_any(tmp_path: Path, kept: Path) -> None:
 
 def test_a_checkpoint_is_written_at_most_once_a_second(world: World, kept: Path) -> None:
     """A book that commits all the time does not wait for a second disk all the time."""
-    keeper = Kept(kept, LOG)
+    keeper = CheckpointFile(kept, LOG)
     assert keeper.due_s() > 3_600
     with world.book.read() as facts:
         keeper.check(facts)
