@@ -76,6 +76,10 @@ def _inlined(schema: Any, parts: Schema, above: tuple[str, ...]) -> Any:  # noqa
         return [_inlined(item, parts, above) for item in schema]
     if not isinstance(schema, dict):
         return schema
+    if "$defs" in schema:
+        # The schema of a registered type brings its own parts.
+        own = {key: value for key, value in schema.items() if key != "$defs"}
+        return _inlined(own, {**parts, **schema["$defs"]}, above)
     reference = schema.get("$ref")
     if not isinstance(reference, str):
         # Titles of generic records name their parameters, as in Page[Charge]: those are not shared.
@@ -85,7 +89,7 @@ def _inlined(schema: Any, parts: Schema, above: tuple[str, ...]) -> Any:  # noqa
         return {key: _inlined(value, parts, above) for key, value in shown.items() if key != "discriminator"}
     name = reference.rpartition("/")[2]
     if name in above or name not in parts:
-        return {"$ref": reference}
+        return {"$ref": f"#/components/schemas/{name}"}
     rest = {key: value for key, value in schema.items() if key != "$ref"}
     return {**_inlined(parts[name], parts, (*above, name)), **rest}
 

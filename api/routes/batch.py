@@ -22,7 +22,7 @@ from api.http.body import batch_bytes
 from api.http.field_types import DryRun
 from api.http.problems import Problem
 from api.wire.command_answers import batch_schema
-from api.wire.request_schemas import CHARGES
+from api.wire.command_requests import batch_request_schema
 from api.wire.responses import answered, json_response, shows, status_of, takes, with_headroom
 from client.http.endpoints import BATCH, BATCH_MAX
 from ledger.book.book import Submission
@@ -47,7 +47,7 @@ def batch_router(book: Book, binding: Binding) -> APIRouter:
         BATCH,
         operation_id="charge_batch",
         responses=shows(batch_schema(), 401, 403, 404, 408, 413, 415, 422, description="An outcome for each, in order"),
-        openapi_extra=takes(CHARGES),
+        openapi_extra=takes(batch_request_schema()),
     )
     def submit(raw: Batch, caller: Calling, dry_run: DryRun = "false") -> Response:
         dry = dry_run == "true"

@@ -22,8 +22,8 @@ from api.keys.key_release import log_withheld
 from api.keys.nonces import LIFE_S, NoRoom
 from api.routes.if_match import VERSIONED, check_version, tag_replaced
 from api.wire.command_answers import answer_to
+from api.wire.command_requests import command_schema
 from api.wire.registry_answers import Stored
-from api.wire.request_schemas import command as command_schema
 from api.wire.responses import BINARY, BYTES_TYPE, answer, json_response, shows, takes, with_headroom
 from client.http.endpoints import DOCUMENTS, JSON_TYPE, PATHS, QUOTES
 from ledger.book.book import Submission

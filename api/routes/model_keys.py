@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -12,10 +12,9 @@ from api.auth.authentication import Calling
 from api.auth.signed_request import verify_registered_key
 from api.http.answers import Answer
 from api.http.body import SIGNATURE_PARAMETER, Raw, Signature
-from api.http.field_types import Digest
+from api.http.field_types import Digest, KeyBytes
 from api.http.problems import Fault, Problem
 from api.keys.key_store import KeyUnavailable
-from api.wire.request_schemas import SEALING
 from api.wire.responses import json_response, shows, takes
 from client.http.endpoints import MODEL_KEYS, SIGNATURE_HEADER
 from ledger.domain.outcomes import Code
@@ -30,6 +29,14 @@ if TYPE_CHECKING:
 
 DEPOSIT_BYTES_MAX: Final = 4_096
 _LOG: Final = logging.getLogger("api.model_keys")
+
+
+class DepositKey(Answer, frozen=True):
+    """A public key as a JWK (RFC 8037)."""
+
+    crv: Literal["X25519"]
+    kty: Literal["OKP"]
+    x: KeyBytes
 
 
 class ModelKeyDeposit(Record, frozen=True):
@@ -51,9 +58,9 @@ def model_key_router(book: Book, store: KeyStore, binding: Binding) -> APIRouter
     """GET /v1/deposit-key and POST /v1/model-keys."""
     router = APIRouter(tags=["key release"])
 
-    @router.get("/v1/deposit-key", operation_id="read_deposit_key", responses=shows(SEALING, 401, 403, 404, 503))
+    @router.get("/v1/deposit-key", operation_id="read_deposit_key", responses=shows(DepositKey, 401, 403, 404, 503))
     def read() -> Response:
-        return json_response({"crv": "X25519", "kty": "OKP", "x": _deposit_key(store)})
+        return json_response(DepositKey(crv="X25519", kty="OKP", x=_deposit_key(store)))
 
     @router.post(
         MODEL_KEYS,

@@ -14,8 +14,8 @@ from api.http.answers import Page
 from api.http.body import Document, Raw
 from api.http.problems import Problem
 from api.routes.if_match import tag_replaced
+from api.wire import command_requests
 from api.wire.planning_answers import JoinedAccount, PlanReport, PolicyImpact
-from api.wire.request_schemas import PLANNED
 from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, takes
 from ledger.domain.commands import COMMAND_BYTES_MAX
 from ledger.domain.entries import Entry
@@ -58,7 +58,7 @@ def _add_plans(router: APIRouter, snapshots: SnapshotProvider) -> None:
         "/v1/plans",
         operation_id="plan_run",
         responses=shows(PlanReport, *_ERRORS),
-        openapi_extra=takes(PLANNED),
+        openapi_extra=takes(command_requests.PlannedRun),
     )
     def plan(raw: Raw, caller: Calling) -> Response:
         run = PlannedRun.parse(c.parse(raw, COMMAND_BYTES_MAX), caller.organisation)

@@ -31,8 +31,8 @@ from api.http.field_types import (
     schema_of,
 )
 from api.http.problems import ProblemDetails
+from api.wire.command_requests import titled
 from api.wire.decision_answers import RECORDED, Check, Request
-from api.wire.request_schemas import titled
 from client.keys.hpke_envelope import SUITE
 from ledger.domain.commands import KINDS
 from ledger.filters import Terms

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from msgspec import Meta
 
 from api.http.answers import Answer
 from api.http.field_types import Count, Digest, EntityTag, Index, KeyBytes, Node, ReportedNumber, Time, one_of
-from api.wire.request_schemas import SIGNING
+from api.wire.command_requests import Signing
 from ledger.domain import facts
 from ledger.domain.commands import ROLES, RegisterOrganisation, read_body
 from ledger.domain.entries import Entry
@@ -45,7 +45,7 @@ class OwnedKey(Answer, frozen=True):
     """A signing key and its owner; its id is the thumbprint of RFC 7638."""
 
     index: Index
-    key: Annotated[Any, Meta(extra_json_schema=SIGNING)]
+    key: Signing
     key_id: KeyBytes
     owner: Did
     since: Time
@@ -56,7 +56,7 @@ class OwnedKey(Answer, frozen=True):
         body = read_body(entry.command)
         assert isinstance(body, RegisterOrganisation)
         key = body.key
-        return cls(index=index, key=key.to_json(), key_id=key.thumbprint, owner=body.organisation, since=entry.time)
+        return cls(index=index, key=key, key_id=key.thumbprint, owner=body.organisation, since=entry.time)
 
 
 class PolicyVersion(Answer, frozen=True):

@@ -9,6 +9,7 @@ import msgspec
 
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import KeyBytes, rule
+from ledger.wire.json_schema import json_schema
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, convert
 
@@ -77,11 +78,17 @@ def check_key(key: PublicKey, curve: str, where: str) -> None:
         raise Malformed(f"{where}.x", "is a point of small order: anyone could use it")
 
 
+def on_curve(curve: str) -> msgspec.Meta:
+    """The schema of a key that must be on one curve."""
+    fields = {"crv": {"const": curve}, "kty": {"const": "OKP"}, "x": json_schema(KeyBytes)}
+    return msgspec.Meta(extra_json_schema={"title": f"{curve}Key", "properties": fields})
+
+
 class CleanRoomKeys(Record, frozen=True):
     """The two keys by which a clean room is known: one that it signs with, one that data keys are sealed for."""
 
-    sealing: Annotated[PublicKey, rule("must be an OKP key on X25519")]
-    signing: Annotated[PublicKey, rule("must be an OKP key on Ed25519")]
+    sealing: Annotated[PublicKey, rule("must be an OKP key on X25519"), on_curve("X25519")]
+    signing: Annotated[PublicKey, rule("must be an OKP key on Ed25519"), on_curve("Ed25519")]
 
     def __post_init__(self) -> None:
         """Hold each key to its curve. Raises: Malformed."""

@@ -47,13 +47,13 @@ def _published(schema: Any) -> Any:  # noqa: ANN401 - JSON Schema
         found.pop("pattern", None)
     if isinstance(form := found.get("pattern"), str):
         # Without a leading lookahead too, which generators of examples cannot follow; maxLength bounds it as well.
-        found["pattern"] = re.sub(r"^\^\(\?:(?:\(\?=[^)]*\))?(.*)\)\\Z$", r"^\1$", form)
+        inner = re.sub(r"^\^\(\?:(?:\(\?=[^)]*\))?(.*)\)\\Z$", r"\1", form)
+        if inner != form:
+            found["pattern"] = f"^({inner})$" if "|" in inner else f"^{inner}$"
     if isinstance(words := found.get("enum"), list) and len(words) == 1:
         found = {"const": words[0], **{name: one for name, one in found.items() if name != "enum"}}
     fields = schema.get("properties")
     if isinstance(fields, dict):
-        constant = [name for name in fields if "const" in found["properties"][name]]
-        found["required"] = sorted({*found.get("required", []), *constant})
         for name, field in fields.items():
             if "default" in field and field["default"] is None and "anyOf" in field:
                 found["properties"][name] = _without_null(found["properties"][name])

@@ -1,0 +1,61 @@
+"""Requests that carry commands: their schemas come of the declarations of the commands' bodies."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
+
+from api.http.field_types import Schema, schema_of
+from client.http.endpoints import BATCH_MAX
+from ledger.crypto.organisation_keys import SignerKey
+from ledger.domain.commands import BODIES, RUNS_MAX, Command
+from ledger.mechanisms.plan import RunPlan
+from ledger.wire.field_types import Ref, Sha256, distinct, text
+from ledger.wire.records import Record
+
+Signing = Annotated[
+    SignerKey, Meta(title="SigningKey", description="Ed25519, P-256 (ES256), or RSA of at least 2048 bits (RS256)")
+]
+_Named = Annotated[str, text(1_000), Meta(description="by its name on record")]
+_Ignored = Annotated[Any, Meta(description="ignored")]
+
+
+class PlannedRun(Record, frozen=True):
+    """The body of a charge, without what a plan does not need."""
+
+    contract: Sha256
+    partitions: Annotated[tuple[Ref, ...], distinct(16)]
+    plan: RunPlan
+    base: Annotated[tuple[_Named, ...], distinct(RUNS_MAX)] = ()
+    recipients: Annotated[tuple[_Named, ...], distinct(RUNS_MAX)] = ()
+    clean_room: _Ignored = None
+    deadline: _Ignored = None
+
+
+def titled(kind: str, what: str) -> str:
+    """The name of a schema about a kind of command."""
+    return "".join(word.capitalize() for word in kind.split("_")) + what
+
+
+def command_schema(kind: str) -> Schema:
+    """A command of one kind."""
+    command = schema_of(Command)
+    body = {**schema_of(BODIES[kind]), "title": titled(kind, "Body")}
+    return {
+        **command,
+        "title": titled(kind, "Command"),
+        "description": "canonical JSON (RFC 8785): the signature is over exactly these bytes",
+        "properties": {**command["properties"], "body": body, "kind": {"const": kind}},
+    }
+
+
+_SIGNATURE: Final = {"type": "string", "minLength": 1, "maxLength": 4_096, "description": "a detached JWS"}
+
+
+def batch_request_schema() -> Schema:
+    """Signed charges, each with a signature of its own."""
+    fields = {"command": command_schema("charge"), "signature": _SIGNATURE}
+    charge = {"type": "object", "additionalProperties": False, "required": [*fields], "properties": fields}
+    charges = {"charges": {"type": "array", "minItems": 1, "maxItems": BATCH_MAX, "items": charge}}
+    return {"type": "object", "additionalProperties": False, "required": ["charges"], "properties": charges}
