@@ -15,8 +15,8 @@ from api.http.problems import Problem
 from ledger.domain.commands import MakeCharge, parse_ref
 from ledger.domain.entries import Entry
 from ledger.domain.outcomes import Code
-from ledger.transitions.decide import authentic
-from ledger.transitions.guards import Asked, Refusal
+from ledger.transitions.decide import verify_signer
+from ledger.transitions.guards import PendingCommand, Rejected
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
@@ -64,24 +64,24 @@ def require_visible(facts: Snapshot, caller: Caller, submission: Submission) -> 
     if caller.sees_all:
         return
     try:
-        asked = submission.pending
+        pending = submission.pending
     except Malformed:
         return
-    hidden = next(_hidden(caller, asked, facts), None)
-    if hidden is None or facts.entry_index(asked.command.id) is not None:
+    hidden = next(_hidden(caller, pending, facts), None)
+    if hidden is None or facts.entry_index(pending.command.id) is not None:
         return
     try:
-        authentic(facts, asked, _NO_LAPSE)
-    except Refusal as refusal:
+        verify_signer(facts, pending, _NO_LAPSE)
+    except Rejected as refusal:
         told = refusal.decided
-        raise Problem(told.code, told.detail, field=told.field, id=asked.command.id) from None
+        raise Problem(told.code, told.detail, field=told.field, id=pending.command.id) from None
     what, field = hidden
-    raise Problem(Code.NOT_FOUND, f"there is no {what}", field=f"body.{field}", id=asked.command.id)
+    raise Problem(Code.NOT_FOUND, f"there is no {what}", field=f"body.{field}", id=pending.command.id)
 
 
-def _hidden(caller: Caller, asked: Asked, facts: Facts) -> Iterator[tuple[str, str]]:
+def _hidden(caller: Caller, pending: PendingCommand, facts: Facts) -> Iterator[tuple[str, str]]:
     """What it names that exists, and not for its caller, in the order in which the book looks."""
-    body = asked.body
+    body = pending.body
     contract = facts.contracts.get(str(getattr(body, "contract", "")))
     if contract is not None and not caller.sees_contract(contract, facts):
         yield f"contract {contract.document}", "contract"
@@ -92,7 +92,7 @@ def _hidden(caller: Caller, asked: Asked, facts: Facts) -> Iterator[tuple[str, s
         yield f"charge {named}", "charge"
     if isinstance(body, MakeCharge):
         yield from _of_charge(caller, body, facts, contract.providers if contract is not None else ())
-    elif asked.command.kind == "retirement":
+    elif pending.command.kind == "retirement":
         partition = facts.partitions.get(str(getattr(body, "partition", "")))
         if partition is not None and not caller.sees_partition(partition, facts):
             yield f"partition {partition.ref}", "partition"

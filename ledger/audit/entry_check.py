@@ -26,7 +26,7 @@ from ledger.filters import PureSum, Rule, read_rule
 from ledger.transitions.account_loss import standing
 from ledger.transitions.charges import Laid, lay
 from ledger.transitions.decide import decide, signing_key
-from ledger.transitions.guards import Asked, Decided, Refusal
+from ledger.transitions.guards import Decision, PendingCommand, Rejected
 from ledger.transitions.pricing import COMPUTED
 from ledger.transitions.registration import opening, signers
 from ledger.wire import canonical_json as c
@@ -56,50 +56,50 @@ def check_before(  # noqa: PLR0913, PLR0917 - what stands, what is claimed and w
         Malformed, Refusal, KeyError: whatever is the matter.
     """
     command = entry.command
-    asked = Asked(command, entry.asked, command.to_bytes(), entry.signature)
-    key = signing_key(facts, asked, log_x)
-    witness(entry.signature, asked.raw, key)
-    asked = replace(asked, verified_by=key.x)
+    pending = PendingCommand(command, entry.asked, command.to_bytes(), entry.signature)
+    key = signing_key(facts, pending, log_x)
+    witness(entry.signature, pending.raw, key)
+    pending = replace(pending, verified_by=key.x)
     refused = entry.code.refused
-    if isinstance(asked.body, EnterDocument) and refused:
-        signers(facts, asked.body)
+    if isinstance(pending.body, EnterDocument) and refused:
+        signers(facts, pending.body)
     if gate is None and refused:
         return
     deciding = _recorded_gate(entry) if gate is None else _lenient(gate, denied=entry.code is Code.POLICY_DENIED)
     try:
         if refused:
-            _check_refused(facts, asked, entry, decide(facts, asked, entry.time, index, deciding, log_x), deciding)
-        elif isinstance(asked.body, MakeCharge):
-            _check_pending(facts, asked, entry, deciding)
-        elif isinstance(asked.body, OpenPartition):
-            _check_opened(facts, asked, entry, deciding)
+            _check_refused(facts, pending, entry, decide(facts, pending, entry.time, index, deciding, log_x), deciding)
+        elif isinstance(pending.body, MakeCharge):
+            _check_pending(facts, pending, entry, deciding)
+        elif isinstance(pending.body, OpenPartition):
+            _check_opened(facts, pending, entry, deciding)
         else:
-            decided = decide(facts, asked, entry.time, index, deciding, log_x)
+            decided = decide(facts, pending, entry.time, index, deciding, log_x)
             _check_code(decided, entry)
             _compare(decided.derived, entry)
-    except Refusal as refusal:
+    except Rejected as refusal:
         _check_code(refusal.decided, entry)
 
 
-def _check_code(decided: Decided, entry: Entry) -> None:
+def _check_code(decided: Decision, entry: Entry) -> None:
     if decided.code is not entry.code:
         raise Malformed("body.outcome", f"is {entry.code.word}, but {decided.code.word} follows: {decided.detail}")
 
 
-def _check_refused(facts: Facts, asked: Asked, entry: Entry, decided: Decided, gate: Gate) -> None:
+def _check_refused(facts: Facts, pending: PendingCommand, entry: Entry, decided: Decision, gate: Gate) -> None:
     """A refusal is decided by numbers found here; for lack of room it may stand where there hardly is any."""
     if (entry.code, decided.code) == (Code.BUDGET_EXHAUSTED, Code.PENDING):
-        rooms = lay(facts, asked, entry.time, gate, COMPUTED).rooms(facts)
+        rooms = lay(facts, pending, entry.time, gate, COMPUTED).rooms(facts)
         if max(room.rule.share(room.after, room.limit.cap) for room in rooms) >= NEARLY_FULL:
             return
     _check_code(decided, entry)
 
 
-def _check_pending(facts: Facts, asked: Asked, entry: Entry, gate: Gate) -> None:
+def _check_pending(facts: Facts, pending: PendingCommand, entry: Entry, gate: Gate) -> None:
     """Decided by the recorded numbers; whether there was room, :func:`check_fits` looks at."""
-    _check_code(Decided(Code.PENDING), entry)
+    _check_code(Decision(Code.PENDING), entry)
     numbers = RecordedPrices(entry)
-    laid = lay(facts, asked, entry.time, gate, numbers)
+    laid = lay(facts, pending, entry.time, gate, numbers)
     _compare(laid.derived(), entry)
     if entry.body.get("alerts", []) != laid.alerts(facts, numbers):
         _check_alerts(facts, laid, entry)
@@ -155,8 +155,8 @@ def _caps(entry: Entry, facts: Facts) -> tuple[tuple[str, Caps], ...]:
     alerts = _alerts(entry)
     limits: Any = entry.body.get("limits", [])
     # The caps of coalitions are the book's own, and are decided again.
-    asked = {GLOBAL, holder_of(facts.organisations[entry.actor].node)} if limits else set()
-    for limit in (one for one in limits if one["holder"] in asked):
+    pending = {GLOBAL, holder_of(facts.organisations[entry.actor].node)} if limits else set()
+    for limit in (one for one in limits if one["holder"] in pending):
         epsilon = parse_number(limit["cap"]["epsilon"], "body.limits.cap.epsilon")
         kind = GLOBAL if limit["holder"] == GLOBAL else "lineage"
         if "share" in limit:
@@ -183,10 +183,10 @@ def _compare(derived: c.Object, entry: Entry) -> None:
             raise Malformed(f"body.{name}", "is not what follows from the entries before")
 
 
-def _check_opened(facts: Facts, asked: Asked, entry: Entry, gate: Gate) -> None:
+def _check_opened(facts: Facts, pending: PendingCommand, entry: Entry, gate: Gate) -> None:
     """Terms of the budget that was asked for, and no cap that allows more than its ε does."""
-    body, _, _ = opening(facts, asked, entry.time, gate)
-    _check_code(Decided(Code.PERMITTED), entry)
+    body, _, _ = opening(facts, pending, entry.time, gate)
+    _check_code(Decision(Code.PERMITTED), entry)
     spelled = c.dump(entry.body["terms"]).decode()
     rule = read_rule(spelled)
     terms = rule.to_json()
@@ -210,9 +210,9 @@ def check_fits(state: State, entry: Entry) -> None:
     assert isinstance(body, MakeCharge)
     author = state.charges[entry.id].author
     limits: Any = entry.body["limits"]
-    asked = {(limit["partition"], limit["holder"]) for limit in limits}
+    pending = {(limit["partition"], limit["holder"]) for limit in limits}
     for ref in body.partitions:
-        if (parse_ref(ref, "body.partitions"), holder_of(author)) not in asked:
+        if (parse_ref(ref, "body.partitions"), holder_of(author)) not in pending:
             raise Malformed("body.limits", f"do not bind the author's lineage on {ref}")
     for limit in limits:
         partition = state.partitions[limit["partition"]]

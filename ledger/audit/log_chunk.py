@@ -13,11 +13,11 @@ from ledger.crypto.detached_jws import verify
 from ledger.crypto.organisation_keys import key_of
 from ledger.domain.entries import Entry
 from ledger.transitions.apply_charges import Said
-from ledger.transitions.guards import Refusal
+from ledger.transitions.guards import Rejected
 from ledger.verifier import leaf_hash
 from ledger.wire.malformed import Malformed
 
-FAULTS = (Malformed, Refusal, LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)
+FAULTS = (Malformed, Rejected, LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)
 """What reading or applying an entry that is wrong may raise."""
 Stored = tuple[int, str, str, int, bytes]
 """An entry's position, the id, kind and time it is filed under, and its bytes."""

@@ -22,8 +22,8 @@ from ledger.store.snapshot import Log, Snapshot
 from ledger.store.table_mapping import append_rows
 from ledger.store.tables import EntryRow
 from ledger.transitions.apply import apply
-from ledger.transitions.decide import LEDGER_ACTOR, authentic, decide
-from ledger.transitions.guards import Asked, Decided, Refusal
+from ledger.transitions.decide import LEDGER_ACTOR, decide, verify_signer
+from ledger.transitions.guards import Decision, PendingCommand, Rejected
 from ledger.transitions.pricing import PriceMissing
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -57,52 +57,52 @@ class Batch:
         for charge in self._state.due(self._now, LAPSES_MAX):
             self.record(recorder.lapse(charge))
 
-    def prefetch(self, commands: Sequence[Asked]) -> None:
+    def prefetch(self, commands: Sequence[PendingCommand]) -> None:
         """Load the ids, actors, keys, charges, contracts and partitions that commands name; the rest on demand."""
-        names = [asked.command.id for asked in commands]
+        names = [pending.command.id for pending in commands]
         self._stored = {**dict.fromkeys(names), **entry_indexes(self.connection, names)}
         state = self._state
-        charges = [asked.body for asked in commands if isinstance(asked.body, MakeCharge)]
+        charges = [pending.body for pending in commands if isinstance(pending.body, MakeCharge)]
         settled = (
-            asked.body for asked in commands if isinstance(asked.body, Post | ReleaseKey | ReleaseModel | Settle)
+            pending.body for pending in commands if isinstance(pending.body, Post | ReleaseKey | ReleaseModel | Settle)
         )
-        state.organisations.load(asked.command.actor for asked in commands)
+        state.organisations.load(pending.command.actor for pending in commands)
         state.keys.load(
-            [asked.command.key_id for asked in commands] + [body.clean_room.signing.thumbprint for body in charges]
+            [pending.command.key_id for pending in commands] + [body.clean_room.signing.thumbprint for body in charges]
         )
         state.charges.load([body.charge for body in settled] + [name for body in charges for name in body.base])
         state.contracts.load(body.contract for body in charges)
         state.partitions.load(ref for body in charges for ref in body.partitions)
 
-    def record_call(self, call: Sequence[Asked]) -> list[Outcome]:
+    def record_call(self, call: Sequence[PendingCommand]) -> list[Outcome]:
         """Record commands in order, up to the first that lacks a price that it needs: no price is computed here."""
         return list(self._recorded(call))
 
-    def _recorded(self, call: Sequence[Asked]) -> Iterator[Outcome]:
+    def _recorded(self, call: Sequence[PendingCommand]) -> Iterator[Outcome]:
         with suppress(PriceMissing):
-            for asked in call:
-                yield self.record(asked)
+            for pending in call:
+                yield self.record(pending)
 
-    def record(self, asked: Asked) -> Outcome:
+    def record(self, pending: PendingCommand) -> Outcome:
         """Decide a command, and append it if its outcome is recorded. Raises: PriceMissing, with nothing appended."""
-        known = self._known(asked)
+        known = self._known(pending)
         if known is not None:
             return known
         index = self.tree.size
-        decided = decide(self._state, asked, self._now, index, self._recorder.gate, self._recorder.log_x)
+        decided = decide(self._state, pending, self._now, index, self._recorder.gate, self._recorder.log_x)
         if not decided.code.recorded:
-            return outcome_of(asked, decided)
-        command = asked.command
+            return outcome_of(pending, decided)
+        command = pending.command
         body: c.Object = {**decided.derived, "outcome": decided.code.word, "request": command.body}
         if decided.code.refused:
             body["detail"] = decided.detail[:4_000]
-        entry = Entry(command.kind, command.id, self._now, command.actor, command.key_id, body, asked.signature)
+        entry = Entry(command.kind, command.id, self._now, command.actor, command.key_id, body, pending.signature)
         try:
             data = entry.to_bytes()
         except Malformed as error:
-            return outcome_of(asked, Decided(Code.MALFORMED, str(error)))
+            return outcome_of(pending, Decision(Code.MALFORMED, str(error)))
         self._append(index, entry, data)
-        return replace(outcome_of(asked, decided), index=index, body=body)
+        return replace(outcome_of(pending, decided), index=index, body=body)
 
     def _append(self, index: int, entry: Entry, data: bytes) -> None:
         apply(self._state, entry, index)
@@ -110,9 +110,9 @@ class Batch:
         self._entries[entry.id] = (index, entry)
         self._rows.append({"position": index, "id": entry.id, "kind": entry.kind, "time": entry.time, "data": data})
 
-    def _known(self, asked: Asked) -> Outcome | None:
+    def _known(self, pending: PendingCommand) -> Outcome | None:
         """The outcome that this id has already (it is an idempotency key): for the same command only."""
-        name = asked.command.id
+        name = pending.command.id
         if name in self._entries:
             index, entry = self._entries[name]
         else:
@@ -121,11 +121,11 @@ class Batch:
                 return None
             index, entry = found, Entry.parse(entry_bytes(self.connection, found))
         try:
-            authentic(self._state, asked, self._recorder.log_x)
-        except Refusal as refusal:
-            return outcome_of(asked, refusal.decided)
-        if entry.command != asked.command:
-            return outcome_of(asked, Decided(Code.ID_REUSED, f"the id {name} was used for another command", "id"))
+            verify_signer(self._state, pending, self._recorder.log_x)
+        except Rejected as refusal:
+            return outcome_of(pending, refusal.decided)
+        if entry.command != pending.command:
+            return outcome_of(pending, Decision(Code.ID_REUSED, f"the id {name} was used for another command", "id"))
         detail = str(entry.body.get("detail", ""))
         return Outcome(entry.code, name, index, entry.body, None, "", detail, repeated=True)
 
@@ -137,9 +137,9 @@ class Batch:
         return bool(self._rows)
 
 
-def outcome_of(asked: Asked, decided: Decided) -> Outcome:
+def outcome_of(pending: PendingCommand, decided: Decision) -> Outcome:
     """The outcome of a command that is not recorded."""
-    name = asked.command.id
+    name = pending.command.id
     return Outcome(decided.code, name, None, decided.derived, None, decided.field, decided.detail, repeated=False)
 
 
@@ -156,13 +156,13 @@ class Recorder:
         """The time of the next entry (ms): the clock's, and never before the last entry's."""
         return max(self.clock(), log.time)
 
-    def decide(self, state: Snapshot, asked: Asked) -> Decided:
+    def decide(self, state: Snapshot, pending: PendingCommand) -> Decision:
         """Decide as the next entry would be decided, for a quote or to compute prices; changes nothing."""
-        return decide(state, asked, self.now(state), state.size, self.gate, self.log_x)
+        return decide(state, pending, self.now(state), state.size, self.gate, self.log_x)
 
-    def lapse(self, charge: str) -> Asked:
+    def lapse(self, charge: str) -> PendingCommand:
         """The book's own command for a charge whose deadline has passed."""
         name = f"{LAPSE_ID}{c.digest(charge.encode())[:32]}"
         command = Command("lapse", name, LEDGER_ACTOR, self._public.thumbprint, {"charge": charge})
         raw = command.to_bytes()
-        return Asked(command, read_body(command), raw, detached_jws.sign(self.signer.private, raw))
+        return PendingCommand(command, read_body(command), raw, detached_jws.sign(self.signer.private, raw))

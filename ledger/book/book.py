@@ -35,7 +35,7 @@ from ledger.store.engine import engine_of
 from ledger.store.snapshot import Snapshot
 from ledger.store.table_mapping import append_once
 from ledger.store.tables import DocumentRow
-from ledger.transitions.guards import Asked
+from ledger.transitions.guards import PendingCommand
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
@@ -125,14 +125,14 @@ class Book:
     def _send(self, ready: list[Prepared]) -> list[Outcome]:
         if self._writer.stopped is not None:
             raise BookStopped(self._writer.stopped)
-        asked = [one for one in ready if isinstance(one, Asked)]
-        answers = iter(self._writer.send(asked).result() if asked else ())
+        pending = [one for one in ready if isinstance(one, PendingCommand)]
+        answers = iter(self._writer.send(pending).result() if pending else ())
         outcomes = []
         for one in ready:
-            outcome = next(answers, None) if isinstance(one, Asked) else one
+            outcome = next(answers, None) if isinstance(one, PendingCommand) else one
             if outcome is None:
                 break
-            if isinstance(one, Asked) and outcome.index is not None:
+            if isinstance(one, PendingCommand) and outcome.index is not None:
                 self._quota.release(one.command.body)
             outcomes.append(outcome)
         return outcomes
@@ -144,14 +144,14 @@ class Book:
             BookBusy: if too many runs are being priced.
             BookStopped: if charges past their deadline cannot be settled first.
         """
-        (asked,) = self._preparer.prepare([submission])
-        if isinstance(asked, Outcome):
-            return asked
+        (pending,) = self._preparer.prepare([submission])
+        if isinstance(pending, Outcome):
+            return pending
         while True:
             with self.read() as facts:
                 if not facts.due(self._recorder.now(facts), 1):
                     # The prices are cached; should they have changed since, they are computed once more.
-                    return outcome_of(asked, self._recorder.decide(facts, replace(asked, prices=None)))
+                    return outcome_of(pending, self._recorder.decide(facts, replace(pending, prices=None)))
             # A command would find them lapsed, so they lapse now.
             self._writer.send(()).result()
 

@@ -26,7 +26,7 @@ from ledger.book.publish import publish
 from ledger.book.submission import BookStopped, Outcome
 from ledger.store.engine import lock_log
 from ledger.store.snapshot import Snapshot
-from ledger.transitions.guards import Asked
+from ledger.transitions.guards import PendingCommand
 
 BATCH_MAX: Final = 512
 """Commands of one batch, unless one call has more."""
@@ -35,7 +35,7 @@ REST_S: Final = 60.0
 CLOSED: Final = "the book is closed"
 _TICK_S: Final = 0.01
 
-_Call = tuple[Sequence[Asked], "Future[list[Outcome]]"]
+_Call = tuple[Sequence[PendingCommand], "Future[list[Outcome]]"]
 
 
 class Writer:
@@ -52,14 +52,14 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="book-writer", daemon=True)
         self._thread.start()
 
-    def send(self, asked: Sequence[Asked]) -> Future[list[Outcome]]:
+    def send(self, pending: Sequence[PendingCommand]) -> Future[list[Outcome]]:
         """Queue prepared commands to be decided in order, in one commit; without any, only lapses that are due.
 
         The future has fewer outcomes than commands if the next command lacks a price that it needs now and must be
         prepared again; it raises BookStopped if the outcome is unknown.
         """
         future: Future[list[Outcome]] = Future()
-        self._waiting.put((asked, future))
+        self._waiting.put((pending, future))
         if self.stopped is not None or not self._thread.is_alive():
             # The writer may have drained its queue and ended just before this was put there.
             self._refuse_waiting()
@@ -131,19 +131,19 @@ class Writer:
             self._kept.write()
 
     def _serve(self, calls: list[_Call]) -> None:
-        answers = self._commit([asked for asked, _ in calls])
+        answers = self._commit([pending for pending, _ in calls])
         for (_, future), outcomes in zip(calls, answers, strict=True):
             future.set_result(outcomes)
         calls.clear()
         if self._kept is not None and not self._kept.due_s():
             self._kept.write()
 
-    def _commit(self, calls: list[Sequence[Asked]]) -> list[list[Outcome]]:
+    def _commit(self, calls: list[Sequence[PendingCommand]]) -> list[list[Outcome]]:
         with self._writes.begin() as connection:
             lock_log(connection)
             recheck_schema(connection)
             batch = Batch(connection, self._recorder)
-            batch.prefetch([asked for call in calls for asked in call])
+            batch.prefetch([pending for call in calls for pending in call])
             outcomes = publish(batch, self._recorder.signer, [batch.record_call(call) for call in calls])
         if self._kept is not None and batch.note is not None:
             self._kept.note = batch.note

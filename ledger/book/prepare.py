@@ -23,8 +23,8 @@ from ledger.domain.commands import MakeCharge, OpenPartition
 from ledger.domain.outcomes import Code
 from ledger.store.engine import ShortReads
 from ledger.store.snapshot import Snapshot
-from ledger.transitions.decide import authentic
-from ledger.transitions.guards import Asked, Refusal
+from ledger.transitions.decide import verify_signer
+from ledger.transitions.guards import PendingCommand, Rejected
 from ledger.transitions.pricing import CollectedPrices, PreparedPrices
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -43,7 +43,7 @@ _CHANGES_PRICES: Final = frozenset(
 )
 """Kinds of command after which the prices of a later one are better prepared once they are recorded."""
 
-Prepared = Asked | Outcome
+Prepared = PendingCommand | Outcome
 """A command that is ready for the writer, or the outcome of one that will never reach it."""
 
 
@@ -87,14 +87,14 @@ class CommandPreparer:
             changing = changing or command.command.kind in _CHANGES_PRICES
         return ready
 
-    def _verified(self, state: Snapshot, command: Asked) -> Asked:
+    def _verified(self, state: Snapshot, command: PendingCommand) -> PendingCommand:
         """The command with the key that its signature verifies with, if there is one."""
         # An error here may be outdated when the writer decides, so the writer verifies again and reports it.
-        with suppress(Refusal, Malformed):
-            return replace(command, verified_by=authentic(state, command, self._recorder.log_x).x)
+        with suppress(Rejected, Malformed):
+            return replace(command, verified_by=verify_signer(state, command, self._recorder.log_x).x)
         return command
 
-    def _priced(self, state: Snapshot, command: Asked, *, again: bool) -> Asked:
+    def _priced(self, state: Snapshot, command: PendingCommand, *, again: bool) -> PendingCommand:
         """The command with every number that deciding it takes in the current state."""
         body = command.body
         key = None
@@ -132,7 +132,7 @@ def _ahead(state: Snapshot, commands: Sequence[Submission | Prepared]) -> Iterat
     while start < len(commands):
         some = [_read(one) if isinstance(one, Submission) else one for one in commands[start : start + count]]
         if count > 1:
-            state.keys.load(one.command.key_id for one in some if isinstance(one, Asked))
+            state.keys.load(one.command.key_id for one in some if isinstance(one, PendingCommand))
         yield from some
         start, count = start + count, min(2 * count, READ_MAX)
 
@@ -140,14 +140,14 @@ def _ahead(state: Snapshot, commands: Sequence[Submission | Prepared]) -> Iterat
 def _read(one: Submission) -> Prepared:
     """A command, or the outcome of what is none."""
     try:
-        asked = one.pending
+        pending = one.pending
     except Malformed as error:
         return Outcome(Code.MALFORMED, _id_of(one.raw), None, {}, None, error.field, str(error), repeated=False)
-    if asked.command.kind == "lapse" or asked.command.id.startswith(LAPSE_ID):
-        field = "kind" if asked.command.kind == "lapse" else "id"
+    if pending.command.kind == "lapse" or pending.command.id.startswith(LAPSE_ID):
+        field = "kind" if pending.command.kind == "lapse" else "id"
         detail = f"{field}: a lapse is the book's own entry; no client may send one, nor use its id"
-        return Outcome(Code.NOT_AUTHORISED, asked.command.id, None, {}, None, field, detail, repeated=False)
-    return asked
+        return Outcome(Code.NOT_AUTHORISED, pending.command.id, None, {}, None, field, detail, repeated=False)
+    return pending
 
 
 def _id_of(raw: bytes) -> str:

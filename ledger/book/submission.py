@@ -8,7 +8,7 @@ from functools import cached_property
 from ledger.domain.commands import Command, read_body
 from ledger.domain.outcomes import Code
 from ledger.store.schema_revision import BookUnusable
-from ledger.transitions.guards import Asked
+from ledger.transitions.guards import PendingCommand
 from ledger.wire import canonical_json as c
 
 __all__ = ["BookBusy", "BookStopped", "BookUnusable", "Outcome", "Submission"]
@@ -35,9 +35,9 @@ class Submission:
         return Command.parse(self.raw)
 
     @cached_property
-    def pending(self) -> Asked:
+    def pending(self) -> PendingCommand:
         """The whole command, its signature not yet verified. Raises: Malformed."""
-        return Asked(self.command, read_body(self.command), self.raw, self.signature)
+        return PendingCommand(self.command, read_body(self.command), self.raw, self.signature)
 
 
 @dataclass(frozen=True, slots=True)

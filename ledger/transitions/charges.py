@@ -18,7 +18,7 @@ from ledger.domain.outcomes import ChargeState, Code
 from ledger.filters import NoRoom
 from ledger.mechanisms.loss import Segment
 from ledger.transitions.alerts import crossed
-from ledger.transitions.guards import Asked, Decided, Refusal, acting, permitted
+from ledger.transitions.guards import Decision, PendingCommand, Rejected, require_permit, require_role
 from ledger.transitions.headroom import CODE, Limit, Room, silent
 from ledger.transitions.lineage import check_named
 from ledger.transitions.pricing import COMPUTED, Bound, PriceSource, prices_of
@@ -58,50 +58,50 @@ class Laid:
         return crossed(facts, self.partitions, dict(self.caps), dict(self.prices), steps, author, numbers)
 
 
-def charge(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+def charge(facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate) -> Decision:
     """Reserve a whole run's loss on every account it touches, or refuse it with every reason."""
     del index
-    prices = prices_of(asked)
-    laid = lay(facts, asked, now, gate, prices)
+    prices = prices_of(pending)
+    laid = lay(facts, pending, now, gate, prices)
     own = holder_of(laid.author.node)
     # Every account says yes, or nothing is charged: the refusal names all that have no room.
     if full := [room.check(own) for room in laid.rooms(facts) if not room.enough]:
         raise _no_room(full)
     alerts = laid.alerts(facts, prices)
-    return Decided(Code.PENDING, derived={**laid.derived(), **({"alerts": alerts} if alerts else {})})
+    return Decision(Code.PENDING, derived={**laid.derived(), **({"alerts": alerts} if alerts else {})})
 
 
-def lay(facts: Facts, asked: Asked, now: int, gate: Gate, numbers: PriceSource) -> Laid:
+def lay(facts: Facts, pending: PendingCommand, now: int, gate: Gate, numbers: PriceSource) -> Laid:
     """Everything that is decided of a charge but whether there is room. Raises: Malformed, Refusal."""
-    body = asked.body
+    body = pending.body
     assert isinstance(body, MakeCharge)
-    author = acting(facts, asked, "TDC")
+    author = require_role(facts, pending, "TDC")
     partitions = _partitions(facts, body)
     _fresh_clean_room(facts, body)
     check_named(facts, body, author.node)
     if not now < body.deadline <= now + DEADLINE_MS_MAX:
         rule = "must lie after now and within thirty days of it"
-        raise Refusal(Code.MALFORMED, f"body.deadline: {rule}", "body.deadline")
+        raise Rejected(Code.MALFORMED, f"body.deadline: {rule}", "body.deadline")
     prices = tuple((one.ref, numbers.price(one, body)) for one in partitions)
     told = tuple((one.ref, numbers.epsilon(one, body)) for one in partitions)
-    verdict = permitted(gate, Request(asked.command, body, now, epsilon=told), facts)
+    verdict = require_permit(gate, Request(pending.command, body, now, epsilon=told), facts)
     limits = limits_on(facts, partitions, verdict, author, numbers)
     return Laid(body, author, partitions, verdict.caps, prices, limits)
 
 
 def _partitions(facts: Facts, body: MakeCharge) -> tuple[Partition, ...]:
     if body.contract not in facts.contracts:
-        raise Refusal(Code.NOT_FOUND, f"there is no contract {body.contract}", "body.contract")
+        raise Rejected(Code.NOT_FOUND, f"there is no contract {body.contract}", "body.contract")
     for place, ref in enumerate(body.partitions):
         if ref not in facts.partitions:
-            raise Refusal(Code.NOT_FOUND, f"there is no partition {ref}", f"body.partitions[{place}]")
+            raise Rejected(Code.NOT_FOUND, f"there is no partition {ref}", f"body.partitions[{place}]")
     return tuple(facts.partitions[ref] for ref in body.partitions)
 
 
 def _fresh_clean_room(facts: Facts, body: MakeCharge) -> None:
     if body.clean_room.signing.thumbprint in facts.keys:
         detail = "the clean room's signing key is in use: one clean room, one run"
-        raise Refusal(Code.CONFLICT, detail, "body.clean_room.signing")
+        raise Rejected(Code.CONFLICT, detail, "body.clean_room.signing")
 
 
 def limits_on(
@@ -111,7 +111,7 @@ def limits_on(
     author: Organisation,
     numbers: PriceSource = COMPUTED,
 ) -> list[Limit]:
-    """Every cap that binds a charge by this author. Raises: Refusal, if one has no room for anything."""
+    """Every cap that binds a charge by this author. Raises: Rejected, if one has no room for anything."""
     own = [_limit(bound, numbers) for bound in _bounds(partitions, dict(verdict.caps), author)]
     return [*own, *_coalition_limits(facts, partitions, author.node, numbers)]
 
@@ -132,7 +132,7 @@ def _limit(bound: Bound, numbers: PriceSource) -> Limit:
         return Limit(bound.partition.ref, bound.holder, numbers.cap(bound), bound.share, bound.source)
     except NoRoom as closed:
         check = Check("cap_closed", passed=False, text=f"{bound.partition.ref}: {closed}")
-        raise Refusal(Code.POLICY_DENIED, check.text, "", {"checks": [check.to_json()]}) from None
+        raise Rejected(Code.POLICY_DENIED, check.text, "", {"checks": [check.to_json()]}) from None
 
 
 def _coalition_limits(
@@ -151,100 +151,100 @@ def _coalition_limits(
             yield Limit(partition.ref, holder, cap)
 
 
-def _no_room(full: list[Check]) -> Refusal:
+def _no_room(full: list[Check]) -> Rejected:
     detail = "; ".join(check.text for check in full)
-    return Refusal(Code.BUDGET_EXHAUSTED, detail, "", {"checks": [check.to_json() for check in full]})
+    return Rejected(Code.BUDGET_EXHAUSTED, detail, "", {"checks": [check.to_json() for check in full]})
 
 
-def key_release(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+def key_release(facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate) -> Decision:
     """From this entry on the data keys count as released, arrived or not."""
     del index
-    body = asked.body
+    body = pending.body
     assert isinstance(body, ReleaseKey)
-    found = _of_clean_room(facts, asked, body.charge)
+    found = _of_clean_room(facts, pending, body.charge)
     _still_pending(found)
     if found.key_release is not None:
-        raise Refusal(
+        raise Rejected(
             Code.CONFLICT,
             f"the keys of charge {found.id} were released by {found.key_release}",
             "body.charge",
         )
     if body.evidence not in facts.documents:
-        raise Refusal(Code.NOT_FOUND, f"no evidence {body.evidence} was stored", "body.evidence")
-    permitted(gate, Request(asked.command, body, now), facts)
-    return Decided(Code.PERMITTED)
+        raise Rejected(Code.NOT_FOUND, f"no evidence {body.evidence} was stored", "body.evidence")
+    require_permit(gate, Request(pending.command, body, now), facts)
+    return Decision(Code.PERMITTED)
 
 
-def post(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+def post(facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate) -> Decision:
     """Settle for the steps that ran, on the clean room's word: at most what was pending."""
     del index
-    body = asked.body
+    body = pending.body
     assert isinstance(body, Post)
-    found = _of_clean_room(facts, asked, body.charge)
+    found = _of_clean_room(facts, pending, body.charge)
     _still_pending(found)
     if body.steps > found.steps:
-        raise Refusal(Code.MALFORMED, f"body.steps: at most the {found.steps} that were charged", "body.steps")
-    permitted(gate, Request(asked.command, body, now), facts)
-    return Decided(Code.POSTED)
+        raise Rejected(Code.MALFORMED, f"body.steps: at most the {found.steps} that were charged", "body.steps")
+    require_permit(gate, Request(pending.command, body, now), facts)
+    return Decision(Code.POSTED)
 
 
-def void(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+def void(facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate) -> Decision:
     """Settle for nothing, by the TDC or the clean room, as long as no key was released."""
     del index
-    body = asked.body
+    body = pending.body
     assert isinstance(body, Settle)
     found = _known(facts, body.charge)
-    if asked.command.key_id != found.key_id:
-        author = acting(facts, asked, "TDC")
+    if pending.command.key_id != found.key_id:
+        author = require_role(facts, pending, "TDC")
         if author.did != found.actor:
-            raise Refusal(Code.NOT_AUTHORISED, f"charge {found.id} is not {author.did}'s", "actor")
+            raise Rejected(Code.NOT_AUTHORISED, f"charge {found.id} is not {author.did}'s", "actor")
     _still_pending(found)
     if found.key_release is not None:
         detail = f"the keys of charge {found.id} were released: post what ran, zero steps included"
-        raise Refusal(Code.CONFLICT, detail, "body.charge")
-    permitted(gate, Request(asked.command, body, now), facts)
-    return Decided(Code.VOIDED)
+        raise Rejected(Code.CONFLICT, detail, "body.charge")
+    require_permit(gate, Request(pending.command, body, now), facts)
+    return Decision(Code.VOIDED)
 
 
-def lapse(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+def lapse(facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate) -> Decision:
     """A deadline passed: posted in full if the key was released, voided if not."""
     del index, gate
-    body = asked.body
+    body = pending.body
     assert isinstance(body, Settle)
     found = _known(facts, body.charge)
     _still_pending(found)
     if now <= found.deadline:
-        raise Refusal(Code.CONFLICT, f"the deadline of charge {found.id} has not passed", "body.charge")
-    return Decided(Code.VOIDED if found.key_release is None else Code.POSTED)
+        raise Rejected(Code.CONFLICT, f"the deadline of charge {found.id} has not passed", "body.charge")
+    return Decision(Code.VOIDED if found.key_release is None else Code.POSTED)
 
 
-def model_release(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+def model_release(facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate) -> Decision:
     """The trained model leaves the clean room, or does not: after what ran was posted."""
     del index
-    body = asked.body
+    body = pending.body
     assert isinstance(body, ReleaseModel)
-    found = _of_clean_room(facts, asked, body.charge)
+    found = _of_clean_room(facts, pending, body.charge)
     if found.state is not ChargeState.POSTED or found.key_release is None:
         detail = f"charge {found.id} is {found.state}: a model leaves after its run was posted"
-        raise Refusal(Code.CONFLICT, detail, "body.charge")
-    permitted(gate, Request(asked.command, body, now), facts)
-    return Decided(Code.PERMITTED)
+        raise Rejected(Code.CONFLICT, detail, "body.charge")
+    require_permit(gate, Request(pending.command, body, now), facts)
+    return Decision(Code.PERMITTED)
 
 
 def _known(facts: Facts, name: str) -> Charge:
     found = facts.charges.get(name)
     if found is None:
-        raise Refusal(Code.NOT_FOUND, f"there is no charge {name}", "body.charge")
+        raise Rejected(Code.NOT_FOUND, f"there is no charge {name}", "body.charge")
     return found
 
 
-def _of_clean_room(facts: Facts, asked: Asked, name: str) -> Charge:
+def _of_clean_room(facts: Facts, pending: PendingCommand, name: str) -> Charge:
     found = _known(facts, name)
-    if asked.command.key_id != found.key_id:
-        raise Refusal(Code.NOT_AUTHORISED, f"only the clean room of charge {name} may ask for this", "key_id")
+    if pending.command.key_id != found.key_id:
+        raise Rejected(Code.NOT_AUTHORISED, f"only the clean room of charge {name} may ask for this", "key_id")
     return found
 
 
 def _still_pending(found: Charge) -> None:
     if found.state is not ChargeState.PENDING:
-        raise Refusal(Code.CONFLICT, f"charge {found.id} is {found.state} already", "body.charge")
+        raise Rejected(Code.CONFLICT, f"charge {found.id} is {found.state} already", "body.charge")

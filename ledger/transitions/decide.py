@@ -17,13 +17,13 @@ from ledger.domain.facts import Facts
 from ledger.domain.gate import Gate
 from ledger.domain.outcomes import Code
 from ledger.transitions import charges, governance, lineage, registration
-from ledger.transitions.guards import Asked, Decided, Refusal
+from ledger.transitions.guards import Decision, PendingCommand, Rejected
 from ledger.wire.malformed import Malformed
 
 LEDGER_ACTOR: Final = "did:web:ledger.invalid"
 """The actor of entries that the book makes by itself (a lapse), signed with the log's key."""
 
-_LADDERS: Final[dict[str, Callable[[Facts, Asked, int, int, Gate], Decided]]] = {
+_LADDERS: Final[dict[str, Callable[[Facts, PendingCommand, int, int, Gate], Decision]]] = {
     "organisation": registration.organisation,
     "policy": registration.document,
     "dataset": registration.document,
@@ -52,60 +52,60 @@ _LADDERS: Final[dict[str, Callable[[Facts, Asked, int, int, Gate], Decided]]] = 
 
 
 def decide(  # noqa: PLR0913, PLR0917 - what stands, what is asked, when and where, and who decides
-    facts: Facts, asked: Asked, now: int, index: int, gate: Gate, log_x: str
-) -> Decided:
+    facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate, log_x: str
+) -> Decision:
     """What a command gets now, as the entry at ``index``. Never raises for what a caller can send.
 
     Args:
         log_x: the log's public key, which alone signs a lapse.
     """
     try:
-        authentic(facts, asked, log_x)
-    except Refusal as refusal:
+        verify_signer(facts, pending, log_x)
+    except Rejected as refusal:
         return refusal.decided
-    return weigh(facts, asked, now, index, gate)
+    return decide_unsigned(facts, pending, now, index, gate)
 
 
-def weigh(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+def decide_unsigned(facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate) -> Decision:
     """What a command would get whose signature is not asked for: one that stands already, or that nobody has sent."""
     try:
-        return _LADDERS[asked.command.kind](facts, asked, now, index, gate)
-    except Refusal as refusal:
+        return _LADDERS[pending.command.kind](facts, pending, now, index, gate)
+    except Rejected as refusal:
         return refusal.decided
     except Malformed as fault:
-        return Decided(Code.MALFORMED, str(fault), fault.field)
+        return Decision(Code.MALFORMED, str(fault), fault.field)
 
 
-def authentic(facts: Facts, asked: Asked, log_x: str) -> SignerKey:
-    """The key that a command verifies with. Raises: Refusal, if there is none."""
-    key = signing_key(facts, asked, log_x)
-    if asked.verified_by == key.x:
+def verify_signer(facts: Facts, pending: PendingCommand, log_x: str) -> SignerKey:
+    """The key that a command verifies with. Raises: Rejected, if there is none."""
+    key = signing_key(facts, pending, log_x)
+    if pending.verified_by == key.x:
         return key
     try:
-        call = verify(asked.signature, asked.raw, key)
+        call = verify(pending.signature, pending.raw, key)
     except Malformed as fault:
-        raise Refusal(Code.SIGNATURE_INVALID, str(fault), "signature") from None
-    if call is not None and call.id != asked.command.id:
-        raise Refusal(Code.SIGNATURE_INVALID, "signature.header.jti: is not the command's id", "signature")
+        raise Rejected(Code.SIGNATURE_INVALID, str(fault), "signature") from None
+    if call is not None and call.id != pending.command.id:
+        raise Rejected(Code.SIGNATURE_INVALID, "signature.header.jti: is not the command's id", "signature")
     return key
 
 
-def signing_key(facts: Facts, asked: Asked, log_x: str) -> SignerKey:
-    """The key that a command must verify with: the one it names, if its actor owns it. Raises: Refusal."""
-    command = asked.command
+def signing_key(facts: Facts, pending: PendingCommand, log_x: str) -> SignerKey:
+    """The key that a command must verify with: the one it names, if its actor owns it. Raises: Rejected."""
+    command = pending.command
     own: SignerKey | None = None
     if command.kind == "lapse":
         own = PublicKey("Ed25519", log_x)
-    elif isinstance(asked.body, RegisterOrganisation) and not facts.organisations:
-        own = asked.body.key
+    elif isinstance(pending.body, RegisterOrganisation) and not facts.organisations:
+        own = pending.body.key
     if own is not None:
         if command.key_id != own.thumbprint:
-            raise Refusal(Code.SIGNATURE_INVALID, "key_id: is not the key that signed", "key_id")
+            raise Rejected(Code.SIGNATURE_INVALID, "key_id: is not the key that signed", "key_id")
         return own
     key = facts.keys.get(command.key_id)
     if key is None:
         detail = f"no organisation and no clean room has registered the key {command.key_id}"
-        raise Refusal(Code.SIGNATURE_INVALID, detail, "key_id")
+        raise Rejected(Code.SIGNATURE_INVALID, detail, "key_id")
     if key.owner != command.actor:
-        raise Refusal(Code.NOT_AUTHORISED, f"the key {key.key_id} is not {command.actor}'s", "actor")
+        raise Rejected(Code.NOT_AUTHORISED, f"the key {key.key_id} is not {command.actor}'s", "actor")
     return key.public

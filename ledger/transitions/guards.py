@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingCommand:
     """A command as it came in.
 
     Attributes:
@@ -33,14 +33,14 @@ class Asked:
     prices: ComputedPrices | None = None
 
     @classmethod
-    def read(cls, raw: bytes, signature: str) -> Asked:
+    def read(cls, raw: bytes, signature: str) -> PendingCommand:
         """Read a command from its bytes. Raises: Malformed."""
         command = Command.parse(raw)
         return cls(command, read_body(command), raw, signature)
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class Decision:
     """An outcome before it is an entry; ``derived`` is what the entry's body adds to the request."""
 
     code: Code
@@ -49,29 +49,29 @@ class Decided:
     derived: c.Object = dataclasses.field(default_factory=dict)
 
 
-class Refusal(Exception):  # noqa: N818 - a refusal is a value; it travels up one ladder and ends in Decided
+class Rejected(Exception):  # noqa: N818 - a refusal is a value; it travels up one ladder and ends in a Decision
     """One guard that did not hold."""
 
     def __init__(self, code: Code, detail: str, where: str = "", derived: c.Object | None = None) -> None:
         """The outcome it stands for."""
         super().__init__(detail)
-        self.decided = Decided(code, detail, where, derived or {})
+        self.decided = Decision(code, detail, where, derived or {})
 
 
-def acting(facts: Facts, asked: Asked, *roles: str) -> Organisation:
-    """The organisation that asks, in one of these roles and by a key of its own. Raises: Refusal."""
-    command = asked.command
+def require_role(facts: Facts, pending: PendingCommand, *roles: str) -> Organisation:
+    """The organisation that asks, in one of these roles and by a key of its own. Raises: Rejected."""
+    command = pending.command
     organisation = facts.organisations.get(command.actor)
     key = facts.keys.get(command.key_id)
     if organisation is None or (key is not None and key.charge is not None):
-        raise Refusal(Code.NOT_AUTHORISED, f"{command.kind} is not for a clean room's key", "key_id")
+        raise Rejected(Code.NOT_AUTHORISED, f"{command.kind} is not for a clean room's key", "key_id")
     if not set(roles) & set(organisation.roles):
-        raise Refusal(Code.NOT_AUTHORISED, f"{command.kind} is for the role {' or '.join(roles)}", "actor")
+        raise Rejected(Code.NOT_AUTHORISED, f"{command.kind} is for the role {' or '.join(roles)}", "actor")
     return organisation
 
 
-def permitted(gate: Gate, request: Request, facts: Facts) -> Verdict:
-    """The gate's verdict, if it permits. Raises: Refusal, with every check."""
+def require_permit(gate: Gate, request: Request, facts: Facts) -> Verdict:
+    """The gate's verdict, if it permits. Raises: Rejected, with every check."""
     verdict = gate(request, facts)
     failed = [check for check in verdict.checks if not check.passed]
     if verdict.permit and not failed:
@@ -79,10 +79,10 @@ def permitted(gate: Gate, request: Request, facts: Facts) -> Verdict:
     detail = "; ".join(check.text for check in failed) or "the gate gave no reason"
     if any(check.code == "signature_missing" for check in failed):
         missing = "; ".join(check.text for check in failed if check.code == "signature_missing")
-        raise Refusal(Code.SIGNATURE_MISSING, missing, "body.signatures", checks(verdict))
+        raise Rejected(Code.SIGNATURE_MISSING, missing, "body.signatures", checks(verdict))
     if any(check.code == "document_malformed" for check in failed):
-        raise Refusal(Code.MALFORMED, detail, "body.document", checks(verdict))
-    raise Refusal(Code.POLICY_DENIED, detail, "", checks(verdict))
+        raise Rejected(Code.MALFORMED, detail, "body.document", checks(verdict))
+    raise Rejected(Code.POLICY_DENIED, detail, "", checks(verdict))
 
 
 def checks(verdict: Verdict) -> c.Object:

@@ -21,7 +21,7 @@ from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Segment
 from ledger.mechanisms.plan import RunPlan, group_of
 from ledger.mechanisms.price_proofs import NotPriced
-from ledger.transitions.guards import Asked, Refusal
+from ledger.transitions.guards import PendingCommand, Rejected
 from ledger.wire.malformed import Malformed
 
 T = TypeVar("T")
@@ -96,9 +96,9 @@ class ComputedPrices:
 COMPUTED: Final = ComputedPrices()
 
 
-def prices_of(asked: Asked) -> ComputedPrices:
+def prices_of(pending: PendingCommand) -> ComputedPrices:
     """Where a command's numbers come from while it is decided: prepared if it carries any, else computed then."""
-    return COMPUTED if asked.prices is None else asked.prices
+    return COMPUTED if pending.prices is None else pending.prices
 
 
 class CollectedPrices(ComputedPrices):
@@ -112,7 +112,7 @@ class CollectedPrices(ComputedPrices):
         """Compute one number and keep it."""
         try:
             result = compute(*args)
-        except (Refusal, NoRoom, NotPriced, Malformed) as error:
+        except (Rejected, NoRoom, NotPriced, Malformed) as error:
             self._results[compute, args] = error
             raise
         self._results[compute, args] = result
@@ -162,7 +162,7 @@ def _price(terms: str, relation: str, unit_records: int, plan: RunPlan) -> tuple
     try:
         return read_rule(terms).segments(group_privacy(unit_records, plan.mechanism(plan.steps)), relation)
     except (NotPriced, ArithmeticError) as fault:
-        raise Refusal(Code.NOT_PRICED, str(fault), "body.plan") from None
+        raise Rejected(Code.NOT_PRICED, str(fault), "body.plan") from None
 
 
 def _cap(terms: str, epsilon: Fraction) -> Cap:
@@ -188,7 +188,7 @@ def _covered(terms: str, relation: str, unit_records: int, plan: RunPlan, segmen
     try:
         return read_rule(terms).covers(segments, group_privacy(unit_records, plan.mechanism(plan.steps)), relation)
     except (NotPriced, ArithmeticError) as fault:
-        raise Refusal(Code.NOT_PRICED, str(fault), "body.plan") from None
+        raise Rejected(Code.NOT_PRICED, str(fault), "body.plan") from None
 
 
 def _group(partition: Partition, body: MakeCharge) -> int:
@@ -205,4 +205,4 @@ def _epsilon(numerator: int, denominator: int, relation: str, unit_records: int,
     try:
         return reported_epsilon(whole, Fraction(numerator, denominator), relation)
     except (NotPriced, ArithmeticError) as fault:
-        raise Refusal(Code.NOT_PRICED, str(fault), "body.plan") from None
+        raise Rejected(Code.NOT_PRICED, str(fault), "body.plan") from None

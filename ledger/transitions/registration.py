@@ -14,64 +14,64 @@ from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.mechanism import Mechanism
 from ledger.mechanisms.plan import RECORD, group_of
 from ledger.mechanisms.price_proofs import NotPriced
-from ledger.transitions.guards import Asked, Decided, Refusal, acting, permitted
+from ledger.transitions.guards import Decision, PendingCommand, Rejected, require_permit, require_role
 from ledger.transitions.pricing import ComputedPrices, prices_of
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import DELTA_MIN, DELTA_ONE, EPSILON_MAX, format_number
 from ledger.wire.malformed import Malformed
 
 
-def organisation(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+def organisation(facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate) -> Decision:
     """An SRO registers an organisation; the first entry of a book is its SRO, registering itself."""
-    body = asked.body
+    body = pending.body
     assert isinstance(body, RegisterOrganisation)
     if facts.organisations:
-        acting(facts, asked, "SRO")
-    elif index != 0 or asked.command.actor != body.organisation or "SRO" not in body.roles:
-        raise Refusal(Code.NOT_AUTHORISED, "the first entry of a book is an SRO that registers itself", "actor")
+        require_role(facts, pending, "SRO")
+    elif index != 0 or pending.command.actor != body.organisation or "SRO" not in body.roles:
+        raise Rejected(Code.NOT_AUTHORISED, "the first entry of a book is an SRO that registers itself", "actor")
     if body.organisation in facts.organisations:
-        raise Refusal(Code.CONFLICT, f"{body.organisation} is registered already", "body.organisation")
+        raise Rejected(Code.CONFLICT, f"{body.organisation} is registered already", "body.organisation")
     if body.key.thumbprint in facts.keys:
-        raise Refusal(Code.CONFLICT, "this key is registered already", "body.key")
+        raise Rejected(Code.CONFLICT, "this key is registered already", "body.key")
     try:
         detached_jws.verify(body.possession, body.claim(), body.key)
     except Malformed as fault:
-        raise Refusal(Code.SIGNATURE_INVALID, f"possession of the key: {fault}", "body.possession") from None
-    permitted(gate, Request(asked.command, body, now), facts)
-    return Decided(Code.PERMITTED)
+        raise Rejected(Code.SIGNATURE_INVALID, f"possession of the key: {fault}", "body.possession") from None
+    require_permit(gate, Request(pending.command, body, now), facts)
+    return Decision(Code.PERMITTED)
 
 
-def document(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+def document(facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate) -> Decision:
     """A policy, recommendation, dataset or contract enters with the signatures it needs; the gate reads inside it."""
     del index
-    body = asked.body
+    body = pending.body
     assert isinstance(body, EnterDocument)
-    acting(facts, asked, *_DOCUMENT_ROLES[asked.command.kind])
-    request = Request(asked.command, body, now, signers=signers(facts, body))
-    verdict = permitted(gate, request, facts)
+    require_role(facts, pending, *_DOCUMENT_ROLES[pending.command.kind])
+    request = Request(pending.command, body, now, signers=signers(facts, body))
+    verdict = require_permit(gate, request, facts)
     if verdict.header is None:
         raise AssertionError("a gate that permits a document tells its header")
-    return Decided(Code.PERMITTED, derived={"header": verdict.header.to_json()})
+    return Decision(Code.PERMITTED, derived={"header": verdict.header.to_json()})
 
 
 _DOCUMENT_ROLES = {"policy": ("SRO",), "recommendation": ("TSO",), "dataset": ("TDP",), "contract": ("TDP", "TDC")}
 
 
 def signers(facts: Facts, body: EnterDocument) -> tuple[str, ...]:
-    """Who signed a document: the owners of the keys whose signatures verify. Raises: Refusal, for any that does not."""
+    """The signers of a document: owners of the keys whose signatures verify. Raises: Rejected, if any does not."""
     data = facts.documents.get(body.document)
     if data is None:
-        raise Refusal(Code.NOT_FOUND, f"no document {body.document} was stored", "body.document")
+        raise Rejected(Code.NOT_FOUND, f"no document {body.document} was stored", "body.document")
     owners = []
     for place, name in enumerate(body.signatures):
         where = f"body.signatures[{place}]"
         stored = facts.documents.get(name)
         if stored is None:
-            raise Refusal(Code.NOT_FOUND, f"no signature {name} was stored", where)
+            raise Rejected(Code.NOT_FOUND, f"no signature {name} was stored", where)
         try:
             owners.append(_signer(facts, data, stored.decode("ascii")))
         except (Malformed, UnicodeDecodeError) as fault:
-            raise Refusal(Code.SIGNATURE_INVALID, str(fault), where) from None
+            raise Rejected(Code.SIGNATURE_INVALID, str(fault), where) from None
     return tuple(owners)
 
 
@@ -83,11 +83,11 @@ def _signer(facts: Facts, data: bytes, signature: str) -> str:
     return key.owner
 
 
-def partition(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+def partition(facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate) -> Decision:
     """A partition opens with a budget and a rule that is good for every cap its policy names."""
     del index
-    body, caps, rule = opening(facts, asked, now, gate)
-    prices = prices_of(asked)
+    body, caps, rule = opening(facts, pending, now, gate)
+    prices = prices_of(pending)
     named = dict.fromkeys((body.epsilon, caps.lineage))
     try:
         terms: c.Object = {"caps": [prices.capacity(rule, one).to_json() for one in named], "terms": rule.to_json()}
@@ -95,25 +95,27 @@ def partition(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> D
         raise _closed(body, closed) from None
     except Malformed as fault:
         raise fault.under("body") from None
-    return Decided(Code.PERMITTED, derived=terms)
+    return Decision(Code.PERMITTED, derived=terms)
 
 
-def opening(facts: Facts, asked: Asked, now: int, gate: Gate) -> tuple[OpenPartition, Caps, Rule]:
+def opening(facts: Facts, pending: PendingCommand, now: int, gate: Gate) -> tuple[OpenPartition, Caps, Rule]:
     """Everything that is decided of an opening but whether its caps have room. Raises: Malformed, Refusal."""
-    body = asked.body
+    body = pending.body
     assert isinstance(body, OpenPartition)
-    acting(facts, asked, "TDP")
+    require_role(facts, pending, "TDP")
     epsilon, delta = body.epsilon, body.delta
     if not 0 < epsilon <= EPSILON_MAX:
-        raise Refusal(Code.MALFORMED, f"body.epsilon: must be greater than 0 and at most {EPSILON_MAX}", "body.epsilon")
+        raise Rejected(
+            Code.MALFORMED, f"body.epsilon: must be greater than 0 and at most {EPSILON_MAX}", "body.epsilon"
+        )
     if delta and not DELTA_MIN <= delta < 1:
-        raise Refusal(Code.MALFORMED, "body.delta: must be 0, or at least 1e-11 and less than 1", "body.delta")
+        raise Rejected(Code.MALFORMED, "body.delta: must be 0, or at least 1e-11 and less than 1", "body.delta")
     if body.ref in facts.partitions:
-        raise Refusal(Code.CONFLICT, f"{body.ref} was opened before; new records open a partition of a new name")
+        raise Rejected(Code.CONFLICT, f"{body.ref} was opened before; new records open a partition of a new name")
     _own_data_key(facts, body)
-    verdict = permitted(gate, Request(asked.command, body, now), facts)
+    verdict = require_permit(gate, Request(pending.command, body, now), facts)
     caps = dict(verdict.caps)[body.ref]
-    return body, caps, _rule_for(body, caps, prices_of(asked))
+    return body, caps, _rule_for(body, caps, prices_of(pending))
 
 
 def _own_data_key(facts: Facts, body: OpenPartition) -> None:
@@ -121,7 +123,7 @@ def _own_data_key(facts: Facts, body: OpenPartition) -> None:
     for other in facts.partitions.values():
         if (other.provider, other.data_key) == (body.provider, body.data_key):
             detail = f"body.data_key: {body.data_key} opens {other.ref} already; a new partition needs a key of its own"
-            raise Refusal(Code.CONFLICT, detail, "body.data_key")
+            raise Rejected(Code.CONFLICT, detail, "body.data_key")
 
 
 def _rule_for(body: OpenPartition, caps: Caps, prices: ComputedPrices) -> Rule:
@@ -130,24 +132,24 @@ def _rule_for(body: OpenPartition, caps: Caps, prices: ComputedPrices) -> Rule:
     load = _load(body)
     slack = body.slack or Fraction(0)
     if slack and slack >= delta:
-        raise Refusal(Code.MALFORMED, "body.slack: must be less than δ", "body.slack")
+        raise Rejected(Code.MALFORMED, "body.slack: must be less than δ", "body.slack")
     try:
         opening = Opening(delta, (epsilon, caps.lineage), load, body.relation, int(slack * DELTA_ONE))
         return prices.number(choose_rule, body.rule, opening)
     except NoRoom as closed:
         raise _closed(body, closed) from None
     except NotPriced as fault:
-        raise Refusal(Code.MALFORMED, f"body.load: {fault}", "body.load") from None
+        raise Rejected(Code.MALFORMED, f"body.load: {fault}", "body.load") from None
     except Malformed as fault:
         raise fault.under("body") from None
 
 
 def _load(body: OpenPartition) -> Mechanism | None:
-    """The declared load as one privacy unit sees it. Raises: Refusal."""
+    """The declared load as one privacy unit sees it. Raises: Rejected."""
     plan = body.load
     if RULES[body.rule].per_unit and body.unit not in {RECORD, plan.unit if plan else RECORD}:
         detail = f"body.unit: must be 'record' for the rule {body.rule}, or what its load clips by"
-        raise Refusal(Code.MALFORMED, detail, "body.unit")
+        raise Rejected(Code.MALFORMED, detail, "body.unit")
     if plan is None:
         return None
     try:
@@ -156,20 +158,20 @@ def _load(body: OpenPartition) -> Mechanism | None:
         raise fault.under("body.load") from None
 
 
-def _closed(body: OpenPartition, closed: NoRoom) -> Refusal:
-    return Refusal(Code.MALFORMED, f"body.epsilon: at a δ of {format_number(body.delta)} {closed}", "body.epsilon")
+def _closed(body: OpenPartition, closed: NoRoom) -> Rejected:
+    return Rejected(Code.MALFORMED, f"body.epsilon: at a δ of {format_number(body.delta)} {closed}", "body.epsilon")
 
 
-def retirement(facts: Facts, asked: Asked, now: int, index: int, gate: Gate) -> Decided:
+def retirement(facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate) -> Decision:
     """A partition takes nothing new from here on."""
     del index
-    body = asked.body
+    body = pending.body
     assert isinstance(body, Retire)
-    acting(facts, asked, "TDP")
+    require_role(facts, pending, "TDP")
     found = facts.partitions.get(body.partition)
     if found is None:
-        raise Refusal(Code.NOT_FOUND, f"there is no partition {body.partition}", "body.partition")
+        raise Rejected(Code.NOT_FOUND, f"there is no partition {body.partition}", "body.partition")
     if found.retired:
-        raise Refusal(Code.CONFLICT, f"{body.partition} is retired already", "body.partition")
-    permitted(gate, Request(asked.command, body, now), facts)
-    return Decided(Code.PERMITTED)
+        raise Rejected(Code.CONFLICT, f"{body.partition} is retired already", "body.partition")
+    require_permit(gate, Request(pending.command, body, now), facts)
+    return Decision(Code.PERMITTED)

@@ -165,7 +165,7 @@ def again(
     """Re-evaluate a past charge with the state and policy in force then, or with another policy."""
     from ledger.domain.commands import read_body
     from ledger.domain.entries import Entry
-    from ledger.transitions.guards import Asked
+    from ledger.transitions.guards import PendingCommand
     from policy.planning.text_report import decision_lines
     from policy.planning.what_if import PlannedRun, WhatIf
 
@@ -175,7 +175,7 @@ def again(
     if entry is None or entry.kind != "charge":
         raise failure(f"there is no charge {name}", ExitCode.NOT_FOUND)
     command = entry.command
-    asked = Asked(command, read_body(command), command.to_bytes(), entry.signature)
+    asked = PendingCommand(command, read_body(command), command.to_bytes(), entry.signature)
     with past(book, index if as_of is None else as_of) as facts:
         decision = _under(WhatIf(facts, PlannedRun.of(asked), entry.time), document).decision
     result = {"decision": decision.to_json(), "recorded": entry.code.word}

@@ -23,7 +23,7 @@ from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Loss
 from ledger.mechanisms.mechanism import NOISE_MAX, NOISE_MIN, STEPS_MAX, Mechanism, SelfComposed
 from ledger.mechanisms.plan import MechanismPlan, Plan, RunPlan, group_of
-from ledger.transitions.guards import Refusal
+from ledger.transitions.guards import Rejected
 from ledger.transitions.headroom import Room
 from ledger.wire.malformed import Malformed
 from policy.planning.hypothetical_facts import HypotheticalFacts
@@ -122,7 +122,7 @@ def _closed(mild: WhatIf) -> bool:
     """Whether even the smallest plan is denied at every ε, or an account admits nothing."""
     try:
         return not mild.without_epsilon.permit or not mild.limits
-    except (Refusal, KeyError):
+    except (Rejected, KeyError):
         return True
 
 
@@ -157,7 +157,7 @@ def _fullness(question: WhatIf, of: Callable[[int], RunPlan]) -> Callable[[int],
     def excess(place: int) -> float:
         try:
             rooms = question.rooms(of(place))
-        except (Refusal, Malformed):
+        except (Rejected, Malformed):
             return log_excess(None, Fraction(1))
         return max(
             log_excess(room.rule.share(room.after, room.limit.cap), Fraction(1), holds=room.enough) for room in rooms
@@ -223,7 +223,7 @@ def runs_that_fit(question: WhatIf) -> MoreRuns:
 def _account_runs(question: WhatIf) -> tuple[AccountRuns, ...]:
     try:
         rooms = question.rooms(question.run.plan)
-    except (Refusal, Malformed, KeyError):
+    except (Rejected, Malformed, KeyError):
         return ()
     return tuple(_runs_in(room) for room in rooms)
 
@@ -243,7 +243,7 @@ def _after(question: WhatIf, runs: int) -> WhatIf:
         costs = {room.limit.partition: room.run for room in question.rooms(run.plan)}
         contract = facts.contracts[run.contract]
         node = question.author.node
-    except (Refusal, Malformed, KeyError):
+    except (Rejected, Malformed, KeyError):
         return question
     holders = (GLOBAL, holder_of(node), *map(holder_of, coalitions_of(facts.nodes, node)))
     accounts = {(ref, who): _charged(facts, ref, who, cost, runs) for ref, cost in costs.items() for who in holders}

@@ -19,8 +19,8 @@ from ledger.domain.gate import Check, Gate, Request, Verdict
 from ledger.domain.outcomes import Code
 from ledger.mechanisms.plan import RunPlan, parse_plan
 from ledger.transitions.charges import limits_on
-from ledger.transitions.decide import weigh
-from ledger.transitions.guards import Asked, Decided, Refusal
+from ledger.transitions.decide import decide_unsigned
+from ledger.transitions.guards import Decision, PendingCommand, Rejected
 from ledger.transitions.headroom import Limit, Room
 from ledger.transitions.pricing import COMPUTED
 from ledger.wire import canonical_json as c
@@ -65,13 +65,13 @@ class PlannedRun:
         )
 
     @classmethod
-    def of(cls, asked: Asked) -> PlannedRun:
+    def of(cls, pending: PendingCommand) -> PlannedRun:
         """The run of a command. Raises: TypeError, if it is no charge."""
-        body = asked.body
+        body = pending.body
         if not isinstance(body, MakeCharge):
-            message = f"a {asked.command.kind} is no charge"
+            message = f"a {pending.command.kind} is no charge"
             raise TypeError(message)
-        return cls(asked.command.actor, body.contract, body.partitions, body.plan, body.recipients, body.base)
+        return cls(pending.command.actor, body.contract, body.partitions, body.plan, body.recipients, body.base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +128,10 @@ class WhatIf:
         keys = CleanRoomKeys(PublicKey("X25519", _NO_KEY), PublicKey("Ed25519", _NO_KEY))
         return MakeCharge(run.contract, run.partitions, plan, keys, self.now + 1, run.recipients, run.base)
 
-    def decide(self) -> Decided:
+    def decide(self) -> Decision:
         """The ledger's decision. Never raises for what a caller can send."""
-        asked = Asked(self._command, self.body(self.run.plan), b"", "")
-        return weigh(self.facts, asked, self.now, 0, self.gate)
+        pending = PendingCommand(self._command, self.body(self.run.plan), b"", "")
+        return decide_unsigned(self.facts, pending, self.now, 0, self.gate)
 
     @property
     def is_admitted(self) -> bool:
@@ -146,7 +146,7 @@ class WhatIf:
             epsilons = tuple((one.ref, COMPUTED.epsilon(one, self.body(self.run.plan))) for one in self.partitions)
             verdict = self.verdict(epsilons)
             rooms = self.rooms(self.run.plan) if verdict.permit else []
-        except (Refusal, Malformed, KeyError):
+        except (Rejected, Malformed, KeyError):
             # What is refused before a check is made has its reason in the detail.
             return DecisionReport(decided.code, decided.detail, (), None)
         checks = (*verdict.checks, *(room.check(self.holder) for room in rooms))
@@ -181,11 +181,11 @@ class WhatIf:
 
     @cached_property
     def limits(self) -> list[Limit]:
-        """Every cap that binds. Raises: Refusal, if one has no room for anything."""
+        """Every cap that binds. Raises: Rejected, if one has no room for anything."""
         return limits_on(self.facts, self.partitions, self.without_epsilon, self.author)
 
     def rooms(self, plan: RunPlan) -> list[Room]:
-        """Every account it would be charged to, before and after. Raises: Refusal, Malformed, if it has no price."""
+        """Every account it would be charged to, before and after. Raises: Rejected, Malformed, if it has no price."""
         body = self.body(plan)
         prices = {one.ref: COMPUTED.price(one, body) for one in self.partitions}
         return [Room.of(self.facts, limit, prices[limit.partition], plan.steps) for limit in self.limits]

@@ -11,7 +11,7 @@ from ledger.domain.entries import Entry
 from ledger.domain.memory_state import MemoryState
 from ledger.transitions.apply import apply
 from ledger.transitions.decide import decide
-from ledger.transitions.guards import Asked, Decided
+from ledger.transitions.guards import Decision, PendingCommand
 from ledger.wire import canonical_json as c
 from tests.factories.documents import dense_plan
 from tests.factories.memory import LOG_PUBLIC, World, ref_of, settled_world
@@ -29,7 +29,7 @@ class History(World):
 
     last: Entry | None = None
 
-    def send(self, asked: Asked) -> Decided:
+    def send(self, asked: PendingCommand) -> Decision:
         """Decide a command, and apply what is recorded."""
         decided = decide(self.state, asked, self.now, self.index, self.gate, LOG_PUBLIC.x)
         self.last = entry_of(asked, decided, self.now)
@@ -70,7 +70,7 @@ class History(World):
 
     def answer(self, state: MemoryState, sent: Sent) -> str:
         """What the core does with a command: read, verify, decide, write the entry, apply."""
-        asked = Asked.read(*sent)
+        asked = PendingCommand.read(*sent)
         decided = decide(state, asked, self.now, self.index, self.gate, LOG_PUBLIC.x)
         entry = entry_of(asked, decided, self.now)
         entry.to_bytes()
@@ -78,7 +78,7 @@ class History(World):
         return decided.code.word
 
 
-def entry_of(asked: Asked, decided: Decided, now: int) -> Entry:
+def entry_of(asked: PendingCommand, decided: Decision, now: int) -> Entry:
     """The entry of what was decided."""
     command = asked.command
     body: c.Object = {**decided.derived, "outcome": decided.code.word, "request": command.body}

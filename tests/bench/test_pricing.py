@@ -14,7 +14,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from ledger.domain.commands import MakeCharge
 from ledger.domain.facts import Partition
 from ledger.mechanisms.plan import Plan
-from ledger.transitions.guards import Asked
+from ledger.transitions.guards import PendingCommand
 from ledger.transitions.pricing import COMPUTED
 from tests.bench.compare import Side, compare
 from tests.bench.history import HUB, Sent, opened
@@ -54,7 +54,7 @@ class Office:
 
     def read(self) -> MakeCharge:
         """The plan of this office in a command read anew."""
-        body = Asked.read(*self.sent).body
+        body = PendingCommand.read(*self.sent).body
         assert isinstance(body, MakeCharge)
         return body
 

@@ -20,7 +20,7 @@ from ledger.domain.memory_state import MemoryState
 from ledger.mechanisms.loss import Loss
 from ledger.transitions.apply import apply
 from ledger.transitions.decide import LEDGER_ACTOR, decide
-from ledger.transitions.guards import Asked, Decided
+from ledger.transitions.guards import Decision, PendingCommand
 from ledger.wire import canonical_json as c
 from tests.factories.documents import DIGITS, partition
 from tests.factories.people import (
@@ -84,17 +84,17 @@ class World:
         caps = tuple((ref, Caps(epsilon if self.everyone else None, self.lineage)) for ref, epsilon in refs)
         return Verdict(permit=not checks, checks=checks, header=header, caps=caps)
 
-    def command(self, kind: str, name: str, actor: str, body: c.Object, by: str = "") -> Asked:
+    def command(self, kind: str, name: str, actor: str, body: c.Object, by: str = "") -> PendingCommand:
         """A command signed by the key called ``by``, or by its actor's own."""
         key = private_key(by or actor)
         raw = Command(kind, name, actor, public_key(key).thumbprint, body).to_bytes()
-        return Asked.read(raw, sign(key, raw))
+        return PendingCommand.read(raw, sign(key, raw))
 
-    def submit(self, kind: str, name: str, actor: str, body: c.Object, by: str = "") -> Decided:
+    def submit(self, kind: str, name: str, actor: str, body: c.Object, by: str = "") -> Decision:
         """Decide, and apply what is recorded, through the entry's own bytes."""
         return self.send(self.command(kind, name, actor, body, by))
 
-    def send(self, asked: Asked) -> Decided:
+    def send(self, asked: PendingCommand) -> Decision:
         """Decide a command, and apply what is recorded."""
         before = snapshot(self.state)
         decided = decide(self.state, asked, self.now, self.index, self.gate, LOG_PUBLIC.x)
@@ -118,12 +118,12 @@ class World:
         assert not self.submit(kind, f"enter-{name}", actor, body).code.refused
         return c.digest(data)
 
-    def register(self, did: str, role: str) -> Decided:
+    def register(self, did: str, role: str) -> Decision:
         """An organisation with its key."""
         body = registration(did, Signer(private_key(did)), role)
         return self.submit("organisation", f"register-{short_name(did)}", SRO, body)
 
-    def open(self, name: str, epsilon: str = "120", **changes: c.Json) -> Decided:
+    def open(self, name: str, epsilon: str = "120", **changes: c.Json) -> Decision:
         """A partition with a budget."""
         body = partition(name, epsilon=epsilon, **changes)
         return self.submit("partition", f"open-{name}", HOSPITAL, body)
@@ -141,7 +141,7 @@ class World:
         plan: c.Object,
         by: str = "",
         **changes: c.Json,
-    ) -> Decided:
+    ) -> Decision:
         """A run's charge, for a clean room whose keys are named after it."""
         body: c.Object = {
             "clean_room": CleanRoom(name).to_json(),
@@ -153,20 +153,20 @@ class World:
         }
         return self.submit("charge", name, bank, body, by)
 
-    def post(self, name: str, steps: int) -> Decided:
+    def post(self, name: str, steps: int) -> Decision:
         """What ran, on the clean room's word."""
         actor = self.state.charges[name].actor
         return self.submit("post", f"post-{name}", actor, {"charge": name, "steps": steps}, by=f"room {name}")
 
-    def void(self, name: str) -> Decided:
+    def void(self, name: str) -> Decision:
         """Settled for nothing, by its author."""
         return self.submit("void", f"void-{name}", self.state.charges[name].actor, {"charge": name})
 
-    def lapse(self, name: str) -> Decided:
+    def lapse(self, name: str) -> Decision:
         """The book's own command."""
         return self.submit("lapse", f"lapse-{name}", LEDGER_ACTOR, {"charge": name}, by="log")
 
-    def merge(self, into: str, parents: tuple[str, ...]) -> Decided:
+    def merge(self, into: str, parents: tuple[str, ...]) -> Decision:
         """Organisations become one."""
         body: c.Object = {"organisation": into, "parents": list(parents)}
         return self.submit("merger", f"merger-{self.index}", SRO, body)

@@ -23,7 +23,7 @@ from ledger.domain.facts import Facts
 from ledger.domain.gate import Request, Verdict
 from ledger.domain.outcomes import ChargeState
 from ledger.store.engine import engine_of
-from ledger.transitions.guards import Asked
+from ledger.transitions.guards import PendingCommand
 from ledger.transitions.pricing import CollectedPrices, PriceMissing
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number
@@ -139,8 +139,8 @@ def test_what_was_not_priced_is_made_ready_again(world: World) -> None:
     recorder = Recorder(gate, world.clock, LogSigner(LOG_KEY, ORIGIN))
     preparer, writer = CommandPreparer(reads, recorder), Writer(writes, reads, recorder, None)
 
-    def write(ready: list[Asked | Outcome]) -> list[str]:
-        asked = [one for one in ready if isinstance(one, Asked)]
+    def write(ready: list[PendingCommand | Outcome]) -> list[str]:
+        asked = [one for one in ready if isinstance(one, PendingCommand)]
         return [one.code.word for one in writer.send(asked).result()]
 
     try:

@@ -16,7 +16,7 @@ from ledger.domain.outcomes import ChargeState
 from ledger.filters import read_rule
 from ledger.lineage.exposure import known_spans
 from ledger.mechanisms.loss import Loss, loss_of
-from ledger.transitions.guards import Decided
+from ledger.transitions.guards import Decision
 from tests.factories.documents import dense_plan
 from tests.factories.memory import START, World, ref_of, settled_world, snapshot
 from tests.factories.people import BANKS, SRO
@@ -62,7 +62,7 @@ class Play:
         """A bank by number."""
         return self.banks[place % len(self.banks)]
 
-    def note(self, decided: Decided, *event: Any) -> bool:  # noqa: ANN401 - what the event names
+    def note(self, decided: Decision, *event: Any) -> bool:  # noqa: ANN401 - what the event names
         """What was permitted is played; whether it was."""
         if decided.code.refused:
             return False

@@ -10,7 +10,7 @@ from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss, Segment, loss_of
 from ledger.mechanisms.mechanism import PoissonGaussian
 from ledger.transitions.decide import LEDGER_ACTOR
-from ledger.transitions.guards import Decided
+from ledger.transitions.guards import Decision
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number
 from tests.factories.documents import dense_plan
@@ -172,7 +172,7 @@ class Life(World):
 
     digest: str = ""
 
-    def event(self, words: list[str]) -> Decided | None:
+    def event(self, words: list[str]) -> Decision | None:
         """Do what one row says."""
         verb, _, how = words[0].partition("-")
         if verb == "wait":
@@ -202,7 +202,7 @@ class Life(World):
         kind = {"release": "key_release", "model": "model_release"}.get(verb, verb)
         return self.submit(kind, f"{verb}-{self.index}", actor, body, by=by or room)
 
-    def asked(self, how: str, name: str) -> Decided:
+    def asked(self, how: str, name: str) -> Decision:
         """A charge, as it should be or with one thing wrong."""
         bank = HOSPITAL if how == "by-hospital" else BANK
         contract = "0" * 64 if how == "no-contract" else self.digest

@@ -12,7 +12,7 @@ from ledger.domain.lineage_graph import NodeKind
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import loss_of
 from ledger.transitions.account_loss import Frozen, frozen
-from ledger.transitions.guards import Decided
+from ledger.transitions.guards import Decision
 from ledger.wire import canonical_json as c
 from tests.factories.documents import dense_plan
 from tests.factories.memory import World, ref_of
@@ -28,7 +28,7 @@ def fresh() -> World:
     return Play().world
 
 
-def run(world: World, name: str, bank: str, plan: c.Object = QUIET, where: str = "one", **named: Any) -> Decided:  # noqa: ANN401 - any field
+def run(world: World, name: str, bank: str, plan: c.Object = QUIET, where: str = "one", **named: Any) -> Decision:  # noqa: ANN401 - any field
     """A run that is posted in full; an event takes a millisecond."""
     world.now += 1
     decided = world.charge(name, bank, CONTRACTS[bank], (where,), plan, **named)
@@ -37,7 +37,7 @@ def run(world: World, name: str, bank: str, plan: c.Object = QUIET, where: str =
     return decided
 
 
-def enter(world: World, kind: str, actor: str = SRO, **body: Any) -> Decided:  # noqa: ANN401 - any field
+def enter(world: World, kind: str, actor: str = SRO, **body: Any) -> Decision:  # noqa: ANN401 - any field
     """A lineage event."""
     world.now += 1
     return world.submit(kind, f"{kind}-{world.index}", actor, body)
@@ -237,13 +237,13 @@ def test_a_coalition_refuses_and_tells_no_amounts() -> None:
     assert limits == [holder_of(world.state.organisations[B].node), holder_of(coalition)]
 
 
-def world_checks(decided: Decided) -> list[dict[str, Any]]:
+def world_checks(decided: Decision) -> list[dict[str, Any]]:
     """The checks of a refusal."""
     found: Any = decided.derived["checks"]
     return list(found)
 
 
-def world_limits(decided: Decided) -> list[str]:
+def world_limits(decided: Decision) -> list[str]:
     """The holders that bound a charge."""
     found: Any = decided.derived["limits"]
     return [one["holder"] for one in found]

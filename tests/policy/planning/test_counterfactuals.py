@@ -10,7 +10,7 @@ from msgspec import structs
 
 from ledger.domain.commands import Command
 from ledger.domain.outcomes import Code
-from ledger.transitions.guards import Asked
+from ledger.transitions.guards import PendingCommand
 from ledger.wire.exact_numbers import format_number
 from policy.planning.counterfactuals import CANDIDATES_MAX, Swap, advise
 from policy.planning.hypothetical_facts import with_policy_throughout
@@ -79,7 +79,7 @@ def test_a_refused_charge_can_be_asked_about_afterwards() -> None:
     market = exhausted()
     question = market.ask(PLAN)
     body = structs.replace(question.body(question.run.plan), recipients=(BANKS[1],), base=("run-0",))
-    charge = Asked(Command("charge", "refused", BANKS[0], "", {}), body, b"", "")
+    charge = PendingCommand(Command("charge", "refused", BANKS[0], "", {}), body, b"", "")
     assert PlannedRun.of(charge) == replace(question.run, recipients=(BANKS[1],), base=("run-0",))
     void = market.command("void", "void-x", BANKS[0], {"charge": "x"})
     with pytest.raises(TypeError, match="a void is no charge"):
