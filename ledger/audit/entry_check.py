@@ -23,7 +23,7 @@ from ledger.domain.facts import GLOBAL, Facts, State, holder_of
 from ledger.domain.gate import Caps, Gate, Header, Request, Verdict
 from ledger.domain.outcomes import Code
 from ledger.filters import PureSum, Rule, read_rule
-from ledger.transitions.account_loss import standing
+from ledger.transitions.account_loss import counted_loss
 from ledger.transitions.charges import Laid, lay
 from ledger.transitions.decide import decide, signing_key
 from ledger.transitions.guards import Decision, PendingCommand, Rejected
@@ -56,7 +56,7 @@ def check_before(  # noqa: PLR0913, PLR0917 - what stands, what is claimed and w
         Malformed, Refusal, KeyError: whatever is the matter.
     """
     command = entry.command
-    pending = PendingCommand(command, entry.asked, command.to_bytes(), entry.signature)
+    pending = PendingCommand(command, entry.command_body, command.to_bytes(), entry.signature)
     key = signing_key(facts, pending, log_x)
     witness(entry.signature, pending.raw, key)
     pending = replace(pending, verified_by=key.x)
@@ -146,7 +146,7 @@ def _header(recorded: Any) -> Header:  # noqa: ANN401 - JSON as recorded
 
 
 def _caps(entry: Entry, facts: Facts) -> tuple[tuple[str, Caps], ...]:
-    body = entry.asked
+    body = entry.command_body
     if isinstance(body, OpenPartition):
         named: Any = entry.body["caps"]
         epsilons = [parse_number(cap["epsilon"], "body.caps.epsilon") for cap in named]
@@ -206,7 +206,7 @@ def check_fits(state: State, entry: Entry) -> None:
     """An applied charge leaves every account it was limited by within the recorded capacity. Raises: Malformed."""
     if entry.code is not Code.PENDING:
         return
-    body = entry.asked
+    body = entry.command_body
     assert isinstance(body, MakeCharge)
     author = state.charges[entry.id].author
     limits: Any = entry.body["limits"]
@@ -220,5 +220,5 @@ def check_fits(state: State, entry: Entry) -> None:
             raise Malformed("body.limits.cap.epsilon", f"is above the budget of {partition.ref}")
         rule: Rule = read_rule(partition.terms)
         account = state.accounts[limit["partition"], limit["holder"]]
-        if not rule.admits(standing(state, account), read_cap(limit["cap"])):
+        if not rule.admits(counted_loss(state, account), read_cap(limit["cap"])):
             raise Malformed("body.outcome", f"is pending, but {limit['holder']} of {limit['partition']} had no room")

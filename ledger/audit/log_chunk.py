@@ -64,7 +64,7 @@ def read_chunk(start: int, stored: list[Stored], *, whole: bool) -> Chunk:
             if last is not None and time < last:
                 raise Malformed("time", "lies before the time of the entry before it")
         except FAULTS as fault:
-            return Chunk(start, leaves, read, _times(first, last), (index, told(fault)))
+            return Chunk(start, leaves, read, _times(first, last), (index, describe_error(fault)))
         first, last = time if first is None else first, time
         read.append(taken.said)
         leaves.append(leaf_hash(data))
@@ -80,7 +80,7 @@ def _times(first: int | None, last: int | None) -> tuple[int, int] | None:
     return None if first is None or last is None else (first, last)
 
 
-def told(fault: Exception) -> str:
+def describe_error(fault: Exception) -> str:
     """A fault in words."""
     return f"names {fault}, which does not exist" if isinstance(fault, KeyError) else str(fault)
 

@@ -19,7 +19,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import DatabaseError
 
 from ledger.audit.entry_check import check_before, check_fits
-from ledger.audit.log_chunk import FAULTS, Chunk, Stored, read_chunk, told
+from ledger.audit.log_chunk import FAULTS, Chunk, Stored, describe_error, read_chunk
 from ledger.audit.projection_check import check_rows, check_sums, find_invalid_text
 from ledger.audit.signature_batch import SignatureBatch
 from ledger.audit.tree_rebuild import TreeRebuild
@@ -169,7 +169,7 @@ class _Replay:
             check_cosignatures(Log(book.connection))
             moved = check_seal(book.connection, book.size)
         except FAULTS as fault:
-            raise Broken(None, f"a row cannot be read: {told(fault)}") from None
+            raise Broken(None, f"a row cannot be read: {describe_error(fault)}") from None
         return VerificationReport(
             entries=book.size,
             charges=len(state.charges),
@@ -208,7 +208,7 @@ class _Replay:
                     self._decide(check, one, index)
             sums.put()
         except FAULTS as fault:
-            raise Broken(index, told(fault)) from None
+            raise Broken(index, describe_error(fault)) from None
         if chunk.wrong is not None:
             raise Broken(*chunk.wrong)
         if chunk.times is not None:

@@ -58,7 +58,7 @@ class Entry:
         return Command(self.kind, self.id, self.actor, self.key_id, self.request)
 
     @cached_property
-    def asked(self) -> Body:
+    def command_body(self) -> Body:
         """The typed body of the command. Raises: Malformed."""
         return read_request(self.kind, self.request)
 

@@ -17,7 +17,7 @@ from ledger.filters import Cap, read_rule
 from ledger.mechanisms.loss import Loss
 
 
-def standing(facts: Facts, account: Account) -> Loss:
+def counted_loss(facts: Facts, account: Account) -> Loss:
     """What counts of an account against its caps: pending in full, and posted since the last decree."""
     forgiven = facts.forgiven.get((account.partition, account.holder))
     return account.loss if forgiven is None else account.loss - forgiven
@@ -51,8 +51,8 @@ def over(facts: Facts, accounts: Iterable[Account], caps: Mapping[str, Cap]) -> 
     for account in accounts:
         cap = caps.get(account.partition)
         rule = read_rule(facts.partitions[account.partition].terms)
-        if cap is None or rule.admits(standing(facts, account), cap):
+        if cap is None or rule.admits(counted_loss(facts, account), cap):
             continue
-        excess = rule.share(standing(facts, account), cap) - 1
+        excess = rule.share(counted_loss(facts, account), cap) - 1
         found.append(Frozen(account.partition, account.holder, excess if excess > 0 else None))
     return found

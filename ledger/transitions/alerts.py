@@ -8,7 +8,7 @@ from ledger.domain.facts import GLOBAL, Facts, Partition, holder_of
 from ledger.domain.gate import Caps
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss, Segment, loss_of
-from ledger.transitions.account_loss import standing
+from ledger.transitions.account_loss import counted_loss
 from ledger.transitions.pricing import Bound, PriceSource
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
@@ -38,7 +38,7 @@ def crossed(  # noqa: PLR0913, PLR0917 - a charge, and what it is laid on
                 numbers.watched(Bound(partition, holder, epsilon)),
                 facts.accounts.get((partition.ref, holder)),
             )
-            before = standing(facts, account) if account else Loss.zero(len(rule.coordinates))
+            before = counted_loss(facts, account) if account else Loss.zero(len(rule.coordinates))
             after = before + loss_of(prices[partition.ref], steps)
             low, high = rule.share(before, cap), rule.share(after, cap)
             passed = [share for share in bound.alerts if low < share <= high]

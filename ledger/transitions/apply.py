@@ -52,7 +52,7 @@ def make(state: State, said: Said | Entry | None, index: int, sums: Sums) -> Non
 
 
 def _organisation(state: State, entry: Entry, index: int) -> None:
-    body = entry.asked
+    body = entry.command_body
     assert isinstance(body, RegisterOrganisation)
     did, key = body.organisation, body.key
     state.organisations[did] = Organisation(did, body.name, body.roles, index, index, ((entry.time, index),))
@@ -88,7 +88,7 @@ def _recommendation(state: State, entry: Entry, index: int) -> None:
 
 
 def _partition(state: State, entry: Entry, index: int) -> None:
-    body = entry.asked
+    body = entry.command_body
     assert isinstance(body, OpenPartition)
     state.partitions[body.ref] = Partition(
         ref=body.ref,
@@ -111,7 +111,7 @@ def _partition(state: State, entry: Entry, index: int) -> None:
 
 def _retirement(state: State, entry: Entry, index: int) -> None:
     del index
-    body = entry.asked
+    body = entry.command_body
     assert isinstance(body, Retire)
     state.partitions[body.partition] = replace(state.partitions[body.partition], retired=True)
 

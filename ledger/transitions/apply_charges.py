@@ -66,7 +66,7 @@ Places = tuple[tuple[str, str], ...]
 
 
 def _charged(entry: Entry) -> Charged:
-    body = entry.asked
+    body = entry.command_body
     assert isinstance(body, MakeCharge)
     recorded: Any = entry.body
     prices = tuple((ref, c.spelled(recorded["prices"][ref])) for ref in body.partitions)
@@ -98,13 +98,13 @@ def charged(  # noqa: PLR0913, PLR0917 - what an entry says, part by part
 
 
 def _released(entry: Entry) -> Released:
-    body = entry.asked
+    body = entry.command_body
     assert isinstance(body, ReleaseKey)
     return Released(entry.id, body.charge)
 
 
 def _posted(entry: Entry) -> Settled:
-    body = entry.asked
+    body = entry.command_body
     assert isinstance(body, Post)
     _check_outcome(entry, Code.POSTED)
     return Settled(body.charge, body.steps, entry.code.word)

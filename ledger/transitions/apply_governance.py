@@ -13,28 +13,28 @@ from ledger.mechanisms.loss import Loss
 
 def _revocation(state: State, entry: Entry, index: int) -> None:
     del index
-    body = entry.asked
+    body = entry.command_body
     assert isinstance(body, Revoke)
     state.contracts[body.contract] = state.contracts[body.contract]._replace(revoked=True)
 
 
 def _decree(state: State, entry: Entry, index: int) -> None:
     del index
-    body = entry.asked
+    body = entry.command_body
     assert isinstance(body, Decree)
     state.forgiven[body.partition, body.holder] = Loss.parse(entry.body["forgiven"])
 
 
 def _notice(state: State, entry: Entry, index: int) -> None:
     del index
-    body = entry.asked
+    body = entry.command_body
     assert isinstance(body, Announce)
     found = state.charges[body.charge]
     state.charges[body.charge] = found._replace(notices=(*found.notices, (body.model, entry.time)))
 
 
 def _opening(state: State, entry: Entry, index: int) -> None:
-    body = entry.asked
+    body = entry.command_body
     assert isinstance(body, OpenModel)
     name = body.clean_room.signing.thumbprint
     state.keys[name] = SigningKey(name, entry.actor, body.clean_room.signing.x, body.charge, index)

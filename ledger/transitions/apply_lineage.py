@@ -28,26 +28,26 @@ def apply_edit(state: State, edit: LineageEdit, time: int) -> None:
 
 
 def _merger(state: State, entry: Entry, index: int) -> LineageEdit:
-    body = entry.asked
+    body = entry.command_body
     assert isinstance(body, Join)
     return graph_edits.merge(LineageEdit(state, index, entry.time), body.organisation, _nodes(entry))
 
 
 def _collusion(state: State, entry: Entry, index: int) -> LineageEdit:
-    body = entry.asked
+    body = entry.command_body
     assert isinstance(body, Collude)
     return graph_edits.collude(LineageEdit(state, index, entry.time), body.organisations, body.effective)
 
 
 def _split(state: State, entry: Entry, index: int) -> LineageEdit:
-    body = entry.asked
+    body = entry.command_body
     assert isinstance(body, Split)
     parent, own = _nodes(entry)
     return graph_edits.split(LineageEdit(state, index, entry.time), body.organisation, body.child, (parent, own))
 
 
 def _transfer(state: State, entry: Entry, index: int) -> LineageEdit:
-    body, recorded = entry.asked, _recorded(entry)
+    body, recorded = entry.command_body, _recorded(entry)
     assert isinstance(body, Transfer)
     arrow = Arrow(recorded["node"], recorded["before"])
     recipient = state.organisations[body.recipient].node
@@ -56,12 +56,12 @@ def _transfer(state: State, entry: Entry, index: int) -> LineageEdit:
 
 def _publication(state: State, entry: Entry, index: int) -> LineageEdit:
     recorded = _recorded(entry)
-    assert isinstance(entry.asked, Publish)
+    assert isinstance(entry.command_body, Publish)
     return graph_edits.publish(LineageEdit(state, index, entry.time), recorded["giver"], recorded["node"])
 
 
 def _coalition(state: State, entry: Entry, index: int) -> LineageEdit:
-    body = entry.asked
+    body = entry.command_body
     assert isinstance(body, Declare)
     return graph_edits.declare_coalition(LineageEdit(state, index, entry.time), entry.actor, body.members, body.epsilon)
 

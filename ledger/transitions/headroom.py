@@ -16,7 +16,7 @@ from ledger.domain.facts import GLOBAL, Facts
 from ledger.domain.gate import Check
 from ledger.filters import Cap, Rule, read_rule
 from ledger.mechanisms.loss import Loss, Segment, loss_of
-from ledger.transitions.account_loss import standing
+from ledger.transitions.account_loss import counted_loss
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import NAT, ceil_decimal, format_number
 
@@ -59,7 +59,7 @@ class Room:
         """As the account stands; one that nobody has charged is empty."""
         rule = read_rule(facts.partitions[limit.partition].terms)
         account = facts.accounts.get((limit.partition, limit.holder))
-        before = standing(facts, account) if account else Loss.zero(len(rule.coordinates))
+        before = counted_loss(facts, account) if account else Loss.zero(len(rule.coordinates))
         return cls(limit, rule, before, segments, steps)
 
     @property

@@ -124,7 +124,7 @@ def account_status(facts: Facts, account: Account, bounds: PartitionBounds | Non
     """The status of a current or hypothetical account; without bounds it has no cap."""
     partition, holder = facts.partitions[account.partition], account.holder
     epsilon = cap_of(facts, partition, holder, bounds) if bounds else None
-    loss = account_loss.standing(facts, account)
+    loss = account_loss.counted_loss(facts, account)
     share, admitted = _used(partition, loss, partition.epsilon if epsilon is None else epsilon)
     over = epsilon is not None and not admitted
     if bounds is None or bounds.share is None or holder == GLOBAL or _coalition_cap(facts, holder) is not None:

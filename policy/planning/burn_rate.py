@@ -11,7 +11,7 @@ from ledger.domain.lineage_graph import END
 from ledger.filters import NoRoom, read_rule
 from ledger.lineage.exposure import known_spans
 from ledger.mechanisms.loss import Loss
-from ledger.transitions.account_loss import standing
+from ledger.transitions.account_loss import counted_loss
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from policy.planning.account_caps import empty_account
@@ -77,7 +77,7 @@ def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch
     since = max(since, partition.opened)
     rule = read_rule(partition.terms)
     account = facts.accounts.get((ref, holder)) or empty_account(partition, holder)
-    counted, lately = standing(facts, account), recent_loss(facts, ref, holder, first)
+    counted, lately = counted_loss(facts, account), recent_loss(facts, ref, holder, first)
     try:
         cap = rule.cap(epsilon)
     except NoRoom:

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ledger.audit.entry_reader import Read, read_entry
-from ledger.audit.log_chunk import FAULTS, told
+from ledger.audit.log_chunk import FAULTS, describe_error
 from ledger.crypto.detached_jws import public_key
 from ledger.domain.entries import Entry
 from ledger.mechanisms.mechanism import STEPS_MAX
@@ -70,7 +70,7 @@ def _strictly(data: bytes) -> Read | str:
         entry = Entry.parse(data)
         return Read(entry.id, entry.kind, entry.time, said(entry))
     except FAULTS as fault:
-        return told(fault)
+        return describe_error(fault)
 
 
 def _quickly(data: bytes) -> Read | str:
@@ -79,7 +79,7 @@ def _quickly(data: bytes) -> Read | str:
     try:
         return read_entry(data)
     except FAULTS as fault:
-        return told(fault)
+        return describe_error(fault)
 
 
 @given(ROOMS, ROOMS, IDS, st.integers(0, TIME_MAX), st.integers(0, TIME_MAX))

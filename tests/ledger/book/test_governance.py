@@ -20,7 +20,7 @@ from ledger.domain.facts import GLOBAL, holder_of
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss
 from ledger.store.engine import engine_of
-from ledger.transitions.account_loss import frozen, standing
+from ledger.transitions.account_loss import counted_loss, frozen
 from ledger.transitions.governance import NOTICES_MAX
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
@@ -89,7 +89,7 @@ def test_a_decree_lifts_a_freeze_and_forgets_nothing(world: World) -> None:
     assert done.body["forgiven"] == before.posted.to_json()
     with world.book.read() as facts:
         assert facts.accounts[ref, GLOBAL] == before
-        assert standing(facts, before) == before.pending
+        assert counted_loss(facts, before) == before.pending
         assert frozen(facts, GLOBAL, {ref: cap}) == []
         assert (ref, GLOBAL) in facts.forgiven
         assert (PARTITION, GLOBAL) not in facts.forgiven

@@ -13,7 +13,7 @@ from ledger.domain.facts import GLOBAL, Account, holder_of
 from ledger.domain.outcomes import ChargeState
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss, Segment, loss_of
-from ledger.transitions.account_loss import standing
+from ledger.transitions.account_loss import counted_loss
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number
 from tests.factories.documents import dense_plan
@@ -81,7 +81,7 @@ EVENTS = st.lists(
 def test_what_counts_after_decrees_is_what_was_not_settled_before_them(
     events: list[tuple[str, str | None, int, int]],
 ) -> None:
-    """Admission, every account's standing and the lifetime, after each event and after a merger at the end."""
+    """Admission, every account's counted loss and the lifetime, after each event and after a merger at the end."""
     world = copy.copy(FOUNDED)
     world.state = snapshot(FOUNDED.state)
     seen, rule = Remembered(), read_rule(world.state.partitions[REF].terms)
@@ -119,9 +119,9 @@ def test_what_counts_after_decrees_is_what_was_not_settled_before_them(
             account = world.state.accounts.get((REF, holder)) or Account(
                 REF, holder, Loss.zero(width), Loss.zero(width)
             )
-            assert standing(world.state, account) == seen.counting(holder, one, segments, width)
+            assert counted_loss(world.state, account) == seen.counting(holder, one, segments, width)
             assert account.loss == Remembered(seen.runs).counting(holder, one, segments, width)
-            assert rule.admits(standing(world.state, account), cap)
+            assert rule.admits(counted_loss(world.state, account), cap)
     _merged(world, Remembered(seen.runs).counting("", None, segments, width))
 
 
@@ -130,7 +130,7 @@ def _merged(world: World, lifetime: Loss) -> None:
     assert world.merge(BANKS[2], TWO).code.word == "permitted"
     holder = holder_of(world.state.organisations[BANKS[2]].node)
     account = world.state.accounts.get((REF, holder))
-    assert (lifetime.empty if account is None else standing(world.state, account) == lifetime) is True
+    assert (lifetime.empty if account is None else counted_loss(world.state, account) == lifetime) is True
 
 
 def test_only_an_sro_decrees_and_only_on_what_was_settled() -> None:
