@@ -605,7 +605,7 @@ class _Tiles:
 
 
 def _fold(row: list[bytes], right: bytes | None) -> bytes | None:
-    """The complete subtrees over a row of hashes, joined with what stands to the right of them."""
+    """The complete subtrees over a row of hashes, joined with what is to the right of them."""
     while row:
         if len(row) & 1:
             right = row[-1] if right is None else node_hash(row[-1], right)

@@ -3,7 +3,7 @@
 Everything the book itself decided is decided again; what the policy decided is, too, where its gate is given, and
 is taken as recorded where not. Numbers that came out of floats are not searched for again, since another machine's
 arithmetic ends a search elsewhere: the recorded prices and capacities are each checked by their own evidence
-(:mod:`ledger.audit.recorded_prices`), and whoever wrote them left room for that check. What follows is decided by them:
+(:mod:`ledger.audit.recorded_prices`), and the writer left room for that check. What follows is decided by them:
 who, where, which limits, which alerts, and whether there was room (:func:`check_fits`). The ε of a run, which only
 policies ask for, may differ by ``TOLD_SLACK``, so that a verdict that was close does not turn.
 """
@@ -36,7 +36,7 @@ from ledger.wire.malformed import Malformed
 Witness = Callable[[str, bytes, SignerKey], None]
 """A detached JWS, the bytes it is over, and the key that it must verify with."""
 TOLD_SLACK: Final = Fraction(1, 10**9)
-"""How far the ε of a run may differ, relatively and absolutely: it is told in billionths, rounded up."""
+"""How far the ε of a run may differ, relatively and absolutely: it is reported in billionths, rounded up."""
 NEARLY_FULL: Final = Fraction(999, 1_000)
 """Used to so much at least, an account may have been refused what fits here: for lack of room, and so overstated."""
 ZERO: Final = Fraction(0)
@@ -106,7 +106,7 @@ def _check_pending(facts: Facts, pending: PendingCommand, entry: Entry, gate: Ga
 
 
 def _check_alerts(facts: Facts, laid: Laid, entry: Entry) -> None:
-    """Told are those crossed under some capacity that a search may find, and all that are crossed under each.
+    """An entry lists shares crossed under some capacity that a search may find, and all that are crossed under each.
 
     Only accounts that are watched and not capped have a capacity that is not recorded.
     """
@@ -119,7 +119,7 @@ def _check_alerts(facts: Facts, laid: Laid, entry: Entry) -> None:
 
 
 def _lenient(gate: Gate, *, denied: bool) -> Gate:
-    """The gate, told the ε of a run a little to the recorded verdict's side: it came out of floats."""
+    """The gate with the ε of a run moved a little towards the recorded verdict: it came from floats."""
     sign = 1 if denied else -1
 
     def ask(request: Request, facts: Facts) -> Verdict:
@@ -169,7 +169,7 @@ def _caps(entry: Entry, facts: Facts) -> tuple[tuple[str, Caps], ...]:
 
 
 def _alerts(entry: Entry) -> dict[str, tuple[Fraction, ...]]:
-    """Per partition the shares that were told: each must have been crossed, by whom it was told of and no other."""
+    """Per partition the recorded shares: each must have been crossed by the recorded account and no other."""
     told: Any = entry.body.get("alerts", [])
     shares: dict[str, set[Fraction]] = {}
     for one in told:
@@ -184,7 +184,7 @@ def _compare(derived: c.Object, entry: Entry) -> None:
 
 
 def _check_opened(facts: Facts, pending: PendingCommand, entry: Entry, gate: Gate) -> None:
-    """Terms of the budget that was asked for, and no cap that allows more than its ε does."""
+    """Terms of the requested budget, and no cap that allows more than its ε does."""
     body, _, _ = opening(facts, pending, entry.time, gate)
     _check_code(Decision(Code.PERMITTED), entry)
     spelled = c.dump(entry.body["terms"]).decode()

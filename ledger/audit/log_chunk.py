@@ -1,4 +1,4 @@
-"""A chunk of the log read by itself: all that can be said of stored entries without knowing what stands.
+"""A chunk of the log read by itself: all that can be checked of stored entries without the state.
 
 Of a long book other processes do this ahead of the one that applies (:mod:`ledger.audit.worker_pool`), so what comes in
 and what goes out is plain values.

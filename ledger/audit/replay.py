@@ -67,7 +67,7 @@ def verify_book(  # noqa: PLR0913 - what to check, against what, and who decides
     Args:
         url: the book's database.
         key: the log's public key, as someone kept it outside the book.
-        step: told now and then how many entries are done, and of how many.
+        step: called from time to time with the number of entries done, and of all.
         gate: decides again what the policy decided; without one its verdicts are taken as recorded.
         kept: checkpoints of this log that were kept outside the book, their signatures checked.
         signatures: whether the signature over every entry's command is verified. Those over documents and
@@ -153,12 +153,12 @@ class _Replay:
             for chunk in self._read():
                 self._apply(chunk)
                 self._growth.grow(chunk.leaves)
-                # What stands has no cycles; to look for some in all of it again and again took a sixth of the time.
+                # The state has no reference cycles; the collector's search for some took a sixth of the time.
                 gc.freeze()
                 step(self._growth.size, book.size)
         finally:
             gc.unfreeze()
-            # A signature that does not verify stands before whatever else is wrong later.
+            # A signature that does not verify comes before any later error.
             signatures.finish()
         newest = self._growth.finish()
         if newest is not None:

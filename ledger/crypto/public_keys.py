@@ -22,7 +22,7 @@ def _points(*coordinates: int) -> frozenset[str]:
 
 
 # Every encoding, with either sign bit, of a point whose order divides 8: with one as a key, a signature verifies for
-# anybody and a shared secret is known to everybody (RFC 7748, section 6.1; RFC 8032, section 5.1.7).
+# anyone and a shared secret is known to everyone (RFC 7748, section 6.1; RFC 8032, section 5.1.7).
 _SMALL_ORDER: Final = {
     "Ed25519": _points(
         0,

@@ -1,4 +1,4 @@
-"""What stands, at an index: organisations, keys, documents, datasets, partitions, contracts, charges, accounts.
+"""The state at an index of the log: organisations, keys, documents, datasets, partitions, contracts, charges, accounts.
 
 Every value is a projection of entries and can be rebuilt from them; none is ever the truth itself.
 """
@@ -25,7 +25,7 @@ def holder_of(node: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Organisation:
-    """A legal body; ``node`` is where it stands in the lineage now.
+    """A legal body; ``node`` is its current node of the lineage graph.
 
     Attributes:
         moves: each node it has stood at, with the time (ms) since when; the last is ``node``.
@@ -55,7 +55,7 @@ class SigningKey(NamedTuple):
     owner: str
     x: str
     charge: str | None
-    index: int  # type: ignore[assignment]  # tuples have a method of that name, which nobody asks for
+    index: int  # type: ignore[assignment]  # tuples have a method of that name, which is not used
 
     @property
     def public(self) -> SignerKey:
@@ -130,10 +130,10 @@ class Contract(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """One run's charge. ``steps`` is what was asked, ``steps_posted`` what it was settled for.
+    """One run's charge. ``steps`` is what was charged, ``steps_posted`` what it was settled for.
 
     Attributes:
-        author: the node at which the run was asked for.
+        author: the node that charged the run.
         recipients: to whom the model goes, fixed before anything ran.
         base: the charges of the models that the run starts from.
         pipeline: the digest of what the clean room is to run; None where the charge does not say.
@@ -188,7 +188,7 @@ class Span(NamedTuple):
 
 
 class Facts(Protocol):
-    """Everything that stands, to read. What a gate may see."""
+    """The whole state, to read: what a gate may see."""
 
     @property
     def organisations(self) -> Mapping[str, Organisation]:
@@ -237,7 +237,7 @@ class Facts(Protocol):
 
     @property
     def accounts(self) -> Mapping[tuple[str, str], Account]:
-        """By partition and holder; an account nobody has charged is absent."""
+        """By partition and holder; an account without charges is absent."""
         ...
 
     @property

@@ -30,7 +30,7 @@ class Decree(Record, frozen=True):
 
 
 class Announce(Record, frozen=True):
-    """The clean room tells the providers which model, known by its digest, is to leave."""
+    """The clean room notifies the providers which model, known by its digest, is to leave."""
 
     charge: Name
     model: Sha256

@@ -1,4 +1,4 @@
-"""What stands, held in memory: the state that replay rebuilds."""
+"""The current state in memory, as replay rebuilds it."""
 
 from __future__ import annotations
 

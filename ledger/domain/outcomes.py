@@ -13,7 +13,7 @@ from ledger.domain.exit_codes import ExitCode
 
 
 class ChargeState(StrEnum):
-    """Where a charge stands; posted and voided are final."""
+    """The state of a charge; posted and voided are final."""
 
     PENDING = "pending"
     POSTED = "posted"

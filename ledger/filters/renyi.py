@@ -43,7 +43,7 @@ LOAD_ORDER_MAX: Final = 64
 ORDERS_MAX: Final = 16
 WEIGHT_ONE: Final = 1_000
 _UNDECLARED: Final = ((600, 200, 200), (800, 200), (500, 500), (1_000,))
-"""Robust against loads nobody declared; fewer orders where a tight cap needs more of δ at one."""
+"""Robust against undeclared loads; fewer orders where a tight cap needs more of δ at one."""
 _DECLARED: Final = ((900, 50, 50), (950, 50), (500, 500), (1_000,))
 
 
@@ -108,7 +108,7 @@ class Renyi(Rule, frozen=True, tag="renyi"):
     def _weighted(
         cls, delta: Fraction, caps: tuple[Fraction, ...], price: dict[int, int], split: tuple[int, ...], kept: int
     ) -> Renyi:
-        """The best order of each cap first, then orders below the budget's, for loads that nobody declared."""
+        """The best order of each cap first, then orders below the budget's, for undeclared loads."""
         shared = delta - Fraction(kept, DELTA_ONE)
         best = [_best_order(epsilon, shared, price) for epsilon in caps]
         below = [max(2, best[0] * tenths // 10) for tenths in (8, 6)]

@@ -186,7 +186,7 @@ class _WorkBudget:
 
 
 def _spans_by_knowers(facts: Facts, nodes: Sequence[int]) -> dict[int, list[Span]]:
-    """Which charges each set of lineages, and nobody else among them, knows."""
+    """Which charges each set of lineages, and no other among them, knows."""
     cuts: dict[int, list[tuple[int, int]]] = {}
     for place, node in enumerate(nodes):
         for span in known_spans(facts.nodes, node, END):

@@ -30,7 +30,7 @@ def add_checkpoint(old: int, proof: Sequence[bytes], note: str) -> bytes:
 
 
 def read_size(body: bytes) -> int:
-    """The size that a witness names when it knows another one than it was told (409). Raises: Malformed."""
+    """The size that a witness returns when it knows another size than the one sent (409). Raises: Malformed."""
     found = _SIZE_LINE.match(body)
     if found is None:
         raise Malformed("size", "must be one line with an integer")

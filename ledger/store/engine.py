@@ -111,7 +111,7 @@ def _postgres_engine(url: URL, *, writes: bool) -> Engine:
         url,
         connect_args={name: value for name, value in _LINK.items() if name not in url.query},
         isolation_level="READ COMMITTED" if writes else "REPEATABLE READ",
-        # A connection that died while nobody used it is made anew; nothing was sent on it.
+        # A connection that died while idle is replaced; nothing was sent on it.
         pool_pre_ping=True,
     )
     settings = _EVERY | (_WRITING if writes else _READING)

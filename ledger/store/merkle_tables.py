@@ -141,7 +141,7 @@ def entries_in_order(connection: Executor, before: int) -> Iterator[bytes]:
 
 
 def entry_index(connection: Executor, command_id: str) -> int | None:
-    """Where the entry of a command stands, None if there is none."""
+    """The index of a command's entry, None if there is none."""
     found = connection.execute(_NAMED, {"id": command_id}).scalar()
     return None if found is None else int(found)
 

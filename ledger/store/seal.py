@@ -34,7 +34,7 @@ def seal_of(connection: Executor) -> Seal | None:
 def check_seal(connection: Executor, size: int) -> str | None:
     """Where a book of so many entries says that it goes on; None while it takes entries.
 
-    The seal is no entry and nobody signs it: all that can be held against the log is the size it was put at.
+    The seal is not an entry and is not signed: only the size that it records can be compared with the log.
 
     Raises:
         Broken: if that is not the book's, since no entry follows a seal.

@@ -57,7 +57,7 @@ class Log:
         return entries_between(self.connection, start, min(stop, self.size))
 
     def entry_index(self, command_id: str) -> int | None:
-        """Where the entry of a command stands, None if there is none."""
+        """The index of a command's entry, None if there is none."""
         found = entry_index(self.connection, command_id)
         return None if found is None or found >= self.size else found
 

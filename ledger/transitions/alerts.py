@@ -23,9 +23,9 @@ def crossed(  # noqa: PLR0913, PLR0917 - a charge, and what it is laid on
     author: int,
     numbers: PriceSource,
 ) -> list[c.Json]:
-    """Each share below which an account stands before the charge, and at which or above it stands afterwards.
+    """Each share that the used part of an account is below before the charge, and at or above afterwards.
 
-    The global account is told against the partition's own budget, capped or only watched.
+    The global account is compared with the partition's own budget, capped or only watched.
     """
     found: list[c.Json] = []
     for partition in partitions:

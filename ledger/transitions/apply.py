@@ -1,4 +1,4 @@
-"""Apply an entry to what stands: the one place where facts change, for the writer and for replay alike."""
+"""Apply an entry to the state: the one place where state changes, for the writer and for replay alike."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def said(entry: Entry) -> Said | Entry | None:
 
 
 def make(state: State, said: Said | Entry | None, index: int, sums: Sums) -> None:
-    """Make true what the entry at ``index`` said; accounts have it once ``sums`` is put down, by whoever calls.
+    """Apply what the entry at ``index`` says; accounts change once the caller puts ``sums`` down.
 
     Raises:
         KeyError, AssertionError: where that cannot be.

@@ -1,7 +1,7 @@
-"""The entries of runs: what a charge, its key release and its settlement say, and how that changes what stands.
+"""The entries of runs: what a charge, its key release and its settlement say, and how they change the state.
 
-A book has as many of these as it has runs, and few others. What they say is read off an entry alone, as plain values
-that another process can hand over; made true it is here, for the writer and for replay alike.
+Nearly all entries of a book are of these kinds. What one says is read from the entry alone, as plain values that a
+worker process can return; it is applied here, for the writer and for replay alike.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def _moved(total: Loss, loss: Loss, count: int) -> Loss:
 
 
 def make(state: State, said: Said, index: int, sums: Sums) -> None:
-    """Make true what the entry at ``index`` says, but for accounts: what those get is told to ``sums``.
+    """Apply what the entry at ``index`` says; what accounts gain goes to ``sums``.
 
     Raises:
         KeyError, AssertionError: where that cannot be.

@@ -1,4 +1,4 @@
-"""Apply lineage entries to what stands: the graph, where organisations stand, and the accounts that gain."""
+"""Apply lineage entries to the state: the graph, each organisation's node, and the accounts that gain."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Decide one command: a flat ladder of guards, on facts that stand, changing nothing.
+"""Decide one command: a flat list of guards on the current state, which changes nothing.
 
-What is decided becomes true only when :func:`ledger.transitions.apply.apply` is given the entry; replay applies the
+A decision takes effect only when :func:`ledger.transitions.apply.apply` is given the entry; replay applies the
 same entries and must come to the same facts.
 """
 
@@ -54,7 +54,7 @@ _LADDERS: Final[dict[str, Callable[[Facts, PendingCommand, int, int, Gate], Deci
 def decide(  # noqa: PLR0913, PLR0917 - what stands, what is asked, when and where, and who decides
     facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate, log_x: str
 ) -> Decision:
-    """What a command gets now, as the entry at ``index``. Never raises for what a caller can send.
+    """Decide a command now, as the entry at ``index``. Never raises for anything that a caller can send.
 
     Args:
         log_x: the log's public key, which alone signs a lapse.
@@ -67,7 +67,7 @@ def decide(  # noqa: PLR0913, PLR0917 - what stands, what is asked, when and whe
 
 
 def decide_unsigned(facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate) -> Decision:
-    """What a command would get whose signature is not asked for: one that stands already, or that nobody has sent."""
+    """Decide a command without its signature: one that is recorded already (replay), or a quote that no one signed."""
     try:
         return _LADDERS[pending.command.kind](facts, pending, now, index, gate)
     except Rejected as refusal:

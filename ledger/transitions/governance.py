@@ -1,4 +1,4 @@
-"""Deciding what governs: a contract revoked, an account reset by decree, a model announced and opened."""
+"""Decide governance commands: a contract revoked, an account reset by decree, a model announced and opened."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def decree(facts: Facts, pending: PendingCommand, now: int, index: int, gate: Ga
 
 
 def release_notice(facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate) -> Decision:
-    """The providers are told which model is to leave its clean room, before it is asked whether it may."""
+    """Notify the providers which model is to leave its clean room, before its release is requested."""
     del index
     body = pending.body
     assert isinstance(body, Announce)

@@ -1,4 +1,4 @@
-"""A command on its way to an outcome, and the guards that every kind of command shares."""
+"""A pending command, its decision, and the guards that every kind of command shares."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Rejected(Exception):  # noqa: N818 - a refusal is a value; it travels up o
     """One guard that did not hold."""
 
     def __init__(self, code: Code, detail: str, where: str = "", derived: c.Object | None = None) -> None:
-        """The outcome it stands for."""
+        """The decision that this refusal gives."""
         super().__init__(detail)
         self.decided = Decision(code, detail, where, derived or {})
 

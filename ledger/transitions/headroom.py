@@ -56,7 +56,7 @@ class Room:
 
     @classmethod
     def of(cls, facts: Facts, limit: Limit, segments: tuple[Segment, ...], steps: int) -> Room:
-        """As the account stands; one that nobody has charged is empty."""
+        """The account as it is now; one without charges is empty."""
         rule = read_rule(facts.partitions[limit.partition].terms)
         account = facts.accounts.get((limit.partition, limit.holder))
         before = counted_loss(facts, account) if account else Loss.zero(len(rule.coordinates))
@@ -78,7 +78,7 @@ class Room:
         return self.rule.admits(self.after, self.limit.cap)
 
     def check(self, own: str) -> Check:
-        """As a decision lists it. What is told of a coalition's account is only whether it has room.
+        """As a decision lists it. Of a coalition's account it shows only whether it has room.
 
         Args:
             own: the holder of the lineage that asks.

@@ -71,7 +71,7 @@ def split(facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gat
 
 
 def transfer(facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate) -> Decision:
-    """A model handed over, with all that its giver knew: which runs it was picked and tuned by, nobody can tell.
+    """A model handed over, with all that its giver knew: no one can say by which runs it was chosen and tuned.
 
     A seed may be the output of another run, the model the best of a hundred. Only where the run's own charge named
     the recipient was all fixed before anything was seen, and the model carries its own ancestry alone.
@@ -151,7 +151,7 @@ def _charge(facts: Facts, name: str) -> Charge:
 
 
 def _giver(facts: Facts, body: Transfer | Publish, found: Charge, reporter: Organisation) -> Organisation:
-    """Whoever gave the model: the charge's actor where nobody else is named, the TDC itself where one asks."""
+    """The giver of the model: the charge's actor unless another is named; a TDC gives for itself."""
     by_sro = "SRO" in reporter.roles
     giver = _organisation(facts, body.giver or (found.actor if by_sro else reporter.did), "giver")
     if not by_sro and giver.did != reporter.did:

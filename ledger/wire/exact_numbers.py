@@ -94,7 +94,7 @@ def floor_units(nats: Fraction) -> int:
 
 
 def ceil_decimal(number: Fraction, places: int = 4) -> str:
-    """A loss told to people: ``places`` digits after the point, rounded up."""
+    """A loss reported to people: ``places`` digits after the point, rounded up."""
     return _fixed(-((-number.numerator * 10**places) // number.denominator), places)
 
 

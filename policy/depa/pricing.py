@@ -127,7 +127,7 @@ def _hold_noise(contract: Contract, noise: Fraction | None, reasons: Reasons) ->
 
 
 def _delta(stages: tuple[Training, ...], contract: Contract, terms: Terms) -> Fraction | None:
-    """The least δ that anybody says, and at most one over the number of records; None if there is none."""
+    """The least δ that any party states, and at most one over the number of records; None if there is none."""
     stated = [stage.delta for stage in stages if stage.delta is not None]
     agreed = contract.delta_max()
     stated += [agreed] if agreed is not None else []

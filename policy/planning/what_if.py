@@ -29,7 +29,7 @@ from ledger.wire.malformed import Malformed
 from policy.decisions.gate import gate as policy_gate
 
 _NO_KEY: Final = c.base64url(bytes([9, *bytes(31)]))
-"""Stands for the keys of a clean room, which a planned run does not have."""
+"""A placeholder for the keys of a clean room, which a planned run does not have."""
 _EPSILON_UNIT: Final = 10**9
 """An ε is reported in billionths."""
 
