@@ -26,7 +26,7 @@ from starlette.routing import Match
 from api.http.answers import Answer
 from api.http.field_types import one_of, schema_of
 from client.http.endpoints import PROBLEM_TYPE, SIGNATURE_HEADER
-from ledger.book.submission import BookBusy, BookStopped
+from ledger.book.submitted_command import BookBusy, BookStopped
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed

@@ -10,7 +10,7 @@ from typing import Final
 from sqlalchemy import Connection
 
 from ledger.book.publish import LogSigner
-from ledger.book.submission import Outcome
+from ledger.book.submitted_command import Outcome
 from ledger.crypto import detached_jws
 from ledger.domain.commands import Command, MakeCharge, Post, ReleaseKey, ReleaseModel, Settle, read_body
 from ledger.domain.entries import Entry

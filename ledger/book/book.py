@@ -29,7 +29,7 @@ from ledger.book.past_snapshot import PastSnapshot
 from ledger.book.preconditions import check_usable, drop_lock, take_lock
 from ledger.book.prepare import CommandPreparer, Prepared
 from ledger.book.publish import LogSigner
-from ledger.book.submission import BookBusy, BookStopped, BookUnusable, Outcome, Submission
+from ledger.book.submitted_command import BookBusy, BookStopped, BookUnusable, Outcome, Submission
 from ledger.domain.gate import DOCUMENT_BYTES_MAX, Gate
 from ledger.store.engine import engine_of
 from ledger.store.snapshot import Snapshot

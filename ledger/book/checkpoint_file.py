@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from ledger.book.submission import BookUnusable
+from ledger.book.submitted_command import BookUnusable
 from ledger.files.atomic_file import SHARED, replace_file
 from ledger.log.verification import open_checkpoint
 from ledger.store.snapshot import Snapshot

@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from typing import Final
 
-from ledger.book.submission import BookBusy
+from ledger.book.submitted_command import BookBusy
 from ledger.wire.canonical_json import Json
 
 BYTES_MAX: Final = 64 << 20

@@ -23,7 +23,7 @@ from ledger.book.batch import Batch, Recorder
 from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.preconditions import recheck_schema
 from ledger.book.publish import publish
-from ledger.book.submission import BookStopped, Outcome
+from ledger.book.submitted_command import BookStopped, Outcome
 from ledger.store.engine import lock_log
 from ledger.store.snapshot import Snapshot
 from ledger.transitions.guards import PendingCommand

@@ -18,7 +18,7 @@ from typing import Final
 from sqlalchemy import Engine
 
 from ledger.book.batch import LAPSE_ID, Recorder
-from ledger.book.submission import BookBusy, Outcome, Submission
+from ledger.book.submitted_command import BookBusy, Outcome, Submission
 from ledger.domain.commands import MakeCharge, OpenPartition
 from ledger.domain.outcomes import Code
 from ledger.store.engine import ShortReads

@@ -18,7 +18,7 @@ from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
     from ledger.book.batch import Batch
-    from ledger.book.submission import Outcome
+    from ledger.book.submitted_command import Outcome
     from ledger.store.snapshot import Snapshot
 
 

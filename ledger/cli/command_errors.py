@@ -30,7 +30,7 @@ def book_errors_reported(book: str) -> Iterator[str]:
     """The URL of a book; an error in the block is reported in one sentence, without a password."""
     from sqlalchemy.exc import DatabaseError
 
-    from ledger.book.submission import BookUnusable
+    from ledger.book.submitted_command import BookUnusable
     from ledger.store.engine import name_of, url_of
     from ledger.wire.malformed import Malformed
 

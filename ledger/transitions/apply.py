@@ -12,8 +12,8 @@ from ledger.domain.facts import Contract, Dataset, Organisation, Partition, Poli
 from ledger.lineage.graph_edits import LineageEdit, register
 from ledger.transitions import apply_charges
 from ledger.transitions.apply_charges import Said, Sums
-from ledger.transitions.apply_governance import GOVERNING_CHANGES
 from ledger.transitions.apply_lineage import LINEAGE_CHANGES, apply_edit
+from ledger.transitions.apply_revocations_and_decrees import GOVERNING_CHANGES
 from ledger.wire import canonical_json as c
 
 

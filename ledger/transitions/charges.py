@@ -20,7 +20,7 @@ from ledger.mechanisms.loss import Segment
 from ledger.transitions.alerts import crossed
 from ledger.transitions.guards import Decision, PendingCommand, Rejected, require_permit, require_role
 from ledger.transitions.headroom import CODE, Limit, Room, silent
-from ledger.transitions.lineage import check_named
+from ledger.transitions.mergers_and_transfers import check_named
 from ledger.transitions.pricing import COMPUTED, Bound, PriceSource, prices_of
 from ledger.wire import canonical_json as c
 

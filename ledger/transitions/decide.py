@@ -16,7 +16,7 @@ from ledger.domain.commands import RegisterOrganisation
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Gate
 from ledger.domain.outcomes import Code
-from ledger.transitions import charges, governance, lineage, registration
+from ledger.transitions import charges, mergers_and_transfers, registration, revocations_and_decrees
 from ledger.transitions.guards import Decision, PendingCommand, Rejected
 from ledger.wire.malformed import Malformed
 
@@ -37,17 +37,17 @@ _LADDERS: Final[dict[str, Callable[[Facts, PendingCommand, int, int, Gate], Deci
     "lapse": charges.lapse,
     "model_release": charges.model_release,
     "recommendation": registration.document,
-    "revocation": governance.revocation,
-    "decree": governance.decree,
-    "release_notice": governance.release_notice,
-    "model_opening": governance.model_opening,
-    "merger": lineage.merger,
-    "acquisition": lineage.merger,
-    "collusion": lineage.collusion,
-    "split": lineage.split,
-    "transfer": lineage.transfer,
-    "publication": lineage.publication,
-    "coalition": lineage.coalition,
+    "revocation": revocations_and_decrees.revocation,
+    "decree": revocations_and_decrees.decree,
+    "release_notice": revocations_and_decrees.release_notice,
+    "model_opening": revocations_and_decrees.model_opening,
+    "merger": mergers_and_transfers.merger,
+    "acquisition": mergers_and_transfers.merger,
+    "collusion": mergers_and_transfers.collusion,
+    "split": mergers_and_transfers.split,
+    "transfer": mergers_and_transfers.transfer,
+    "publication": mergers_and_transfers.publication,
+    "coalition": mergers_and_transfers.coalition,
 }
 
 

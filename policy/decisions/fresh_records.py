@@ -10,7 +10,7 @@ from ledger.domain.facts import Facts
 from ledger.wire.malformed import Malformed
 from policy.checks.findings import Findings
 from policy.documents import DatasetDescription, Policy
-from policy.documents.record_commitments import Stored, overlap, read_commitments, repeated
+from policy.documents.partition_commitments import Stored, overlap, read_commitments, repeated
 
 
 def check_fresh_records(

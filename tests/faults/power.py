@@ -15,7 +15,7 @@ from sqlalchemy.exc import DatabaseError
 
 from ledger.audit.replay import verify_book
 from ledger.audit.verification_report import VerificationReport
-from ledger.book.submission import BookStopped, BookUnusable, Outcome, Submission
+from ledger.book.submitted_command import BookStopped, BookUnusable, Outcome, Submission
 from tests.factories.documents import NOW, SMALL, plan
 from tests.factories.people import BANK_A, BANK_B, HOUR_MS, LOG
 from tests.factories.stored import World, no_step

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import make_url
 
 from ledger.audit.replay import verify_book
-from ledger.book.submission import BookStopped
+from ledger.book.submitted_command import BookStopped
 from tests.factories.documents import SMALL
 from tests.factories.people import LOG
 from tests.factories.stored import World, no_step

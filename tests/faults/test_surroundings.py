@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Connection, Engine, event
 
 from ledger.audit.replay import verify_book
-from ledger.book.submission import BookStopped
+from ledger.book.submitted_command import BookStopped
 from ledger.domain.outcomes import ChargeState
 from tests.factories.documents import SMALL
 from tests.factories.people import DAY_MS, LOG

@@ -30,7 +30,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.pool import Pool
 
-from ledger.book.submission import BookStopped, Submission
+from ledger.book.submitted_command import BookStopped, Submission
 from tests.factories.documents import plan
 from tests.factories.people import BANK_A, BANK_B
 from tests.factories.stored import World, open_world

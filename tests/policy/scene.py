@@ -28,7 +28,7 @@ from ledger.mechanisms.plan import Plan
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import parse_time
 from policy.decisions.gate import gate
-from policy.documents.record_commitments import MAGIC
+from policy.documents.partition_commitments import MAGIC
 from tests.factories.documents import NONCE, plan
 from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL, MERGED, SRO, TSO
 

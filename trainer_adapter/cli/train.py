@@ -18,7 +18,7 @@ from trainer_adapter.layers.functional_call import in_modes
 from trainer_adapter.session.model_release import Pause
 from trainer_adapter.session.protocol import Say
 from trainer_adapter.training.attach import ModelRun, Options, attach
-from trainer_adapter.training.record_archive import read_records
+from trainer_adapter.training.training_records import read_records
 
 _IMAGES: Final = ((models.PIXELS,), (8, 8))
 MICROBATCH: Final = 128

@@ -36,7 +36,7 @@ from trainer_adapter.session.loss_report import EpsilonSpent
 from trainer_adapter.session.model_release import Pause
 from trainer_adapter.session.protocol import Say
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
-from trainer_adapter.training.record_archive import read_records, read_users
+from trainer_adapter.training.training_records import read_records, read_users
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Read = Callable[[bytes, str], tuple[Tensor, Tensor]]

@@ -21,7 +21,7 @@ from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss
 from ledger.store.engine import engine_of
 from ledger.transitions.account_loss import counted_loss, frozen
-from ledger.transitions.governance import NOTICES_MAX
+from ledger.transitions.revocations_and_decrees import NOTICES_MAX
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from policy.cli.plan import app

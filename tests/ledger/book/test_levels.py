@@ -13,7 +13,7 @@ from ledger.domain.entries import Entry
 from ledger.domain.facts import GLOBAL
 from ledger.filters import read_rule
 from ledger.wire import canonical_json as c
-from policy.documents.record_commitments import MAGIC
+from policy.documents.partition_commitments import MAGIC
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, BANK_B, DAY_MS, HOSPITAL, HOUR_MS, LOG
 from tests.factories.stored import World, no_step, open_world

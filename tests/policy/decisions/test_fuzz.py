@@ -14,7 +14,7 @@ from ledger.wire.canonical_json import dump
 from ledger.wire.malformed import Malformed
 from policy.decisions.gate import gate
 from policy.documents import ContractDocument, DatasetDescription, Policy, Recommendation
-from policy.documents.record_commitments import MAGIC
+from policy.documents.partition_commitments import MAGIC
 from tests.policy.decisions.test_cases import codes_listed
 from tests.policy.documents.complete import FULL
 from tests.policy.documents.test_json_schemas import values

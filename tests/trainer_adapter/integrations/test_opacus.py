@@ -28,7 +28,7 @@ from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.integrations import opacus, opacus_guards
 from trainer_adapter.integrations.opacus import NAME, LedgerAccountant, Refusal, register
 from trainer_adapter.run.charged_run import Run
-from trainer_adapter.training.record_archive import read_records
+from trainer_adapter.training.training_records import read_records
 
 pytestmark = [
     # PrivacyEngine says that its generator is not made for secrets; without its missing package it has no other.

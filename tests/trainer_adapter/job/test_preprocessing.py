@@ -19,7 +19,7 @@ from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.job.preprocessing import NO_PREPROCESSING, Charged, Preprocessing
 from trainer_adapter.training.attach import Options, attach
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
-from trainer_adapter.training.record_archive import read_records
+from trainer_adapter.training.training_records import read_records
 
 HERE = Path("jobs")
 PUBLIC = {"kind": "normalise", "mean": "0.1307", "deviation": ["0.3081"], "public": "published with the data set"}

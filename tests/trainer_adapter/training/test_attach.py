@@ -26,7 +26,7 @@ from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import PLAN, Place, open_place
 from trainer_adapter.job.step_log import steps_begun
 from trainer_adapter.training.attach import ModelRun, Options, attach
-from trainer_adapter.training.record_archive import read_records, read_users
+from trainer_adapter.training.training_records import read_records, read_users
 
 ROOT = Path(__file__).parents[3]
 OF_USERS = structs.replace(PLAN, batch_size_expected=digits.RECORDS // 4, unit="user")

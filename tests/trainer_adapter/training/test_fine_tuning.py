@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from tests.trainer_adapter.live_service import PLAN, Place, open_place
-from trainer_adapter.training.record_archive import read_records
+from trainer_adapter.training.training_records import read_records
 
 ROOT: Final = Path(__file__).parents[3]
 LENGTH: Final = 16

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.wire.malformed import Malformed
-from policy.documents.record_commitments import MAGIC, SIZE, Commitments, Stored, overlap, read_commitments, repeated
+from policy.documents.partition_commitments import MAGIC, SIZE, Commitments, Stored, overlap, read_commitments, repeated
 
 KEY = bytes([7]) * SIZE
 RECORDS = st.sets(st.integers(0, 40), min_size=1, max_size=20)
