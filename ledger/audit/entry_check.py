@@ -53,7 +53,7 @@ def check_before(  # noqa: PLR0913, PLR0917 - what stands, what is claimed and w
         gate: decides again what the policy decided; without one, its verdicts are taken as recorded.
 
     Raises:
-        Malformed, Refusal, KeyError: whatever is the matter.
+        Malformed, Rejected, KeyError: whatever is the matter.
     """
     command = entry.command
     pending = PendingCommand(command, entry.command_body, command.to_bytes(), entry.signature)

@@ -38,7 +38,7 @@ class RecordedPrices:
         self._elsewhere = elsewhere
 
     def price(self, partition: Partition, body: MakeCharge) -> tuple[Segment, ...]:
-        """As recorded, if that is enough. Raises: Malformed, Refusal."""
+        """As recorded, if that is enough. Raises: Malformed, Rejected."""
         if partition.ref not in self._prices:
             raise Malformed("body.prices", "names other partitions than the charge")
         segments = read_segments(self._prices[partition.ref])
@@ -47,7 +47,7 @@ class RecordedPrices:
         return segments
 
     def epsilon(self, partition: Partition, body: MakeCharge) -> Fraction:
-        """Computed here: no entry records it. Raises: Malformed, Refusal."""
+        """Computed here: no entry records it. Raises: Malformed, Rejected."""
         return COMPUTED.epsilon(partition, body)
 
     def cap(self, bound: Bound) -> Cap:

@@ -72,7 +72,7 @@ def charge(facts: Facts, pending: PendingCommand, now: int, index: int, gate: Ga
 
 
 def lay(facts: Facts, pending: PendingCommand, now: int, gate: Gate, numbers: PriceSource) -> Laid:
-    """Everything that is decided of a charge but whether there is room. Raises: Malformed, Refusal."""
+    """Everything that is decided of a charge but whether there is room. Raises: Malformed, Rejected."""
     body = pending.body
     assert isinstance(body, MakeCharge)
     author = require_role(facts, pending, "TDC")

@@ -47,11 +47,11 @@ class PriceSource(Protocol):
     """Where the numbers of a charge come from."""
 
     def price(self, partition: Partition, body: MakeCharge) -> tuple[Segment, ...]:
-        """A run's price under a partition's rule. Raises: Malformed, Refusal."""
+        """A run's price under a partition's rule. Raises: Malformed, Rejected."""
         ...
 
     def epsilon(self, partition: Partition, body: MakeCharge) -> Fraction:
-        """The ε of the whole run at the partition's δ. Raises: Malformed, Refusal."""
+        """The ε of the whole run at the partition's δ. Raises: Malformed, Rejected."""
         ...
 
     def cap(self, bound: Bound) -> Cap:
@@ -177,7 +177,7 @@ def covered(partition: Partition, body: MakeCharge, segments: tuple[Segment, ...
     """Whether a run costs at most this, whoever computed it. Slow when new, cached afterwards.
 
     Raises:
-        Malformed, Refusal: as :meth:`PriceSource.price` does.
+        Malformed, Rejected: as :meth:`PriceSource.price` does.
         ValueError: for prices at other coordinates.
     """
     return _covered(partition.terms, partition.relation, _group(partition, body), body.plan, segments)

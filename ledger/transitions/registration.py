@@ -99,7 +99,7 @@ def partition(facts: Facts, pending: PendingCommand, now: int, index: int, gate:
 
 
 def opening(facts: Facts, pending: PendingCommand, now: int, gate: Gate) -> tuple[OpenPartition, Caps, Rule]:
-    """Everything that is decided of an opening but whether its caps have room. Raises: Malformed, Refusal."""
+    """Everything that is decided of an opening but whether its caps have room. Raises: Malformed, Rejected."""
     body = pending.body
     assert isinstance(body, OpenPartition)
     require_role(facts, pending, "TDP")
@@ -127,7 +127,7 @@ def _own_data_key(facts: Facts, body: OpenPartition) -> None:
 
 
 def _rule_for(body: OpenPartition, caps: Caps, prices: ComputedPrices) -> Rule:
-    """The rule that a new partition gets under these caps. Raises: Malformed, Refusal."""
+    """The rule that a new partition gets under these caps. Raises: Malformed, Rejected."""
     epsilon, delta = body.epsilon, body.delta
     load = _load(body)
     slack = body.slack or Fraction(0)
