@@ -1,7 +1,8 @@
 """The reason for which a value is no record, by field path and rule: what a refused caller reads.
 
-msgspec decides whether a value is valid; this walk over the declared types finds the first field that is not, in the
-order of the declaration, and says which rule it breaks.
+msgspec decides whether a value is valid; this walk over the declared types finds the first field that is not, and says
+which rule it breaks: first names that are unknown or missing, in alphabetical order, then constants, then the other
+fields as they are declared.
 """
 
 from __future__ import annotations
@@ -45,14 +46,15 @@ def _explain_object(node: inspect.StructType, value: Any, where: str, rule: str 
     tag = () if node.tag_field is None else (node.tag_field,)
     needed = tuple(one.encode_name for one in node.fields if one.required or _is_constant(one.type))
     optional = tuple(one.encode_name for one in node.fields)
-    c.fields(value, where, (*tag, *needed), optional)
+    c.fields(value, where, tuple(sorted((*tag, *needed))), optional)
     if rule and any(not _is_word_of(one.type, value.get(one.encode_name, one.default)) for one in node.fields):
         raise Malformed(where, rule)
     if tag and value[node.tag_field] != node.tag:
         raise Malformed(
             *((where, rule) if rule else (f"{where}.{tag[0]}" if where else tag[0], f"must be '{node.tag}'"))
         )
-    for field in node.fields:
+    # A constant says what the other fields mean, so it is named first.
+    for field in sorted(node.fields, key=lambda one: not _is_constant(one.type)):
         if (name := field.encode_name) in value:
             kind = field.type if field.default is not None else _present(field.type)
             explain(kind, value[name], f"{where}.{name}" if where else name)

@@ -90,9 +90,10 @@ def test_a_server_restarted_in_the_midst_of_a_batch(
 _UNPRIVILEGED: Final = """
 import ctypes, sys
 from pathlib import Path
-from ledger.answers import BookStopped
-from ledger.answers import BookUnusable
-from tests.factories.stored import SMALL, World
+from ledger.book.submitted_command import BookStopped
+from ledger.store.schema_revision import BookUnusable
+from tests.factories.documents import SMALL
+from tests.factories.stored import World
 # Root may write anything; without its capabilities (capset(2), version 3) it is an owner like every other.
 header, none = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
 assert ctypes.CDLL(None, use_errno=True).capset(header, none) == 0

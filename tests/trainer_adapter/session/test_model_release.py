@@ -41,7 +41,7 @@ def test_a_model_leaves_by_a_later_command(place: Place) -> None:
     report = train_job(job, place.service, said.append)
     assert report.model == ""
     assert [file.name for file in sorted(job.output.iterdir())] == ["model.sealed", "steps.log"]
-    assert any("announced, and the notice 20" in line for line in said)
+    assert any("the end of the notice period 20" in line for line in said)
     place.clock.ahead_ms = 23 * HOUR_MS
     with pytest.raises(Refused) as caught:
         release(job, place.service, said.append)
@@ -109,7 +109,7 @@ def test_the_command_tells_why_not(place: Place) -> None:
     told = json.loads(done.stdout)
     assert (done.exit_code, told["exit_code"], told["code"]) == (3, 3, "policy_denied")
     assert [reason["code"] for reason in told["reasons"]] == ["release_too_soon"]
-    assert "policy_denied: announced, and the notice 20" in done.stderr
+    assert "policy_denied: the end of the notice period 20" in done.stderr
     assert not (place.folder / "runs" / "run-1" / "model.safetensors").exists()
 
 
