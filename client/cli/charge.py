@@ -18,17 +18,18 @@ from client.cli.arguments import (
     milliseconds,
     read_object,
 )
-from client.cli.declarations import examples, read_command, signed_command
+from client.cli.command_group import TOP_LEVEL, CommandGroup, Result
 from client.cli.error_report import errors_reported
-from client.cli.output import print_json, print_outcome
+from client.cli.output import print_outcome
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from client.profile.profile import Profile
     from client.service.service import Service
     from ledger.wire.canonical_json import Object
 
-app = typer.Typer(no_args_is_help=True, help="Charges: make one, show its state, settle it.")
+group = CommandGroup("charge", "Charges: make one, show its state, settle it.")
 
 _Body = Annotated[Path, typer.Argument(metavar="CHARGE", help="The body of a charge, in JSON.")]
 _Contract = Annotated[
@@ -36,33 +37,22 @@ _Contract = Annotated[
 ]
 
 
-def quote(
-    profile: ProfilePath,
-    charge: _Body,
-    contract: _Contract = "",
-    deadline: OptionalTime = None,
-    *,
-    as_json: AsJson = False,
-) -> None:
+@TOP_LEVEL.profile_command(
+    "bank-a.toml charge.json",
+    "bank-a.toml charge.json --contract contract.json --deadline 2026-12-01T00:00:00Z --json",
+)
+def quote(caller: Profile, charge: _Body, contract: _Contract = "", deadline: OptionalTime = None) -> Result:
     """Get the decision that a charge would get now; nothing is recorded."""
-    from client.profile.profile import Profile
-
-    with errors_reported(as_json=as_json):
-        caller = Profile.load(profile)
-        body = _body(charge, contract, deadline)
-        with caller.open() as service:
-            answer = service.quote(caller.signer(), caller.actor, body)
-    if as_json:
-        print_json(answer.body)
-    else:
-        typer.echo(f"The charge would be {answer.outcome}.")
+    body = _body(charge, contract, deadline)
+    with caller.open() as service:
+        answer = service.quote(caller.signer(), caller.actor, body)
+    return Result(answer.body, f"The charge would be {answer.outcome}.")
 
 
-@signed_command(
-    app,
+@group.signed_command(
     "charge",
-    "charge make bank-a.toml charge.json --id run-1",
-    "charge make bank-a.toml charge.json --contract contract.json --deadline 2026-12-01T00:00:00Z --json",
+    "bank-a.toml charge.json --id run-1",
+    "bank-a.toml charge.json --contract contract.json --deadline 2026-12-01T00:00:00Z --json",
     note="`epsilon train` makes its own charge; this is for clean rooms that train by other means.",
 )
 def make(charge: _Body, *, contract: _Contract = "", deadline: OptionalTime = None) -> Object:
@@ -70,17 +60,13 @@ def make(charge: _Body, *, contract: _Contract = "", deadline: OptionalTime = No
     return _body(charge, contract, deadline)
 
 
-@read_command(app, "charge show bank-a.toml run-1", "charge show hospital.toml run-1 --json")
+@group.read_command("bank-a.toml run-1", "hospital.toml run-1 --json")
 def show(service: Service, charge: ChargeId) -> Object:
     """Show the current state of a charge: pending, posted or voided, its steps and its deadline."""
     return service.charge(charge)
 
 
-@app.command(
-    epilog=examples(
-        "charge post bank-a.toml run-1 80 --room room.pem", "charge post bank-a.toml run-1 0 --room room.pem --json"
-    )
-)
+@group.command("bank-a.toml run-1 80 --room room.pem", "bank-a.toml run-1 0 --room room.pem --json")
 def post(  # noqa: PLR0913 - each an argument
     profile: ProfilePath,
     charge: ChargeId,
@@ -106,7 +92,7 @@ def post(  # noqa: PLR0913 - each an argument
     print_outcome(answer, as_json=as_json)
 
 
-@signed_command(app, "void", "charge void bank-a.toml run-1", "charge void hospital.toml run-1 --json")
+@group.signed_command("void", "bank-a.toml run-1", "hospital.toml run-1 --json")
 def void(charge: ChargeId) -> Object:
     """Void a charge while its key is not released: all of it returns to the budget."""
     return {"charge": charge}

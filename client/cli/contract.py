@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from client.cli.arguments import AsJson, ProfilePath
-from client.cli.declarations import SignedDocument, examples, read_command, signed_command
-from client.cli.error_report import errors_reported
-from client.cli.output import print_json
+from client.cli.command_group import CommandGroup, Result, SignedDocument
 
 if TYPE_CHECKING:
+    from client.profile.profile import Profile
     from client.service.service import Service
     from ledger.wire.canonical_json import Object
 
-app = typer.Typer(no_args_is_help=True, help="Contracts between TDPs and a TDC: sign, enter, revoke.")
+group = CommandGroup("contract", "Contracts between TDPs and a TDC: sign, enter, revoke.")
 
 _File = Annotated[Path, typer.Argument(metavar="FILE", help="The contract, JSON or YAML: the same bytes for all.")]
 _Contract = Annotated[
@@ -24,32 +22,24 @@ _Contract = Annotated[
 ]
 
 
-@app.command(
-    epilog=examples(
-        "contract sign hospital.toml contract.json > hospital.jws",
-        "contract sign hospital.toml contract.json --json",
-        note="Nothing is sent. `epsilon document check` validates the contract first.",
-    )
+@group.profile_command(
+    "hospital.toml contract.json > hospital.jws",
+    "hospital.toml contract.json --json",
+    note="Nothing is sent. `epsilon document check` validates the contract first.",
 )
-def sign(profile: ProfilePath, document: _File, *, as_json: AsJson = False) -> None:
+def sign(caller: Profile, document: _File) -> Result:
     """Sign a contract's bytes with the profile's key, as a detached JWS for the party that enters the contract."""
-    from client.profile.profile import Profile
     from client.service.detached_signatures import read_document, signed
 
-    with errors_reported(as_json=as_json):
-        signature = signed(Profile.load(profile).signer(), read_document(document))
-    if as_json:
-        print_json(signature)
-    else:
-        typer.echo(signature["signature"])
+    signature = signed(caller.signer(), read_document(document))
     typer.echo(f"Signed contract {signature['document']} with key {signature['key_id']}; nothing was sent.", err=True)
+    return Result(signature, str(signature["signature"]))
 
 
-@signed_command(
-    app,
+@group.signed_command(
     "contract",
-    "contract enter bank-a.toml contract.json --signature hospital.jws",
-    "contract enter bank-a.toml contract-2.json --signature hospital.jws --signature clinic.jws --json",
+    "bank-a.toml contract.json --signature hospital.jws",
+    "bank-a.toml contract-2.json --signature hospital.jws --signature clinic.jws --json",
     note="To amend a contract, enter its next version: all parties of both versions sign.",
 )
 def enter(
@@ -64,11 +54,10 @@ def enter(
     return SignedDocument(document, signature or ())
 
 
-@signed_command(
-    app,
+@group.signed_command(
     "revocation",
-    "contract revoke hospital.toml contract.json",
-    "contract revoke hospital.toml 5d41402abc4b2a76b9719d911017c592ae1d1f3e4b8b9a4f0c6e7d8a9b0c1d2e --json",
+    "hospital.toml contract.json",
+    "hospital.toml 5d41402abc4b2a76b9719d911017c592ae1d1f3e4b8b9a4f0c6e7d8a9b0c1d2e --json",
 )
 def revoke(contract: _Contract) -> Object:
     """Revoke a contract permanently as one of its TDPs: new charges under it are refused."""
@@ -77,10 +66,8 @@ def revoke(contract: _Contract) -> Object:
     return {"contract": digest_of(contract)}
 
 
-@read_command(
-    app,
-    "contract show bank-a.toml contract.json",
-    "contract show bank-a.toml 5d41402abc4b2a76b9719d911017c592ae1d1f3e4b8b9a4f0c6e7d8a9b0c1d2e --json",
+@group.read_command(
+    "bank-a.toml contract.json", "bank-a.toml 5d41402abc4b2a76b9719d911017c592ae1d1f3e4b8b9a4f0c6e7d8a9b0c1d2e --json"
 )
 def show(service: Service, contract: _Contract) -> Object:
     """Show the current state of a contract: parties, dates, version, and how many runs it has had."""

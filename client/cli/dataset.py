@@ -8,45 +8,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from client.cli.arguments import PartitionRef, read_object
-from client.cli.declarations import SignedDocument, read_command, signed_command
+from client.cli.command_group import CommandGroup, SignedDocument
 from client.cli.output import print_fields, print_rows
 
 if TYPE_CHECKING:
     from client.service.service import Service
     from ledger.wire.canonical_json import Object
 
-app = typer.Typer(no_args_is_help=True, help="A TDP's datasets and partitions, and a TSO's recommendations for them.")
+group = CommandGroup("dataset", "A TDP's datasets and partitions, and a TSO's recommendations for them.")
 
 _Document = Annotated[Path, typer.Argument(metavar="FILE", help="The document, JSON or YAML.")]
 
 
-@signed_command(
-    app,
-    "dataset",
-    "dataset register hospital.toml dataset.yaml",
-    "dataset register hospital.toml dataset.json --json",
-)
+@group.signed_command("dataset", "hospital.toml dataset.yaml", "hospital.toml dataset.json --json")
 def register(document: _Document) -> SignedDocument:
     """Sign and register a dataset's description; its partitions can be opened after that."""
     return SignedDocument(document)
 
 
-@signed_command(
-    app,
-    "recommendation",
-    "dataset recommend tso.toml recommendation.yaml",
-    "dataset recommend tso.toml recommendation-2.json --json",
-)
+@group.signed_command("recommendation", "tso.toml recommendation.yaml", "tso.toml recommendation-2.json --json")
 def recommend(document: _Document) -> SignedDocument:
     """Sign and record a recommended budget for a dataset: a budget above it needs a reason."""
     return SignedDocument(document)
 
 
-@signed_command(
-    app,
-    "partition",
-    "dataset open-partition hospital.toml partition.json",
-    "dataset open-partition hospital.toml partition.json --id scans-2026-q4 --json",
+@group.signed_command(
+    "partition", "hospital.toml partition.json", "hospital.toml partition.json --id scans-2026-q4 --json"
 )
 def open_partition(
     body: Annotated[Path, typer.Argument(metavar="FILE", help="The partition with its budget and rule, in JSON.")],
@@ -55,11 +42,10 @@ def open_partition(
     return read_object(body)
 
 
-@signed_command(
-    app,
+@group.signed_command(
     "retirement",
-    "dataset retire hospital.toml did:web:hospital.example/scans/2026-q4",
-    "dataset retire hospital.toml did:web:hospital.example/scans/2026-q4 --json",
+    "hospital.toml did:web:hospital.example/scans/2026-q4",
+    "hospital.toml did:web:hospital.example/scans/2026-q4 --json",
 )
 def retire(partition: PartitionRef) -> Object:
     """Retire a partition: pending charges settle, new ones are refused, and its loss stays on record."""
@@ -85,12 +71,7 @@ def _print_partitions(found: Any) -> None:  # noqa: ANN401 - the service's JSON
     print_rows(("partition", "ε", "δ", "rule", "unit", "records at least", "state"), rows)
 
 
-@read_command(
-    app,
-    "dataset show bank-a.toml",
-    "dataset show bank-a.toml did:web:hospital.example/scans/2026-q4 --json",
-    table=_print_partitions,
-)
+@group.read_command("bank-a.toml", "bank-a.toml did:web:hospital.example/scans/2026-q4 --json", table=_print_partitions)
 def show(
     service: Service,
     partition: Annotated[

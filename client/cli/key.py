@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from client.cli.arguments import ProfilePath, read_object
-from client.cli.declarations import examples, signed_command
+from client.cli.command_group import CommandGroup
 from client.cli.error_report import errors_reported
 from client.cli.output import print_json
 
 if TYPE_CHECKING:
     from ledger.wire.canonical_json import Object
 
-app = typer.Typer(no_args_is_help=True, help="Create and register signing keys; grant data keys.")
+group = CommandGroup("key", "Create and register signing keys; grant data keys.")
 
 
-@app.command(epilog=examples("key new bank-a.pem", "key new bank-a.pem > bank-a.jwk"))
+@group.command("bank-a.pem", "bank-a.pem > bank-a.jwk")
 def new(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file for the private key.")],
 ) -> None:
@@ -33,11 +33,9 @@ def new(
     typer.echo(f"Private key written to {file} (key ID {signer.key_id}). Back it up: it cannot be recovered.", err=True)
 
 
-@app.command(
-    epilog=examples(
-        'key claim bank-a.toml --name "Bank A" --role TDC > bank-a.json',
-        'key claim hospital.toml --name "A hospital" --role TDP > hospital.json',
-    )
+@group.command(
+    'bank-a.toml --name "Bank A" --role TDC > bank-a.json',
+    'hospital.toml --name "A hospital" --role TDP > hospital.json',
 )
 def claim(
     profile: ProfilePath,
@@ -58,11 +56,10 @@ def claim(
     print_json(body)
 
 
-@signed_command(
-    app,
+@group.signed_command(
     "organisation",
-    "key register sro.toml bank-a.json",
-    "key register sro.toml sro.json",
+    "sro.toml bank-a.json",
+    "sro.toml sro.json",
     note="The first entry of a ledger is its SRO, which registers itself.",
 )
 def register(
@@ -72,11 +69,9 @@ def register(
     return read_object(claimed)
 
 
-@app.command(
-    epilog=examples(
-        "key grant hospital.toml release-run-1",
-        "key grant hospital.toml release-run-1 --data-key did:web:hospital.example/digits/2026-q1=digits.key",
-    )
+@group.command(
+    "hospital.toml release-run-1",
+    "hospital.toml release-run-1 --data-key did:web:hospital.example/digits/2026-q1=digits.key",
 )
 def grant(
     profile: ProfilePath,

@@ -7,25 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from client.cli.arguments import ChargeId, Time, milliseconds
-from client.cli.declarations import read_command, signed_command
+from client.cli.command_group import CommandGroup
 from client.cli.output import cell, objects, print_rows, time_text
 
 if TYPE_CHECKING:
     from client.service.service import Service
     from ledger.wire.canonical_json import Json, Object
 
-app = typer.Typer(no_args_is_help=True, help="Mergers, acquisitions, collusion, splits and model transfers.")
+group = CommandGroup("lineage", "Mergers, acquisitions, collusion, splits and model transfers.")
 
 _Survivor = Annotated[str, typer.Argument(metavar="DID", help="The organisation that continues.")]
 _Others = Annotated[list[str], typer.Argument(metavar="DID...", help="Organisations, each by its DID.")]
 _Giver = Annotated[str, typer.Option(metavar="DID", help="Who had the model; default: who was charged for it.")]
 
 
-@signed_command(
-    app,
+@group.signed_command(
     "merger",
-    "lineage merge sro.toml did:web:bank-ab.example did:web:bank-a.example did:web:bank-b.example",
-    "lineage merge sro.toml did:web:bank-ab.example did:web:bank-a.example did:web:bank-b.example --proposed",
+    "sro.toml did:web:bank-ab.example did:web:bank-a.example did:web:bank-b.example",
+    "sro.toml did:web:bank-ab.example did:web:bank-a.example did:web:bank-b.example --proposed",
     note="`epsilon plan merger` previews the effect on all budgets.",
 )
 def merge(
@@ -41,33 +40,30 @@ def merge(
     return {"organisation": organisation, "parents": [*parents], **({"proposed": True} if proposed else {})}
 
 
-@signed_command(
-    app,
+@group.signed_command(
     "acquisition",
-    "lineage acquire sro.toml did:web:bank-a.example did:web:fintech.example",
-    "lineage acquire sro.toml did:web:bank-a.example did:web:fintech.example --json",
+    "sro.toml did:web:bank-a.example did:web:fintech.example",
+    "sro.toml did:web:bank-a.example did:web:fintech.example --json",
 )
 def acquire(organisation: _Survivor, acquired: _Others) -> Object:
     """Record an acquisition: the acquirer inherits the exposure of the acquired organisations."""
     return {"acquired": [*acquired], "organisation": organisation}
 
 
-@signed_command(
-    app,
+@group.signed_command(
     "collusion",
-    "lineage collude sro.toml did:web:bank-a.example did:web:bank-b.example --since 2026-03-01T00:00:00Z",
-    "lineage collude sro.toml did:web:bank-a.example did:web:bank-b.example --since 2026-03-01T00:00:00Z --json",
+    "sro.toml did:web:bank-a.example did:web:bank-b.example --since 2026-03-01T00:00:00Z",
+    "sro.toml did:web:bank-a.example did:web:bank-b.example --since 2026-03-01T00:00:00Z --json",
 )
 def collude(organisations: _Others, *, since: Time) -> Object:
     """Record detected collusion: the organisations and their descendants are one lineage from then on."""
     return {"effective": milliseconds(since), "organisations": [*organisations]}
 
 
-@signed_command(
-    app,
+@group.signed_command(
     "split",
-    "lineage split sro.toml did:web:bank-a.example did:web:bank-a-cards.example",
-    "lineage split sro.toml did:web:bank-a.example did:web:bank-a-cards.example --json",
+    "sro.toml did:web:bank-a.example did:web:bank-a-cards.example",
+    "sro.toml did:web:bank-a.example did:web:bank-a-cards.example --json",
 )
 def split(
     organisation: Annotated[str, typer.Argument(metavar="DID", help="The organisation that is left.")],
@@ -77,11 +73,10 @@ def split(
     return {"child": child, "organisation": organisation}
 
 
-@signed_command(
-    app,
+@group.signed_command(
     "transfer",
-    "lineage transfer bank-a.toml run-1 did:web:bank-b.example",
-    "lineage transfer sro.toml run-1 did:web:bank-c.example --giver did:web:bank-b.example",
+    "bank-a.toml run-1 did:web:bank-b.example",
+    "sro.toml run-1 did:web:bank-c.example --giver did:web:bank-b.example",
 )
 def transfer(
     charge: ChargeId,
@@ -93,22 +88,16 @@ def transfer(
     return {"charge": charge, "recipient": recipient, **({"giver": giver} if giver else {})}
 
 
-@signed_command(
-    app,
-    "publication",
-    "lineage publish sro.toml run-1",
-    "lineage publish sro.toml run-1 --giver did:web:bank-b.example --json",
-)
+@group.signed_command("publication", "sro.toml run-1", "sro.toml run-1 --giver did:web:bank-b.example --json")
 def publish(charge: ChargeId, *, giver: _Giver = "") -> Object:
     """Record that a charge's model was published: every organisation, now and later, gets the giver's exposure."""
     return {"charge": charge, **({"giver": giver} if giver else {})}
 
 
-@signed_command(
-    app,
+@group.signed_command(
     "coalition",
-    "lineage declare sro.toml did:web:bank-a.example did:web:bank-b.example --epsilon 4",
-    "lineage declare sro.toml did:web:bank-a.example did:web:bank-b.example --epsilon 4 --json",
+    "sro.toml did:web:bank-a.example did:web:bank-b.example --epsilon 4",
+    "sro.toml did:web:bank-a.example did:web:bank-b.example --epsilon 4 --json",
     note="`epsilon plan coalitions` lists the coalitions that would exceed a cap.",
 )
 def declare(
@@ -127,11 +116,8 @@ def _print_lineage(lineage: Object) -> None:
         typer.echo(f"These are the nearest {len(nodes)}; there are more.", err=True)
 
 
-@read_command(
-    app,
-    "lineage show sro.toml did:web:bank-a.example",
-    "lineage show bank-a.toml did:web:bank-a.example --json",
-    table=_print_lineage,
+@group.read_command(
+    "sro.toml did:web:bank-a.example", "bank-a.toml did:web:bank-a.example --json", table=_print_lineage
 )
 def show(
     service: Service,

@@ -2,43 +2,65 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from client.cli import charge, contract, dataset, key, lineage, login, policy
-from client.cli.declarations import examples, read_command
+from client.cli import charge, contract, dataset, key, lineage, policy
+from client.cli.command_group import TOP_LEVEL, Result
 from client.cli.output import cell, objects, print_rows
 
 if TYPE_CHECKING:
+    from client.profile.profile import Profile
     from client.service.service import Service
     from ledger.wire.canonical_json import Object
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
-for _name, _group in (
-    ("policy", policy.app),
-    ("dataset", dataset.app),
-    ("contract", contract.app),
-    ("charge", charge.app),
-    ("lineage", lineage.app),
-    ("key", key.app),
-):
-    app.add_typer(_group, name=_name)
-app.command(
-    epilog=examples(
-        "quote bank-a.toml charge.json",
-        "quote bank-a.toml charge.json --contract contract.json --deadline 2026-12-01T00:00:00Z --json",
+WAIT_S: Final = 300
+app = TOP_LEVEL.app
+for _group in (policy.group, dataset.group, contract.group, charge.group, lineage.group, key.group):
+    app.add_typer(_group.app, name=_group.name)
+
+
+@TOP_LEVEL.profile_command(
+    "demo/auditor.toml",
+    "auditor.toml --no-browser --port 8400",
+    note="For a machine without a browser, tunnel the second with `ssh -L 8400:127.0.0.1:8400` and open the URL "
+    "on your own.",
+)
+def login(
+    person: Profile,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Local port of the redirect; 0: any free one.")] = 0,
+    timeout: Annotated[int, typer.Option(min=1, max=3_600, help="Seconds to wait for the browser.")] = WAIT_S,
+    *,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open a browser here.")] = True,
+) -> Result:
+    """Log in with a browser, with the profile of a person; commands that read work after that."""
+    import webbrowser
+
+    from client.login.authorization_code import log_in
+    from client.profile.token_store import LoginFile
+
+    def show(url: str) -> None:
+        typer.echo(f"Log in at\n\n  {url}\n\nWaiting for {timeout} s; ctrl-C cancels.", err=True)
+
+    login = log_in(person, show, webbrowser.open if browser else None, port=port, wait_s=timeout)
+    LoginFile(person.path).write(login)
+    until = datetime.fromtimestamp(login.expires_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Result(
+        {"expires_s": login.expires_s, "issuer": login.issuer, "subject": login.subject},
+        f"Logged in as {login.subject} of {login.issuer}, until {until}.",
     )
-)(charge.quote)
-app.command(
-    epilog=examples(
-        "login demo/auditor.toml",
-        "login auditor.toml --no-browser --port 8400",
-        note="For a machine without a browser, tunnel the second with `ssh -L 8400:127.0.0.1:8400` and open the URL "
-        "on your own.",
-    )
-)(login.login)
-app.command(epilog=examples("logout demo/auditor.toml", "logout auditor.toml --json"))(login.logout)
+
+
+@TOP_LEVEL.profile_command("demo/auditor.toml", "auditor.toml --json")
+def logout(profile: Profile) -> Result:
+    """Delete a profile's login from this machine; at the issuer it expires within minutes."""
+    from client.profile.token_store import LoginFile
+
+    profile.person()
+    removed = LoginFile(profile.path).remove()
+    return Result({"logged_out": removed}, "Logged out." if removed else "Not logged in.")
 
 
 def _print_accounts(partitions: list[Object]) -> None:
@@ -54,11 +76,8 @@ def _print_accounts(partitions: list[Object]) -> None:
     )
 
 
-@read_command(
-    app,
-    "account demo/profile.toml",
-    "account demo/profile.toml did:web:hospital.example/digits/2026-q1 --json",
-    table=_print_accounts,
+@TOP_LEVEL.read_command(
+    "demo/profile.toml", "demo/profile.toml did:web:hospital.example/digits/2026-q1 --json", table=_print_accounts
 )
 def account(
     service: Service,

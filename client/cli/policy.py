@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from client.cli.arguments import AsJson, CommandId, PartitionRef, ProfilePath, fresh_id
-from client.cli.declarations import examples, read_command, signed_command
+from client.cli.command_group import CommandGroup
 from client.cli.error_report import errors_reported
 from client.cli.output import cell, objects, print_json, print_outcome, print_rows, time_text
 
@@ -18,18 +18,16 @@ if TYPE_CHECKING:
     from client.service.service import Service
     from ledger.wire.canonical_json import Json, Object
 
-app = typer.Typer(no_args_is_help=True, help="An SRO's policies: publish one, and preview its effect.")
+group = CommandGroup("policy", "An SRO's policies: publish one, and preview its effect.")
 _PENDING: Final = {"attestation": "other evidence for its key", "frozen": "frozen", "sealed": "its model sealed"}
 Row = tuple[str, str, str, str]
 
 
-@app.command(
-    epilog=examples(
-        "policy publish sro.toml policy.yaml",
-        "policy publish sro.toml policy-2.json --dry-run --json",
-        note="The effect is shown first, and confirmed at a terminal. Elsewhere a policy that changes an open "
-        "partition, a contract, an account or a pending charge needs --yes.",
-    )
+@group.command(
+    "sro.toml policy.yaml",
+    "sro.toml policy-2.json --dry-run --json",
+    note="The effect is shown first, and confirmed at a terminal. Elsewhere a policy that changes an open "
+    "partition, a contract, an account or a pending charge needs --yes.",
 )
 def publish(  # noqa: PLR0913 - each an argument
     profile: ProfilePath,
@@ -89,7 +87,7 @@ def _print_versions(policy: Object) -> None:
     print_rows((*names[:-1], "entry"), rows)
 
 
-@read_command(app, "policy show bank-a.toml health", "policy show bank-a.toml health --json", table=_print_versions)
+@group.read_command("bank-a.toml health", "bank-a.toml health --json", table=_print_versions)
 def show(
     service: Service, domain: Annotated[str, typer.Argument(metavar="DOMAIN", help="The domain that it governs.")]
 ) -> Object:
@@ -97,11 +95,10 @@ def show(
     return service.policy(domain)
 
 
-@signed_command(
-    app,
+@group.signed_command(
     "decree",
-    'policy decree sro.toml did:web:hospital.example/scans/2026-q4 lineage:3 --reason "order 12 of 2026"',
-    'policy decree sro.toml did:web:hospital.example/scans/2026-q4 global --reason "order 13 of 2026" --json',
+    'sro.toml did:web:hospital.example/scans/2026-q4 lineage:3 --reason "order 12 of 2026"',
+    'sro.toml did:web:hospital.example/scans/2026-q4 global --reason "order 13 of 2026" --json',
 )
 def decree(
     partition: PartitionRef,

@@ -1,0 +1,172 @@
+"""Groups of commands, declared: what a signed command sends, what another one shows; the rest is the same for all.
+
+A declared function takes its command's own arguments. Its decorator adds PROFILE and --json, to a signed command --id
+and --dry-run as well, opens the profile's service, reports errors and prints the answer.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from inspect import Parameter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_type_hints
+
+import typer
+
+from client.cli.arguments import AsJson, CommandId, DryRun, ProfilePath, fresh_id
+from client.cli.error_report import errors_reported
+from client.cli.output import print_fields, print_json, print_outcome
+
+if TYPE_CHECKING:
+    from client.service.service import Answer
+    from ledger.wire.canonical_json import Json, Object
+
+Function = Callable[..., Any]
+Decorator = Callable[[Function], Function]
+_PROFILE: Final = Parameter("profile", Parameter.POSITIONAL_OR_KEYWORD, annotation=ProfilePath)
+_JSON: Final = Parameter("as_json", Parameter.KEYWORD_ONLY, annotation=AsJson, default=False)
+_SIGNED: Final = (
+    Parameter("id", Parameter.KEYWORD_ONLY, annotation=CommandId, default=""),
+    Parameter("dry_run", Parameter.KEYWORD_ONLY, annotation=DryRun, default=False),
+    _JSON,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedDocument:
+    """A document that a command enters, with the files of other parties' detached signatures over it."""
+
+    path: Path
+    signatures: Sequence[Path] = ()
+
+
+class Result(NamedTuple):
+    """What a command did: a value for programs, and a sentence for people."""
+
+    value: Json
+    text: str
+
+
+class CommandGroup:
+    """The commands under one word after ``epsilon``, or under none; examples are given as their arguments alone."""
+
+    def __init__(self, name: str = "", purpose: str | None = None) -> None:
+        """A group of no commands, with its name and help."""
+        self.name = name
+        self.app = typer.Typer(no_args_is_help=True, help=purpose, pretty_exceptions_show_locals=False)
+
+    def command(self, *examples: str, note: str = "") -> Decorator:
+        """Declare a command that does everything itself; ``note`` is a paragraph after the examples."""
+
+        def declare(function: Function) -> Function:
+            self._add(function, function, examples, note)
+            return function
+
+        return declare
+
+    def profile_command(self, *examples: str, note: str = "") -> Decorator:
+        """Declare a command whose function gets the :class:`~client.profile.profile.Profile`, and returns a Result."""
+
+        def declare(function: Function) -> Function:
+            def run(*, profile: Path, as_json: bool, **own: Any) -> None:  # noqa: ANN401 - arguments of any type
+                from client.profile.profile import Profile
+
+                with errors_reported(as_json=as_json):
+                    result: Result = function(Profile.load(profile), **own)
+                if as_json:
+                    print_json(result.value)
+                else:
+                    typer.echo(result.text)
+
+            self._add(function, _as_command(function, run, (_JSON,), skip=1), examples, note)
+            return function
+
+        return declare
+
+    def read_command(self, *examples: str, table: Callable[[Any], None] = print_fields, note: str = "") -> Decorator:
+        """Declare a command that reads from the service and records nothing.
+
+        The declared function gets the :class:`~client.service.service.Service` first and returns what is shown: as
+        JSON, or by ``table``.
+        """
+
+        def declare(function: Function) -> Function:
+            def run(*, profile: Path, as_json: bool, **own: Any) -> None:  # noqa: ANN401 - arguments of any type
+                from client.profile.profile import Profile
+
+                with errors_reported(as_json=as_json), Profile.load(profile).open() as service:
+                    value = function(service, **own)
+                (print_json if as_json else table)(value)
+
+            self._add(function, _as_command(function, run, (_JSON,), skip=1), examples, note)
+            return function
+
+        return declare
+
+    def signed_command(self, kind: str, *examples: str, note: str = "") -> Decorator:
+        """Declare a command that signs one command of ``kind``, of :data:`client.http.endpoints.PATHS`, and sends it.
+
+        The declared function returns the command's body, or a :class:`SignedDocument` that is stored first.
+        """
+
+        def declare(function: Function) -> Function:
+            def run(*, profile: Path, id: str, dry_run: bool, as_json: bool, **own: Any) -> None:  # noqa: A002, ANN401 - the wire's name; arguments of any type
+                name = fresh_id(kind, id)
+                with errors_reported(as_json=as_json, id=name):
+                    answer, what = _send(profile, kind, function(**own), name, dry_run=dry_run)
+                print_outcome(answer, what, as_json=as_json)
+
+            self._add(function, _as_command(function, run, _SIGNED), examples, note)
+            return function
+
+        return declare
+
+    def _add(self, function: Function, run: Function, examples: Sequence[str], note: str) -> None:
+        words = " ".join(filter(None, ("epsilon", self.name, function.__name__.replace("_", "-"))))
+        lines = ["\nExamples:", *(f"  {words} {one}" for one in examples), *([note] if note else [])]
+        self.app.command(epilog="\n\n".join(lines) + "\n")(run)
+
+
+TOP_LEVEL: Final = CommandGroup()
+"""The commands under no group."""
+
+
+def _as_command(function: Function, run: Function, added: Sequence[Parameter], skip: int = 0) -> Function:
+    """``run`` with the name, help and own parameters of ``function``, which typer reads from the signature."""
+    own = [*inspect.signature(function).parameters.values()][skip:]
+    # Names that only type checkers import stand in the annotations of the result and of what is skipped.
+    named = {one.name: one.annotation for one in own}
+    holder = type("Own", (), {"__annotations__": named, "__module__": function.__module__})
+    hints = get_type_hints(holder, include_extras=True)
+    parameters = [_PROFILE, *(one.replace(annotation=hints[one.name]) for one in own), *added]
+    parameters.sort(key=lambda one: one.kind)
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # as inspect reads it
+    return run
+
+
+def _send(path: Path, kind: str, sent: Object | SignedDocument, name: str, *, dry_run: bool) -> tuple[Answer, str]:
+    """Sign and send; the answer, and what it is about. Raises: Malformed, Refused, Unreachable, OSError."""
+    from client.profile.profile import Profile
+    from client.service.detached_signatures import read_document, read_signatures
+
+    profile = Profile.load(path)
+    if not isinstance(sent, SignedDocument):
+        with profile.open() as service:
+            return service.submit(profile.signer(), profile.actor, kind, sent, name, dry_run=dry_run), ""
+    data, given = read_document(sent.path), read_signatures(sent.signatures)
+    signer = profile.signer()
+    with profile.open() as service:
+        # A dry run stores them too: the decision is about documents that the service holds, and storing binds no one.
+        stored = service.put_document(signer, data)
+        others = [
+            service.put_document(signer, signature.encode("ascii")).document
+            for key_id, signature in given.items()
+            if key_id != signer.key_id
+        ]
+        body: Object = {"document": stored.document, "signatures": [stored.signature, *others]}
+        answer = service.submit(signer, profile.actor, kind, body, name, replaces=stored.replaces, dry_run=dry_run)
+    return answer, f"{kind} {stored.document}"
