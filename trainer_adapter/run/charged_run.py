@@ -20,8 +20,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from client.http.problems import Refused, Unreachable
-from client.service.service import Service
-from ledger.domain.entries import Entry
+from client.service.service import Answer, Service
 from ledger.domain.exit_codes import ExitCode
 from ledger.domain.outcomes import ChargeState
 from ledger.wire.malformed import Malformed
@@ -149,8 +148,8 @@ class Run:
         self._resumed = identity is not None
         return self._open_data(session)
 
-    def _charge(self, session: Session, *, fresh: bool) -> Entry:
-        """The charge's entry; the identity that was saved for a charge that was not made is deleted."""
+    def _charge(self, session: Session, *, fresh: bool) -> Answer:
+        """Charge the run; the identity that was saved for a charge that was not made is deleted."""
         try:
             return session.charge()
         except (Refused, Unreachable, OSError) as fault:

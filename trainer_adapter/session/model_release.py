@@ -99,7 +99,7 @@ class ModelReleaseRequest:
             Refused: with :func:`too_soon` true of it, try again later. Unreachable, Malformed, OSError.
         """
         answer = self._own.submit(self._signer, self._job.actor, "model_release", self._body)
-        index = check_recorded(self._own, answer, self._job.log, "model_release", Code.PERMITTED)
+        index, _ = check_recorded(self._own, answer, self._job.log, "model_release", Code.PERMITTED)
         path = self._job.output / MODEL_FILE
         replace_file(_receipt_path(path), str(answer.receipt).encode())
         replace_file(path, self._data)

@@ -20,7 +20,6 @@ from client.keys.data_encryption import decrypt
 from client.keys.hpke_envelope import unseal
 from client.keys.signer import Signer, load_private
 from client.service.service import ATTEMPTS, Answer, Service
-from ledger.domain.entries import Entry
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -118,18 +117,18 @@ class Session:
             return QuoteReport.of_refusal(refused)
         return quote_report(self._service, body, self._partitions, self._assignment.plan.steps)
 
-    def charge(self) -> Entry:
-        """Charge the whole plan; the charge's entry. Raises: Refused, Unreachable, Malformed."""
+    def charge(self) -> Answer:
+        """Charge the whole plan. Raises: Refused, Unreachable, Malformed."""
         known = self._assignment
         self._save(self.identity)
-        answer = self._service.submit(self._consumer, known.actor, "charge", self.charge_body(), known.id)
-        index = check_recorded(self._own, answer, known.log, "charge", Code.PENDING)
-        self._say(f"charge {known.id} is {answer.outcome}, entry {index}")
-        return Entry.parse(self._own.entry(index))
+        return self._service.submit(self._consumer, known.actor, "charge", self.charge_body(), known.id)
 
-    def load_prices(self, charge: Entry) -> None:
-        """Read what the run costs from its charge's entry. Raises: Refused, Unreachable, Malformed."""
-        self.losses = LossReport(self._own, charge.body["prices"], self._partitions)
+    def load_prices(self, charge: Answer) -> None:
+        """Check that the charge is recorded, and read what the run costs. Raises: Refused, Unreachable, Malformed."""
+        known = self._assignment
+        index, entry = check_recorded(self._own, charge, known.log, "charge", Code.PENDING)
+        self._say(f"charge {known.id} is {charge.outcome}, entry {index}")
+        self.losses = LossReport(self._own, entry.body["prices"], self._partitions)
 
     def state(self) -> tuple[ChargeState, int | None]:
         """The charge's current state, and the steps it was posted for. Raises: Refused, Unreachable, Malformed."""

@@ -14,8 +14,8 @@ class NotProven(Malformed):
     """The answer is not what the log's key signed."""
 
 
-def check_recorded(service: Service, answer: Answer, log: LogKey, kind: str, wanted: Code) -> int:
-    """The index of an answer's entry, if the log holds it and it is of the expected kind and outcome.
+def check_recorded(service: Service, answer: Answer, log: LogKey, kind: str, wanted: Code) -> tuple[int, Entry]:
+    """An answer's entry and its index, if the log holds it and it is of the expected kind and outcome.
 
     Raises:
         NotProven: if there is no receipt, it does not verify, or it is another entry's. Refused, Unreachable.
@@ -30,4 +30,4 @@ def check_recorded(service: Service, answer: Answer, log: LogKey, kind: str, wan
         raise NotProven(fault.field, fault.rule) from None
     if (index, entry.id, entry.kind, entry.code) != (answer.index, answer.id, kind, wanted):
         raise NotProven("receipt", f"is of another entry than that of {answer.id}")
-    return index
+    return index, entry
