@@ -26,12 +26,13 @@ from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.document_quota import DocumentQuota
 from ledger.book.group_commit import CLOSED, Writer
 from ledger.book.past_snapshot import PastSnapshot
-from ledger.book.preconditions import check_usable, drop_lock, take_lock
+from ledger.book.preconditions import check_usable, take_lock
 from ledger.book.prepare import CommandPreparer, Prepared
 from ledger.book.publish import LogSigner
 from ledger.book.submitted_command import BookBusy, BookStopped, BookUnusable, Outcome, Submission
 from ledger.domain.gate import DOCUMENT_BYTES_MAX, Gate
 from ledger.store.engine import engine_of
+from ledger.store.file_lock import FileLock
 from ledger.store.snapshot import Snapshot
 from ledger.store.table_mapping import append_once
 from ledger.store.tables import DocumentRow
@@ -49,7 +50,7 @@ class Book:
     """An open book. Open it with :meth:`open`: one process an SQLite book, any number a PostgreSQL one."""
 
     def __init__(
-        self, engines: tuple[Engine, Engine], recorder: Recorder, kept: CheckpointFile | None, lock: int | None
+        self, engines: tuple[Engine, Engine], recorder: Recorder, kept: CheckpointFile | None, lock: FileLock | None
     ) -> None:
         """Use :meth:`open`."""
         self._writes, self._reads = engines
@@ -59,7 +60,7 @@ class Book:
         self._quota = DocumentQuota()
         self._closed = False
         self._preparer = CommandPreparer(self._reads, recorder)
-        self._writer = Writer(self._writes, self._reads, recorder, kept)
+        self._writer = Writer(engines, recorder, kept, lock)
 
     @classmethod
     def open(  # noqa: PLR0913 - where it is, who decides and signs, and what is asked of it
@@ -99,7 +100,8 @@ class Book:
         except BaseException:
             for engine in engines:
                 engine.dispose()
-            drop_lock(lock)
+            if lock is not None:
+                lock.release()
             raise
 
     def submit(self, submissions: Sequence[Submission]) -> list[Outcome]:
@@ -216,5 +218,5 @@ class Book:
         self._closed = True
         self._writes.dispose()
         self._reads.dispose()
-        drop_lock(self._lock)
-        self._lock = None
+        if self._lock is not None:
+            self._lock.release()

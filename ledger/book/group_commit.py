@@ -21,10 +21,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ledger.book.batch import Batch, Recorder
 from ledger.book.checkpoint_file import CheckpointFile
-from ledger.book.preconditions import recheck_schema
+from ledger.book.preconditions import recheck
 from ledger.book.publish import publish
 from ledger.book.submitted_command import BookStopped, Outcome
 from ledger.store.engine import lock_log
+from ledger.store.file_lock import FileLock
 from ledger.store.snapshot import Snapshot
 from ledger.transitions.guards import PendingCommand
 
@@ -41,9 +42,23 @@ _Call = tuple[Sequence[PendingCommand], "Future[list[Outcome]]"]
 class Writer:
     """Takes calls from many threads, each some commands in order, and gives their outcomes when they are durable."""
 
-    def __init__(self, writes: Engine, reads: Engine, recorder: Recorder, kept: CheckpointFile | None) -> None:
-        """Start the thread. ``kept`` is the file of the newest checkpoint."""
-        self._writes, self._reads = writes, reads
+    def __init__(
+        self,
+        engines: tuple[Engine, Engine],
+        recorder: Recorder,
+        kept: CheckpointFile | None,
+        lock: FileLock | None,
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            engines: what the thread writes by, and what it reads by.
+            recorder: decides and signs.
+            kept: the file of the newest checkpoint.
+            lock: the lock on the file of an SQLite book.
+        """
+        self._writes, self._reads = engines
+        self._lock = lock
         self._recorder = recorder
         self._kept = kept
         self._waiting: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
@@ -141,7 +156,7 @@ class Writer:
     def _commit(self, calls: list[Sequence[PendingCommand]]) -> list[list[Outcome]]:
         with self._writes.begin() as connection:
             lock_log(connection)
-            recheck_schema(connection)
+            recheck(connection, self._lock)
             batch = Batch(connection, self._recorder)
             batch.prefetch([pending for call in calls for pending in call])
             outcomes = publish(batch, self._recorder.signer, [batch.record_call(call) for call in calls])

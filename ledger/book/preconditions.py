@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, make_url
@@ -12,6 +11,8 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from ledger.store.append_only_triggers import altered_trigger
 from ledger.store.database_grants import rights_problem
 from ledger.store.engine import is_postgres, name_of, url_of, volatile_setting
+from ledger.store.file_lock import FileChangedError, FileLock, LockHeldError
+from ledger.store.foreign_objects import foreign_object
 from ledger.store.schema_revision import BookUnusable, check_schema
 from ledger.store.seal import seal_of
 from ledger.store.snapshot import Snapshot
@@ -30,8 +31,8 @@ def check_usable(engine: Engine, signer: LogSigner, kept: CheckpointFile | None,
         volatile: a server whose commits do not wait for the disk is accepted.
 
     Raises:
-        BookUnusable: unless the book has this program's schema, its triggers, rights that cannot change what is
-            recorded, a server whose commits are durable, this log's checkpoint, and extends the kept checkpoint.
+        BookUnusable: unless the book has this program's schema, its triggers and no others, rights that cannot change
+            what is recorded, a server whose commits are durable, this log's checkpoint, and extends the kept one.
     """
     try:
         with engine.begin() as connection:
@@ -68,44 +69,49 @@ def _check_guarded(connection: Connection) -> None:
     missing = altered_trigger(connection)
     if missing is not None:
         raise BookUnusable(f"the book lacks its trigger {missing}: what it holds may have been changed")
+    foreign = foreign_object(connection)
+    if foreign is not None:
+        raise BookUnusable(f"the book has {foreign}, which its migrations did not make: drop it, then verify the book")
     wrong = rights_problem(connection)
     if wrong is not None:
         raise BookUnusable(f"{wrong}: open the book as a role that is a member of epsilon_writer and nothing more")
 
 
-def recheck_schema(connection: Connection) -> None:
-    """Check that no other process has migrated the book meanwhile. Raises: BookUnusable."""
+def recheck(connection: Connection, lock: FileLock | None) -> None:
+    """Check before a batch that the book is still the one that was opened, under the schema of this program.
+
+    Raises:
+        BookUnusable: if another process has migrated it meanwhile.
+        FileChangedError: if its path leads to another file now.
+    """
     if is_postgres(connection):
         check_schema(connection)
+    if lock is not None:
+        lock.check()
 
 
-def take_lock(url: str) -> int | None:
+def take_lock(url: str) -> FileLock | None:
     """Lock an SQLite book for its one writing process; the kernel releases the lock when the process ends.
 
     On PostgreSQL several processes may have a book open, and take turns by :func:`ledger.store.engine.lock_log`.
 
     Raises:
-        BookUnusable: if there is no book, its folder is not writable, or another process holds the lock.
+        BookUnusable: if there is no book, its folder is not writable, its file has a second name, or another process
+            holds the lock.
     """
     made = make_url(url_of(url))
-    path = made.database
-    if made.drivername != "sqlite" or not path or path == ":memory:":
+    if made.drivername != "sqlite" or not made.database or made.database == ":memory:":
         return None
-    if not os.path.exists(path):  # noqa: PTH110 - the URL's own spelling
+    path = Path(made.database)
+    if not path.exists():
         raise BookUnusable(f"there is no book at {path}: run 'epsilon db upgrade' to make one")
     try:
-        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as fault:
-        raise BookUnusable(f"the book at {name_of(url)} cannot be locked for writing: {fault.strerror}") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
+        return FileLock.take(path)
+    except LockHeldError:
         raise BookUnusable(f"another process has the book at {name_of(url)} open for writing") from None
-    return lock
-
-
-def drop_lock(lock: int | None) -> None:
-    """Release the lock."""
-    if lock is not None:
-        os.close(lock)
+    except FileChangedError as error:
+        raise BookUnusable(str(error)) from None
+    except OSError as error:
+        raise BookUnusable(
+            f"the book at {name_of(url)} cannot be locked for writing: {error.strerror or error}"
+        ) from None

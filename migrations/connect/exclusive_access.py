@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ from sqlalchemy import Connection, event, inspect, text
 from sqlalchemy.exc import DatabaseError
 
 from ledger.store.engine import engine_of, is_postgres, lock_log
+from ledger.store.file_lock import FileChangedError, FileLock, LockHeldError, is_locked
 from migrations.connect.book_location import Place
 from migrations.connect.errors import Absent, NotDone
 
@@ -54,43 +53,35 @@ def file_locked(place: Place, limits: Limits) -> Iterator[None]:
         return
     if not place.path.parent.is_dir():
         raise Absent(f"there is no folder {place.path.parent}")
-    lock = os.open(f"{place.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        end = time.monotonic() + limits.lock_s
-        while not _locked(lock):
+    end = time.monotonic() + limits.lock_s
+    while True:
+        try:
+            lock = FileLock.take(place.path)
+            break
+        except FileChangedError as error:
+            raise NotDone(str(error)) from None
+        except LockHeldError:
             if time.monotonic() >= end:
-                raise NotDone(f"another process has the book at {place.display_name} open for writing: stop it first")
+                held = f"another process has the book at {place.display_name} open for writing: stop it first"
+                raise NotDone(held) from None
             time.sleep(_RETRY_S)
+    try:
         yield
     finally:
-        os.close(lock)
+        lock.release()
 
 
 def is_held(place: Place, connection: Connection) -> bool:
     """Whether another process has the book open now."""
     if place.path is None:
         return bool(connection.execute(_OTHERS).scalar_one())
-    if not os.path.exists(f"{place.path}.lock"):  # noqa: PTH110 - a name made of a name
-        return False
-    lock = os.open(f"{place.path}.lock", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return not _locked(lock, fcntl.LOCK_SH)
-    finally:
-        os.close(lock)
+    return is_locked(place.path)
 
 
 _OTHERS: Final = text(
     "SELECT count(*) FROM pg_catalog.pg_stat_activity "
     "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
 )
-
-
-def _locked(lock: int, kind: int = fcntl.LOCK_EX) -> bool:
-    try:
-        fcntl.flock(lock, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def tables_in(place: Place, limits: Limits | None = None) -> frozenset[str]:

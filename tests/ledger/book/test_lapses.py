@@ -137,7 +137,7 @@ def test_what_was_not_priced_is_made_ready_again(world: World) -> None:
     world.book.close()
     reads, writes = engine_of(world.url, writes=False), engine_of(world.url, writes=True)
     recorder = Recorder(gate, world.clock, LogSigner(LOG_KEY, ORIGIN))
-    preparer, writer = CommandPreparer(reads, recorder), Writer(writes, reads, recorder, None)
+    preparer, writer = CommandPreparer(reads, recorder), Writer((writes, reads), recorder, None, None)
 
     def write(ready: list[PendingCommand | Outcome]) -> list[str]:
         asked = [one for one in ready if isinstance(one, PendingCommand)]

@@ -1,0 +1,132 @@
+"""The lock of the one process that writes an SQLite book: one process, whatever names its file has.
+
+Two lock files are held (flock, which the kernel releases when the process ends). One lies beside the book, where every
+program looks. The other lies in a folder of the user and is named by device and inode, so that a second path to the
+same file (a symbolic link, a mount) finds it. A second hard link is refused: SQLite names its write-ahead log after the
+path, so two names of one file are two logs, and each would lose what the other committed.
+
+The database file itself is never opened here: in WAL mode one ``open`` and ``close`` of it by the same process drops
+SQLite's own locks (POSIX advisory locks belong to the process).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+
+class LockHeldError(Exception):
+    """Another process has the book open for writing."""
+
+
+class FileChangedError(Exception):
+    """The book's path leads to another file than the one that was locked, or the file has a second name."""
+
+
+class FileLock:
+    """A lock that is held; :meth:`release` ends it."""
+
+    def __init__(self, path: Path) -> None:
+        """Use :meth:`take`."""
+        self._path = path
+        self._locks: list[int] = []
+        self._identity: tuple[int, int] | None = None
+        self._named_by_identity: Path | None = None
+
+    @classmethod
+    def take(cls, path: Path) -> Self:
+        """Lock the book at a path, at once or not at all; a book that is still to be made is locked by its path.
+
+        Raises:
+            LockHeldError: if another process holds the lock.
+            FileChangedError: if the file has a second hard link.
+            OSError: if a lock file cannot be written.
+        """
+        lock = cls(path)
+        try:
+            lock._locks.append(_locked(Path(f"{path}.lock")))
+            lock._identity = _identity(path)
+            if lock._identity is not None:
+                file = _runtime_folder() / "{:x}-{:x}.lock".format(*lock._identity)
+                lock._locks.append(_locked(file))
+                lock._named_by_identity = file
+        except BaseException:
+            lock.release()
+            raise
+        return lock
+
+    def check(self) -> None:
+        """Check that the path still leads to the locked file. Raises: FileChangedError."""
+        with suppress(FileNotFoundError):
+            found = self._path.stat()
+            if (found.st_dev, found.st_ino) == self._identity:
+                return
+        raise FileChangedError(f"{self._path} is not the file that was opened: it was moved or replaced meanwhile")
+
+    def release(self) -> None:
+        """Let the next process have it."""
+        if self._named_by_identity is not None:
+            self._named_by_identity.unlink(missing_ok=True)
+            self._named_by_identity = None
+        while self._locks:
+            os.close(self._locks.pop())
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock beside a book now; looks, and makes no file."""
+    try:
+        lock = os.open(f"{path}.lock", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(lock)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    if found.st_nlink > 1:
+        raise FileChangedError(
+            f"{path} has {found.st_nlink} hard links: remove the others; 'epsilon db backup' makes copies"
+        )
+    return found.st_dev, found.st_ino
+
+
+def _locked(file: Path) -> int:
+    while True:
+        lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever held it before may have removed the file after we opened it: a lock on no file excludes no one.
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(lock), file.stat()):
+                    return lock
+        except BlockingIOError:
+            os.close(lock)
+            raise LockHeldError from None
+        os.close(lock)
+
+
+def _runtime_folder() -> Path:
+    """The folder of this user's locks, made if it is not there. Raises: OSError, if it is someone else's."""
+    runtime = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+    above = runtime if runtime.is_absolute() and runtime.is_dir() else Path(tempfile.gettempdir())
+    folder = above / f"epsilon-ledger-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise PermissionError(f"{folder} must be a folder that this user alone may enter")
+    return folder

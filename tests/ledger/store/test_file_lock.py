@@ -1,0 +1,93 @@
+"""One process writes an SQLite book, whatever names lead to its file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ledger.audit.replay import verify_book
+from ledger.book.book import BookStopped, BookUnusable
+from ledger.store.file_lock import FileLock, LockHeldError
+from tests.factories.documents import SMALL
+from tests.factories.people import LOG
+from tests.factories.stored import World, no_step, open_world
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """An open book in a file."""
+    with open_world(tmp_path) as found:
+        yield found
+
+
+def test_a_second_hard_link_is_refused(world: World) -> None:
+    """By either name, since each name has a write-ahead log of its own; without it the book opens again."""
+    world.book.close()
+    other = world.path.with_name("other.sqlite")
+    os.link(world.path, other)
+    for path in (world.path, other):
+        with pytest.raises(BookUnusable, match="has 2 hard links: remove the others; 'epsilon db backup' makes copies"):
+            World(path.parent, f"sqlite:///{path}")
+    other.unlink()
+    world.reopen()
+
+
+def test_a_hard_link_made_meanwhile_opens_no_second_writer(world: World) -> None:
+    """The first goes on and loses nothing."""
+    other = world.path.with_name("other.sqlite")
+    os.link(world.path, other)
+    with pytest.raises(BookUnusable, match="has 2 hard links"):
+        World(other.parent, f"sqlite:///{other}")
+    assert world.submit(world.charge("run-1", run=SMALL))[0].code.word == "pending"
+    world.book.close()
+    other.unlink()
+    assert verify_book(world.url, LOG, no_step).charges == 1
+
+
+def test_a_second_path_is_refused(world: World, tmp_path: Path) -> None:
+    """A folder's symbolic link leads to the same file, and to a lock file of the same name."""
+    (tmp_path / "link.sqlite").symlink_to(world.path)
+    with pytest.raises(BookUnusable, match=r"another process has the book at .*link.sqlite open for writing"):
+        World(tmp_path, f"sqlite:///{tmp_path / 'link.sqlite'}")
+
+
+def test_a_removed_lock_file_lets_no_one_in(world: World) -> None:
+    """The lock that is named by device and inode is still held."""
+    Path(f"{world.path}.lock").unlink()
+    with pytest.raises(BookUnusable, match="another process has the book"):
+        world.open()
+
+
+def test_a_file_that_was_replaced_stops_the_writer(world: World) -> None:
+    """Nothing more is recorded in a file that the path does not lead to any more; what was recorded is in it."""
+    world.submit(world.charge("before", run=SMALL))
+    moved, copy = world.path.with_name("moved.sqlite"), world.path.with_name("copy.sqlite")
+    shutil.copyfile(world.path, copy)
+    world.path.rename(moved)
+    copy.rename(world.path)
+    with pytest.raises(BookStopped, match="is not the file that was opened: it was moved or replaced meanwhile"):
+        world.submit(world.charge("after", run=SMALL))
+    world.book.close()
+
+
+def test_no_lock_file_is_left_in_the_users_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there while the lock is held, and whoever may enter the folder is checked."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    book = tmp_path / "book.sqlite"
+    book.touch()
+    lock = FileLock.take(book)
+    (folder,) = tmp_path.glob("epsilon-ledger-*")
+    assert len([*folder.iterdir()]) == 1
+    with pytest.raises(LockHeldError):
+        FileLock.take(book)
+    lock.release()
+    assert not [*folder.iterdir()]
+    folder.chmod(0o777)
+    with pytest.raises(PermissionError, match="must be a folder that this user alone may enter"):
+        FileLock.take(book)
+    folder.chmod(0o700)
+    FileLock.take(book).release()
