@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from ledger.domain.exit_codes import ExitCode
+from ledger.domain.exit_codes import ExitCode, describe_error, exit_code_of
 
 if TYPE_CHECKING:
     from client.http.problems import Refused
@@ -78,7 +78,7 @@ def errors_reported(
     try:
         yield
     except (Refused, Unreachable, Malformed, OSError) as error:
-        code, step = ending(error, *_next_step(error, id))
+        code, step = ending(error, exit_code_of(error) or ExitCode.INTERNAL_ERROR, _next_step(error, id))
         report = _report(error, id)
         typer.echo(f"{report['code']}: {report['detail']}", err=True)
         for reason in error.reasons if isinstance(error, Refused) else ():
@@ -89,18 +89,16 @@ def errors_reported(
         raise typer.Exit(code) from None
 
 
-def _next_step(error: Exception, name: str) -> tuple[int, str]:
-    """The exit code, and what to do next."""
+def _next_step(error: Exception, name: str) -> str:
+    """What to do next."""
     from client.http.problems import Refused, Unreachable
     from ledger.wire.malformed import Malformed
 
     if isinstance(error, Refused):
-        return error.exit_code, _after_refusal(error, name)
+        return _after_refusal(error, name)
     if isinstance(error, Unreachable):
-        return error.exit_code, _UNKNOWN.format(id=name) if name else _NEXT[ExitCode.RETRY]
-    if isinstance(error, Malformed):
-        return ExitCode.INVALID, _NEXT[ExitCode.INVALID]
-    return ExitCode.NOT_FOUND if isinstance(error, FileNotFoundError) else ExitCode.INVALID, _FILE
+        return _UNKNOWN.format(id=name) if name else _NEXT[ExitCode.RETRY]
+    return _NEXT[ExitCode.INVALID] if isinstance(error, Malformed) else _FILE
 
 
 def _after_refusal(error: Refused, name: str) -> str:
@@ -127,10 +125,9 @@ def _report(error: Exception, name: str) -> Object:
             "reasons": [{"code": one.code, "detail": one.detail} for one in error.reasons],
         }
     if isinstance(error, Unreachable):
-        return {"code": "unreachable", "detail": str(error), "id": name}
-    if isinstance(error, Malformed):
-        return {"code": "malformed", "detail": str(error), "field": error.field}
-    assert isinstance(error, OSError)
+        return {"code": "unreachable", "detail": describe_error(error), "id": name}
+    code, field = (
+        ("malformed", error.field) if isinstance(error, Malformed) else ("file", getattr(error, "filename", ""))
+    )
     # An error of the operating system need not concern a file.
-    where, what = str(error.filename or ""), error.strerror or str(error)
-    return {"code": "file", "detail": f"{where}: {what}" if where else what, "field": where}
+    return {"code": code, "detail": describe_error(error), "field": str(field or "")}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import typer
 
-from ledger.domain.exit_codes import ExitCode
+from ledger.domain.exit_codes import ExitCode, describe_error, exit_code_of
 
 
 @contextmanager
@@ -26,35 +26,30 @@ def broken_pipe_ends() -> Iterator[None]:
 
 
 @contextmanager
-def book_errors_reported(book: str) -> Iterator[str]:
-    """The URL of a book; an error in the block is reported in one sentence, without a password."""
-    from sqlalchemy.exc import DatabaseError
+def errors_reported(*, as_json: bool = False, system: ExitCode = ExitCode.INVALID) -> Iterator[None]:
+    """Report an error of the block in one sentence, and end with its exit code.
 
-    from ledger.book.submitted_command import BookUnusable
-    from ledger.store.engine import name_of, url_of
-    from ledger.wire.malformed import Malformed
+    Args:
+        as_json: an error that a verification found is data, and goes to standard output.
+        system: the exit code of an error of the operating system, unless a file is missing.
+    """
+    from ledger.log.verification_findings import Broken
 
-    if "://" not in book and not Path(book).is_file():
-        raise failure(f"there is no book at {book}", ExitCode.NOT_FOUND)
     try:
         with broken_pipe_ends():
-            yield url_of(book)
-    except DatabaseError as error:
-        told = str(error.orig).strip().partition("\n")[0] or "the database gave no reason"
-        raise failure(f"{name_of(url_of(book))} is not a book: {told}", ExitCode.INVALID) from None
-    except BookUnusable as error:
-        raise failure(str(error), ExitCode.CONFLICT) from None
-    except OSError as error:
-        raise failure(
-            sentence(error), ExitCode.NOT_FOUND if isinstance(error, FileNotFoundError) else ExitCode.INVALID
-        ) from None
-    except (Malformed, ValueError) as error:
-        raise failure(str(error), ExitCode.INVALID) from None
-
-
-def sentence(error: OSError) -> str:
-    """What the operating system reported, and of which file, without its number."""
-    return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+            yield
+    except typer.Exit:
+        raise
+    except Broken as error:
+        if not as_json:
+            raise failure(str(error), ExitCode.VERIFICATION_FAILED) from None
+        typer.echo(json.dumps(error.to_json()))
+        raise typer.Exit(ExitCode.VERIFICATION_FAILED) from None
+    except Exception as error:
+        code = exit_code_of(error, system)
+        if code is None:
+            raise
+        raise failure(describe_error(error), code) from None
 
 
 def failure(message: str, code: ExitCode) -> typer.Exit:

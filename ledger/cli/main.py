@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ledger.cli import proofs, state
-from ledger.cli.command_errors import book_errors_reported, failure
-from ledger.cli.state import AsOf
-from ledger.domain.exit_codes import ExitCode
+from ledger.cli.book_access import AsOf, BookName, LogFile, book_engine, book_url, require_size
+from ledger.cli.terminal_output import print_tables, progress
 
 if TYPE_CHECKING:
     from ledger.domain.entries import Entry
     from ledger.domain.gate import Gate
+    from ledger.store.snapshot import Log
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
 
@@ -31,7 +31,6 @@ Examples:
 """
 GATES: Final = "epsilon.gate"
 """The group of entry points whose one member is the gate: the ledger itself imports no policy."""
-_BOOK: Final = "The book: an SQLite file, or a database's URL."
 
 
 @app.callback()
@@ -41,11 +40,8 @@ def _group() -> None:
 
 @app.command(epilog=_EXAMPLES)
 def verify(  # noqa: PLR0913 - one argument an option
-    book: Annotated[str, typer.Argument(metavar="BOOK", help=_BOOK)],
-    log: Annotated[
-        Path | None,
-        typer.Option(help="The file with the log's verifier key; default: log.vkey beside the book."),
-    ] = None,
+    book: BookName,
+    log: LogFile = None,
     kept: Annotated[
         list[Path] | None,
         typer.Option(
@@ -68,31 +64,16 @@ def verify(  # noqa: PLR0913 - one argument an option
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Replay a book from its first entry, recompute every account, and check every proof and signature."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from ledger.audit.replay import Broken, verify_book
+    from ledger.audit.replay import verify_book
     from ledger.cli.input_files import need_key, read_kept
 
-    with book_errors_reported(book) as url:
+    with book_url(book, as_json=as_json) as url:
         key = need_key(log, None if "://" in book else Path(book))
         heads = [read_kept(path, key) for path in kept or ()]
-        console = Console(stderr=True)
-        with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-            task = progress.add_task("replaying", total=None)
-
-            def step(done: int, total: int) -> None:
-                progress.update(task, completed=done, total=total)
-
-            try:
-                finding = verify_book(
-                    url, key, step, gate=installed_gate(), kept=heads, signatures=signatures, decisions=decisions
-                )
-            except Broken as fault:
-                if not as_json:
-                    raise failure(str(fault), ExitCode.VERIFICATION_FAILED) from None
-                typer.echo(json.dumps(fault.to_json()))
-                raise typer.Exit(ExitCode.VERIFICATION_FAILED) from None
+        with progress("replaying") as step:
+            finding = verify_book(
+                url, key, step, gate=installed_gate(), kept=heads, signatures=signatures, decisions=decisions
+            )
         typer.echo(json.dumps(finding.to_json()) if as_json else finding.in_words())
 
 
@@ -106,35 +87,30 @@ Examples:
 """
 )
 def log(
-    book: Annotated[str, typer.Argument(metavar="BOOK", help=_BOOK)],
+    book: BookName,
     as_of: AsOf = None,
     *,
     refused: Annotated[bool, typer.Option("--refused", help="Show refusals only, each with every reason.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print whole entries, one JSON object per line.")] = False,
 ) -> None:
     """List the entries of a book: time, kind, id, actor and outcome."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from ledger.store.snapshot import Log
 
-    table = Table()
-    for name in ("entry", "time (UTC)", "what", "id", "asked by", "outcome", *(["reasons"] if refused else [])):
-        table.add_column(name, overflow="fold")
-    with book_errors_reported(book) as url:
-        for index, entry in _first(entries_of(url), as_of):
+    names = ["entry", "time (UTC)", "what", "id", "asked by", "outcome"]
+    rows: list[list[object]] = []
+    with book_engine(book) as engine, engine.begin() as connection:
+        whole = Log(connection)
+        require_size(whole, as_of)
+        for index, entry in entries_of(Log(connection, as_of)):
             if refused and not entry.code.refused:
                 continue
             if as_json:
                 typer.echo(entry.to_bytes().decode())
-                continue
-            why = [Text("\n".join(_reasons(entry)))] if refused else []
-            told = (str(index), _utc(entry.time), entry.kind, entry.id, entry.actor, entry.code.word)
-            table.add_row(*(Text(one) for one in told), *why)
+            else:
+                rows.append([index, _utc(entry.time), entry.kind, entry.id, entry.actor, entry.code.word])
+                rows[-1] += ["\n".join(_reasons(entry))] if refused else []
         if not as_json:
-            console = Console()
-            with console.capture() as told_of:
-                console.print(table)
-            typer.echo(told_of.get(), nl=False)
+            print_tables(([*names, "reasons"] if refused else names, rows))
 
 
 def installed_gate() -> Gate | None:
@@ -146,20 +122,12 @@ def installed_gate() -> Gate | None:
     return gate
 
 
-def entries_of(url: str) -> Iterator[tuple[int, Entry]]:
-    """Every entry of a book with its index, on one snapshot. Raises: Malformed, if one cannot be read."""
+def entries_of(log: Log) -> Iterator[tuple[int, Entry]]:
+    """Every entry of a log with its index. Raises: Malformed, if one cannot be read."""
     from ledger.domain.entries import Entry
-    from ledger.store.engine import engine_of
-    from ledger.store.snapshot import Snapshot
 
-    engine = engine_of(url, writes=False)
-    try:
-        with engine.begin() as connection:
-            book = Snapshot(connection)
-            for index in range(book.size):
-                yield index, Entry.parse(book.entry(index))
-    finally:
-        engine.dispose()
+    for index in range(log.size):
+        yield index, Entry.parse(log.entry(index))
 
 
 def _reasons(entry: Entry) -> list[str]:
@@ -170,17 +138,6 @@ def _reasons(entry: Entry) -> list[str]:
 
 def _utc(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _first(entries: Iterator[tuple[int, Entry]], size: int | None) -> Iterator[tuple[int, Entry]]:
-    """So many of the entries, or all."""
-    grown = 0
-    for grown, one in enumerate(entries, 1):
-        if size is not None and grown > size:
-            return
-        yield one
-    if size is not None and grown < size:
-        raise failure(f"the log has {grown} entries, fewer than {size}", ExitCode.NOT_FOUND)
 
 
 app.registered_commands.extend(state.app.registered_commands)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ledger.cli.command_errors import book_errors_reported, failure
+from ledger.cli.book_access import AsJson, BookName, LogFile, book_engine
+from ledger.cli.command_errors import failure
+from ledger.cli.terminal_output import progress
 from ledger.domain.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -20,9 +22,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
 
-BookName = Annotated[str, typer.Argument(metavar="BOOK", help="The book: an SQLite file, or a PostgreSQL URL.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-_RETRY: Final = 75
 _PUBLISH_EXAMPLES: Final = """
 Examples:
 
@@ -50,31 +49,18 @@ Examples:
 def publish(
     book: BookName,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a web server; made if missing.")],
-    log: Annotated[
-        Path | None, typer.Option(help="The file with the log's verifier key; default: log.vkey beside the book.")
-    ] = None,
+    log: LogFile = None,
     *,
     as_json: AsJson = False,
 ) -> None:
     """Write the log as static files (C2SP tlog-tiles): its checkpoint, every hash, every entry."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     from ledger.cli import tile_publishing
     from ledger.cli.input_files import need_key
     from ledger.store.snapshot import Log
 
-    with _opened(book, writes=False) as engine, engine.begin() as connection:
+    with _opened(book, writes=False) as engine, engine.begin() as connection, progress("publishing") as step:
         key = need_key(log, None if "://" in book else Path(book))
-        console = Console(stderr=True)
-        with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-            task = progress.add_task("publishing", total=None)
-            done = tile_publishing.publish(
-                Log(connection),
-                folder,
-                key,
-                lambda written, due: progress.update(task, completed=written, total=due),
-            )
+        done = tile_publishing.publish(Log(connection), folder, key, step)
     told = {"entries": done.entries, "files": done.files, "folder": str(folder)}
     words = f"{folder} now holds {done.entries} entries; {done.files} files were written"
     typer.echo(json.dumps(told) if as_json else words)
@@ -152,9 +138,9 @@ def _cosigned(engine: Engine, witness: Witness) -> tuple[int, str]:
             f"{witness.key.name} answered without a valid cosignature of its key: {fault}",
         )
     except httpx.RequestError as fault:
-        return _RETRY, f"{witness.key.name} cannot be reached at {witness.url} ({type(fault).__name__})"
+        return ExitCode.RETRY, f"{witness.key.name} cannot be reached at {witness.url} ({type(fault).__name__})"
     except KeyError:
-        return 4, "the book is empty: there is no checkpoint to cosign"
+        return ExitCode.NOT_FOUND, "the book is empty: there is no checkpoint to cosign"
     before = " before" if done.repeated else ""
     return 0, f"{witness.key.name} cosigned{before} the checkpoint of {done.size} entries"
 
@@ -162,14 +148,11 @@ def _cosigned(engine: Engine, witness: Witness) -> tuple[int, str]:
 @contextmanager
 def _opened(book: str, *, writes: bool) -> Iterator[Engine]:
     """A book's engine; every error ends in one sentence."""
-    from ledger.store.engine import engine_of, name_of
+    from ledger.store.engine import name_of
 
-    with book_errors_reported(book) as url:
-        engine = engine_of(url, writes=writes)
+    with book_engine(book, writes=writes) as engine:
         try:
             yield engine
         except KeyError:
-            told = f"{name_of(url)} is empty or incomplete: run 'epsilon verify' to find the error"
-            raise failure(told, ExitCode.NOT_FOUND) from None
-        finally:
-            engine.dispose()
+            sentence = f"{name_of(engine.url)} is empty or incomplete: run 'epsilon verify' to find the error"
+            raise failure(sentence, ExitCode.NOT_FOUND) from None

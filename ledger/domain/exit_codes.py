@@ -1,4 +1,4 @@
-"""The exit codes of every command line of the project, the same number for the same meaning everywhere."""
+"""The exit codes of every command line of the project, one meaning each; how an error is reported and which it has."""
 
 from __future__ import annotations
 
@@ -24,3 +24,26 @@ class ExitCode(IntEnum):
     """A temporary failure (``EX_TEMPFAIL`` of sysexits.h): the same command may succeed later."""
     BROKEN_PIPE = 141
     """128 and the number of SIGPIPE, as a shell reports programs whose reader is gone."""
+
+
+def describe_error(error: Exception) -> str:
+    """An error in one sentence: of the operating system, which file and what it reported, without its number."""
+    if not isinstance(error, OSError):
+        return str(error)
+    where, what = str(error.filename or ""), error.strerror or str(error)
+    return f"{where}: {what}" if where else what
+
+
+def exit_code_of(error: Exception, system: ExitCode = ExitCode.INVALID) -> ExitCode | None:
+    """The exit code of a command that an error ends; None for an error that no command expects.
+
+    Args:
+        error: may have an ``exit_code`` of its own.
+        system: for an error of the operating system, unless a file is missing.
+    """
+    own = getattr(error, "exit_code", None)
+    if isinstance(own, ExitCode):
+        return own
+    if isinstance(error, OSError):
+        return ExitCode.NOT_FOUND if isinstance(error, FileNotFoundError) else system
+    return ExitCode.INVALID if isinstance(error, ValueError) else None

@@ -76,7 +76,7 @@ def url_of(book: str | Path) -> str:
     return url.set(drivername=driver).render_as_string(hide_password=False)
 
 
-def name_of(url: str) -> str:
+def name_of(url: str | URL) -> str:
     """The name of a book in messages: its path, or its URL without the password."""
     made = make_url(url)
     return str(made.database) if made.get_backend_name() == "sqlite" else made.render_as_string(hide_password=True)

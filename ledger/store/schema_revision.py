@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from sqlalchemy import text
 
+from ledger.domain.exit_codes import ExitCode
 from ledger.store.engine import Executor
 from ledger.store.tables import SCHEMA_REVISION
 
 
 class BookUnusable(RuntimeError):  # noqa: N818 - what is the case
     """The book cannot be opened; the message says why and what to do."""
+
+    exit_code: ClassVar = ExitCode.CONFLICT
 
 
 def check_schema(connection: Executor) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ledger.cli.terminal_output import progress
 from migrations.cli.options import (
     LOCK_S,
     WHOLE_S,
@@ -20,7 +21,6 @@ from migrations.cli.options import (
     epilog,
     errors_reported,
     limits,
-    progress,
 )
 
 Backup = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ledger.cli.terminal_output import progress
 from migrations.cli import backup
 from migrations.cli.options import (
     GLANCE_S,
@@ -23,7 +24,6 @@ from migrations.cli.options import (
     epilog,
     errors_reported,
     limits,
-    progress,
 )
 
 app = typer.Typer(pretty_exceptions_show_locals=False)

@@ -1,16 +1,14 @@
-"""What the commands of ``epsilon db`` share: arguments, progress, and how an error ends them."""
+"""What the commands of ``epsilon db`` share: arguments, options and exit codes."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ledger.cli.command_errors import broken_pipe_ends, failure, sentence
+from ledger.cli import command_errors
 from ledger.domain.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -71,38 +69,5 @@ def limits(lock: float, statement: float) -> Limits:
     return Limits(lock_s=lock, statement_s=statement)
 
 
-@contextmanager
-def errors_reported(*, as_json: bool = False) -> Iterator[None]:
-    """Report an error in one sentence, and end with its exit code."""
-    from ledger.audit.replay import Broken
-    from ledger.wire.malformed import Malformed
-    from migrations.connect.errors import NotDone
-
-    try:
-        with broken_pipe_ends():
-            yield
-    except NotDone as error:
-        raise failure(str(error), error.exit_code) from None
-    except Malformed as error:
-        raise failure(str(error), ExitCode.INVALID) from None
-    except Broken as error:
-        if not as_json:
-            raise failure(str(error), ExitCode.VERIFICATION_FAILED) from None
-        typer.echo(json.dumps(error.to_json()))
-        raise typer.Exit(ExitCode.VERIFICATION_FAILED) from None
-    except OSError as error:
-        raise failure(
-            sentence(error), ExitCode.NOT_FOUND if isinstance(error, FileNotFoundError) else ExitCode.CONFLICT
-        ) from None
-
-
-@contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error, if that is a terminal; yields the function that reports each step."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+errors_reported = partial(command_errors.errors_reported, system=ExitCode.CONFLICT)
+"""What is there already, or cannot be written, conflicts with the request."""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from ledger.cli.book_access import AsOf, BookName, book_engine, book_snapshot
 from ledger.cli.command_errors import failure
 from ledger.domain.exit_codes import ExitCode
-from policy.cli.book_access import opened, past
 
 if TYPE_CHECKING:
     from ledger.book.past_snapshot import PastSnapshot
@@ -30,10 +30,6 @@ _DAY_MS: Final = 86_400_000
 _PENDING_MAX: Final = 100_000
 _EVER: Final = 2**62
 
-_Book = Annotated[str, typer.Argument(metavar="BOOK", help="The book: an SQLite file, or a PostgreSQL URL.")]
-_AsOf = Annotated[
-    int | None, typer.Option(min=0, help="Use the state after this many log entries; the current state if omitted.")
-]
 _Policy = Annotated[
     Path | None, typer.Option("--policy", help="Evaluate as if this policy had always been the only one of its domain.")
 ]
@@ -61,20 +57,20 @@ Examples:
 """
 )
 def impact(
-    book: _Book,
+    book: BookName,
     document: Annotated[Path, typer.Argument(metavar="POLICY", help="The next version: JSON or YAML.")],
     at: _At = "",
     *,
     as_json: _AsJson = False,
 ) -> None:
     """Preview which datasets, contracts, partitions and accounts a new policy version would change or freeze."""
-    from ledger.cli.input_files import read_bytes
-    from ledger.domain.gate import DOCUMENT_BYTES_MAX
+    from ledger.store.snapshot import Snapshot
     from policy.planning.policy_impact import impact as impact_of
     from policy.planning.text_report import impact_lines
 
-    with opened(book) as facts:
-        proposed = read_bytes(document, "policy", DOCUMENT_BYTES_MAX)
+    with book_engine(book) as engine, engine.begin() as connection:
+        facts = Snapshot(connection)
+        proposed = _file(document, "policy")
         found = impact_of(facts, proposed, _moment(at), facts.due(_EVER, _PENDING_MAX))
     _print(found.to_json(), impact_lines(found), as_json=as_json)
 
@@ -90,12 +86,12 @@ Examples:
 Exits with 3 if any account is over its cap.
 """
 )
-def breaches(book: _Book, at: _At = "", *, as_json: _AsJson = False) -> None:
+def breaches(book: BookName, at: _At = "", *, as_json: _AsJson = False) -> None:
     """List the accounts that are over their cap, and by how much; such an account is frozen and admits no charge."""
     from policy.planning.account_caps import accounts_over_cap
     from policy.planning.text_report import breach_lines
 
-    with opened(book) as facts:
+    with book_snapshot(book) as facts:
         found = list(accounts_over_cap(facts, _moment(at)))
     _print({"breaches": [one.to_json() for one in found]}, breach_lines(found), as_json=as_json)
     if found:
@@ -114,7 +110,7 @@ Exits with 0 if the run would be charged, and with 3 if it would be refused.
 """
 )
 def run(  # noqa: PLR0913, PLR0917 - each an option
-    book: _Book,
+    book: BookName,
     charge: Annotated[
         Path,
         typer.Argument(metavar="CHARGE", help="JSON with contract, partitions and plan, as `epsilon quote` takes it."),
@@ -123,7 +119,7 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
     epochs: Annotated[str, typer.Option(help="Replace the plan's steps by this many epochs.")] = "",
     days: Annotated[int, typer.Option(min=1, max=36_500, help="Project from the charges of this many past days.")] = 30,
     at: _At = "",
-    as_of: _AsOf = None,
+    as_of: AsOf = None,
     document: _Policy = None,
     *,
     as_json: _AsJson = False,
@@ -133,7 +129,7 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
     from policy.planning.text_report import run_lines
 
     now = _moment(at)
-    with past(book, as_of) as facts:
+    with book_snapshot(book, as_of) as facts:
         question = _under(_question(facts, charge, actor, epochs, now), document)
         since = now - days * _DAY_MS
         result = report(question, _first(facts, since), since)
@@ -155,9 +151,9 @@ Exits with 0 if the run would be charged, and with 3 if it would be refused.
 """
 )
 def again(
-    book: _Book,
+    book: BookName,
     name: Annotated[str, typer.Argument(metavar="ID", help="The id of a recorded charge, admitted or refused.")],
-    as_of: _AsOf = None,
+    as_of: AsOf = None,
     document: _Policy = None,
     *,
     as_json: _AsJson = False,
@@ -169,14 +165,14 @@ def again(
     from policy.planning.text_report import decision_lines
     from policy.planning.what_if import PlannedRun, WhatIf
 
-    with opened(book) as now:
+    with book_snapshot(book) as now:
         index = now.entry_index(name)
         entry = None if index is None else Entry.parse(now.entry(index))
     if entry is None or entry.kind != "charge":
         raise failure(f"there is no charge {name}", ExitCode.NOT_FOUND)
     command = entry.command
     asked = PendingCommand(command, read_body(command), command.to_bytes(), entry.signature)
-    with past(book, index if as_of is None else as_of) as facts:
+    with book_snapshot(book, index if as_of is None else as_of) as facts:
         decision = _under(WhatIf(facts, PlannedRun.of(asked), entry.time), document).decision
     result = {"decision": decision.to_json(), "recorded": entry.code.word}
     _print(result, decision_lines(result), as_json=as_json)
@@ -194,7 +190,7 @@ Examples:
 """
 )
 def merger(
-    book: _Book,
+    book: BookName,
     organisations: Annotated[list[str], typer.Argument(metavar="DID...", help="Two or more organisations.")],
     at: _At = "",
     *,
@@ -204,7 +200,7 @@ def merger(
     from policy.planning.merger_impact import merged_accounts
     from policy.planning.text_report import merger_lines
 
-    with opened(book) as facts:
+    with book_snapshot(book) as facts:
         for did in organisations:
             if did not in facts.organisations:
                 raise failure(f"{did} is not registered", ExitCode.NOT_FOUND)
@@ -222,7 +218,7 @@ Examples:
 """
 )
 def coalitions(
-    book: _Book,
+    book: BookName,
     partition: Annotated[list[str] | None, typer.Option(help="A partition; all open ones if omitted.")] = None,
     epsilon: Annotated[str, typer.Option(help="The cap, at each partition's δ; the lineage caps if omitted.")] = "",
     at: _At = "",
@@ -234,7 +230,7 @@ def coalitions(
     from policy.planning.coalition_search import coalitions as coalitions_of
     from policy.planning.text_report import coalition_lines
 
-    with opened(book) as facts:
+    with book_snapshot(book) as facts:
         for ref in partition or ():
             if ref not in facts.partitions:
                 raise failure(f"there is no partition {ref}", ExitCode.NOT_FOUND)
@@ -245,22 +241,17 @@ def coalitions(
 
 def _under(question: WhatIf, document: Path | None) -> WhatIf:
     """Raises: Malformed, OSError."""
-    from ledger.cli.input_files import read_bytes
-    from ledger.domain.gate import DOCUMENT_BYTES_MAX
     from policy.planning.hypothetical_facts import with_policy_throughout
 
     if document is None:
         return question
-    return question.with_facts(
-        with_policy_throughout(question.facts, read_bytes(document, "policy", DOCUMENT_BYTES_MAX))[1]
-    )
+    return question.with_facts(with_policy_throughout(question.facts, _file(document, "policy"))[1])
 
 
 def _question(facts: Snapshot | PastSnapshot, charge: Path, actor: str, epochs: str, now: int) -> WhatIf:
     """Raises: Malformed."""
     from dataclasses import replace
 
-    from ledger.cli.input_files import read_bytes
     from ledger.mechanisms.plan import Plan
     from ledger.wire import canonical_json as c
     from ledger.wire.exact_numbers import parse_positive
@@ -268,7 +259,7 @@ def _question(facts: Snapshot | PastSnapshot, charge: Path, actor: str, epochs: 
     from policy.planning.plan_search import for_epochs
     from policy.planning.what_if import PlannedRun, WhatIf
 
-    planned = PlannedRun.parse(c.parse(read_bytes(charge, "charge"), 65_535, "charge"), c.did(actor, "--actor"))
+    planned = PlannedRun.parse(c.parse(_file(charge, "charge"), 65_535, "charge"), c.did(actor, "--actor"))
     for ref in planned.partitions:
         if ref not in facts.partitions:
             raise failure(f"there is no partition {ref}", ExitCode.NOT_FOUND)
@@ -281,6 +272,18 @@ def _question(facts: Snapshot | PastSnapshot, charge: Path, actor: str, epochs: 
             raise Malformed("--epochs", "is for a plan of kind 'dp_sgd'")
         planned = replace(planned, plan=for_epochs(planned.plan, parse_positive(epochs, "--epochs")))
     return WhatIf(facts, planned, now)
+
+
+def _file(path: Path, field: str) -> bytes:
+    """A file whole. Raises: Malformed, if it is not there too: with these commands, it is an invalid argument."""
+    from ledger.cli.input_files import read_bytes
+    from ledger.domain.gate import DOCUMENT_BYTES_MAX
+    from ledger.wire.malformed import Malformed
+
+    try:
+        return read_bytes(path, field, DOCUMENT_BYTES_MAX)
+    except FileNotFoundError as error:
+        raise Malformed("", str(error)) from None
 
 
 def _first(facts: Snapshot | PastSnapshot, since: int) -> int:

@@ -21,13 +21,13 @@ import pytest
 from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, SelfComposedDpEvent
 from dp_accounting.pld import PLDAccountant
 
-from ledger.cli.main import entries_of
 from ledger.domain.entries import Entry
 from ledger.domain.facts import GLOBAL, Account, Charge, holder_of
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.plan import Plan
 from ledger.store.engine import engine_of
 from ledger.store.snapshot import Snapshot
+from tests.ledger.audit.forge import entries_of
 
 OUTSIDE = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
 """The environment of somebody's pipe: a test runner's idea of a screen is not theirs."""
@@ -58,9 +58,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     place = tmp_path_factory.mktemp("stranger")
     done = subprocess.run([EPSILON, "demo"], cwd=place, capture_output=True, text=True, check=False, env=OUTSIDE)
     assert done.returncode == 0, done.stderr[-2000:]
-    url = f"sqlite:///{place / 'demo' / 'book.sqlite'}"
-    entries = [entry for _, entry in entries_of(url)]
-    engine = engine_of(url, writes=False)
+    path = place / "demo" / "book.sqlite"
+    entries = entries_of(path)
+    engine = engine_of(f"sqlite:///{path}", writes=False)
     with engine.begin() as connection:
         book = Snapshot(connection)
         charges, accounts = dict(book.charges), dict(book.accounts)
@@ -201,7 +201,7 @@ def test_the_job_that_is_left_runs(told: Told, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout.splitlines()[-1])
     assert report["steps"] == report["steps_charged"] > 0
-    entries = [entry for _, entry in entries_of(f"sqlite:///{demo / 'book.sqlite'}")]
+    entries = entries_of(demo / "book.sqlite")
     added = [(one.kind, one.code.word) for one in entries[len(told.entries) :]]
     assert added[:3] == [("charge", "pending"), ("key_release", "permitted"), ("post", "posted")]
 

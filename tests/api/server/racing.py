@@ -15,7 +15,6 @@ import httpx
 
 from client.http.endpoints import JSON_TYPE, PATHS, SIGNATURE_HEADER
 from ledger.audit.replay import verify_book
-from ledger.cli.main import entries_of
 from ledger.crypto.detached_jws import Call
 from ledger.domain.entries import Entry
 from ledger.domain.facts import GLOBAL
@@ -133,9 +132,11 @@ def check_race(world: World, url: str, ref: str, heard: list[Heard], sent: set[s
     Every charge has one entry, in which every answer about it agrees; what is admitted is what fits; the account is
     the sum of what is admitted; each receipt proves its entry; and the book verifies from end to end.
     """
+    with world.book.read() as facts:
+        every = [Entry.parse(facts.entry(index)) for index in range(facts.size)]
     logged = [
         (index, entry)
-        for index, entry in entries_of(url)
+        for index, entry in enumerate(every)
         if entry.kind == "charge" and entry.request["partitions"] == [ref]
     ]
     entries = {entry.id: (index, entry) for index, entry in logged}
