@@ -13,6 +13,10 @@ from typing import Final
 
 import pytest
 
+# There are as many workers as cores. PyTorch in a process that a test starts would otherwise run as many threads as
+# there are cores too, and they would spin while they wait for one another.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 SLOWEST: Final = 10
 USED_S: Final[defaultdict[str, float]] = defaultdict(float)
 """The processor time of each test, as its reports arrive."""
