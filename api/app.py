@@ -8,6 +8,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from fastapi import Depends, FastAPI
+from fastapi.responses import Response
 
 from api.auth.access_tokens import Tokens
 from api.auth.authentication import Authenticator
@@ -21,18 +22,17 @@ from api.keys.key_release import KeyReleases
 from api.keys.nonces import Challenges
 from api.middleware.metrics import Metrics
 from api.middleware.request_limits import Requests
-from api.routes.accounts import account_router
+from api.routes import accounts, lineage, registry
+from api.routes import log as log_routes
 from api.routes.batch import batch_router
 from api.routes.commands import challenge_router, command_router, document_router, quote_router
 from api.routes.docs_page import docs_router
 from api.routes.events import Streams, event_router
 from api.routes.health import health_router
-from api.routes.lineage import lineage_router
-from api.routes.log import log_router
 from api.routes.model_keys import model_key_router
 from api.routes.planning import planning_router
 from api.routes.progress import Progress, progress_router
-from api.routes.registry import registry_router
+from api.routes.read_routes import ReadContext
 from api.wire.openapi_document import openapi_document
 
 if TYPE_CHECKING:
@@ -74,32 +74,31 @@ def create_app(  # noqa: PLR0913 - the parts of a service
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        default_response_class=Response,
         redirect_slashes=False,
         dependencies=[Depends(Authenticator(book, Tokens(issuers, log.origin, clock))), Depends(check_query)],
     )
     problems.install(app)
-    challenges = Challenges(clock)
-    app.include_router(command_router(book, KeyReleases(book, key_store, challenges, clock), binding))
-    app.include_router(batch_router(book, binding))
-    app.include_router(challenge_router(book, challenges))
-    app.include_router(model_key_router(book, key_store, binding))
-    app.include_router(quote_router(book, binding))
-    app.include_router(document_router(book, binding))
-    snapshots, cursors, progress = (
-        SnapshotProvider(book, clock),
-        Cursors(cursor_key or secrets.token_bytes(32)),
-        Progress(clock),
-    )
-    app.include_router(log_router(snapshots, cursors, log))
-    app.include_router(registry_router(snapshots, cursors))
-    app.include_router(account_router(snapshots, cursors, progress, key_store))
-    app.include_router(lineage_router(snapshots))
-    app.include_router(planning_router(snapshots))
-    app.include_router(progress_router(snapshots, progress))
-    streams = Streams()
+    challenges, snapshots = Challenges(clock), SnapshotProvider(book, clock)
+    progress, streams = Progress(clock), Streams()
     metrics = Metrics(partial(_size, book), partial(len, streams))
-    app.include_router(event_router(snapshots, streams))
-    app.include_router(health_router(snapshots, metrics))
+    context = ReadContext(snapshots, Cursors(cursor_key or secrets.token_bytes(32)), key_store, progress)
+    for router in (
+        command_router(book, KeyReleases(book, key_store, challenges, clock), binding),
+        batch_router(book, binding),
+        challenge_router(book, challenges),
+        model_key_router(book, key_store, binding),
+        quote_router(book, binding),
+        document_router(book, binding),
+        *(reads.ROUTES.router(context) for reads in (log_routes, registry, accounts, lineage)),
+        # After the tiles of entries, which need a caller: its paths include theirs.
+        log_routes.public_log_router(snapshots, log),
+        planning_router(snapshots),
+        progress_router(snapshots, progress),
+        event_router(snapshots, streams),
+        health_router(snapshots, metrics),
+    ):
+        app.include_router(router)
     # Built at the first request for it, once: it takes half a second.
     document = cache(partial(openapi_document, app))
     app.include_router(docs_router(document))

@@ -100,7 +100,7 @@ def event_router(snapshots: SnapshotProvider, streams: Streams) -> APIRouter:
     """GET /v1/events."""
     router = APIRouter(tags=["events"])
 
-    @router.get("/v1/events", operation_id="stream_events", response_class=Response, responses=_STREAM)
+    @router.get("/v1/events", operation_id="stream_events", responses=_STREAM)
     def stream_events(
         request: Request,
         caller: Calling,

@@ -55,7 +55,6 @@ def health_router(snapshots: SnapshotProvider, metrics: Metrics) -> APIRouter:
     @router.get(
         "/metrics",
         operation_id="read_metrics",
-        response_class=Response,
         responses=shows_text(401, 403, description="The Prometheus text format"),
     )
     def read_metrics(_caller: Calling) -> Response:

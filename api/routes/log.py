@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from fastapi.responses import PlainTextResponse, Response
 
-from api.auth.authentication import Calling
-from api.auth.authorisation import Caller, sees_entry
+from api.auth.authorisation import sees_entry
 from api.auth.visibility import not_found, visible_entry
 from api.http.answers import Answer, Page
-from api.http.etags import tagged_response
 from api.http.field_types import Count, KeyBytes, PathBundle, PathName, PathPlace, PathTile
-from api.http.pagination import Paging, scope_of
+from api.http.pagination import scope_of
 from api.http.problems import Problem
+from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
 from api.wire.command_answers import LoggedEntry
 from api.wire.decision_answers import Decision
-from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, shows_tagged, shows_text
+from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, shows_text
 from client.http.endpoints import JSON_TYPE
 from ledger.domain.commands import KINDS
 from ledger.domain.entries import Entry
@@ -31,13 +29,14 @@ from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
-    from api.http.pagination import Cursors
     from api.http.snapshots import SnapshotProvider
+    from ledger.book.past_snapshot import PastSnapshot
+    from ledger.store.snapshot import Snapshot
     from ledger.verifier import LogKey
 
+ROUTES: Final = ReadRoutes("log")
 FOREVER: Final = "public, immutable, max-age=31536000"
 _INDEX: Final = re.compile(r"(0|[1-9][0-9]{0,15})\Z")
-_MISSING: Final = (401, 403, 404, 422)
 _KINDS: Final = f"^({'|'.join(KINDS)})$"
 _TILE: Final = "C2SP tlog-tiles"
 
@@ -58,17 +57,10 @@ class ConsistencyProof(Answer, frozen=True):
     proof: tuple[KeyBytes, ...]
 
 
-def log_router(snapshots: SnapshotProvider, cursors: Cursors, log: LogKey) -> APIRouter:
-    """GET routes over the log."""
+def public_log_router(snapshots: SnapshotProvider, log: LogKey) -> APIRouter:
+    """GET routes over the log that need no caller: its key, its checkpoint, proofs of consistency and hashes."""
     router = APIRouter(tags=["log"])
-    _add_checkpoints(router, snapshots, log)
-    _add_tiles(router, snapshots)
-    _add_entries(router, snapshots)
-    _add_decisions(router, snapshots, cursors)
-    return router
 
-
-def _add_checkpoints(router: APIRouter, snapshots: SnapshotProvider, log: LogKey) -> None:
     @router.get("/v1/log", operation_id="read_log", responses=shows(Log))
     def read_log() -> Response:
         return json_response(Log.of(log))
@@ -77,7 +69,6 @@ def _add_checkpoints(router: APIRouter, snapshots: SnapshotProvider, log: LogKey
         "/v1/checkpoint",
         operation_id="read_checkpoint",
         responses=shows_text(404, description="A signed note (C2SP tlog-checkpoint)"),
-        response_class=PlainTextResponse,
     )
     def read_checkpoint() -> Response:
         with snapshots.read() as facts:
@@ -99,110 +90,101 @@ def _add_checkpoints(router: APIRouter, snapshots: SnapshotProvider, log: LogKey
             note = cosigned_checkpoint(facts.connection, facts.size)
             return json_response(ConsistencyProof(checkpoint=note, new=facts.size, old=size, proof=proof))
 
-
-def _add_tiles(router: APIRouter, snapshots: SnapshotProvider) -> None:
-    @router.get(
-        "/tile/entries/{path:path}",
-        operation_id="read_entry_bundle",
-        response_class=Response,
-        responses=shows(BINARY, *_MISSING, media_type=BYTES_TYPE, description=_TILE),
-    )
-    def read_entry_bundle(path: PathBundle) -> Response:
-        return _tile(snapshots, f"tile/entries/{path}")
-
     @router.get(
         "/tile/{path:path}",
         operation_id="read_tile",
-        response_class=Response,
         responses=shows(BINARY, 404, 422, media_type=BYTES_TYPE, description=_TILE),
     )
     def read_tile(path: PathTile) -> Response:
-        return _tile(snapshots, f"tile/{path}")
-
-
-def _tile(snapshots: SnapshotProvider, path: str) -> Response:
-    tile = Tile.parse(path)
-    with snapshots.read() as facts:
-        try:
-            data = facts.tile(tile)
-        except KeyError:
-            raise Problem(Code.NOT_FOUND, f"the log has nothing at {path}", field="path") from None
-    return Response(data, media_type="application/octet-stream", headers={"cache-control": FOREVER})
-
-
-def _add_entries(router: APIRouter, snapshots: SnapshotProvider) -> None:
-    @router.get("/v1/entries/{index}", operation_id="read_entry", responses=shows(LoggedEntry, *_MISSING))
-    def read_entry(index: PathPlace, caller: Calling) -> Response:
-        place = _index(index, "index")
         with snapshots.read() as facts:
-            data = facts.entry(place) if place < facts.size else None
-            if data is None or not sees_entry(caller, Entry.parse(data), facts):
-                raise Problem(Code.NOT_FOUND, f"the log has no entry {index}", field="index")
-        # These very bytes are hashed into the tree, so they are sent as they are stored.
-        return Response(data, media_type=JSON_TYPE, headers={"cache-control": FOREVER})
+            return _tile(facts, f"tile/{path}")
 
-    @router.get(
-        "/v1/receipts/{id}",
-        operation_id="read_receipt",
-        responses=shows_text(*_MISSING, description="A receipt (C2SP tlog-proof)"),
-        response_class=PlainTextResponse,
-    )
-    def read_receipt(
-        id: PathName,  # noqa: A002 - the wire's name
-        caller: Calling,
-        cosigned: Annotated[
-            str, Query(pattern="^(true|false)$", description="under the checkpoint that most witnesses cosigned")
-        ] = "false",
-    ) -> Response:
-        with snapshots.read() as facts:
-            index, _ = visible_entry(facts, id, caller)
-            return _text(cosigned_receipt(facts, index) if cosigned == "true" else facts.receipt(index))
+    return router
 
 
-def _add_decisions(router: APIRouter, snapshots: SnapshotProvider, cursors: Cursors) -> None:
-    @router.get("/v1/decisions", operation_id="list_decisions", responses=shows(Page[Decision], 401, 403, 422))
-    def list_decisions(
-        caller: Calling,
-        paging: Paging,
-        kind: Annotated[str | None, Query(pattern=_KINDS, description="those on one kind of command")] = None,
-        refused: Annotated[str | None, Query(pattern="^(true|false)$", description="refusals alone, or none")] = None,
-    ) -> Response:
-        with snapshots.read() as facts:
-
-            def fetch(after: int | None, most: int) -> list[tuple[int, Entry]]:
-                start = 0 if after is None else after + 1
-                return list(enumerate(map(Entry.parse, facts.entries(start, start + most)), start))
-
-            show = partial(_decision, facts=facts, caller=caller, kind=kind, refused=refused)
-            scope = scope_of("decisions", kind=kind, refused=refused)
-            return json_response(cursors.page(scope, paging, lambda *of: [(i, (i, e)) for i, e in fetch(*of)], show))
-
-    @router.get("/v1/decisions/{id}", operation_id="read_decision", responses=shows_tagged(Decision, *_MISSING))
-    def read_decision(request: Request, id: PathName, caller: Calling) -> Response:  # noqa: A002 - the wire's name
-        with snapshots.read() as facts:
-            index, entry = visible_entry(facts, id, caller)
-            return tagged_response(request, Decision.of_entry(entry, index))
-
-    for kind, path in (("key_release", "key-releases"), ("model_release", "model-releases")):
-        _add_releases(router, snapshots, kind, path)
+@ROUTES.get("/tile/entries/{path:path}", content=shows(BINARY, *PROBLEMS, media_type=BYTES_TYPE, description=_TILE))
+def read_entry_bundle(view: View, path: PathBundle) -> Response:
+    """A tile of entries. Raises: Malformed, Problem."""
+    return _tile(view.facts, f"tile/entries/{path}")
 
 
-def _add_releases(router: APIRouter, snapshots: SnapshotProvider, kind: str, path: str) -> None:
-    @router.get(f"/v1/{path}/{{id}}", operation_id=f"read_{kind}", responses=shows_tagged(Decision, *_MISSING))
-    def read_release(request: Request, id: PathName, caller: Calling) -> Response:  # noqa: A002 - the wire's name
-        with snapshots.read() as facts:
-            index, entry = visible_entry(facts, id, caller)
-            if entry.kind != kind:
-                raise Problem(Code.NOT_FOUND, f"no {kind.replace('_', ' ')} has the id {id}", field="id", id=id)
-            return tagged_response(request, Decision.of_entry(entry, index))
+def _tile(facts: Snapshot | PastSnapshot, path: str) -> Response:
+    try:
+        data = facts.tile(Tile.parse(path))
+    except KeyError:
+        raise Problem(Code.NOT_FOUND, f"the log has nothing at {path}", field="path") from None
+    return Response(data, media_type=BYTES_TYPE, headers={"cache-control": FOREVER})
 
 
-def _decision(
-    found: tuple[int, Entry], *, facts: Facts, caller: Caller, kind: str | None, refused: str | None
-) -> Decision | None:
-    index, entry = found
-    wanted = kind in {None, entry.kind} and refused in {None, str(entry.code.refused).lower()}
-    return Decision.of_entry(entry, index) if wanted and sees_entry(caller, entry, facts) else None
+@ROUTES.get("/v1/entries/{index}", content=shows(LoggedEntry, *PROBLEMS))
+def read_entry(view: View, index: PathPlace) -> Response:
+    """The very bytes that are hashed into the tree, as they are stored. Raises: Malformed, Problem."""
+    place = _index(index, "index")
+    data = view.facts.entry(place) if place < view.facts.size else None
+    if data is None or not sees_entry(view.caller, Entry.parse(data), view.facts):
+        raise Problem(Code.NOT_FOUND, f"the log has no entry {index}", field="index")
+    return Response(data, media_type=JSON_TYPE, headers={"cache-control": FOREVER})
+
+
+@ROUTES.get("/v1/receipts/{id}", content=shows_text(*PROBLEMS, description="A receipt (C2SP tlog-proof)"))
+def read_receipt(
+    view: View,
+    id: PathName,  # noqa: A002 - the wire's name
+    cosigned: Annotated[
+        str, Query(pattern="^(true|false)$", description="under the checkpoint that most witnesses cosigned")
+    ] = "false",
+) -> Response:
+    """The receipt of an entry. Raises: Malformed, Problem."""
+    index, _ = visible_entry(view.facts, id, view.caller)
+    return _text(cosigned_receipt(view.facts, index) if cosigned == "true" else view.facts.receipt(index))
+
+
+@ROUTES.get("/v1/decisions", LISTED, paged=True)
+def list_decisions(
+    view: View,
+    kind: Annotated[str | None, Query(pattern=_KINDS, description="those on one kind of command")] = None,
+    refused: Annotated[str | None, Query(pattern="^(true|false)$", description="refusals alone, or none")] = None,
+) -> Page[Decision]:
+    """The decisions that the caller may see. Raises: Malformed."""
+
+    def fetch(after: int | None, most: int) -> list[tuple[int, tuple[int, Entry]]]:
+        start = 0 if after is None else after + 1
+        stored = view.facts.entries(start, start + most)
+        return [(index, (index, Entry.parse(data))) for index, data in enumerate(stored, start)]
+
+    def sees(found: tuple[int, Entry], facts: Facts) -> bool:
+        entry = found[1]
+        wanted = kind in {None, entry.kind} and refused in {None, str(entry.code.refused).lower()}
+        return wanted and sees_entry(view.caller, entry, facts)
+
+    scope = scope_of("decisions", kind=kind, refused=refused)
+    return view.page(scope, fetch, lambda found: Decision.of_entry(found[1], found[0]), sees)
+
+
+@ROUTES.get("/v1/decisions/{id}")
+def read_decision(view: View, id: PathName) -> Decision:  # noqa: A002 - the wire's name
+    """The decision on one command. Raises: Malformed, Problem."""
+    index, entry = visible_entry(view.facts, id, view.caller)
+    return Decision.of_entry(entry, index)
+
+
+@ROUTES.get("/v1/key-releases/{id}")
+def read_key_release(view: View, id: PathName) -> Decision:  # noqa: A002 - the wire's name
+    """The decision on a key release. Raises: Malformed, Problem."""
+    return _of_kind("key_release", view, id)
+
+
+@ROUTES.get("/v1/model-releases/{id}")
+def read_model_release(view: View, id: PathName) -> Decision:  # noqa: A002 - the wire's name
+    """The decision on a model release. Raises: Malformed, Problem."""
+    return _of_kind("model_release", view, id)
+
+
+def _of_kind(kind: str, view: View, name: str) -> Decision:
+    decision = read_decision(view, name)
+    if decision.kind != kind:
+        raise Problem(Code.NOT_FOUND, f"no {kind.replace('_', ' ')} has the id {name}", field="id", id=name)
+    return decision
 
 
 def _index(text: str, field: str) -> int:

@@ -2,80 +2,49 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query
 from fastapi.responses import Response
 
-from api.auth.authentication import Calling
 from api.auth.authorisation import Caller
 from api.auth.visibility import get_visible, not_found, visible_entry
 from api.http.answers import Page
-from api.http.etags import tagged_response
 from api.http.field_types import PathDid, PathDigest, PathName
-from api.http.pagination import Paging, fetch_from
-from api.http.snapshots import AsOf
+from api.http.pagination import fetch_from
+from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
 from api.wire import registry_answers as answers
-from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, shows_tagged
+from api.wire.responses import BINARY, BYTES_TYPE, shows
 from ledger.domain.entries import Entry
-from ledger.domain.facts import Contract, Dataset, Facts, Organisation
+from ledger.domain.facts import Dataset, Facts, Organisation
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from policy.decisions.documents_in_force import policy_in_force, read_recommendation
+from policy.decisions.documents_in_force import policy_in_force
+from policy.decisions.documents_in_force import read_recommendation as parse_recommendation
 from policy.documents.document_text import read_text
 
-if TYPE_CHECKING:
-    from api.http.pagination import Cursors
-    from api.http.snapshots import SnapshotProvider
-    from ledger.book.past_snapshot import PastSnapshot
-    from ledger.store.snapshot import Snapshot
-
-_LISTED = (401, 403, 422)
-_MISSING = (401, 403, 404, 422)
+ROUTES: Final = ReadRoutes("registry")
 
 
-def registry_router(snapshots: SnapshotProvider, cursors: Cursors) -> APIRouter:
-    """GET routes over the registry."""
-    router = APIRouter(tags=["registry"])
-    _add_organisations(router, snapshots, cursors)
-    _add_policies(router, snapshots, cursors)
-    _add_datasets(router, snapshots, cursors)
-    _add_contracts(router, snapshots, cursors)
-    _add_documents(router, snapshots)
-    return router
+@ROUTES.get("/v1/organisations", LISTED, paged=True)
+def list_organisations(view: View) -> Page[answers.Organisation]:
+    """Every organisation."""
+    return view.page("organisations", fetch_from(view.facts.organisations), answers.Organisation.of_record)
 
 
-def _add_organisations(router: APIRouter, snapshots: SnapshotProvider, cursors: Cursors) -> None:
-    @router.get(
-        "/v1/organisations",
-        operation_id="list_organisations",
-        responses=shows(Page[answers.Organisation], *_LISTED),
-    )
-    def list_organisations(_caller: Calling, paging: Paging) -> Response:
-        with snapshots.read() as facts:
-            fetch = fetch_from(facts.organisations)
-            return json_response(cursors.page("organisations", paging, fetch, answers.Organisation.of_record))
+@ROUTES.get("/v1/organisations/{did}", as_of=True)
+def read_organisation(view: View, did: PathDid) -> answers.Organisation:
+    """One organisation. Raises: Malformed, Problem."""
+    return answers.Organisation.of_record(organisation_of(view.facts, did))
 
-    @router.get(
-        "/v1/organisations/{did}",
-        operation_id="read_organisation",
-        responses=shows_tagged(answers.Organisation, *_MISSING),
-    )
-    def read_organisation(request: Request, did: PathDid, _caller: Calling, as_of: AsOf = None) -> Response:
-        with snapshots.read(as_of) as facts:
-            return tagged_response(request, answers.Organisation.of_record(organisation_of(facts, did)))
 
-    @router.get(
-        "/v1/organisations/{did}/keys",
-        operation_id="list_signing_keys",
-        responses=shows_tagged(Page[answers.OwnedKey], *_MISSING),
-    )
-    def list_signing_keys(request: Request, did: PathDid, _caller: Calling) -> Response:
-        with snapshots.read() as facts:
-            index = organisation_of(facts, did).index
-            key = answers.OwnedKey.of_registration(Entry.parse(facts.entry(index)), index)
-            return tagged_response(request, Page(items=(key,), next_cursor=None))
+@ROUTES.get("/v1/organisations/{did}/keys")
+def list_signing_keys(view: View, did: PathDid) -> Page[answers.OwnedKey]:
+    """The key that it was registered with. Raises: Malformed, Problem."""
+    index = organisation_of(view.facts, did).index
+    key = answers.OwnedKey.of_registration(Entry.parse(view.facts.entry(index)), index)
+    return Page(items=(key,), next_cursor=None)
 
 
 def organisation_of(facts: Facts, did: str) -> Organisation:
@@ -86,34 +55,27 @@ def organisation_of(facts: Facts, did: str) -> Organisation:
     return found
 
 
-def _add_policies(router: APIRouter, snapshots: SnapshotProvider, cursors: Cursors) -> None:
-    @router.get("/v1/policies", operation_id="list_policies", responses=shows(Page[answers.PolicyVersion], *_LISTED))
-    def list_policies(_caller: Calling, paging: Paging) -> Response:
-        with snapshots.read() as facts:
-            fetch = fetch_from(facts.policies)
-            show = lambda versions: answers.PolicyVersion.of(versions[-1])  # noqa: E731
-            return json_response(cursors.page("policies", paging, fetch, show))
-
-    @router.get(
-        "/v1/policies/{domain}",
-        operation_id="read_policy",
-        responses=shows_tagged(answers.PolicyVersions, *_MISSING),
+@ROUTES.get("/v1/policies", LISTED, paged=True)
+def list_policies(view: View) -> Page[answers.PolicyVersion]:
+    """The newest version of each domain's policy."""
+    return view.page(
+        "policies", fetch_from(view.facts.policies), lambda versions: answers.PolicyVersion.of(versions[-1])
     )
-    def read_policy(request: Request, domain: PathName, _caller: Calling, as_of: AsOf = None) -> Response:
-        with snapshots.read(as_of) as facts:
-            return tagged_response(request, policy_of(facts, domain))
 
-    @router.get(
-        "/v1/policies/{domain}/in-force",
-        operation_id="read_policy_in_force",
-        responses=shows_tagged(answers.PolicyVersion, *_MISSING),
-    )
-    def read_policy_in_force(request: Request, domain: PathName, _caller: Calling, as_of: AsOf = None) -> Response:
-        with snapshots.read(as_of) as facts:
-            found = policy_in_force(facts, c.name(domain, "domain"), snapshots.time(facts))
-            if found is None:
-                raise not_found(f"policy in force in the domain {domain}")
-            return tagged_response(request, answers.PolicyVersion.of(found))
+
+@ROUTES.get("/v1/policies/{domain}", as_of=True)
+def read_policy(view: View, domain: PathName) -> answers.PolicyVersions:
+    """A domain's policy with all its versions. Raises: Malformed, Problem."""
+    return policy_of(view.facts, domain)
+
+
+@ROUTES.get("/v1/policies/{domain}/in-force", as_of=True)
+def read_policy_in_force(view: View, domain: PathName) -> answers.PolicyVersion:
+    """The version in force. Raises: Malformed, Problem."""
+    found = policy_in_force(view.facts, c.name(domain, "domain"), view.time)
+    if found is None:
+        raise not_found(f"policy in force in the domain {domain}")
+    return answers.PolicyVersion.of(found)
 
 
 def policy_of(facts: Facts, domain: str) -> answers.PolicyVersions:
@@ -124,102 +86,72 @@ def policy_of(facts: Facts, domain: str) -> answers.PolicyVersions:
     return answers.PolicyVersions(domain=domain, versions=tuple(map(answers.PolicyVersion.of, versions)))
 
 
-def _add_datasets(router: APIRouter, snapshots: SnapshotProvider, cursors: Cursors) -> None:
-    @router.get("/v1/datasets", operation_id="list_datasets", responses=shows(Page[answers.Dataset], *_LISTED))
-    def list_datasets(caller: Calling, paging: Paging) -> Response:
-        with snapshots.read() as facts:
-
-            def show(found: Dataset) -> answers.Dataset | None:
-                return answers.Dataset.of(found) if caller.sees_provider(found.provider, facts) else None
-
-            return json_response(cursors.page("datasets", paging, fetch_from(facts.datasets), show))
-
-    @router.get(
-        "/v1/datasets/{provider}/{dataset}",
-        operation_id="read_dataset",
-        responses=shows_tagged(answers.Dataset, *_MISSING),
-    )
-    def read_dataset(request: Request, provider: PathDid, dataset: PathName, caller: Calling) -> Response:
-        with snapshots.read() as facts:
-            return tagged_response(request, answers.Dataset.of(_dataset(facts, provider, dataset, caller)))
-
-    @router.get(
-        "/v1/recommendations/{provider}/{dataset}",
-        operation_id="read_recommendation",
-        responses=shows_tagged(answers.Recommendation, *_MISSING),
-    )
-    def read_recommended(request: Request, provider: PathDid, dataset: PathName, caller: Calling) -> Response:
-        with snapshots.read() as facts:
-            document = _dataset(facts, provider, dataset, caller).recommendation
-            if document is None:
-                raise not_found(f"recommendation for {provider}/{dataset}")
-            found = read_recommendation(facts.documents[document])
-            return tagged_response(request, answers.Recommendation.of_document(found, document))
+@ROUTES.get("/v1/datasets", LISTED, paged=True)
+def list_datasets(view: View) -> Page[answers.Dataset]:
+    """The datasets that the caller may see."""
+    sees = lambda found, facts: view.caller.sees_provider(found.provider, facts)  # noqa: E731
+    return view.page("datasets", fetch_from(view.facts.datasets), answers.Dataset.of, sees)
 
 
-def _dataset(facts: Facts, provider: str, dataset: str, caller: Caller) -> Dataset:
-    found = facts.datasets.get((c.did(provider, "provider"), c.name(dataset, "dataset")))
-    if found is None or not caller.sees_provider(found.provider, facts):
+@ROUTES.get("/v1/datasets/{provider}/{dataset}")
+def read_dataset(view: View, provider: PathDid, dataset: PathName) -> answers.Dataset:
+    """One dataset. Raises: Malformed, Problem."""
+    return answers.Dataset.of(_dataset(view, provider, dataset))
+
+
+@ROUTES.get("/v1/recommendations/{provider}/{dataset}")
+def read_recommendation(view: View, provider: PathDid, dataset: PathName) -> answers.Recommendation:
+    """The newest budget that is recommended for a dataset. Raises: Malformed, Problem."""
+    document = _dataset(view, provider, dataset).recommendation
+    if document is None:
+        raise not_found(f"recommendation for {provider}/{dataset}")
+    return answers.Recommendation.of_document(parse_recommendation(view.facts.documents[document]), document)
+
+
+def _dataset(view: View, provider: str, dataset: str) -> Dataset:
+    found = view.facts.datasets.get((c.did(provider, "provider"), c.name(dataset, "dataset")))
+    if found is None or not view.caller.sees_provider(found.provider, view.facts):
         raise not_found(f"dataset {provider}/{dataset}")
     return found
 
 
-def _add_contracts(router: APIRouter, snapshots: SnapshotProvider, cursors: Cursors) -> None:
-    @router.get("/v1/contracts", operation_id="list_contracts", responses=shows(Page[answers.Contract], *_LISTED))
-    def list_contracts(caller: Calling, paging: Paging) -> Response:
-        with snapshots.read() as facts:
-
-            def show(found: Contract) -> answers.Contract | None:
-                return answers.Contract.of(found) if caller.sees_contract(found, facts) else None
-
-            return json_response(cursors.page("contracts", paging, fetch_from(facts.contracts), show))
-
-    @router.get(
-        "/v1/contracts/{sha256}",
-        operation_id="read_contract",
-        responses=shows_tagged(answers.Contract, *_MISSING),
-    )
-    def read_contract(request: Request, sha256: PathDigest, caller: Calling, as_of: AsOf = None) -> Response:
-        with snapshots.read(as_of) as facts:
-            found = facts.contracts.get(c.sha256(sha256, "sha256"))
-            return tagged_response(
-                request, answers.Contract.of(get_visible(found, caller.sees_contract, facts, f"contract {sha256}"))
-            )
-
-    @router.get(
-        "/v1/contract-heads/{id}",
-        operation_id="read_contract_head",
-        responses=shows_tagged(answers.ContractHead, *_MISSING),
-    )
-    def read_contract_head(request: Request, id: PathName, caller: Calling) -> Response:  # noqa: A002 - the wire's name
-        with snapshots.read() as facts:
-            found = facts.contracts.get(facts.contract_heads.get(c.name(id, "id"), ""))
-            return tagged_response(
-                request, answers.ContractHead.of(get_visible(found, caller.sees_contract, facts, f"contract {id}"))
-            )
+@ROUTES.get("/v1/contracts", LISTED, paged=True)
+def list_contracts(view: View) -> Page[answers.Contract]:
+    """The contracts that the caller may see."""
+    fetch = fetch_from(view.facts.contracts)
+    return view.page("contracts", fetch, answers.Contract.of, view.caller.sees_contract)
 
 
-def _add_documents(router: APIRouter, snapshots: SnapshotProvider) -> None:
-    @router.get(
-        "/v1/documents/{sha256}",
-        operation_id="read_document",
-        response_class=Response,
-        responses=shows(BINARY, *_MISSING, media_type=BYTES_TYPE, description="Its bytes"),
-    )
-    def read_document(
-        sha256: PathDigest,
-        caller: Calling,
-        entry: Annotated[str | None, Query(max_length=128, description="the id of an entry that names it")] = None,
-    ) -> Response:
-        with snapshots.read() as facts:
-            data = facts.documents.get(c.sha256(sha256, "sha256"))
-            if data is None or not _sees_document(caller, sha256, data, facts, entry):
-                raise not_found(f"document {sha256}")
-        headers = {"cache-control": "private, immutable, max-age=31536000", "content-disposition": "attachment"}
-        return Response(data, media_type="application/octet-stream", headers=headers)
+@ROUTES.get("/v1/contracts/{sha256}", as_of=True)
+def read_contract(view: View, sha256: PathDigest) -> answers.Contract:
+    """One version of a contract. Raises: Malformed, Problem."""
+    found = view.facts.contracts.get(c.sha256(sha256, "sha256"))
+    return answers.Contract.of(get_visible(found, view.caller.sees_contract, view.facts, f"contract {sha256}"))
 
 
-def _sees_document(caller: Caller, sha256: str, data: bytes, facts: Snapshot | PastSnapshot, entry: str | None) -> bool:
+@ROUTES.get("/v1/contract-heads/{id}")
+def read_contract_head(view: View, id: PathName) -> answers.ContractHead:  # noqa: A002 - the wire's name
+    """The newest version of a contract. Raises: Malformed, Problem."""
+    found = view.facts.contracts.get(view.facts.contract_heads.get(c.name(id, "id"), ""))
+    return answers.ContractHead.of(get_visible(found, view.caller.sees_contract, view.facts, f"contract {id}"))
+
+
+@ROUTES.get("/v1/documents/{sha256}", content=shows(BINARY, *PROBLEMS, media_type=BYTES_TYPE, description="Its bytes"))
+def read_document(
+    view: View,
+    sha256: PathDigest,
+    entry: Annotated[str | None, Query(max_length=128, description="the id of an entry that names it")] = None,
+) -> Response:
+    """The bytes of a document. Raises: Malformed, Problem."""
+    data = view.facts.documents.get(c.sha256(sha256, "sha256"))
+    if data is None or not _sees_document(view, sha256, data, entry):
+        raise not_found(f"document {sha256}")
+    headers = {"cache-control": "private, immutable, max-age=31536000", "content-disposition": "attachment"}
+    return Response(data, media_type=BYTES_TYPE, headers=headers)
+
+
+def _sees_document(view: View, sha256: str, data: bytes, entry: str | None) -> bool:
+    caller, facts = view.caller, view.facts
     if caller.sees_all:
         return True
     if entry is not None:
@@ -229,7 +161,7 @@ def _sees_document(caller: Caller, sha256: str, data: bytes, facts: Snapshot | P
 
 
 def _is_open_to(caller: Caller, data: bytes) -> bool:
-    """By what the document says: its parties may read a contract before it is entered, everybody what governs all."""
+    """By what the document says: its parties may read a contract before it is entered, everyone what governs all."""
     try:
         known = read_text(data, DOCUMENT_BYTES_MAX).value
     except Malformed:

@@ -1,0 +1,155 @@
+"""GET routes made of functions: each answers from a view of the book, and the route authenticates, reads and renders.
+
+    ROUTES = ReadRoutes("registry")
+
+    @ROUTES.get("/v1/policies/{domain}", as_of=True)
+    def read_policy(view: View, domain: PathName) -> answers.PolicyVersions: ...
+
+The function's name is the operation's id, its further parameters are those of the path and the query, and the type
+that it returns is the answer of the OpenAPI document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from api.auth.authentication import Calling
+from api.http.etags import tagged_response
+from api.http.pagination import Fetch, Paging
+from api.http.snapshots import AsOf
+from api.wire.responses import Responses, json_response, shows, shows_tagged
+
+if TYPE_CHECKING:
+    from api.auth.authorisation import Caller
+    from api.http.answers import Answer, Page
+    from api.http.pagination import Cursors, K, PageRequest, T, V
+    from api.http.snapshots import SnapshotProvider
+    from api.keys.key_store import KeyStore
+    from api.routes.progress import Progress
+    from ledger.book.past_snapshot import PastSnapshot
+    from ledger.domain.facts import Facts
+    from ledger.store.snapshot import Snapshot
+
+F = TypeVar("F", bound=Callable[..., Any])
+PROBLEMS: Final = (401, 403, 404, 422)
+LISTED: Final = (401, 403, 422)
+"""Problems of a list without parameters of its own."""
+
+
+class ReadContext(NamedTuple):
+    """What the routes of one service read from."""
+
+    snapshots: SnapshotProvider
+    cursors: Cursors
+    key_store: KeyStore
+    progress: Progress
+
+
+class View(NamedTuple):
+    """The book as one caller reads it: now, or at the size ``as_of``; ``paging`` is of a list alone."""
+
+    facts: Snapshot | PastSnapshot
+    caller: Caller
+    context: ReadContext
+    as_of: str | None
+    paging: PageRequest | None
+
+    @property
+    def time(self) -> int:
+        """The time of the snapshot (ms)."""
+        return self.context.snapshots.time(self.facts)
+
+    def page(
+        self,
+        scope: str,
+        fetch: Fetch[K, V],
+        show: Callable[[V], T | None],
+        sees: Callable[[V, Facts], bool] = lambda *_: True,
+    ) -> Page[T]:
+        """One page of the list ``scope``, of what ``sees`` lets the caller see. Raises: Malformed."""
+        assert self.paging is not None
+
+        def shown(value: V) -> T | None:
+            return show(value) if sees(value, self.facts) else None
+
+        return self.context.cursors.page(scope, self.paging, fetch, shown)
+
+
+class ReadRoutes:
+    """The routes of one tag, collected from the functions of a module."""
+
+    def __init__(self, tag: str) -> None:
+        """``tag`` groups them in the OpenAPI document."""
+        self._tag = tag
+        self._adders: list[Callable[[APIRouter, ReadContext], None]] = []
+
+    def get(  # noqa: PLR0913 - what differs between routes
+        self,
+        path: str,
+        problems: tuple[int, ...] = PROBLEMS,
+        *,
+        as_of: bool = False,
+        paged: bool = False,
+        slow: bool = False,
+        content: Responses | None = None,
+    ) -> Callable[[F], F]:
+        """A route that answers with what the function returns, under an entity tag unless it is paged or slow.
+
+        ``as_of``: past states can be read, too; ``slow``: it takes seconds of a processor. A function that makes its
+        response itself says what its ``content`` is.
+        """
+        names = ("request", "caller", *(("paging",) if paged else ()), *(("as_of",) if as_of else ()))
+
+        def add(read: F) -> F:
+            name, known, tagged = read.__name__, signature(read, eval_str=True), not (paged or slow)
+            own = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in known.parameters.values() if one.name != "view"]
+            given = [_GIVEN[one] for one in names]
+            responses = content or (shows_tagged if tagged else shows)(known.return_annotation, *problems)
+
+            def add_to(router: APIRouter, context: ReadContext) -> None:
+                endpoint = _endpoint(read, context, slow=slow, tagged=tagged)
+                endpoint.__signature__ = Signature([*own, *given], return_annotation=Response)  # type: ignore[attr-defined] # inspect's
+                router.get(path, operation_id=name, name=name, responses=responses)(endpoint)
+
+            self._adders.append(add_to)
+            return read
+
+        return add
+
+    def router(self, context: ReadContext) -> APIRouter:
+        """The routes of one service."""
+        router = APIRouter(tags=[self._tag])
+        for add_to in self._adders:
+            add_to(router, context)
+        return router
+
+
+def _given(*, request: Request, caller: Calling, paging: Paging, as_of: AsOf = None) -> None:
+    """Declares the parameters that a route has beside its function's own."""
+
+
+_GIVEN: Final = signature(_given, eval_str=True).parameters
+
+
+def _endpoint(
+    read: Callable[..., Answer | Response], context: ReadContext, *, slow: bool, tagged: bool
+) -> Callable[..., Response]:
+    def endpoint(
+        request: Request,
+        caller: Caller,
+        paging: PageRequest | None = None,
+        as_of: str | None = None,
+        **parameters: Any,  # noqa: ANN401 - each has the type of its parameter
+    ) -> Response:
+        with context.snapshots.read_long() if slow else context.snapshots.read(as_of) as facts:
+            answer = read(View(facts, caller, context, as_of, paging), **parameters)
+            if isinstance(answer, Response):
+                return answer
+            return tagged_response(request, answer) if tagged else json_response(answer)
+
+    return endpoint
