@@ -1,13 +1,13 @@
 """DP-SGD (Abadi et al. 2016, arXiv 1607.00133, Algorithm 1): clipped per-example gradients in a noisy sum.
 
 One step releases ((sum of clip(g_i) over one Poisson draw) + N(0, (σC)²)) / E and nothing else:
-σ, C and E come from the plan, E is public. ``i`` counts privacy units: records, or users (see ``units``). Each
+σ, C and E come from the plan, E is public. ``i`` counts privacy units: records, or users (see ``privacy_units``). Each
 unit goes through the model alone (``torch.func.vmap``), so that no layer could mix two of them even if it would;
-its norm is taken of the very tensors that enter the sum (``kernels``). So a wrong rule for a layer could spoil a
+its norm is taken of the very tensors that enter the sum (``gradient_norms``). So a wrong rule for a layer could spoil a
 gradient; it could not make a contribution longer than C, nor depend on another record. Neither could dropout: each
 record's masks are drawn from a key of its own (``dropout``).
 
-Why putting zero in a record's place moves the sum by at most C, in floating point too. ``kernels`` gives a bound
+Why putting zero in a record's place moves the sum by at most C, in floating point too. ``gradient_norms`` gives a bound
 N² on the square of what a record adds to the sum over its weight², rounding of its own products included; N is off
 by a factor within 1 ± 2^-11 for the rounding of squares, the weight min(1, bound / N) and its product with the
 factors by 1 ± 8u. With u = 2^-24 and bound = C(1 - 2^-10), with C at least 2^-40 so that what underflows is below
@@ -36,22 +36,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ledger.mechanisms.plan import USER
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.poisson_sampler import Microbatch, draw, microbatches
-from trainer_adapter.dpsgd.privacy_units import Units, of_records, of_users
+from trainer_adapter.dpsgd.privacy_units import UnitRecords
 from trainer_adapter.dpsgd.self_check import SelfCheckFailed, agree, reference_clipped_sum
-from trainer_adapter.layers.dropout import Keys, dropout_keys
 from trainer_adapter.layers.functional_call import in_modes, modes
-from trainer_adapter.per_sample.microbatch import Batch, LossFn, MicrobatchGradientSum
-from trainer_adapter.per_sample.model_checks import (
-    DUMMIES,
-    check_modules,
-    check_on_dummies,
-    dummies,
-    public_parameters,
-    trainable,
-)
+from trainer_adapter.per_sample.microbatch import Batch, MicrobatchGradientSum
+from trainer_adapter.per_sample.model_checks import check_modules, check_on_dummies, public_parameters, trainable
+from trainer_adapter.per_sample.record_loss import LossFn, RecordLoss
 from trainer_adapter.per_sample.rounding_margins import precision_of
 
 if TYPE_CHECKING:
@@ -59,11 +51,11 @@ if TYPE_CHECKING:
 
     from ledger.mechanisms.plan import Plan
     from trainer_adapter.dpsgd.csprng import CsprngRandomness
+    from trainer_adapter.layers.dropout import Keys
 
 Certify: TypeAlias = Literal["dummies", "first_step", "always"]
 
 ROUNDINGS_MAX: Final = 1 << 34
-PARAMETERS_MAX: Final = 1 << 32
 MICROBATCH: Final = 64
 
 
@@ -124,40 +116,37 @@ class Engine:
         Raises:
             Malformed: for a model this engine cannot keep its promise on, or data that does not fit together.
         """
-        if certify not in get_args(Certify):
-            raise Malformed("certify", f"must be one of {', '.join(get_args(Certify))}")
-        self._precision = precision_of(precision)
-        self._units = _units(plan, users, _records(data), records_per_user_max)
-        _check_roundings(len(self._units), microbatch)
-        if plan.clipping_norm < self._precision.clipping_norm_min:
-            raise Malformed("clipping_norm", f"is too small for {precision}: what underflows would count")
-        self._plan, self._model, self._loss_fn, self._data = plan, model, loss_fn, data
-        self._microbatch, self._certify = microbatch, certify
+        self._units = UnitRecords(plan, data, users, records_per_user_max)
+        self._plan, self._microbatch, self._certify = plan, microbatch, certify
         self._parameters = trainable(model)
+        self._record = RecordLoss(model, loss_fn, precision_of(precision), tuple(self._parameters))
+        self._check_limits()
         self.size: Final = sum(value.numel() for value in self._parameters.values())
-        if self.size > PARAMETERS_MAX:
-            raise Malformed("model", "has too many parameters for the norm's margin")
         self._device = next(iter(self._parameters.values())).device
-        self.bound: Final = float_below(plan.clipping_norm * (1 - self._precision.margin))
+        self.bound: Final = float_below(plan.clipping_norm * (1 - self._record.precision.margin))
         self.noise_std: Final = float_above(plan.noise_multiplier * plan.clipping_norm)
         if not model.training:
             model.train()
         self._modes = modes(model)
         check_modules(model)
         check_on_dummies(model, loss_fn, data)
-        public = self._public_batch()
-        self._sum = MicrobatchGradientSum(
-            model,
-            loss_fn,
-            self._trained(),
-            self._rest(),
-            public,
-            bound=self.bound,
-            precision=self._precision,
-            compiled=compiled,
-        )
+        public, values = self._units.public_batch(microbatch, self._device), self._record.values()
+        self._sum = MicrobatchGradientSum(self._record, values, public, bound=self.bound, compiled=compiled)
         self.kernels: Final = self._sum.kernels
-        self._check_public(public)
+        random = public_parameters(model)
+        if not self._is_reference_sum({**values, **{name: random[name].detach() for name in self._parameters}}, public):
+            raise Malformed("model", "gives other gradients traced than record by record")
+
+    def _check_limits(self) -> None:
+        units, places, precision = len(self._units), self._microbatch, self._record.precision
+        if self._certify not in get_args(Certify):
+            raise Malformed("certify", f"must be one of {', '.join(get_args(Certify))}")
+        if places < 1:
+            raise Malformed("microbatch", "must be at least 1")
+        if (places + units // places + 3) * units > ROUNDINGS_MAX:
+            raise Malformed("microbatch", f"is too small for {units} records: sums would round too often")
+        if self._plan.clipping_norm < precision.clipping_norm_min:
+            raise Malformed("clipping_norm", f"is too small for {precision.name}: what underflows would count")
 
     def check_optimiser(self, optimiser: torch.optim.Optimizer) -> None:
         """Refuse an optimiser over tensors that get no noisy gradient. Raises: Malformed."""
@@ -200,7 +189,7 @@ class Engine:
 
     def keys(self, step: int, randomness: CsprngRandomness) -> Keys | None:
         """The key of each record's dropout masks at this step; None if nothing drops. Raises: NonceReused."""
-        return randomness.stream("dropout", step).words(len(self._data[0])) if self._sum.drops else None
+        return randomness.stream("dropout", step).words(self._units.records) if self._sum.drops else None
 
     def microbatches(self, drawn: NDArray[np.int64]) -> list[Microbatch]:
         """A logical batch cut into microbatches."""
@@ -219,108 +208,42 @@ class Engine:
             Malformed: without keys for a model that needs them.
         """
         total = torch.zeros(self.size, dtype=torch.float64, device=self._device)
-        trained, rest = self._trained(), self._rest()
+        values = self._record.values()
         for batch in batches:
-            total += self._sum_of(trained, rest, batch, keys)
+            total += self._sum_of(values, batch, keys)
         return total
 
-    def _sum_of(
-        self, trained: dict[str, Tensor], rest: dict[str, Tensor], batch: Microbatch, keys: Keys | None
-    ) -> Tensor:
+    def _sum_of(self, values: dict[str, Tensor], batch: Microbatch, keys: Keys | None) -> Tensor:
         try:
-            return self._sum(trained, rest, self._gathered(batch, keys))
+            return self._sum(values, self._gathered(batch, keys))
         except (RuntimeError, LookupError):
             # With no unit drawn: what fails there too is not caused by a record, and is reported.
-            total = self._sum(trained, rest, self._gathered(batch.only(-1), keys))
+            total = self._sum(values, self._gathered(batch.only(-1), keys))
         for place in np.flatnonzero(batch.mask):
             with suppress(RuntimeError, LookupError):
-                total = total + self._sum(trained, rest, self._gathered(batch.only(int(place)), keys))
+                total = total + self._sum(values, self._gathered(batch.only(int(place)), keys))
         return total
 
     def check(self, batches: Iterable[Microbatch], keys: Keys | None = None) -> None:
         """Compare with units recomputed one by one. Raises: SelfCheckFailed, telling nothing of what they hold."""
-        trained, rest = self._trained(), self._rest()
-        for batch in batches:
-            gathered = self._gathered(batch, keys)
-            with in_modes(self._modes):
-                theirs = reference_clipped_sum(
-                    self._model, self._loss_fn, trained, rest, gathered, self.bound, self._precision
-                )
-            if not agree(self._sum(trained, rest, gathered), theirs, self._precision.name):
-                raise SelfCheckFailed("the engine's sum is not that of the records one by one")
+        values = self._record.values()
+        if not all(self._is_reference_sum(values, self._gathered(batch, keys)) for batch in batches):
+            raise SelfCheckFailed("the engine's sum is not that of the records one by one")
+
+    def _is_reference_sum(self, values: dict[str, Tensor], batch: Batch) -> bool:
+        with in_modes(self._modes):
+            reference = reference_clipped_sum(self._record, values, batch, self.bound)
+        return agree(self._sum(values, batch), reference, self._record.precision.name)
 
     def _gathered(self, batch: Microbatch, keys: Keys | None) -> Batch:
         if keys is None and self._sum.drops:
             raise Malformed("keys", "are needed: the model drops something")
         if len(batch.mask) > self._microbatch:
             raise Malformed("microbatch", f"has at most {self._microbatch} places, not {len(batch.mask)}")
-        batch = batch.filled(self._microbatch)
-        mask = torch.from_numpy(batch.mask)
-        units = torch.from_numpy(batch.indices)
-        valid = self._units.valid[units] & mask[:, None]
-        inputs, targets = (self._gather(part, self._units.places[units], valid) for part in self._data)
-        words = dropout_keys(keys, self._units.places[units], valid)
-        return Batch(inputs, targets, *(part.to(self._device) for part in (valid, mask, words)))
-
-    def _gather(self, part: Tensor, places: Tensor, valid: Tensor) -> Tensor:
-        found = part[places.to(part.device)]
-        if not bool(valid.all()):
-            # What is not drawn is a public dummy, zeros, and never a record.
-            found[~valid.to(part.device)] = 0
-        return found.to(self._device)
-
-    def _trained(self) -> dict[str, Tensor]:
-        return {name: value.detach() for name, value in self._parameters.items()}
-
-    def _rest(self) -> dict[str, Tensor]:
-        frozen = {name: value for name, value in self._model.named_parameters() if name not in self._parameters}
-        return {**frozen, **dict(self._model.named_buffers())}
-
-    def _public_batch(self) -> Batch:
-        """Dummies in the final shapes: a few that count, the rest masked out."""
-        units, records = self._microbatch, self._units.valid.shape[1]
-        inputs, targets = dummies(self._data, (units, records), self._device)
-        some = torch.arange(units, device=self._device) < DUMMIES
-        valid = torch.ones((units, records), dtype=torch.bool, device=self._device)
-        keys = torch.arange(2 * units * records, device=self._device).reshape(units, records, 2)
-        return Batch(inputs, targets, valid, some, keys)
-
-    def _check_public(self, public: Batch) -> None:
-        values = public_parameters(self._model)
-        trained, rest = {name: values[name].detach() for name in self._parameters}, self._rest()
-        theirs = self._reference(trained, rest, public)
-        if not agree(self._sum(trained, rest, public), theirs, self._precision.name):
-            raise Malformed("model", "gives other gradients traced than record by record")
-
-    def _reference(self, trained: dict[str, Tensor], rest: dict[str, Tensor], batch: Batch) -> Tensor:
-        return reference_clipped_sum(self._model, self._loss_fn, trained, rest, batch, self.bound, self._precision)
+        return self._units.gather(batch.filled(self._microbatch), keys, self._device)
 
     def _assign(self, flat: Tensor) -> None:
         start = 0
         for value in self._parameters.values():
             value.grad = flat[start : start + value.numel()].view_as(value).clone()
             start += value.numel()
-
-
-def _records(data: tuple[Tensor, Tensor]) -> int:
-    inputs, targets = data
-    if len(inputs) != len(targets):
-        raise Malformed("data", f"has {len(inputs)} inputs but {len(targets)} targets")
-    return len(inputs)
-
-
-def _check_roundings(units: int, microbatch: int) -> None:
-    if microbatch < 1:
-        raise Malformed("microbatch", "must be at least 1")
-    if (microbatch + units // microbatch + 3) * units > ROUNDINGS_MAX:
-        raise Malformed("microbatch", f"is too small for {units} records: sums would round too often")
-
-
-def _units(plan: Plan, users: Tensor | None, records: int, records_per_user_max: int) -> Units:
-    if (users is not None) != (plan.unit == USER):
-        raise Malformed("users", f"must be given where the plan's unit is the user, and only there: it is {plan.unit}")
-    if users is not None:
-        return of_users(users, records, records_per_user_max)
-    if records_per_user_max != 1:
-        raise Malformed("records_per_user_max", "needs users: a record is one unit")
-    return of_records(records)

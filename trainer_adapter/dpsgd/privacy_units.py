@@ -9,12 +9,21 @@ else's as they were.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from ledger.mechanisms.plan import USER
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import RECORDS_PER_UNIT_MAX
+from trainer_adapter.layers.dropout import Keys, dropout_keys
+from trainer_adapter.per_sample.microbatch import Batch
+from trainer_adapter.per_sample.model_checks import DUMMIES, dummies
+
+if TYPE_CHECKING:
+    from ledger.mechanisms.plan import Plan
+    from trainer_adapter.dpsgd.poisson_sampler import Microbatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +72,52 @@ def of_users(users: Tensor, records: int, records_per_user_max: int) -> Units:
     places[unit[order][kept], rank[kept]] = order[kept]
     valid[unit[order][kept], rank[kept]] = True
     return Units(places, valid)
+
+
+class UnitRecords:
+    """The records of a partition, gathered by units into microbatches."""
+
+    def __init__(
+        self, plan: Plan, data: tuple[Tensor, Tensor], users: Tensor | None, records_per_user_max: int
+    ) -> None:
+        """Group the records by the plan's unit; ``data`` are inputs (records, ...) and targets (records, ...).
+
+        Raises:
+            Malformed: for users where the plan's unit is the record, the other way round, or what does not fit.
+        """
+        self.data, self.records = data, len(data[0])
+        if self.records != len(data[1]):
+            raise Malformed("data", f"has {self.records} inputs but {len(data[1])} targets")
+        if (users is not None) != (plan.unit == USER):
+            rule = f"must be given where the plan's unit is the user, and only there: it is {plan.unit}"
+            raise Malformed("users", rule)
+        if users is None and records_per_user_max != 1:
+            raise Malformed("records_per_user_max", "needs users: a record is one unit")
+        if users is None:
+            self._units = of_records(self.records)
+        else:
+            self._units = of_users(users, self.records, records_per_user_max)
+
+    def __len__(self) -> int:
+        """How many units the partition has."""
+        return len(self._units)
+
+    def gather(self, drawn: Microbatch, keys: Keys | None, device: torch.device) -> Batch:
+        """The records of the units drawn; private. What is not drawn is a public dummy, zeros, and never a record."""
+        mask, units = torch.from_numpy(drawn.mask), torch.from_numpy(drawn.indices)
+        places = self._units.places[units]
+        valid = self._units.valid[units] & mask[:, None]
+        inputs, targets = (part[places.to(part.device)] for part in self.data)
+        if not bool(valid.all()):
+            for part in (inputs, targets):
+                part[~valid.to(part.device)] = 0
+        return Batch(*(part.to(device) for part in (inputs, targets, valid, mask, dropout_keys(keys, places, valid))))
+
+    def public_batch(self, units: int, device: torch.device) -> Batch:
+        """Dummies in the shapes of a microbatch: a few that count, the rest masked out."""
+        records = self._units.valid.shape[1]
+        inputs, targets = dummies(self.data, (units, records), device)
+        mask = torch.arange(units, device=device) < DUMMIES
+        valid = torch.ones((units, records), dtype=torch.bool, device=device)
+        keys = torch.arange(2 * units * records, device=device).reshape(units, records, 2)
+        return Batch(inputs, targets, valid, mask, keys)

@@ -14,16 +14,17 @@ from types import FunctionType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from trainer_adapter.layers.attention import attention
 from trainer_adapter.layers.dropout import PerExampleDropout
-from trainer_adapter.layers.functional_call import body_of, call
+from trainer_adapter.layers.functional_call import body_of
 from trainer_adapter.layers.rnn import unrolled
 from trainer_adapter.per_sample.layer_rules import CapturedCall, Layer, take
+from trainer_adapter.per_sample.record_loss import RecordLoss
 
 
 class LayerCallCapture(TorchFunctionMode):
@@ -88,24 +89,25 @@ class LayerCallCapture(TorchFunctionMode):
 
 
 def parameters_with_rules(
-    model: nn.Module, parameters: Mapping[str, Tensor], rest: Mapping[str, Tensor], inputs: Tensor, key: Tensor
-) -> list[str]:
-    """Names of the parameters all of whose uses have rules; ``inputs`` (1, ...) are one public dummy, ``key`` its key.
+    record: RecordLoss, values: Mapping[str, Tensor], inputs: Tensor, key: Tensor
+) -> tuple[list[str], list[tuple[torch.Size, torch.dtype]]]:
+    """Names of the parameters all of whose uses have rules; shape and type of each captured output of one record.
 
-    Found in two ways: by watching calls, and, for what reaches a parameter behind PyTorch's functions, by asking
-    for a gradient: where every use went through a rule, none arrives.
+    ``inputs`` (1, ...) are one public dummy, ``key`` its key. Found in two ways: by watching calls, and, for what
+    reaches a parameter behind PyTorch's functions, by requesting a gradient: where every use went through a rule, none
+    arrives.
     """
-    known = {name: value.detach().requires_grad_() for name, value in parameters.items()}
+    known = {name: values[name].detach().requires_grad_() for name in record.trained}
     watched = set(known)
     while True:
         capture = LayerCallCapture({name: known[name] for name in watched}, None)
-        with torch.enable_grad(), capture, PerExampleDropout(key):
-            output = call(model, {**rest, **known}, inputs)
+        with torch.enable_grad(), capture:
+            output = record.outputs({**values, **known}, inputs, PerExampleDropout(key))
         leaked: set[str] = set(capture.uncovered)
         if output.requires_grad and watched:
             order = sorted(watched)
             found = torch.autograd.grad(output.sum(), [known[name] for name in order], allow_unused=True)
             leaked |= {name for name, value in zip(order, found, strict=True) if value is not None}
         if not leaked:
-            return [name for name in parameters if name in watched]
+            return [name for name in record.trained if name in watched], capture.outputs
         watched -= leaked

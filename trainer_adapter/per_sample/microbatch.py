@@ -11,11 +11,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
@@ -23,24 +22,20 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ledger.wire.malformed import Malformed
 from trainer_adapter.layers.dropout import PerExampleDropout
-from trainer_adapter.layers.functional_call import call
 from trainer_adapter.per_sample.autotune import choose
 from trainer_adapter.per_sample.gradient_factors import DenseGrad, PerExampleGrad
 from trainer_adapter.per_sample.gradient_norms import KERNELS
 from trainer_adapter.per_sample.layer_capture import LayerCallCapture, parameters_with_rules
 from trainer_adapter.per_sample.layer_rules import Layer
-from trainer_adapter.per_sample.model_checks import RefuseRandomness, check_stateless
-from trainer_adapter.per_sample.rounding_margins import Precision
-from trainer_adapter.per_sample.sequential import Each, sequential_vmap, vectorised
+from trainer_adapter.per_sample.model_checks import RefuseRandomness, check_stateless, first_line
+from trainer_adapter.per_sample.record_loss import RecordLoss
+from trainer_adapter.per_sample.vmap_or_loop import UnitMap, looped, vectorised
 
-LossFn: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 _ADD: Final = torch.ops.aten.add.Tensor
 _DETACH: Final = torch.ops.aten.detach.default
-_PARTS: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """The tensors of one microbatch.
 
     Attributes:
@@ -58,7 +53,7 @@ class Batch:
 
 
 class MicrobatchGradientSum:
-    """The clipped sum over one microbatch, for one model, loss, size and precision.
+    """The clipped sum over one microbatch, for one record loss and one size.
 
     Attributes:
         kernels: which kernel computes a parameter's norms, by the parameter's name.
@@ -67,45 +62,32 @@ class MicrobatchGradientSum:
 
     kernels: Mapping[str, str]
 
-    def __init__(  # noqa: PLR0913 - one name for each thing the graph depends on
-        self,
-        model: nn.Module,
-        loss_fn: LossFn,
-        trained: Mapping[str, Tensor],
-        rest: Mapping[str, Tensor],
-        dummies: Batch,
-        *,
-        bound: float,
-        precision: Precision,
-        compiled: bool,
+    def __init__(
+        self, record: RecordLoss, values: Mapping[str, Tensor], dummies: Batch, *, bound: float, compiled: bool
     ) -> None:
         """Trace the graph on public dummies, which have its final shapes.
 
         Raises:
             Malformed: if the model does not run record by record, or cannot be traced or compiled.
         """
-        self._model, self._loss_fn, self._bound, self._precision = model, loss_fn, bound, precision
-        self._names, self._rest_names = list(trained), list(rest)
-        self._shapes = {name: value.shape for name, value in trained.items()}
+        self._record, self._precision, self._bound = record, record.precision, bound
+        self._names = list(values)
         self._device = dummies.inputs.device
         self._layers: list[Layer] = []
         self.drops = 0
-        self._each: Each = vectorised
-        trained = {name: value.detach() for name, value in trained.items()}
-        tensors = [*trained.values(), *rest.values(), *_parts(dummies)]
+        self._map: UnitMap = vectorised
+        tensors = [*values.values(), *dummies]
         try:
             with _quietly():
-                self._ruled = self._find_ruled(trained, rest, dummies)
-                self._probes = self._make_probes(trained, rest, dummies)
-                graph = self._trace_either_way([*tensors, *self._probes], lambda: self._pass(trained, rest, dummies))
-        except RuntimeError as fault:
-            raise Malformed("model", f"gives no gradients record by record: {_first_line(fault)}") from fault
+                self._ruled, outputs = parameters_with_rules(record, values, dummies.inputs[0, :1], dummies.keys[0, 0])
+                self._probes = self._zeros(dummies, outputs)
+                graph = self._trace_either_way([*tensors, *self._probes], lambda: self._pass(values, dummies))
+        except RuntimeError as error:
+            raise Malformed("model", f"gives no gradients record by record: {first_line(error)}") from error
         _drop_probes(graph, len(self._probes))
-        self._run: Callable[..., Tensor] = graph
-        if compiled:
-            self._run = self._compile(graph, tensors)
+        self._run: Callable[..., Tensor] = self._compile(graph, tensors) if compiled else graph
 
-    def __call__(self, trained: Mapping[str, Tensor], rest: Mapping[str, Tensor], batch: Batch) -> Tensor:
+    def __call__(self, values: Mapping[str, Tensor], batch: Batch) -> Tensor:
         """The sum, flat, shape (parameters,), in the work type; private.
 
         Raises:
@@ -114,39 +96,42 @@ class MicrobatchGradientSum:
         if torch.get_float32_matmul_precision() != "highest":
             raise Malformed("precision", "needs torch.set_float32_matmul_precision('highest'): products must be exact")
         with torch.no_grad(), _full_convolutions(), torch.autocast(self._device.type, enabled=False):
-            return self._run(*trained.values(), *rest.values(), *_parts(batch), *self._probes)
+            return self._run(*(values[name] for name in self._names), *batch, *self._probes)
 
-    def _find_ruled(self, trained: Mapping[str, Tensor], rest: Mapping[str, Tensor], dummies: Batch) -> list[str]:
-        with self._autocast():
-            return parameters_with_rules(self._model, trained, rest, dummies.inputs[0, :1], dummies.keys[0, 0])
+    def _zeros(self, dummies: Batch, outputs: Sequence[tuple[torch.Size, torch.dtype]]) -> list[Tensor]:
+        """The probes, one for each captured output of a record."""
+        units, records = dummies.valid.shape
+        lead = (units,) if records == 1 else (units, records)
+        return [torch.zeros((*lead, *shape), dtype=dtype, device=self._device) for shape, dtype in outputs]
 
-    def _pass(self, trained: Mapping[str, Tensor], rest: Mapping[str, Tensor], dummies: Batch) -> None:
+    def _pass(self, values: Mapping[str, Tensor], dummies: Batch) -> None:
         """One record's forward pass, on tensors of its own."""
-        inputs, target, key = (part.clone() for part in (dummies.inputs[0, :1], dummies.targets[0, :1], dummies.keys))
-        with torch.no_grad(), PerExampleDropout(key[0, 0]), self._autocast():
-            outputs: Any = call(self._model, {**rest, **trained}, inputs)
-        self._loss_fn(outputs.to(torch.float32), target)
+        inputs, targets, key = (part.clone() for part in (dummies.inputs[0, :1], dummies.targets[0, :1], dummies.keys))
+        with torch.no_grad():
+            outputs = self._record.outputs(values, inputs, PerExampleDropout(key[0, 0]))
+        self._record.loss(outputs, targets)
 
     def _trace_either_way(self, tensors: Sequence[Tensor], one_pass: Callable[[], None]) -> GraphModule:
         """With all units at once, or else one after the other."""
         try:
             return self._traced(tensors)
-        except RuntimeError as fault:
+        except RuntimeError as error:
             check_stateless(one_pass)
-            self._each = sequential_vmap
+            self._map = looped
             try:
                 return self._traced(tensors)
             except RuntimeError as again:
-                both = f"{_first_line(fault)} (and in turn: {_first_line(again)})"
-                raise Malformed("model", f"gives no gradients record by record: {both}") from fault
+                both = f"{first_line(error)} (and in turn: {first_line(again)})"
+                raise Malformed("model", f"gives no gradients record by record: {both}") from error
 
     def _traced(self, tensors: Sequence[Tensor]) -> GraphModule:
         # What vmap refuses by itself: randomness of no record, and Python that takes a value out of a tensor, for
         # which a trace over tensors without values has none.
-        alone = self._each is sequential_vmap
+        alone = self._map is looped
         with RefuseRandomness(self._device) if alone else nullcontext():
-            found = self._factors(tensors)
-        self.kernels = {name: choose(its, self._shapes[name].numel(), self._precision) for name, its in found.items()}
+            factors = self._factors(tensors)
+        sizes = {name: value.numel() for name, value in zip(self._names, tensors, strict=False)}
+        self.kernels = {name: choose(own, sizes[name], self._precision) for name, own in factors.items()}
         if alone:
             return make_fx(self._sum, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
         # One fake mode for the shapes of all nodes: PyTorch would make one for each, half of the time of a trace.
@@ -159,83 +144,67 @@ class MicrobatchGradientSum:
             with torch.no_grad(), _quietly(), torch.autocast(self._device.type, enabled=False):
                 run(*tensors, *self._probes)
         except Exception as fault:
-            raise Malformed("compiled", f"the model does not compile: {_first_line(fault)}") from fault
+            raise Malformed("compiled", f"the model does not compile: {first_line(fault)}") from fault
         return run
 
     def _sum(self, *tensors: Tensor) -> Tensor:
-        mask = tensors[len(self._names) + len(self._rest_names) + 3]
         factors = self._factors(tensors)
-        parts = [KERNELS[self.kernels[name]](factors[name], self._precision) for name in self._names]
+        parts = [KERNELS[self.kernels[name]](factors[name], self._precision) for name in self._record.trained]
         norms = torch.stack([squares for squares, _ in parts]).sum(dim=0).sqrt()
         # A gradient that is not finite counts for nothing; the mask comes after clipping.
-        counts = torch.isfinite(norms) & mask
+        counts = torch.isfinite(norms) & self._batch(tensors).mask
         weights = self._bound / torch.clamp(norms, min=self._bound)
         # A weight that underflows could be rounded up by a factor; what is so long counts for nothing.
         weights = torch.where(counts & (weights >= self._precision.tiny), weights, 0.0).to(self._precision.work)
         return torch.cat([summed(weights).flatten() for _, summed in parts])
 
+    def _batch(self, tensors: Sequence[Tensor]) -> Batch:
+        return Batch(*tensors[len(self._names) :][: len(Batch._fields)])
+
     def _factors(self, tensors: Sequence[Tensor]) -> dict[str, list[PerExampleGrad]]:
         """Per-record gradients by parameter: one forward pass, one backward pass to the outputs of layers."""
-        at = len(self._names) + len(self._rest_names)
-        values = dict(zip(self._names, tensors, strict=False))
-        rest = dict(zip(self._rest_names, tensors[len(self._names) : at], strict=True))
-        batch = Batch(*tensors[at : at + _PARTS])
-        units = len(batch.mask)
+        values, batch = dict(zip(self._names, tensors, strict=False)), self._batch(tensors)
         ruled = {name: values[name] for name in self._ruled}
         alone = {
-            name: values[name].detach().expand(units, *values[name].shape).requires_grad_()
-            for name in self._names
+            name: values[name].detach().expand(len(batch.mask), *values[name].shape).requires_grad_()
+            for name in self._record.trained
             if name not in ruled
         }
-        probes = [probe.detach().requires_grad_() for probe in tensors[at + _PARTS :]]
+        probes = [probe.detach().requires_grad_() for probe in tensors[len(self._names) + len(batch) :]]
         with torch.enable_grad():
-            losses, saved = self._each(self._of_unit(ruled, rest))(
+            losses, saved = self._map(self._of_unit(values, ruled))(
                 alone, probes, batch.inputs, batch.targets, batch.valid, batch.keys
             )
-            found = torch.autograd.grad(losses.sum(), [*probes, *alone.values()], materialize_grads=True)
-        factors: dict[str, list[PerExampleGrad]] = {name: [] for name in self._names}
-        for layer, one, grad in zip(self._layers, saved, found[: len(probes)], strict=True):
-            held = one.detach()
-            for name, factor in layer.factors(self._wide(held), self._wide(grad)):
+            grads = torch.autograd.grad(losses.sum(), [*probes, *alone.values()], materialize_grads=True)
+        factors: dict[str, list[PerExampleGrad]] = {name: [] for name in self._record.trained}
+        for layer, one, grad in zip(self._layers, saved, grads[: len(probes)], strict=True):
+            for name, factor in layer.factors(self._wide(one.detach()), self._wide(grad)):
                 factors[name].append(factor)
-        for name, grad in zip(alone, found[len(probes) :], strict=True):
+        for name, grad in zip(alone, grads[len(probes) :], strict=True):
             factors[name].append(DenseGrad(self._wide(grad)))
         return factors
 
-    def _of_unit(self, ruled: Mapping[str, Tensor], rest: Mapping[str, Tensor]) -> Callable[..., Any]:
+    def _of_unit(self, values: Mapping[str, Tensor], ruled: Mapping[str, Tensor]) -> Callable[..., Any]:
         def one(alone: dict[str, Tensor], probes: list[Tensor], *record: Tensor) -> tuple[Tensor, list[Tensor]]:
             inputs, target, key = record
-            inputs, target = inputs.unsqueeze(0), target.unsqueeze(0)
             capture, dropping = LayerCallCapture(ruled, probes), PerExampleDropout(key)
-            with capture, dropping, self._autocast():
-                outputs: Any = call(self._model, {**rest, **ruled, **alone}, inputs)
+            with capture:
+                outputs = self._record.outputs({**values, **alone}, inputs.unsqueeze(0), dropping)
             self._layers, self.drops = capture.layers, dropping.calls
             if capture.uncovered:
                 name = min(capture.uncovered)
                 raise Malformed(f"model.{name}", "is not used the same way twice: what a run does must be fixed")
-            return self._loss_fn(outputs.to(torch.float32), target).sum(), capture.saved
+            return self._record.loss(outputs, target.unsqueeze(0)), capture.saved
 
         def unit(alone: dict[str, Tensor], probes: list[Tensor], *records: Tensor) -> tuple[Tensor, list[Tensor]]:
             inputs, targets, valid, keys = records
             if len(inputs) == 1:
                 return one(alone, probes, inputs[0], targets[0], keys[0])
-            each = self._each(one, in_dims=(None, 0, 0, 0, 0))
+            each = self._map(one, in_dims=(None, 0, 0, 0, 0))
             losses, saved = each(alone, probes, inputs, targets, keys)
             return torch.where(valid, losses, 0.0).sum(), saved
 
         return unit
-
-    def _make_probes(self, trained: Mapping[str, Tensor], rest: Mapping[str, Tensor], dummies: Batch) -> list[Tensor]:
-        capture = LayerCallCapture({name: trained[name] for name in self._ruled}, None)
-        with torch.no_grad(), capture, PerExampleDropout(dummies.keys[0, 0]), self._autocast():
-            call(self._model, {**rest, **trained}, dummies.inputs[0, :1])
-        units, records = dummies.valid.shape
-        lead = (units,) if records == 1 else (units, records)
-        return [torch.zeros((*lead, *shape), dtype=dtype, device=self._device) for shape, dtype in capture.outputs]
-
-    def _autocast(self) -> torch.autocast:
-        dtype = self._precision.autocast
-        return torch.autocast(self._device.type, dtype=dtype, enabled=dtype is not None)
 
     def _wide(self, value: Tensor) -> Tensor:
         return value.to(self._precision.work) if value.is_floating_point() else value
@@ -259,10 +228,6 @@ def _full_convolutions() -> AbstractContextManager[object]:
     return settings
 
 
-def _parts(batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    return batch.inputs, batch.targets, batch.valid, batch.mask, batch.keys
-
-
 def _drop_probes(graph: GraphModule, count: int) -> None:
     """Take the zeros out again: their gradients are in the graph already, and x + 0 is x."""
     placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
@@ -278,7 +243,3 @@ def _drop_probes(graph: GraphModule, count: int) -> None:
 
 def _same_shape(one: Node, other: Node) -> bool:
     return bool(one.meta["val"].shape == other.meta["val"].shape and one.meta["val"].dtype == other.meta["val"].dtype)
-
-
-def _first_line(fault: BaseException) -> str:
-    return (str(fault).splitlines() or [type(fault).__name__])[0][:200]

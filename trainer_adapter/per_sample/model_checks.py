@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DUMMIES: Final = 4
+PARAMETERS_MAX: Final = 1 << 32
 TOLERANCE: Final = 1e-4
 """Relative; far above the rounding of one layer, far below what a mean over a batch of four does."""
 
@@ -37,7 +38,7 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters that train, by name, each once.
 
     Raises:
-        Malformed: for none, for one that is not float32, or for parameters on several devices.
+        Malformed: for none, too many, one that is not float32, or parameters on several devices.
     """
     known = {name: value for name, value in model.named_parameters() if value.requires_grad}
     if not known:
@@ -47,6 +48,8 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
             raise Malformed(f"model.{name}", f"must be float32, not {value.dtype}: the norm's margin is proven for it")
     if len({value.device for value in model.parameters()}) > 1:
         raise Malformed("model", "lies on several devices")
+    if sum(value.numel() for value in known.values()) > PARAMETERS_MAX:
+        raise Malformed("model", "has too many parameters for the norm's margin")
     return known
 
 
@@ -89,7 +92,7 @@ def check_on_dummies(
     except (RuntimeError, ValueError, IndexError, TypeError) as fault:
         if isinstance(fault, Malformed):
             raise
-        raise Malformed("model", f"does not run on a batch of public dummy records: {_first_line(fault)}") from fault
+        raise Malformed("model", f"does not run on a batch of public dummy records: {first_line(fault)}") from fault
     if not torch.allclose(before[1:], after[1:], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True):
         raise Malformed("model", "lets one record change the output of another")
 
@@ -189,8 +192,9 @@ def _check_reached(model: nn.Module, parameters: dict[str, Tensor], loss: Tensor
             raise Malformed(f"model.{name}", "gets no gradient from a record's loss: freeze it or use it")
 
 
-def _first_line(fault: Exception) -> str:
-    return (str(fault).splitlines() or [type(fault).__name__])[0][:200]
+def first_line(error: Exception) -> str:
+    """What people read of an error of PyTorch's, which may run to pages."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
 class _Pass(TorchDispatchMode):

@@ -1,4 +1,4 @@
-"""A sequential replacement of ``torch.func.vmap``: the model runs once for each unit, within one graph.
+"""A function mapped over units: by ``torch.func.vmap``, or by a loop that runs it once for each unit, in one graph.
 
 ``vmap`` runs all units at once, but not every function has a batching rule, and none may write a unit's values into a
 tensor that all share. Written out unit by unit, a model runs as it does for its author, and the traced graph is as many
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-Each: TypeAlias = Callable[..., Callable[..., Any]]
+UnitMap: TypeAlias = Callable[..., Callable[..., Any]]
 """As ``vmap``, of a function and its ``in_dims``: 0 or None for each argument."""
 
 
@@ -23,7 +23,7 @@ def vectorised(function: Callable[..., Any], in_dims: int | tuple[int | None, ..
     return torch.func.vmap(function, in_dims=in_dims, randomness="error")
 
 
-def sequential_vmap(function: Callable[..., Any], in_dims: int | tuple[int | None, ...] = 0) -> Callable[..., Any]:
+def looped(function: Callable[..., Any], in_dims: int | tuple[int | None, ...] = 0) -> Callable[..., Any]:
     """One unit after the other, with the same arguments and results as :func:`vectorised`."""
 
     def run(*args: Any) -> Any:  # noqa: ANN401 - whatever the function takes and gives

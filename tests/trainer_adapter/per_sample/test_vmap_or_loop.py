@@ -22,7 +22,7 @@ from tests.trainer_adapter.layer_models import CLASSES, KINDS, RECORDS, Data, Do
 from tests.trainer_adapter.neighbours import contributions, replay
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
-from trainer_adapter.per_sample.sequential import sequential_vmap, vectorised
+from trainer_adapter.per_sample.vmap_or_loop import looped, vectorised
 
 PLAN: Final = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 3), 10, 4)
 ALL: Final = np.arange(RECORDS)
@@ -49,7 +49,7 @@ def test_in_turn_is_as_vectorised() -> None:
         return shared @ own["a"] + last, [own["a"].outer(shared)]
 
     args = (torch.randn(3), {"a": torch.randn(5, 3)}, torch.randn(5))
-    ours, theirs = (each(body, in_dims=(None, 0, 0))(*args) for each in (sequential_vmap, vectorised))
+    ours, theirs = (each(body, in_dims=(None, 0, 0))(*args) for each in (looped, vectorised))
     assert torch.allclose(ours[0], theirs[0])
     assert torch.allclose(ours[1][0], theirs[1][0])
 
