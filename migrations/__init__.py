@@ -20,14 +20,11 @@ def upgrade(url: str | URL) -> None:
         NotDone: if another process has it open for writing.
     """
     # Imported where they are used: every command imports this package, --help included.
-    from migrations.cli.upgrade import upgrade_book
+    from migrations.cli.upgrade import migrate
     from migrations.connect.book_location import Place
     from migrations.connect.exclusive_access import Limits
 
-    def unwatched(done: int, total: int) -> None:
-        del done, total
-
-    upgrade_book(Place.of(url), Limits(lock_s=0), None, unwatched)
+    migrate(Place.of(url), Limits(lock_s=0), None, lambda _done, _total: None)
 
 
 def current(url: str | URL) -> str | None:

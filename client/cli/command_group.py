@@ -7,10 +7,11 @@ and --dry-run as well, opens the profile's service, reports errors and prints th
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_type_hints
 
 import typer
@@ -21,16 +22,16 @@ from client.cli.output import print_fields, print_json, print_outcome
 
 if TYPE_CHECKING:
     from client.service.service import Answer
-    from ledger.wire.canonical_json import Json, Object
+    from ledger.wire.canonical_json import Object
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
-_PROFILE: Final = Parameter("profile", Parameter.POSITIONAL_OR_KEYWORD, annotation=ProfilePath)
-_JSON: Final = Parameter("as_json", Parameter.KEYWORD_ONLY, annotation=AsJson, default=False)
+_PROFILE: Final = (Parameter("profile", Parameter.POSITIONAL_OR_KEYWORD, annotation=ProfilePath),)
+_JSON: Final = (Parameter("as_json", Parameter.KEYWORD_ONLY, annotation=AsJson, default=False),)
 _SIGNED: Final = (
     Parameter("id", Parameter.KEYWORD_ONLY, annotation=CommandId, default=""),
     Parameter("dry_run", Parameter.KEYWORD_ONLY, annotation=DryRun, default=False),
-    _JSON,
+    *_JSON,
 )
 
 
@@ -45,7 +46,7 @@ class SignedDocument:
 class Result(NamedTuple):
     """What a command did: a value for programs, and a sentence for people."""
 
-    value: Json
+    value: object
     text: str
 
 
@@ -61,7 +62,7 @@ class CommandGroup:
         """Declare a command that does everything itself; ``note`` is a paragraph after the examples."""
 
         def declare(function: Function) -> Function:
-            self._add(function, function, examples, note)
+            self.add(function, function, examples, note)
             return function
 
         return declare
@@ -80,7 +81,7 @@ class CommandGroup:
                 else:
                     typer.echo(result.text)
 
-            self._add(function, _as_command(function, run, (_JSON,), skip=1), examples, note)
+            self.add(function, as_command(function, run, before=_PROFILE, after=_JSON, skip=1), examples, note)
             return function
 
         return declare
@@ -100,7 +101,7 @@ class CommandGroup:
                     value = function(service, **own)
                 (print_json if as_json else table)(value)
 
-            self._add(function, _as_command(function, run, (_JSON,), skip=1), examples, note)
+            self.add(function, as_command(function, run, before=_PROFILE, after=_JSON, skip=1), examples, note)
             return function
 
         return declare
@@ -118,12 +119,13 @@ class CommandGroup:
                     answer, what = _send(profile, kind, function(**own), name, dry_run=dry_run)
                 print_outcome(answer, what, as_json=as_json)
 
-            self._add(function, _as_command(function, run, _SIGNED), examples, note)
+            self.add(function, as_command(function, run, before=_PROFILE, after=_SIGNED), examples, note)
             return function
 
         return declare
 
-    def _add(self, function: Function, run: Function, examples: Sequence[str], note: str) -> None:
+    def add(self, function: Function, run: Function, examples: Sequence[str], note: str) -> None:
+        """Add a command that calls ``run``, with examples and a paragraph after them."""
         words = " ".join(filter(None, ("epsilon", self.name, function.__name__.replace("_", "-"))))
         lines = ["\nExamples:", *(f"  {words} {one}" for one in examples), *([note] if note else [])]
         self.app.command(epilog="\n\n".join(lines) + "\n")(run)
@@ -133,14 +135,31 @@ TOP_LEVEL: Final = CommandGroup()
 """The commands under no group."""
 
 
-def _as_command(function: Function, run: Function, added: Sequence[Parameter], skip: int = 0) -> Function:
-    """``run`` with the name, help and own parameters of ``function``, which typer reads from the signature."""
+def as_command(  # noqa: PLR0913 - what a signature is made of
+    function: Function,
+    run: Function,
+    *,
+    before: Sequence[Parameter] = (),
+    after: Sequence[Parameter] = (),
+    skip: int = 0,
+    types: Mapping[str, Any] = MappingProxyType({}),
+) -> Function:
+    """``run`` with the name, help and parameters of ``function``, which typer reads from the signature.
+
+    Args:
+        function: the declared function.
+        run: what the command line calls, with all parameters by name.
+        before: parameters of ``run`` before those of the function.
+        after: parameters of ``run`` after those of the function.
+        skip: how many of the function's first parameters ``run`` supplies itself.
+        types: by name, the annotation of a parameter whose argument ``run`` converts.
+    """
     own = [*inspect.signature(function).parameters.values()][skip:]
-    # Names that only type checkers import stand in the annotations of the result and of what is skipped.
-    named = {one.name: one.annotation for one in own}
+    # Names that only type checkers import stand in the other annotations.
+    named = {one.name: types.get(one.name, one.annotation) for one in own}
     holder = type("Own", (), {"__annotations__": named, "__module__": function.__module__})
     hints = get_type_hints(holder, include_extras=True)
-    parameters = [_PROFILE, *(one.replace(annotation=hints[one.name]) for one in own), *added]
+    parameters = [*before, *(one.replace(annotation=hints[one.name]) for one in own), *after]
     parameters.sort(key=lambda one: one.kind)
     run.__name__, run.__doc__ = function.__name__, function.__doc__
     run.__annotations__ = {one.name: one.annotation for one in parameters}

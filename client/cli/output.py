@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ledger.wire.canonical_json import Json, Object
 
 
-def print_json(value: Json) -> None:
+def print_json(value: object) -> None:
     """One JSON value on stdout."""
     typer.echo(json.dumps(value, indent=2))
 

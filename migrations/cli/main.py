@@ -2,133 +2,159 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from client.cli.command_group import Result
+from ledger.cli.input_files import find_key, need_key, read_kept
 from ledger.cli.terminal_output import progress
-from migrations.cli import backup
-from migrations.cli.options import (
-    GLANCE_S,
-    LOCK_S,
-    MIGRATION_S,
-    WHOLE_S,
-    AsJson,
-    Book,
-    Kept,
-    LockTimeout,
-    Log,
-    StatementTimeout,
-    epilog,
-    errors_reported,
-    limits,
-)
+from migrations.cli.book_command import GLANCE_S, GROUP, MIGRATION_S, KeptFile, LogFile, book_command
+
+if TYPE_CHECKING:
+    from migrations.connect.book_location import Place
+    from migrations.connect.exclusive_access import Limits
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
-db = typer.Typer(no_args_is_help=True, help="Make a book, keep its schema up to date, check, back up and move it.")
-app.add_typer(db, name="db")
-backup.add_to(db)
+app.add_typer(GROUP.app, name=GROUP.name)
+_Backup = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
 
 
-@db.callback()
-def _group() -> None:
-    """Make a book, keep its schema up to date, check, back up and move it."""
+@book_command("demo/book.sqlite book.zip", "postgresql://db.example/ledger book.zip")
+def backup(limits: Limits, place: Place, file: _Backup, *, log: LogFile = None) -> Result:
+    """Write all of a book, as it is at one moment, to a new file; it may be written meanwhile."""
+    from migrations.transfer.book_transfer import back_up
+
+    key = find_key(log, place.path)
+    with progress("backing up") as step:
+        head = back_up(place, file, key, limits, step)
+    signature = f"its newest checkpoint's signature {'verified' if key else 'not checked'}"
+    return Result(
+        {"checkpoint": head.note, "entries": head.size, "file": str(file), "root": head.root.hex()},
+        f"{file} holds {place.display_name} at {head.size} entries, {signature}",
+    )
 
 
-@db.command(epilog=epilog("status demo/book.sqlite", "status postgresql://owner@db.example/ledger --json"))
-def status(
-    book: Book,
+@book_command(
+    "book.zip restored.sqlite --log log.vkey --kept checkpoint",
+    "book.zip postgresql://owner@db.example/ledger --log log.vkey --kept checkpoint",
+)
+def restore(  # noqa: PLR0913 - one option each
+    limits: Limits,
+    file: _Backup,
+    place: Place,
     *,
-    lock_timeout: LockTimeout = LOCK_S,
-    statement_timeout: StatementTimeout = GLANCE_S,
-    as_json: AsJson = False,
-) -> None:
+    log: LogFile = None,
+    kept: KeptFile = None,
+    without_kept: Annotated[
+        bool,
+        typer.Option(
+            "--without-kept",
+            help="No checkpoint was kept: the restore may give back budgets that were spent after the backup.",
+        ),
+    ] = False,
+) -> Result:
+    """Restore a book from a backup, where there is none; refused if older than the checkpoint you kept."""
+    from ledger.wire.malformed import Malformed
+    from migrations.transfer.book_transfer import restore as make
+
+    if (kept is None) != without_kept:
+        raise Malformed(
+            "kept",
+            "name the newest checkpoint you kept with --kept, or give --without-kept: without one it is unknown "
+            "whether the restore gives back budgets that were spent after the backup",
+        )
+    key = need_key(log, place.path, file)
+    known = None if kept is None else read_kept(kept, key)
+    with progress("restoring") as step:
+        head = make(file, place, key, known, limits, step=step)
+    size = None if known is None else known.size
+    since = (
+        "It is unknown whether charges were acknowledged after the backup"
+        if size is None
+        else f"It holds every entry under the kept checkpoint of {size} entries"
+    )
+    return Result(
+        {"book": place.display_name, "entries": head.size, "kept": size, "root": head.root.hex()},
+        f"{place.display_name} is the book as it was at {head.size} entries, replayed and verified. {since}; what was "
+        f"recorded after entry {head.size - 1} is not in it, so send again whatever was acknowledged since",
+    )
+
+
+@book_command(
+    "demo/book.sqlite postgresql://owner@db.example/ledger",
+    "postgresql://owner@db.example/ledger book.sqlite --log log.vkey",
+)
+def move(limits: Limits, place: Place, target: Place, *, log: LogFile = None) -> Result:
+    """Move a book to another database, with the same entries and proofs, and seal the old one permanently."""
+    from migrations.transfer.book_transfer import move as carry
+
+    key = need_key(log, place.path, target.path)
+    with progress("moving") as step:
+        done = carry(place, target, key, limits, step)
+    verb = "was moved before" if done.repeated else "is moved"
+    return Result(
+        {"book": target.display_name, "entries": done.size, "repeated": done.repeated, "root": done.root.hex()},
+        f"the book {verb} to {target.display_name}: {done.size} entries, replayed and verified there; receipts stay "
+        f"valid. {place.display_name} can be read, and takes no more entries",
+    )
+
+
+@book_command("demo/book.sqlite", "postgresql://owner@db.example/ledger --json", statement_s=GLANCE_S)
+def status(limits: Limits, place: Place) -> Result:
     """Report the status of a book: schema, entries, newest checkpoint, triggers, and whether a process has it open."""
     from migrations.cli.status import status_of
-    from migrations.connect.book_location import Place
 
-    with errors_reported(as_json=as_json):
-        found = status_of(Place.parse(book), limits(lock_timeout, statement_timeout))
-        typer.echo(json.dumps(found.to_json()) if as_json else found.in_words())
+    return status_of(place, limits)
 
 
-@db.command(
-    epilog=epilog("upgrade demo/book.sqlite", "upgrade postgresql://owner@db.example/ledger --sql > upgrade.sql")
-)
-def upgrade(  # noqa: PLR0913 - one option each
-    book: Book,
+@book_command("demo/book.sqlite", "postgresql://owner@db.example/ledger --sql > upgrade.sql", statement_s=MIGRATION_S)
+def upgrade(
+    limits: Limits,
+    place: Place,
     *,
     sql: Annotated[bool, typer.Option("--sql", help="Print the SQL that would run, and run nothing.")] = False,
-    log: Log = None,
-    lock_timeout: LockTimeout = LOCK_S,
-    statement_timeout: StatementTimeout = MIGRATION_S,
-    as_json: AsJson = False,
-) -> None:
+    log: LogFile = None,
+) -> Result | None:
     """Bring a book to the newest schema and verify its log; make it where there is none."""
-    from ledger.cli.input_files import find_key
     from migrations.cli.status import revision_at
-    from migrations.cli.upgrade import upgrade_book
-    from migrations.connect.book_location import Place
+    from migrations.cli.upgrade import migrate
     from migrations.schema.revisions import print_sql
 
-    with errors_reported(as_json=as_json):
-        place, waits = Place.parse(book), limits(lock_timeout, statement_timeout)
-        if sql:
-            print_sql(sys.stdout, place.url.get_backend_name(), revision_at(place, waits))
-            return
-        key = find_key(log, place.path)
-        with progress("verifying") as step:
-            done = upgrade_book(place, waits, key, step)
-        typer.echo(json.dumps(done.to_json(place.display_name)) if as_json else done.in_words(place.display_name))
+    if sql:
+        print_sql(sys.stdout, place.url.get_backend_name(), revision_at(place, limits))
+        return None
+    key = find_key(log, place.path)
+    with progress("verifying") as step:
+        return migrate(place, limits, key, step)
 
 
-@db.command(epilog=epilog("downgrade demo/book.sqlite 0001", "downgrade demo/book.sqlite 0001 --lock-timeout 60"))
-def downgrade(  # noqa: PLR0913 - one option each
-    book: Book,
+@book_command("demo/book.sqlite 0001", "demo/book.sqlite 0001 --lock-timeout 60", statement_s=MIGRATION_S)
+def downgrade(
+    limits: Limits,
+    place: Place,
     revision: Annotated[str, typer.Argument(metavar="REVISION", help="The schema to downgrade to, such as 0001.")],
     *,
-    log: Log = None,
-    lock_timeout: LockTimeout = LOCK_S,
-    statement_timeout: StatementTimeout = MIGRATION_S,
-    as_json: AsJson = False,
-) -> None:
+    log: LogFile = None,
+) -> Result:
     """Bring a book to an older schema, for an older program; refused if it would delete a row of the log."""
-    from ledger.cli.input_files import find_key
-    from migrations.cli.upgrade import downgrade_book
-    from migrations.connect.book_location import Place
+    from migrations.cli.upgrade import migrate
 
-    with errors_reported(as_json=as_json):
-        place = Place.parse(book)
-        key = find_key(log, place.path)
-        with progress("verifying") as step:
-            done = downgrade_book(place, revision, limits(lock_timeout, statement_timeout), key, step)
-        typer.echo(json.dumps(done.to_json(place.display_name)) if as_json else done.in_words(place.display_name))
+    key = find_key(log, place.path)
+    with progress("verifying") as step:
+        return migrate(place, limits, key, step, down_to=revision)
 
 
-@db.command(epilog=epilog("check demo/book.sqlite", "check demo/book.sqlite --kept checkpoint --json"))
-def check(  # noqa: PLR0913 - one option each
-    book: Book,
-    *,
-    log: Log = None,
-    kept: Kept = None,
-    lock_timeout: LockTimeout = LOCK_S,
-    statement_timeout: StatementTimeout = WHOLE_S,
-    as_json: AsJson = False,
-) -> None:
+@book_command("demo/book.sqlite", "demo/book.sqlite --kept checkpoint --json")
+def check(limits: Limits, place: Place, *, log: LogFile = None, kept: KeptFile = None) -> Result:
     """Verify everything: the file, the schema, every trigger; then replay every entry and policy decision."""
-    from ledger.cli.input_files import need_key, read_kept
     from ledger.cli.main import installed_gate
     from migrations.cli.status import check_book
-    from migrations.connect.book_location import Place
 
-    with errors_reported(as_json=as_json):
-        place = Place.parse(book)
-        key = need_key(log, place.path)
-        known = None if kept is None else read_kept(kept, key)
-        with progress("replaying") as step:
-            found = check_book(
-                place, key, known, step, gate=installed_gate(), limits=limits(lock_timeout, statement_timeout)
-            )
-        typer.echo(json.dumps(found.to_json()) if as_json else f"the schema is as expected; {found.in_words()}")
+    key = need_key(log, place.path)
+    known = None if kept is None else read_kept(kept, key)
+    with progress("replaying") as step:
+        found = check_book(place, key, known, step, gate=installed_gate(), limits=limits)
+    return Result(found.to_json(), f"the schema is as expected; {found.in_words()}")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, create_engine
 
+from client.cli.command_group import Result
 from ledger.audit.replay import Broken, verify
 from ledger.audit.verification_report import VerificationReport
 from ledger.domain.gate import Gate
-from ledger.store.seal import Seal, seal_of
+from ledger.store.seal import seal_of
 from ledger.store.snapshot import Snapshot
 from ledger.store.tables import SCHEMA_REVISION, metadata
 from ledger.verifier import Checkpoint, LogKey
@@ -21,59 +23,10 @@ from migrations.connect.exclusive_access import Limits, connected, is_held
 from migrations.schema.grants import wrong_grants
 from migrations.schema.history import schema_at
 from migrations.schema.revisions import bring_to, holds_book, missing_triggers, revision_of
-from migrations.transfer.log_check import Head, Step, check_trusted, head_of
+from migrations.transfer.log_check import Step, check_trusted, head_of
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
-    """The status of a book, unverified."""
-
-    name: str
-    engine: str
-    revision: str
-    head: Head
-    triggers: int
-    missing: tuple[str, ...]
-    rights: tuple[str, ...]
-    held: bool
-    seal: Seal | None
-
-    def to_json(self) -> dict[str, object]:
-        """For programs."""
-        return {
-            "book": self.name,
-            "checkpoint": self.head.note,
-            "engine": self.engine,
-            "entries": self.head.size,
-            "held": self.held,
-            "moved_to": None if self.seal is None else self.seal.successor,
-            "origin": self.head.origin,
-            "rights_wrong": list(self.rights),
-            "root": self.head.root.hex(),
-            "schema": self.revision,
-            "schema_newest": SCHEMA_REVISION,
-            "triggers": self.triggers,
-            "triggers_missing": list(self.missing),
-        }
-
-    def in_words(self) -> str:
-        """For people."""
-        newest = "the newest" if self.revision == SCHEMA_REVISION else f"and {SCHEMA_REVISION} is the newest"
-        lost = f", {', '.join(self.missing)} missing or changed" if self.missing else ", all as expected"
-        lines = {
-            "book": f"{self.name} ({self.engine})",
-            "schema": f"{self.revision}, {newest}",
-            "log": f"{self.head.size} entries" + (f" of {self.head.origin}" if self.head.origin else ""),
-            "root": self.head.root.hex(),
-            "triggers": f"{self.triggers}{lost}",
-            **({"rights": "; ".join(self.rights) or "as granted"} if self.engine.startswith("P") else {}),
-            "writer": "a process has it open" if self.held else "no process has it open",
-            **({} if self.seal is None else {"moved": f"to {self.seal.successor}; it takes no more entries"}),
-        }
-        return "\n".join(f"{name:<10}{text}" for name, text in lines.items())
-
-
-def status_of(place: Place, limits: Limits) -> Status:
+def status_of(place: Place, limits: Limits) -> Result:
     """The status of a book, unverified.
 
     Raises:
@@ -81,27 +34,48 @@ def status_of(place: Place, limits: Limits) -> Status:
         NotDone: if it cannot be read, or is no book.
         Broken: if its tree lacks a node.
     """
-    revision = revision_at(place, limits)
-    if revision is None:
+    with _opened(place, limits) as (connection, revision):
+        engine, schema, head = connection.dialect, schema_at(revision, connection.dialect.name), head_of(connection)
+        version = ".".join(str(part) for part in engine.server_version_info or ())
+        missing, wrong = missing_triggers(connection, revision), wrong_grants(connection, revision)
+        seal = seal_of(connection) if "seal" in schema.tables else None
+        value = {
+            "book": place.display_name,
+            "checkpoint": head.note,
+            "engine": f"{'SQLite' if engine.name == 'sqlite' else 'PostgreSQL'} {version}",
+            "entries": head.size,
+            "held": is_held(place, connection),
+            "moved_to": None if seal is None else seal.successor,
+            "origin": head.origin,
+            "rights_wrong": wrong,
+            "root": head.root.hex(),
+            "schema": revision,
+            "schema_newest": SCHEMA_REVISION,
+            "triggers": len(schema.triggers),
+            "triggers_missing": missing,
+        }
+    newest = "the newest" if revision == SCHEMA_REVISION else f"and {SCHEMA_REVISION} is the newest"
+    lost = f", {', '.join(missing)} missing or changed" if missing else ", all as expected"
+    lines = {
+        "book": f"{place.display_name} ({value['engine']})",
+        "schema": f"{revision}, {newest}",
+        "log": f"{head.size} entries" + (f" of {head.origin}" if head.origin else ""),
+        "root": head.root.hex(),
+        "triggers": f"{len(schema.triggers)}{lost}",
+        **({} if engine.name == "sqlite" else {"rights": "; ".join(wrong) or "as granted"}),
+        "writer": "a process has it open" if value["held"] else "no process has it open",
+        **({} if seal is None else {"moved": f"to {seal.successor}; it takes no more entries"}),
+    }
+    return Result(value, "\n".join(f"{name:<10}{text}" for name, text in lines.items()))
+
+
+@contextmanager
+def _opened(place: Place, limits: Limits) -> Iterator[tuple[Connection, str]]:
+    """A transaction that reads a book, and its revision. Raises: Absent, SchemaUnknown, NotDone."""
+    if not holds_book(place, limits):
         raise Absent(f"there is no book at {place.display_name}: run 'epsilon db upgrade' to make one")
     with connected(place, writes=False, limits=limits) as connection:
-        try:
-            head = head_of(connection)
-        except KeyError as error:
-            raise Broken(None, f"the tree lacks the node {error}") from None
-        dialect = connection.dialect
-        version = ".".join(str(part) for part in dialect.server_version_info or ())
-        return Status(
-            name=place.display_name,
-            engine=f"{'SQLite' if dialect.name == 'sqlite' else 'PostgreSQL'} {version}",
-            revision=revision,
-            head=head,
-            triggers=len(schema_at(revision, dialect.name).triggers),
-            missing=tuple(missing_triggers(connection, revision)),
-            rights=tuple(wrong_grants(connection, revision)),
-            held=is_held(place, connection),
-            seal=seal_of(connection) if "seal" in schema_at(revision, dialect.name).tables else None,
-        )
+        yield connection, str(revision_of(connection, place.display_name))
 
 
 def revision_at(place: Place, limits: Limits | None = None) -> str | None:
@@ -129,9 +103,10 @@ def check_book(  # noqa: PLR0913 - what to check, against what, who decides, and
         Absent, SchemaUnknown: if there is no book, or not at the newest schema.
         Broken: naming the first thing that is wrong.
     """
-    if status_of(place, limits).revision != SCHEMA_REVISION:
-        raise SchemaUnknown(f"{place.display_name} is not at schema {SCHEMA_REVISION}: run 'epsilon db upgrade'")
-    with connected(place, writes=False, limits=limits) as connection:
+    with _opened(place, limits) as (connection, revision):
+        if revision != SCHEMA_REVISION:
+            raise SchemaUnknown(f"{place.display_name} is not at schema {SCHEMA_REVISION}: run 'epsilon db upgrade'")
+        head_of(connection)
         _check_engine(connection)
         _check_schema(connection)
         if kept is not None:

@@ -41,9 +41,12 @@ class Head:
 
 
 def head_of(connection: Connection) -> Head:
-    """The head that the book states, unverified. Raises: KeyError, if a node is missing."""
+    """The head that the book states, unverified. Raises: Broken, if a node is missing."""
     tree = Tree(connection)
-    return Head(tree.size, tree.root(), latest_checkpoint(connection))
+    try:
+        return Head(tree.size, tree.root(), latest_checkpoint(connection))
+    except KeyError as error:
+        raise Broken(None, f"the tree lacks the node {error}") from None
 
 
 def verify_log(connection: Connection, key: LogKey | None, step: Step) -> Head:
