@@ -15,7 +15,7 @@ from ledger.mechanisms.loss import Loss
 from ledger.store.database_state import PROJECTIONS
 from ledger.store.engine import Executor, is_postgres
 from ledger.store.snapshot import Snapshot
-from ledger.store.tables import EntryRow, metadata, table_of
+from ledger.store.tables import ENTRY, metadata
 
 
 def check_rows(book: Snapshot, state: MemoryState) -> None:
@@ -95,7 +95,7 @@ def _search(connection: Executor, table: Table) -> None:
             for column, value in zip(texts, row, strict=False):
                 if value is not None and not _decodes(bytes(value)):
                     key = ", ".join(bytes(one).decode(errors="backslashreplace") for one in row[len(texts) :])
-                    index = int(key) if table is table_of(EntryRow) else None
+                    index = int(key) if table is ENTRY else None
                     raise Broken(index, f"{table.name}: the row of {key} cannot be read: {column.name} is not UTF-8")
 
 

@@ -36,7 +36,7 @@ from ledger.store.engine import engine_of
 from ledger.store.schema_revision import check_schema
 from ledger.store.seal import check_seal
 from ledger.store.snapshot import Log, Snapshot
-from ledger.store.tables import DocumentRow, EntryRow, table_of
+from ledger.store.tables import DOCUMENT, ENTRY
 from ledger.transitions.apply import apply, make
 from ledger.transitions.apply_charges import Sums
 from ledger.verifier import Checkpoint, LogKey
@@ -223,7 +223,7 @@ class _Replay:
 
 def _stored(book: Snapshot) -> Iterator[list[Stored]]:
     """The log as it is stored, in chunks of so many entries or bytes."""
-    table = table_of(EntryRow)
+    table = ENTRY
     chosen = select(table.c.position, table.c.id, table.c.kind, table.c.time, table.c.data).order_by(table.c.position)
     chunk, size = list[Stored](), 0
     with book.connection.execute(chosen, execution_options={"yield_per": _FETCHED}) as found:
@@ -244,7 +244,7 @@ class Documents(Mapping[str, bytes]):
     def __init__(self, book: Snapshot) -> None:
         """Nothing read yet."""
         self._connection = book.connection
-        self._table = table_of(DocumentRow)
+        self._table = DOCUMENT
         self._held: dict[str, bytes] = {}
         self._bytes = 0
 

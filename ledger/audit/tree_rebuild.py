@@ -10,19 +10,17 @@ from ledger.log import merkle
 from ledger.log.verification import open_checkpoint
 from ledger.log.verification_findings import Broken
 from ledger.store.snapshot import Snapshot
-from ledger.store.tables import CheckpointRow, TreeNodeRow, table_of
+from ledger.store.tables import CHECKPOINT, TREE_NODE
 from ledger.verifier import Checkpoint, LogKey
 from ledger.wire.malformed import Malformed
 
-_node = table_of(TreeNodeRow)
-_checkpoint = table_of(CheckpointRow)
 _WITHIN: Final = (
-    _node.c.level == bindparam("level"),
-    _node.c.position.between(bindparam("first"), bindparam("last")),
+    TREE_NODE.c.level == bindparam("level"),
+    TREE_NODE.c.position.between(bindparam("first"), bindparam("last")),
 )
 # Made once: making a statement costs more than SQLite takes to answer it.
-_HASHES: Final = select(_node.c.hash).where(*_WITHIN).order_by(_node.c.position)
-_PLACED: Final = select(_node.c.position, _node.c.hash).where(*_WITHIN)
+_HASHES: Final = select(TREE_NODE.c.hash).where(*_WITHIN).order_by(TREE_NODE.c.position)
+_PLACED: Final = select(TREE_NODE.c.position, TREE_NODE.c.hash).where(*_WITHIN)
 
 
 class TreeRebuild:
@@ -61,7 +59,7 @@ class TreeRebuild:
         Raises:
             Broken: for what is stored beyond the entries too.
         """
-        stored = self._book.connection.execute(select(func.count()).select_from(_node)).scalar_one()
+        stored = self._book.connection.execute(select(func.count()).select_from(TREE_NODE)).scalar_one()
         if stored != self._nodes:
             self._find_beyond()
         beyond = self._notes(self.size, None)
@@ -81,16 +79,16 @@ class TreeRebuild:
                 raise Broken(place << level, f"tree node {level}/{place} is not that of the entries")
 
     def _find_beyond(self) -> None:
-        chosen = select(_node.c.level, _node.c.position).order_by(_node.c.level, _node.c.position)
+        chosen = select(TREE_NODE.c.level, TREE_NODE.c.position).order_by(TREE_NODE.c.level, TREE_NODE.c.position)
         for level, place in self._book.connection.execute(chosen, execution_options={"yield_per": 1_000}):
             if (place + 1) << level > self.size or place < 0 or level < 0:
                 raise Broken(None, f"tree node {level}/{place} is not that of the entries")
 
     def _notes(self, after: int, until: int | None) -> dict[int, str]:
-        chosen = select(_checkpoint.c.tree_size, _checkpoint.c.note).where(_checkpoint.c.tree_size > after)
+        chosen = select(CHECKPOINT.c.tree_size, CHECKPOINT.c.note).where(CHECKPOINT.c.tree_size > after)
         if until is not None:
-            chosen = chosen.where(_checkpoint.c.tree_size <= until)
-        found = self._book.connection.execute(chosen.order_by(_checkpoint.c.tree_size))
+            chosen = chosen.where(CHECKPOINT.c.tree_size <= until)
+        found = self._book.connection.execute(chosen.order_by(CHECKPOINT.c.tree_size))
         return {int(size): str(note) for size, note in found}
 
     def _checked(self, size: int, note: str, root: bytes) -> Checkpoint:

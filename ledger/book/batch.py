@@ -20,7 +20,7 @@ from ledger.store.database_state import DatabaseState
 from ledger.store.merkle_tables import entry_bytes, entry_index, entry_indexes, latest_checkpoint
 from ledger.store.snapshot import Log, Snapshot
 from ledger.store.table_mapping import append_rows
-from ledger.store.tables import EntryRow
+from ledger.store.tables import ENTRY
 from ledger.transitions.apply import apply
 from ledger.transitions.decide import LEDGER_ACTOR, decide, verify_signer
 from ledger.transitions.guards import Decision, PendingCommand, Rejected
@@ -133,7 +133,7 @@ class Batch:
         """Write the changed state and the new entries; whether there is any."""
         if self._rows:
             self._state.flush()
-            append_rows(self.connection, EntryRow, self._rows)
+            append_rows(self.connection, ENTRY, self._rows)
         return bool(self._rows)
 
 

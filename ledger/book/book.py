@@ -35,7 +35,7 @@ from ledger.store.engine import engine_of
 from ledger.store.file_lock import FileLock
 from ledger.store.snapshot import Snapshot
 from ledger.store.table_mapping import append_once
-from ledger.store.tables import DocumentRow
+from ledger.store.tables import DOCUMENT
 from ledger.transitions.guards import PendingCommand
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -173,7 +173,7 @@ class Book:
                     return name
             self._quota.reserve(name, len(data), self._recorder.clock())
             with self._writes.begin() as connection:
-                append_once(connection, DocumentRow, {"digest": name, "data": data})
+                append_once(connection, DOCUMENT, {"digest": name, "data": data})
         return name
 
     @overload

@@ -12,7 +12,7 @@ from ledger.log.checkpoint import receipt, sign
 from ledger.log.verification import open_checkpoint
 from ledger.store.merkle_tables import Tree
 from ledger.store.table_mapping import append_rows
-from ledger.store.tables import CheckpointRow
+from ledger.store.tables import CHECKPOINT
 from ledger.verifier import Checkpoint, LogKey
 from ledger.wire.malformed import Malformed
 
@@ -40,7 +40,7 @@ def publish(batch: Batch, signer: LogSigner, outcomes: Sequence[Sequence[Outcome
     if batch.flush():
         batch.tree.flush()
         batch.note = signer.sign(batch.tree)
-        append_rows(batch.connection, CheckpointRow, [{"tree_size": batch.tree.size, "note": batch.note}])
+        append_rows(batch.connection, CHECKPOINT, [{"tree_size": batch.tree.size, "note": batch.note}])
     return [[_with_receipt(batch, one) for one in call] for call in outcomes]
 
 

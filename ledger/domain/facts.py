@@ -35,8 +35,8 @@ class Organisation:
     name: str
     roles: tuple[str, ...]
     node: int
-    index: int
     moves: tuple[tuple[int, int], ...]
+    index: int
 
     def stood(self, time: int) -> int:
         """Where it stood at a time, or first of all if it was not registered yet."""

@@ -13,36 +13,35 @@ from ledger.log.witness_protocol import cosigned, read_cosignature
 from ledger.store.engine import Executor
 from ledger.store.snapshot import Log
 from ledger.store.table_mapping import append_rows
-from ledger.store.tables import CheckpointRow, CosignatureRow, table_of
+from ledger.store.tables import CHECKPOINT, COSIGNATURE
 from ledger.verifier import WitnessKey
 from ledger.wire.malformed import Malformed
-
-_kept = table_of(CosignatureRow)
-_checkpoint = table_of(CheckpointRow)
 
 
 def store_cosignature(connection: Executor, size: int, key: WitnessKey, line: str) -> None:
     """Store a witness's first cosignature of the checkpoint of one size. Raises: Malformed, KeyError."""
     read_cosignature(line.encode(), checkpoint_at(connection, size), key)
     if cosignature_line(connection, size, key.vkey) is None:
-        append_rows(connection, CosignatureRow, [{"tree_size": size, "vkey": key.vkey, "line": line}])
+        append_rows(connection, COSIGNATURE, [{"tree_size": size, "vkey": key.vkey, "line": line}])
 
 
 def newest_size(connection: Executor, key: WitnessKey) -> int:
     """The size of the newest checkpoint that a witness cosigned; 0 if it has cosigned none."""
-    found = connection.execute(select(func.max(_kept.c.tree_size)).where(_kept.c.vkey == key.vkey)).scalar()
+    found = connection.execute(select(func.max(COSIGNATURE.c.tree_size)).where(COSIGNATURE.c.vkey == key.vkey)).scalar()
     return int(found or 0)
 
 
 def cosignature_line(connection: Executor, size: int, vkey: str) -> str | None:
     """A witness's cosignature line at one size; None if there is none."""
-    found = connection.execute(select(_kept.c.line).where(_kept.c.tree_size == size, _kept.c.vkey == vkey)).scalar()
+    found = connection.execute(
+        select(COSIGNATURE.c.line).where(COSIGNATURE.c.tree_size == size, COSIGNATURE.c.vkey == vkey)
+    ).scalar()
     return None if found is None else str(found)
 
 
 def checkpoint_at(connection: Executor, size: int) -> str:
     """The signed checkpoint of one size, without cosignatures. Raises: KeyError."""
-    found = connection.execute(select(_checkpoint.c.note).where(_checkpoint.c.tree_size == size)).scalar()
+    found = connection.execute(select(CHECKPOINT.c.note).where(CHECKPOINT.c.tree_size == size)).scalar()
     if found is None:
         raise KeyError(size)
     return str(found)
@@ -50,15 +49,17 @@ def checkpoint_at(connection: Executor, size: int) -> str:
 
 def cosigned_checkpoint(connection: Executor, size: int) -> str:
     """The signed checkpoint of one size, with every cosignature that it has. Raises: KeyError."""
-    lines = connection.execute(select(_kept.c.line).where(_kept.c.tree_size == size).order_by(_kept.c.vkey)).scalars()
+    lines = connection.execute(
+        select(COSIGNATURE.c.line).where(COSIGNATURE.c.tree_size == size).order_by(COSIGNATURE.c.vkey)
+    ).scalars()
     return cosigned(checkpoint_at(connection, size), map(str, lines))
 
 
 def best_size(connection: Executor, index: int, newest: int) -> int:
     """The newest size with most cosignatures that takes in an entry; the newest of all if none was cosigned."""
     count = func.count()
-    chosen = select(_kept.c.tree_size).where(_kept.c.tree_size > index, _kept.c.tree_size <= newest)
-    ordered = chosen.group_by(_kept.c.tree_size).order_by(count.desc(), _kept.c.tree_size.desc()).limit(1)
+    chosen = select(COSIGNATURE.c.tree_size).where(COSIGNATURE.c.tree_size > index, COSIGNATURE.c.tree_size <= newest)
+    ordered = chosen.group_by(COSIGNATURE.c.tree_size).order_by(count.desc(), COSIGNATURE.c.tree_size.desc()).limit(1)
     found = connection.execute(ordered).scalar()
     return newest if found is None else int(found)
 
@@ -74,7 +75,9 @@ def cosigned_receipt(book: Log, index: int) -> str:
 def check_cosignatures(book: Log) -> int:
     """Verify every stored line with its own key and checkpoint; how many there are. Raises: Broken."""
     lines: dict[int, list[tuple[str, str]]] = defaultdict(list)
-    for size, vkey, line in book.connection.execute(select(_kept.c.tree_size, _kept.c.vkey, _kept.c.line)):
+    for size, vkey, line in book.connection.execute(
+        select(COSIGNATURE.c.tree_size, COSIGNATURE.c.vkey, COSIGNATURE.c.line)
+    ):
         lines[int(size)].append((str(vkey), str(line)))
     for size, kept in sorted(lines.items()):
         for vkey, line in kept:

@@ -12,7 +12,6 @@ from ledger.domain.lineage_graph import NodeKind
 from ledger.domain.memory_state import sum_exposures
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Loss
-from ledger.store import row_mapping as m
 from ledger.store import tables as t
 from ledger.store.engine import Executor
 from ledger.store.table_mapping import ProjectionTable
@@ -39,38 +38,38 @@ class DatabaseState:
     def __init__(self, connection: Executor) -> None:
         """Read and write through ``connection``."""
         self.connection = connection
-        self.documents = ProjectionTable(connection, m.DOCUMENTS)
-        self.organisations = ProjectionTable(connection, m.ORGANISATIONS)
-        self.keys = ProjectionTable(connection, m.KEYS)
-        self.policies = ProjectionTable(connection, m.POLICIES)
-        self.datasets = ProjectionTable(connection, m.DATASETS)
-        self.partitions = ProjectionTable(connection, m.PARTITIONS)
-        self.contracts = ProjectionTable(connection, m.CONTRACTS)
-        self.contract_heads = ProjectionTable(connection, m.CONTRACT_HEADS)
-        self.charges = ProjectionTable(connection, m.CHARGES)
-        self.accounts = ProjectionTable(connection, m.ACCOUNTS)
-        self.forgiven = ProjectionTable(connection, m.RESETS)
-        self.nodes = ProjectionTable(connection, m.NODES)
+        self.documents = ProjectionTable(connection, t.DOCUMENTS)
+        self.organisations = ProjectionTable(connection, t.ORGANISATIONS)
+        self.keys = ProjectionTable(connection, t.KEYS)
+        self.policies = ProjectionTable(connection, t.POLICIES)
+        self.datasets = ProjectionTable(connection, t.DATASETS)
+        self.partitions = ProjectionTable(connection, t.PARTITIONS)
+        self.contracts = ProjectionTable(connection, t.CONTRACTS)
+        self.contract_heads = ProjectionTable(connection, t.CONTRACT_HEADS)
+        self.charges = ProjectionTable(connection, t.CHARGES)
+        self.accounts = ProjectionTable(connection, t.ACCOUNTS)
+        self.forgiven = ProjectionTable(connection, t.FORGIVEN)
+        self.nodes = ProjectionTable(connection, t.NODES)
 
     @property
     def publication(self) -> int | None:
         """The newest node of what was made public."""
         self.nodes.flush()
-        table = t.table_of(t.NodeRow)
+        table = t.NODES.table
         chosen = select(func.max(table.c.position)).where(table.c.kind == NodeKind.PUBLIC.value)
         return self.connection.execute(chosen).scalar()
 
     def accounts_of(self, holder: str) -> list[Account]:
         """Every account of one holder, by partition, as this batch has changed them."""
         self.accounts.flush()
-        table = t.table_of(t.AccountRow)
+        table = t.ACCOUNTS.table
         chosen = select(table.c.partition).where(table.c.holder == holder).distinct().order_by(table.c.partition)
         return [self.accounts[str(ref), holder] for (ref,) in self.connection.execute(chosen).all()]
 
     def runs(self, spans: Iterable[Span]) -> int:
         """How many charges there are in these spans, those of this batch included."""
         self.charges.flush()
-        count = select(func.count()).select_from(t.table_of(t.ChargeRow))
+        count = select(func.count()).select_from(t.CHARGES.table)
         return sum(self.connection.execute(count.where(*_within(one))).scalar_one() for one in spans)
 
     def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
@@ -80,13 +79,13 @@ class DatabaseState:
 
     def latest(self, author: int, most: int) -> list[Charge]:
         """The newest charges authored at a node, as stored, newest first."""
-        table = t.table_of(t.ChargeRow)
+        table = t.CHARGES.table
         newest = select(table.c.id).where(table.c.author == author).order_by(table.c.entered.desc()).limit(most)
         return sorted(self.charges.where(table.c.id.in_(newest)), key=lambda one: -one.index)
 
     def due(self, now: int, most: int) -> list[str]:
         """The ids of pending charges whose deadline has passed, oldest first."""
-        table = t.table_of(t.ChargeRow)
+        table = t.CHARGES.table
         chosen = (
             select(table.c.id)
             .where(table.c.state == ChargeState.PENDING.value, table.c.deadline < now)
@@ -97,7 +96,7 @@ class DatabaseState:
 
     def next_deadline(self) -> int | None:
         """The earliest deadline (ms) of a pending charge; None if none is pending."""
-        table = t.table_of(t.ChargeRow)
+        table = t.CHARGES.table
         chosen = select(func.min(table.c.deadline)).where(table.c.state == ChargeState.PENDING.value)
         found = self.connection.execute(chosen).scalar()
         return None if found is None else int(found)
@@ -109,5 +108,5 @@ class DatabaseState:
 
 
 def _within(span: Span) -> tuple[Any, ...]:
-    table = t.table_of(t.ChargeRow)
+    table = t.CHARGES.table
     return table.c.author == span.author, table.c.entered >= span.first, table.c.entered < span.before

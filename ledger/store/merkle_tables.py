@@ -11,23 +11,20 @@ from sqlalchemy import TextClause, bindparam, func, select, text
 from ledger.log import merkle
 from ledger.store.engine import Executor
 from ledger.store.table_mapping import append_rows
-from ledger.store.tables import CheckpointRow, EntryRow, TreeNodeRow, table_of
+from ledger.store.tables import CHECKPOINT, ENTRY, TREE_NODE
 from ledger.verifier import leaf_hash
 
 _PAGE: Final = 1_000
-_node = table_of(TreeNodeRow)
-_entry = table_of(EntryRow)
-_checkpoint = table_of(CheckpointRow)
 
 # Made once: making a statement costs more than SQLite takes to answer it.
-_NODE: Final = select(_node.c.hash).where(
-    _node.c.level == bindparam("level"), _node.c.position == bindparam("position")
+_NODE: Final = select(TREE_NODE.c.hash).where(
+    TREE_NODE.c.level == bindparam("level"), TREE_NODE.c.position == bindparam("position")
 )
-_LAST: Final = select(func.max(_entry.c.position))
-_NEWEST: Final = select(_checkpoint.c.note).order_by(_checkpoint.c.tree_size.desc()).limit(1)
-_ENTRY: Final = select(_entry.c.data).where(_entry.c.position == bindparam("position"))
-_NAMED: Final = select(_entry.c.position).where(_entry.c.id == bindparam("id"))
-_AMONG: Final = select(_entry.c.id, _entry.c.position).where(_entry.c.id.in_(bindparam("ids", expanding=True)))
+_LAST: Final = select(func.max(ENTRY.c.position))
+_NEWEST: Final = select(CHECKPOINT.c.note).order_by(CHECKPOINT.c.tree_size.desc()).limit(1)
+_ENTRY_DATA: Final = select(ENTRY.c.data).where(ENTRY.c.position == bindparam("position"))
+_NAMED: Final = select(ENTRY.c.position).where(ENTRY.c.id == bindparam("id"))
+_AMONG: Final = select(ENTRY.c.id, ENTRY.c.position).where(ENTRY.c.id.in_(bindparam("ids", expanding=True)))
 _NAMED_MAX: Final = 1_000
 """Ids named in one statement; databases bound how many a statement may have."""
 
@@ -94,7 +91,7 @@ class Tree:
     def flush(self) -> None:
         """Write the new nodes."""
         rows = [{"level": level, "position": place, "hash": value} for level, place, value in self._new]
-        append_rows(self._connection, TreeNodeRow, rows)
+        append_rows(self._connection, TREE_NODE, rows)
         self._new.clear()
 
 
@@ -106,14 +103,16 @@ def log_size(connection: Executor) -> int:
 
 def hashes_between(connection: Executor, level: int, start: int, stop: int) -> list[bytes]:
     """The hashes of the complete subtrees of a level, from one position up to another; fewer, if there are fewer."""
-    chosen = select(_node.c.hash).where(_node.c.level == level, _node.c.position >= start, _node.c.position < stop)
-    return [bytes(value) for value in connection.execute(chosen.order_by(_node.c.position)).scalars()]
+    chosen = select(TREE_NODE.c.hash).where(
+        TREE_NODE.c.level == level, TREE_NODE.c.position >= start, TREE_NODE.c.position < stop
+    )
+    return [bytes(value) for value in connection.execute(chosen.order_by(TREE_NODE.c.position)).scalars()]
 
 
 def entries_between(connection: Executor, start: int, stop: int) -> list[bytes]:
     """The exact bytes of the entries from one index up to another; fewer, if there are fewer."""
-    chosen = select(_entry.c.data).where(_entry.c.position >= start, _entry.c.position < stop)
-    return [bytes(data) for data in connection.execute(chosen.order_by(_entry.c.position)).scalars()]
+    chosen = select(ENTRY.c.data).where(ENTRY.c.position >= start, ENTRY.c.position < stop)
+    return [bytes(data) for data in connection.execute(chosen.order_by(ENTRY.c.position)).scalars()]
 
 
 def latest_checkpoint(connection: Executor) -> str | None:
@@ -124,7 +123,7 @@ def latest_checkpoint(connection: Executor) -> str | None:
 
 def entry_bytes(connection: Executor, index: int) -> bytes:
     """The exact bytes of an entry. Raises: KeyError."""
-    found = connection.execute(_ENTRY, {"position": index}).scalar()
+    found = connection.execute(_ENTRY_DATA, {"position": index}).scalar()
     if found is None:
         raise KeyError(index)
     return bytes(found)

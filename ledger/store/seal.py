@@ -13,7 +13,7 @@ from sqlalchemy import select
 from ledger.log.verification_findings import Broken
 from ledger.store.engine import Executor
 from ledger.store.table_mapping import append_rows
-from ledger.store.tables import SealRow, table_of
+from ledger.store.tables import SEAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Seal:
 
 def seal_of(connection: Executor) -> Seal | None:
     """The seal of a book, None while it takes entries."""
-    table = table_of(SealRow)
+    table = SEAL
     found = connection.execute(select(table.c.successor, table.c.tree_size)).one_or_none()
     return None if found is None else Seal(str(found[0]), int(found[1]))
 
@@ -47,4 +47,4 @@ def check_seal(connection: Executor, size: int) -> str | None:
 
 def put_seal(connection: Executor, seal: Seal) -> None:
     """Seal a book, for ever. Raises: sqlalchemy.exc.IntegrityError, if it is sealed already."""
-    append_rows(connection, SealRow, [{"position": 0, "successor": seal.successor, "tree_size": seal.tree_size}])
+    append_rows(connection, SEAL, [{"position": 0, "successor": seal.successor, "tree_size": seal.tree_size}])

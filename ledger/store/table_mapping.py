@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from functools import cache
 from itertools import chain, groupby
-from operator import itemgetter
 from typing import Any, Final, Generic, TypeVar
 
-from sqlalchemy import Column, Row, Table, bindparam, insert, select, tuple_
+from sqlalchemy import Row, Table, bindparam, insert, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlmodel import SQLModel
 
 from ledger.store.engine import Executor, is_postgres
 from ledger.store.row_mapping import Fields, TableMapping
-from ledger.store.tables import table_of
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -29,7 +26,7 @@ class ProjectionTable(MutableMapping[K, V], Generic[K, V]):
         """Read and write through ``connection``, as ``mapping`` says."""
         self._connection = connection
         self._mapping = mapping
-        self._table, self._columns, self._of_key = _layout(mapping.table, mapping.key)
+        self._table, self._columns, self._of_key = mapping.table, mapping.columns, mapping.key_of
         self._known: dict[K, V | None] = {}
         self._changed: dict[K, None] = {}
 
@@ -125,14 +122,6 @@ class ProjectionTable(MutableMapping[K, V], Generic[K, V]):
         self._connection.execute(_replacing(self._table, postgres=is_postgres(self._connection)), rows)
 
 
-@cache
-def _layout(row: type[SQLModel], columns: tuple[str, ...]) -> tuple[Table, list[Column[Any]], itemgetter[Any]]:
-    """The table, the columns of its key, and what takes the key from a row."""
-    table = table_of(row)
-    names = [column.name for column in table.columns]
-    return table, [table.c[name] for name in columns], itemgetter(*map(names.index, columns))
-
-
 # Statements are made once: making one costs more than SQLite takes to answer it.
 @cache
 def _of_key(*columns: Any) -> Any:  # noqa: ANN401 - SQLAlchemy's own types
@@ -155,16 +144,13 @@ def _replacing(table: Any, *, postgres: bool) -> Any:  # noqa: ANN401
     return into.on_conflict_do_update(index_elements=keys, set_=rest)
 
 
-def append_rows(connection: Executor, row: type[SQLModel], rows: list[Fields]) -> None:
+def append_rows(connection: Executor, table: Table, rows: list[Fields]) -> None:
     """Append to a table; nothing there is ever replaced."""
     if rows:
-        table = table_of(row)
         connection.execute(insert(table), rows)
 
 
-def append_once(connection: Executor, row: type[SQLModel], fields: Fields) -> None:
+def append_once(connection: Executor, table: Table, fields: Fields) -> None:
     """Append one row that any process may append, to the same effect; on SQLite one process alone does."""
-    into = insert(table_of(row))
-    if is_postgres(connection):
-        into = postgresql.insert(table_of(row)).on_conflict_do_nothing()
+    into = postgresql.insert(table).on_conflict_do_nothing() if is_postgres(connection) else insert(table)
     connection.execute(into, fields)

@@ -55,7 +55,7 @@ def _organisation(state: State, entry: Entry, index: int) -> None:
     body = entry.command_body
     assert isinstance(body, RegisterOrganisation)
     did, key = body.organisation, body.key
-    state.organisations[did] = Organisation(did, body.name, body.roles, index, index, ((entry.time, index),))
+    state.organisations[did] = Organisation(did, body.name, body.roles, index, ((entry.time, index),), index)
     state.keys[key.thumbprint] = SigningKey(key.thumbprint, did, key.x, None, index)
     apply_edit(state, register(LineageEdit(state, index, entry.time), did), entry.time)
 

@@ -25,7 +25,7 @@ from ledger.store.cosignatures import store_cosignature
 from ledger.store.database_state import DatabaseState
 from ledger.store.snapshot import Snapshot
 from ledger.store.table_mapping import append_rows
-from ledger.store.tables import CheckpointRow, CosignatureRow, DocumentRow, EntryRow, TreeNodeRow, table_of
+from ledger.store.tables import CHECKPOINT, COSIGNATURE, DOCUMENT, ENTRY, TREE_NODE
 from ledger.transitions.apply import apply
 from ledger.verifier import NOTE_BYTES_MAX, LogKey
 from ledger.wire import canonical_json as c
@@ -61,29 +61,29 @@ class BookContents:
     def __init__(self, connection: Connection) -> None:
         """Read through ``connection``."""
         self._connection = connection
-        entry = table_of(EntryRow)
+        entry = ENTRY
         self.tree_size = int(connection.execute(select(func.count()).select_from(entry)).scalar_one())
 
     def entries(self) -> Generator[bytes]:
         """See :class:`Contents`."""
-        table = table_of(EntryRow)
+        table = ENTRY
         return self._bytes(select(table.c.data).order_by(table.c.position))
 
     def documents(self) -> Generator[bytes]:
         """See :class:`Contents`."""
-        table = table_of(DocumentRow)
+        table = DOCUMENT
         return self._bytes(select(table.c.data).order_by(table.c.digest))
 
     def checkpoints(self) -> Generator[bytes]:
         """See :class:`Contents`."""
-        table = table_of(CheckpointRow)
+        table = CHECKPOINT
         with closing(streamed(self._connection, select(table.c.note).order_by(table.c.tree_size))) as rows:
             for (note,) in rows:
                 yield str(note).encode()
 
     def cosignatures(self) -> Generator[bytes]:
         """See :class:`Contents`."""
-        table = table_of(CosignatureRow)
+        table = COSIGNATURE
         chosen = select(table.c.tree_size, table.c.vkey, table.c.line).order_by(table.c.tree_size, table.c.vkey)
         with closing(streamed(self._connection, chosen)) as rows:
             for size, vkey, line in rows:
@@ -108,11 +108,11 @@ def fill(connection: Connection, contents: Contents, key: LogKey, step: Step) ->
         Broken: if what was made does not verify.
     """
     for some in _chunks(contents.documents()):
-        append_rows(connection, DocumentRow, [{"digest": c.digest(data), "data": data} for data in some])
+        append_rows(connection, DOCUMENT, [{"digest": c.digest(data), "data": data} for data in some])
     tree = _append(connection, contents, step)
     note = b""
     for notes in _chunks(contents.checkpoints()):
-        append_rows(connection, CheckpointRow, [{"tree_size": _size_of(one), "note": one.decode()} for one in notes])
+        append_rows(connection, CHECKPOINT, [{"tree_size": _size_of(one), "note": one.decode()} for one in notes])
         note = notes[-1]
     for lines in _chunks(contents.cosignatures()):
         for line in lines:
@@ -139,9 +139,9 @@ def _append(connection: Connection, contents: Contents, step: Step) -> CompactRa
                 raise Broken(index, str(error)) from None
             rows.append({"position": index, "id": entry.id, "kind": entry.kind, "time": entry.time, "data": data})
             nodes += tree.append(data)
-        append_rows(connection, EntryRow, rows)
+        append_rows(connection, ENTRY, rows)
         made = [{"level": level, "position": place, "hash": value} for level, place, value in nodes]
-        append_rows(connection, TreeNodeRow, made)
+        append_rows(connection, TREE_NODE, made)
         step(tree.size, total)
     database = DatabaseState(connection)
     for one in fields(state):

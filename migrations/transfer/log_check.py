@@ -17,7 +17,7 @@ from ledger.audit.replay import Broken
 from ledger.log import merkle
 from ledger.log.verification import open_checkpoint
 from ledger.store.merkle_tables import Tree, latest_checkpoint
-from ledger.store.tables import EntryRow, TreeNodeRow, table_of
+from ledger.store.tables import ENTRY, TREE_NODE
 from ledger.verifier import Checkpoint, LogKey
 from ledger.wire.malformed import Malformed
 
@@ -61,7 +61,7 @@ def verify_log(connection: Connection, key: LogKey | None, step: Step) -> Head:
         Broken: naming the first entry that is wrong, or what else is.
     """
     size = Tree(connection).size
-    tree, table = merkle.CompactRange(), table_of(EntryRow)
+    tree, table = merkle.CompactRange(), ENTRY
     chosen = select(table.c.position, table.c.data).order_by(table.c.position)
     with closing(_nodes(connection)) as nodes, closing(streamed(connection, chosen)) as entries:
         for index, (position, data) in enumerate(entries):
@@ -128,7 +128,7 @@ def streamed(connection: Connection, chosen: Select[Any]) -> Generator[tuple[Any
 
 def _nodes(connection: Connection) -> Generator[tuple[int, int, bytes]]:
     """Every stored node, in the order in which appending completes them."""
-    table = table_of(TreeNodeRow)
+    table = TREE_NODE
     completed = (table.c.position + 1).bitwise_lshift(cast(table.c.level, Integer))
     chosen = select(table.c.level, table.c.position, table.c.hash).order_by(completed, table.c.level)
     with closing(streamed(connection, chosen)) as rows:

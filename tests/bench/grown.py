@@ -24,7 +24,7 @@ from ledger.store.database_state import PROJECTIONS, DatabaseState
 from ledger.store.engine import engine_of
 from ledger.store.merkle_tables import Tree
 from ledger.store.table_mapping import append_rows
-from ledger.store.tables import CheckpointRow, EntryRow, table_of
+from ledger.store.tables import CHECKPOINT, ENTRY
 from ledger.transitions.apply import apply
 from ledger.verifier import Checkpoint
 from ledger.wire import canonical_json as c
@@ -75,7 +75,7 @@ def _grow(opened: World, entries: int) -> None:
     engine = engine_of(opened.url, writes=True)
     with engine.begin() as connection:
         state = MemoryState(documents=dict(DatabaseState(connection).documents))
-        table = table_of(EntryRow)
+        table = ENTRY
         old = connection.execute(select(table.c.data).order_by(table.c.position)).scalars().all()
         for index, data in enumerate(old):
             apply(state, Entry.parse(data), index)
@@ -112,10 +112,10 @@ def _append(connection: Connection, state: MemoryState, made: Iterator[Entry], e
             apply(state, entry, index)
             tree.append(data)
             rows.append({"position": index, "id": entry.id, "kind": entry.kind, "time": entry.time, "data": data})
-        append_rows(connection, EntryRow, rows)
+        append_rows(connection, ENTRY, rows)
         tree.flush()
         note = sign(Checkpoint(ORIGIN, tree.size, tree.root()), LOG_KEY)
-        append_rows(connection, CheckpointRow, [{"tree_size": tree.size, "note": note}])
+        append_rows(connection, CHECKPOINT, [{"tree_size": tree.size, "note": note}])
 
 
 def _project(connection: Connection, state: MemoryState) -> None:

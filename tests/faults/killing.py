@@ -19,7 +19,7 @@ from sqlalchemy import select
 
 from ledger.audit.replay import verify_book
 from ledger.store.engine import engine_of
-from ledger.store.tables import EntryRow, table_of
+from ledger.store.tables import ENTRY
 from tests.factories.people import LOG
 from tests.factories.stored import World, no_step
 from tests.faults.history import Call, Read, check_history
@@ -119,7 +119,7 @@ class Book:
 
     def entries(self) -> list[bytes]:
         """The bytes of every entry."""
-        table, engine = table_of(EntryRow), engine_of(self.url, writes=False)
+        table, engine = ENTRY, engine_of(self.url, writes=False)
         try:
             with engine.begin() as connection:
                 return [bytes(data) for (data,) in connection.execute(select(table.c.data).order_by(table.c.position))]

@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from ledger.book.book import BookUnusable
 from ledger.store.engine import engine_of
-from ledger.store.tables import EntryRow, SealRow, table_of
+from ledger.store.tables import ENTRY, SEAL
 from tests.migrations.places import Kept, Spot, db
 
 
@@ -39,7 +39,7 @@ def test_the_old_book_takes_no_more_entries(book: Spot, other: Spot, grown: Kept
     engine = engine_of(book.url, writes=True)
     row = {"position": grown.size, "id": "new", "kind": "post", "time": 1, "data": b"{}"}
     with pytest.raises(IntegrityError, match="was moved, and takes no more"), engine.begin() as connection:
-        connection.execute(insert(table_of(EntryRow)), [row])
+        connection.execute(insert(ENTRY), [row])
     engine.dispose()
     status = db("status", book.book, "--json").json
     assert (status["entries"], other.book.split("?")[0] in status["moved_to"]) == (grown.size, True)
@@ -68,7 +68,7 @@ def test_a_second_seal_is_refused(book: Spot, other: Spot) -> None:
     for position in (0, 1):
         row = {"position": position, "successor": "elsewhere", "tree_size": 1}
         with pytest.raises(IntegrityError), engine.begin() as connection:
-            connection.execute(insert(table_of(SealRow)), [row])
+            connection.execute(insert(SEAL), [row])
     engine.dispose()
 
 

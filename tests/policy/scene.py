@@ -303,7 +303,7 @@ def _declared(world: World, index: int, members: list[str], epsilon: str) -> Non
 
 def _people(world: World, scene: dict[str, Any]) -> None:
     for node, (did, roles) in enumerate(scene["organisations"].items()):
-        world.organisations[did] = Organisation(did, did, tuple(roles), node, node, ((0, node),))
+        world.organisations[did] = Organisation(did, did, tuple(roles), node, ((0, node),), node)
         world.nodes[node] = Node(node, 0, NodeKind.ORGANISATION, did, members=(did,))
     # MERGED has TDC among its ancestors, two steps away.
     at = {did: organisation.node for did, organisation in world.organisations.items()}

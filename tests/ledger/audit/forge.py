@@ -19,7 +19,7 @@ from ledger.store.database_state import DatabaseState
 from ledger.store.engine import engine_of
 from ledger.store.merkle_tables import Tree
 from ledger.store.table_mapping import append_rows
-from ledger.store.tables import CheckpointRow, DocumentRow, EntryRow
+from ledger.store.tables import CHECKPOINT, DOCUMENT, ENTRY
 from ledger.transitions.apply import apply
 from ledger.verifier import Checkpoint
 from tests.factories.people import LOG, ORIGIN
@@ -52,7 +52,7 @@ def forged(source: Path, target: Path, entries: Sequence[Entry | bytes], key: Ed
         documents = [{"digest": name, "data": data} for name, data in old.execute("SELECT digest, data FROM document")]
     engine = engine_of(f"sqlite:///{target}", writes=True)
     with engine.begin() as connection:
-        append_rows(connection, DocumentRow, documents)
+        append_rows(connection, DOCUMENT, documents)
         state, tree, stored = DatabaseState(connection), Tree(connection), []
         for index, one in enumerate(entries):
             data = one if isinstance(one, bytes) else one.to_bytes()
@@ -61,10 +61,10 @@ def forged(source: Path, target: Path, entries: Sequence[Entry | bytes], key: Ed
             tree.append(data)
             stored.append({"position": index, "id": entry.id, "kind": entry.kind, "time": entry.time, "data": data})
         state.flush()
-        append_rows(connection, EntryRow, stored)
+        append_rows(connection, ENTRY, stored)
         tree.flush()
         note = sign(Checkpoint(ORIGIN, tree.size, tree.root()), key)
-        append_rows(connection, CheckpointRow, [{"tree_size": tree.size, "note": note}])
+        append_rows(connection, CHECKPOINT, [{"tree_size": tree.size, "note": note}])
     engine.dispose()
     return target
 

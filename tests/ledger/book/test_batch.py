@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledger.store.tables import CheckpointRow, table_of
+from ledger.store.tables import CHECKPOINT
 from tests.factories.documents import SMALL, plan
 from tests.factories.people import BANK_B, HOSPITAL
 from tests.factories.stored import World, rows
@@ -12,7 +12,7 @@ OTHER = f"{HOSPITAL}/digits/other"
 
 def commits(world: World) -> int:
     """How often the writer committed entries."""
-    return len(rows(world.url)[table_of(CheckpointRow).name])
+    return len(rows(world.url)[CHECKPOINT.name])
 
 
 def test_each_command_of_a_call_has_its_own_outcome_in_order(world: World) -> None:

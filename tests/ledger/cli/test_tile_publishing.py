@@ -17,7 +17,7 @@ from ledger.log.tiles import Tile, tiles_of
 from ledger.store.engine import engine_of
 from ledger.store.merkle_tables import Tree
 from ledger.store.table_mapping import append_rows
-from ledger.store.tables import CheckpointRow, EntryRow
+from ledger.store.tables import CHECKPOINT, ENTRY
 from ledger.verifier import Checkpoint, LogKey, verify_tiles
 from ledger.wire.malformed import Malformed
 from tests.factories.people import LOG, LOG_KEY, ORIGIN, private_key
@@ -174,10 +174,10 @@ def lengthen(world: World, count: int) -> None:
             data = b"entry %d" % tree.size
             added.append({"position": tree.size, "id": data.decode(), "kind": "void", "time": 1, "data": data})
             tree.append(data)
-        append_rows(connection, EntryRow, added)
+        append_rows(connection, ENTRY, added)
         tree.flush()
         note = sign(Checkpoint(ORIGIN, tree.size, tree.root()), LOG_KEY)
-        append_rows(connection, CheckpointRow, [{"tree_size": tree.size, "note": note}])
+        append_rows(connection, CHECKPOINT, [{"tree_size": tree.size, "note": note}])
     engine.dispose()
 
 

@@ -19,7 +19,7 @@ from ledger.store.append_only_triggers import sqlite_triggers
 from ledger.store.cosignatures import check_cosignatures, cosigned_receipt, newest_size, store_cosignature
 from ledger.store.engine import engine_of
 from ledger.store.snapshot import Log, Snapshot
-from ledger.store.tables import CosignatureRow, table_of
+from ledger.store.tables import COSIGNATURE
 from ledger.verifier import Checkpoint, Note, WitnessKey, check_extends, read_proof, verify_receipt
 from ledger.wire.malformed import Malformed
 from tests.factories.people import LOG
@@ -177,7 +177,7 @@ def _undone(book: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        _tampered(book, delete(table_of(CosignatureRow)))
+        _tampered(book, delete(COSIGNATURE))
 
 
 def _tampered(book: Path, statement: object) -> None:
@@ -193,7 +193,7 @@ def _tampered(book: Path, statement: object) -> None:
 
 def test_what_is_kept_is_checked(book: Path) -> None:
     """A line changed, moved to another size, under another key, or over no checkpoint: found."""
-    table = table_of(CosignatureRow)
+    table = COSIGNATURE
     engine = engine_of(str(book), writes=True)
     with engine.begin() as connection:
         note = Snapshot(connection).checkpoint

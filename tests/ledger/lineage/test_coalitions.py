@@ -53,7 +53,7 @@ def market(knows: list[set[int]], weights: list[tuple[int, int]]) -> MemoryState
         )  # fmt: skip
     for place, runs in enumerate(knows):
         node, did = 1_000 + place, f"did:web:bank-{place:02}.example"
-        state.organisations[did] = Organisation(did, did, ("TDC",), node, node, ((0, node),))
+        state.organisations[did] = Organisation(did, did, ("TDC",), node, ((0, node),), node)
         state.nodes[node] = Node(node, 0, NodeKind.ORGANISATION, did, tuple(Arrow(run) for run in sorted(runs)))
         loss = Loss((*(sum(weights[run][order] for run in runs) for order in (0, 1)), 0), (0, 0, 0))
         state.accounts[REF, holder_of(node)] = Account(REF, holder_of(node), loss, Loss.zero(3))
@@ -91,7 +91,7 @@ def test_a_question_records_nothing_and_counts_one_lineage_once() -> None:
     state = market([{0}, {1}], [(400, 400), (500, 500)])
     first = state.organisations["did:web:bank-00.example"]
     state.organisations["did:web:bank-09.example"] = Organisation(
-        "did:web:bank-09.example", "", (), first.node, 9, ((0, first.node),)
+        "did:web:bank-09.example", "", (), first.node, ((0, first.node),), 9
     )
     before = (dict(state.accounts), dict(state.nodes))
     assert listed(state) == SmallestCoalitions((), 2, complete=True)

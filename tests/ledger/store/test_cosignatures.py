@@ -8,7 +8,7 @@ from ledger.audit.replay import Broken, verify_book
 from ledger.store.cosignatures import store_cosignature
 from ledger.store.engine import engine_of
 from ledger.store.table_mapping import append_rows
-from ledger.store.tables import CosignatureRow
+from ledger.store.tables import COSIGNATURE
 from tests.factories.people import LOG
 from tests.factories.stored import World, no_step
 from tests.ledger.log.memory_log import Cosigner
@@ -38,7 +38,7 @@ def test_a_line_is_checked_by_its_key_over_its_checkpoint(world: World, fault: s
         if row is None:
             store_cosignature(connection, size, WITNESS.key, line)
         else:
-            append_rows(connection, CosignatureRow, [row])
+            append_rows(connection, COSIGNATURE, [row])
     engine.dispose()
     if row is None:
         assert verify_book(world.url, LOG, no_step).entries == size
