@@ -6,6 +6,7 @@ The gate is an argument of the book; this one permits whatever the ledger's own 
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, Final
@@ -22,7 +23,9 @@ from ledger.transitions.apply import apply
 from ledger.transitions.decide import LEDGER_ACTOR, decide
 from ledger.transitions.guards import Decision, PendingCommand
 from ledger.wire import canonical_json as c
-from tests.factories.documents import DIGITS, partition
+from policy.decisions.gate import gate as policy_gate
+from tests.factories.documents import DIGITS, NOW, partition
+from tests.factories.driver import FactsDriver, Outcome, signer_of
 from tests.factories.people import (
     BANKS,
     DAY_MS,
@@ -30,6 +33,7 @@ from tests.factories.people import (
     LOG_KEY,
     SRO,
     CleanRoom,
+    Clock,
     private_key,
     registration,
     short_name,
@@ -185,3 +189,46 @@ def settled_world() -> World:
     world.document("dataset", "digits", HOSPITAL, domain="health")
     world.state.documents[c.digest(EVIDENCE)] = EVIDENCE
     return world
+
+
+class MemoryDriver(FactsDriver):
+    """Drives the transitions alone, under the real gate."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        super().__init__(Clock(NOW))
+        self._world = _UnderPolicy()
+        self._recorded: set[str] = set()
+
+    def facts(self) -> AbstractContextManager[Facts]:
+        """The current facts."""
+        return nullcontext(self._world.state)
+
+    def send(self, signer: Signer, actor: str, kind: str, body: c.Object, name: str) -> Outcome:
+        """Sign a command and decide it."""
+        raw = Command(kind, name, actor, signer.key_id, body).to_bytes()
+        self._world.now = self.clock()
+        decision = self._world.send(PendingCommand.read(raw, signer.sign(raw)))
+        if decision.code.recorded:
+            self._recorded.add(name)
+        return Outcome(decision.code.word, decision.field, decision.detail)
+
+    def store(self, signer: Signer, data: bytes) -> tuple[str, str]:
+        """Keep both beside the state."""
+        signature = signer.sign(data).encode()
+        self._world.state.documents.update({c.digest(one): one for one in (data, signature)})
+        return c.digest(data), c.digest(signature)
+
+    def recorded(self, name: str) -> bool:
+        """Whether a command of this id is an entry."""
+        return name in self._recorded
+
+    def lapse(self, charge: str) -> Outcome:
+        """The book's own command, which the transitions refuse before the deadline."""
+        name = f"lapse-{self._world.index}"
+        return self.send(signer_of("log"), LEDGER_ACTOR, "lapse", {"charge": charge}, name)
+
+
+class _UnderPolicy(World):
+    def gate(self, request: Request, facts: Facts) -> Verdict:
+        return policy_gate(request, facts)

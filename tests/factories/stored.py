@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -15,11 +15,14 @@ import migrations
 from client.keys.signer import Signer
 from ledger.book.book import Book, Outcome, Submission
 from ledger.domain.commands import Command
+from ledger.domain.facts import Facts
 from ledger.store.engine import engine_of, url_of
 from ledger.store.tables import metadata
 from ledger.wire import canonical_json as c
 from policy.decisions.gate import gate
 from tests.factories.documents import NONCE, NOW, PARTITION, attestation, contract, dataset, partition, plan, policy
+from tests.factories.driver import FactsDriver
+from tests.factories.driver import Outcome as Driven
 from tests.factories.people import (
     BANK_A,
     BANK_B,
@@ -253,3 +256,31 @@ def copy(source: Path, target: Path) -> Path:
 def no_step(done: int, total: int) -> None:
     """Progress that nobody watches."""
     assert 0 < done <= total
+
+
+class BookDriver(FactsDriver):
+    """Drives a book on a database."""
+
+    def __init__(self, world: World) -> None:
+        """Begin with the empty book of this world."""
+        super().__init__(world.clock)
+        self._book = world.book
+
+    def facts(self) -> AbstractContextManager[Facts]:
+        """The current facts."""
+        return self._book.read()
+
+    def send(self, signer: Signer, actor: str, kind: str, body: c.Object, name: str) -> Driven:
+        """Sign a command and submit it."""
+        raw = Command(kind, name, actor, signer.key_id, body).to_bytes()
+        (outcome,) = self._book.submit([Submission(raw, signer.sign(raw))])
+        return Driven(outcome.code.word, outcome.field, outcome.detail)
+
+    def store(self, signer: Signer, data: bytes) -> tuple[str, str]:
+        """Store both beside the log."""
+        return self._book.put_document(data), self._book.put_document(signer.sign(data).encode())
+
+    def recorded(self, name: str) -> bool:
+        """Whether a command of this id is an entry."""
+        with self._book.read() as facts:
+            return facts.entry_index(name) is not None
