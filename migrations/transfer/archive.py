@@ -16,34 +16,62 @@ from __future__ import annotations
 import hashlib
 import zipfile
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, Self
+from typing import IO, Annotated, Final, Literal, Self
 
 from ledger.audit.replay import Broken
 from ledger.domain.entries import ENTRY_BYTES_MAX
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
 from ledger.log.merkle import CompactRange
 from ledger.verifier import NOTE_BYTES_MAX, LogKey
-from ledger.wire import canonical_json as c
+from ledger.wire.field_types import Sha256, between, constant
 from ledger.wire.malformed import Malformed
-from migrations.transfer.book_contents import Contents
+from ledger.wire.records import Record, read, write
+from migrations.transfer.book_contents import Contents, Kind
 from migrations.transfer.log_check import Head, Step, check_note
 
-KIND: Final = "epsilon-ledger backup"
 MANIFEST_BYTES_MAX: Final = 16_384
 COUNT_MAX: Final = 1 << 48
-_SIZES_MAX: Final = {
-    "checkpoints": NOTE_BYTES_MAX,
-    "cosignatures": NOTE_BYTES_MAX,
+_SIZES_MAX: Final[dict[Kind, int]] = {
     "documents": DOCUMENT_BYTES_MAX,
     "entries": ENTRY_BYTES_MAX,
+    "checkpoints": NOTE_BYTES_MAX,
+    "cosignatures": NOTE_BYTES_MAX,
 }
+"""The longest item by kind, in the order in which they are written."""
 _MANIFEST: Final = "manifest.json"
 _LENGTH: Final = 4
 _ENCRYPTED: Final = 1
+
+
+class Counted(Record, frozen=True):
+    """How many items a member has, and the digest of its bytes."""
+
+    count: Annotated[int, between(0, COUNT_MAX)]
+    sha256: str
+
+
+class Members(Record, frozen=True):
+    """What each kind of bytes must be."""
+
+    checkpoints: Counted
+    cosignatures: Counted
+    documents: Counted
+    entries: Counted
+
+
+class Manifest(Record, frozen=True):
+    """What the file must hold; a book without a checkpoint names no log."""
+
+    members: Members
+    root: Sha256
+    tree_size: Annotated[int, between(0, COUNT_MAX)]
+    log: str | None = None
+    kind: Literal["epsilon-ledger backup"] = constant("epsilon-ledger backup")
+    v: Literal[1] = constant(1)
 
 
 def write_archive(path: Path, contents: Contents, note: str | None, key: LogKey | None, step: Step) -> Head:
@@ -54,56 +82,39 @@ def write_archive(path: Path, contents: Contents, note: str | None, key: LogKey 
     """
     tree, total = CompactRange(), contents.tree_size
 
-    def entries() -> Generator[bytes]:
-        for data in contents.entries():
-            tree.append(data)
-            step(tree.size, total)
-            yield data
+    def grow(data: bytes) -> None:
+        tree.append(data)
+        step(tree.size, total)
 
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        members: c.Object = {
-            "documents": _write(file, "documents", contents.documents()),
-            "entries": _write(file, "entries", entries()),
-            "checkpoints": _write(file, "checkpoints", contents.checkpoints()),
-            "cosignatures": _write(file, "cosignatures", contents.cosignatures()),
-        }
+        members = {kind: _write(file, kind, contents, grow if kind == "entries" else None) for kind in _SIZES_MAX}
         head = Head(tree.size, tree.root(), note)
         check_note(head, key)
-        manifest: c.Object = {
-            "kind": KIND,
-            **({} if head.origin is None else {"log": head.origin}),
-            "members": members,
-            "root": head.root.hex(),
-            "tree_size": head.size,
-            "v": 1,
-        }
+        manifest = Manifest(Members(**members), head.root.hex(), head.size, head.origin)
         # Without a date, so that the same book gives the same bytes.
-        file.writestr(zipfile.ZipInfo(_MANIFEST), c.dump(manifest))
+        file.writestr(zipfile.ZipInfo(_MANIFEST), write(manifest))
     return head
 
 
-def _write(file: zipfile.ZipFile, name: str, items: Generator[bytes]) -> c.Json:
+def _write(file: zipfile.ZipFile, kind: Kind, contents: Contents, each: Callable[[bytes], None] | None) -> Counted:
     hashed, count = hashlib.sha256(), 0
-    with closing(items) as rest, file.open(name, "w", force_zip64=True) as member:
-        for one in rest:
+    with closing(contents.items(kind)) as items, file.open(kind, "w", force_zip64=True) as member:
+        for one in items:
             framed = len(one).to_bytes(_LENGTH, "big") + one
             hashed.update(framed)
             member.write(framed)
             count += 1
-    return {"count": count, "sha256": hashed.hexdigest()}
+            if each is not None:
+                each(one)
+    return Counted(count, hashed.hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """A backup opened for reading; its manifest is read, the rest as it is asked for.
-
-    Every iterator raises Broken where the file is not what its manifest says; once through, its member is whole.
-    """
+    """A backup opened for reading; its manifest is read, the rest as it is requested."""
 
     file: zipfile.ZipFile
-    tree_size: int
-    root: bytes
-    members: c.Object
+    manifest: Manifest
 
     @classmethod
     @contextmanager
@@ -111,65 +122,43 @@ class Archive:
         """Open a backup. Raises: Malformed, if it is none or of a newer form; OSError."""
         try:
             with zipfile.ZipFile(path) as file:
-                yield cls._read_manifest(file)
+                yield cls(file, _read_manifest(file))
         except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, zlib.error) as error:
             raise Malformed("file", f"{path} is not a whole backup: {error}") from None
 
-    @classmethod
-    def _read_manifest(cls, file: zipfile.ZipFile) -> Self:
-        if sorted(file.namelist()) != sorted((*_SIZES_MAX, _MANIFEST)):
-            raise Malformed("file", "is not a backup: its members are not those of one")
-        if any(one.flag_bits & _ENCRYPTED for one in file.infolist()):
-            raise Malformed("file", "is encrypted: decrypt it first")
-        with file.open(_MANIFEST) as member:
-            data = member.read(MANIFEST_BYTES_MAX + 1)
-        required = ("kind", "members", "root", "tree_size", "v")
-        known = c.fields(c.parse_canonical(data, MANIFEST_BYTES_MAX), "", required, ("log",))
-        c.one_of(known["kind"], "kind", (KIND,))
-        c.integer(known["v"], "v", 1, 1)
-        members = c.fields(known["members"], "members", tuple(_SIZES_MAX))
-        for name, stated in members.items():
-            counted = c.fields(stated, f"members.{name}", ("count", "sha256"))
-            c.integer(counted["count"], f"members.{name}.count", 0, COUNT_MAX)
-        size = c.integer(known["tree_size"], "tree_size", 0, COUNT_MAX)
-        root = bytes.fromhex(c.sha256(known["root"], "root"))
-        return cls(file, size, root, members)
+    @property
+    def tree_size(self) -> int:
+        """How many entries there are."""
+        return self.manifest.tree_size
 
-    def entries(self) -> Generator[bytes]:
-        """See :class:`migrations.transfer.book_contents.Contents`."""
-        return self._items("entries")
-
-    def documents(self) -> Generator[bytes]:
-        """See :class:`migrations.transfer.book_contents.Contents`."""
-        return self._items("documents")
-
-    def checkpoints(self) -> Generator[bytes]:
-        """See :class:`migrations.transfer.book_contents.Contents`."""
-        return self._items("checkpoints")
-
-    def cosignatures(self) -> Generator[bytes]:
-        """See :class:`migrations.transfer.book_contents.Contents`."""
-        return self._items("cosignatures")
-
-    def _items(self, name: str) -> Generator[bytes]:
-        stated = self.members[name]
+    def items(self, kind: Kind) -> Generator[bytes]:
+        """See :class:`migrations.transfer.book_contents.Contents`. Raises: Broken, if they are not the manifest's."""
         hashed, count = hashlib.sha256(), 0
-        with self.file.open(name) as member:
-            while framed := _one(member, name):
+        with self.file.open(kind) as member:
+            while framed := _one(member, kind):
                 hashed.update(framed)
                 count += 1
                 yield framed[_LENGTH:]
-        if stated != {"count": count, "sha256": hashed.hexdigest()}:
-            raise Broken(None, f"the backup's {name} are not those of its manifest")
+        if getattr(self.manifest.members, kind) != Counted(count, hashed.hexdigest()):
+            raise Broken(None, f"the backup's {kind} are not those of its manifest")
 
 
-def _one(member: IO[bytes], name: str) -> bytes:
+def _read_manifest(file: zipfile.ZipFile) -> Manifest:
+    if sorted(file.namelist()) != sorted((*_SIZES_MAX, _MANIFEST)):
+        raise Malformed("file", "is not a backup: its members are not those of one")
+    if any(one.flag_bits & _ENCRYPTED for one in file.infolist()):
+        raise Malformed("file", "is encrypted: decrypt it first")
+    with file.open(_MANIFEST) as member:
+        return read(Manifest, member.read(MANIFEST_BYTES_MAX + 1), MANIFEST_BYTES_MAX)
+
+
+def _one(member: IO[bytes], kind: Kind) -> bytes:
     """The next item with its length before it; nothing at the end."""
     head = member.read(_LENGTH)
     size = int.from_bytes(head, "big")
-    if head and (len(head) < _LENGTH or size > _SIZES_MAX[name]):
-        raise Broken(None, f"the backup's {name} are cut off, or longer than any can be")
+    if head and (len(head) < _LENGTH or size > _SIZES_MAX[kind]):
+        raise Broken(None, f"the backup's {kind} are cut off, or longer than any can be")
     data = member.read(size)
     if len(data) != size:
-        raise Broken(None, f"the backup's {name} are cut off")
+        raise Broken(None, f"the backup's {kind} are cut off")
     return head + data

@@ -8,11 +8,11 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import fields
 from itertools import islice
-from typing import Any, Protocol
+from typing import Annotated, Any, Final, Literal, Protocol
 
 from sqlalchemy import Connection, Select, func, select
 
@@ -29,10 +29,21 @@ from ledger.store.tables import CHECKPOINT, COSIGNATURE, DOCUMENT, ENTRY, TREE_N
 from ledger.transitions.apply import apply
 from ledger.verifier import NOTE_BYTES_MAX, LogKey
 from ledger.wire import canonical_json as c
+from ledger.wire.field_types import between, text
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record, read, write
 from migrations.transfer.log_check import Head, Step, check_note, streamed
 
-_AT_ONCE = 1_000
+_AT_ONCE: Final = 1_000
+Kind = Literal["documents", "entries", "checkpoints", "cosignatures"]
+
+
+class Cosignature(Record, frozen=True):
+    """A witness's line, and the size of the checkpoint that it is over."""
+
+    line: Annotated[str, text(NOTE_BYTES_MAX)]
+    tree_size: Annotated[int, between(1, 1 << 53)]
+    vkey: Annotated[str, text(1_000)]
 
 
 class Contents(Protocol):
@@ -42,17 +53,25 @@ class Contents(Protocol):
     def tree_size(self) -> int:
         """How many entries there are."""
 
-    def entries(self) -> Generator[bytes]:
-        """Every entry's bytes, in order."""
+    def items(self, kind: Kind) -> Generator[bytes]:
+        """All bytes of a kind.
 
-    def documents(self) -> Generator[bytes]:
-        """Every document's bytes, by digest."""
+        Every entry in order; every document by digest; every signed note, the oldest first; every
+        :class:`Cosignature`, by size and vkey.
+        """
 
-    def checkpoints(self) -> Generator[bytes]:
-        """Every signed note, the oldest first."""
 
-    def cosignatures(self) -> Generator[bytes]:
-        """Every witness's line, as RFC 8785 JSON with its vkey and the size that it is over, by size and vkey."""
+_QUERIES: Final[dict[Kind, tuple[Select[Any], Callable[..., bytes]]]] = {
+    "documents": (select(DOCUMENT.c.data).order_by(DOCUMENT.c.digest), bytes),
+    "entries": (select(ENTRY.c.data).order_by(ENTRY.c.position), bytes),
+    "checkpoints": (select(CHECKPOINT.c.note).order_by(CHECKPOINT.c.tree_size), str.encode),
+    "cosignatures": (
+        select(COSIGNATURE.c.line, COSIGNATURE.c.tree_size, COSIGNATURE.c.vkey).order_by(
+            COSIGNATURE.c.tree_size, COSIGNATURE.c.vkey
+        ),
+        lambda *members: write(Cosignature(*members)),
+    ),
+}
 
 
 class BookContents:
@@ -61,38 +80,14 @@ class BookContents:
     def __init__(self, connection: Connection) -> None:
         """Read through ``connection``."""
         self._connection = connection
-        entry = ENTRY
-        self.tree_size = int(connection.execute(select(func.count()).select_from(entry)).scalar_one())
+        self.tree_size = int(connection.execute(select(func.count()).select_from(ENTRY)).scalar_one())
 
-    def entries(self) -> Generator[bytes]:
+    def items(self, kind: Kind) -> Generator[bytes]:
         """See :class:`Contents`."""
-        table = ENTRY
-        return self._bytes(select(table.c.data).order_by(table.c.position))
-
-    def documents(self) -> Generator[bytes]:
-        """See :class:`Contents`."""
-        table = DOCUMENT
-        return self._bytes(select(table.c.data).order_by(table.c.digest))
-
-    def checkpoints(self) -> Generator[bytes]:
-        """See :class:`Contents`."""
-        table = CHECKPOINT
-        with closing(streamed(self._connection, select(table.c.note).order_by(table.c.tree_size))) as rows:
-            for (note,) in rows:
-                yield str(note).encode()
-
-    def cosignatures(self) -> Generator[bytes]:
-        """See :class:`Contents`."""
-        table = COSIGNATURE
-        chosen = select(table.c.tree_size, table.c.vkey, table.c.line).order_by(table.c.tree_size, table.c.vkey)
+        chosen, encode = _QUERIES[kind]
         with closing(streamed(self._connection, chosen)) as rows:
-            for size, vkey, line in rows:
-                yield c.dump({"line": line, "tree_size": size, "vkey": vkey})
-
-    def _bytes(self, chosen: Select[Any]) -> Generator[bytes]:
-        with closing(streamed(self._connection, chosen)) as rows:
-            for (data,) in rows:
-                yield bytes(data)
+            for row in rows:
+                yield encode(*row)
 
 
 def fill(connection: Connection, contents: Contents, key: LogKey, step: Step) -> Head:
@@ -107,14 +102,14 @@ def fill(connection: Connection, contents: Contents, key: LogKey, step: Step) ->
     Raises:
         Broken: if what was made does not verify.
     """
-    for some in _chunks(contents.documents()):
+    for some in _chunks(contents.items("documents")):
         append_rows(connection, DOCUMENT, [{"digest": c.digest(data), "data": data} for data in some])
     tree = _append(connection, contents, step)
     note = b""
-    for notes in _chunks(contents.checkpoints()):
+    for notes in _chunks(contents.items("checkpoints")):
         append_rows(connection, CHECKPOINT, [{"tree_size": _size_of(one), "note": one.decode()} for one in notes])
         note = notes[-1]
-    for lines in _chunks(contents.cosignatures()):
+    for lines in _chunks(contents.items("cosignatures")):
         for line in lines:
             _keep(connection, line)
     head = Head(tree.size, tree.root(), note.decode() or None)
@@ -128,7 +123,7 @@ def fill(connection: Connection, contents: Contents, key: LogKey, step: Step) ->
 def _append(connection: Connection, contents: Contents, step: Step) -> CompactRange:
     """Append the entries with their tree, and write the state after the last one."""
     state, tree, total = MemoryState(), CompactRange(), 2 * contents.tree_size
-    for some in _chunks(contents.entries()):
+    for some in _chunks(contents.items("entries")):
         rows, nodes = [], []
         for data in some:
             index = tree.size
@@ -154,9 +149,8 @@ def _append(connection: Connection, contents: Contents, step: Step) -> CompactRa
 def _keep(connection: Connection, cosignature: bytes) -> None:
     """Keep a witness's line, checked against the checkpoint that it is over. Raises: Broken."""
     try:
-        stated = c.fields(c.parse_canonical(cosignature, NOTE_BYTES_MAX), "", ("line", "tree_size", "vkey"))
-        size, vkey = c.integer(stated["tree_size"], "tree_size", 1, 1 << 53), c.string(stated["vkey"], "vkey")
-        store_cosignature(connection, size, parse_witness_key(vkey), c.string(stated["line"], "line", NOTE_BYTES_MAX))
+        stated = read(Cosignature, cosignature, NOTE_BYTES_MAX)
+        store_cosignature(connection, stated.tree_size, parse_witness_key(stated.vkey), stated.line)
     except (Malformed, KeyError) as error:
         raise Broken(None, f"a cosignature does not hold: {error}") from None
 

@@ -7,6 +7,7 @@ import threading
 import zipfile
 from collections.abc import Generator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -14,7 +15,8 @@ from ledger.audit.replay import Broken
 from ledger.log.checkpoint import sign
 from ledger.verifier import Checkpoint, leaf_hash
 from ledger.wire.malformed import Malformed
-from migrations.transfer.archive import Archive, write_archive
+from migrations.transfer.archive import Archive, Manifest, write_archive
+from migrations.transfer.book_contents import Kind
 from tests.factories.documents import SMALL
 from tests.factories.people import LOG, LOG_KEY, ORIGIN
 from tests.factories.stored import no_step, open_world
@@ -114,7 +116,7 @@ def test_a_book_is_backed_up_while_it_is_written(tmp_path: Path, place: Spot) ->
             entries = [facts.entry(index) for index in range(facts.size)]
     for size, file in zip(sizes, files, strict=True):
         with Archive.open(file) as archive:
-            assert list(archive.entries()) == entries[:size]
+            assert list(archive.items("entries")) == entries[:size]
     assert db("restore", files[0], place.book, "--without-kept", *place.log).code == 0
 
 
@@ -144,10 +146,9 @@ def test_a_witness_is_believed_by_its_signature(book: Spot, twin: Spot, tmp_path
     assert db("status", twin.book).code == 4
 
 
-def _read(path: Path) -> tuple[bytes, list[list[bytes]]]:
+def _read(path: Path) -> tuple[Manifest, list[list[bytes]]]:
     with Archive.open(path) as archive:
-        parts = archive.entries(), archive.documents(), archive.checkpoints(), archive.cosignatures()
-        return archive.root, [list(one) for one in parts]
+        return archive.manifest, [list(archive.items(kind)) for kind in get_args(Kind)]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -217,17 +218,9 @@ def test_a_lying_operators_backup_is_refused(tmp_path: Path) -> None:
     class Forged:
         tree_size = 1
 
-        def entries(self) -> Generator[bytes]:
-            yield b'{"v":1}'
-
-        def documents(self) -> Generator[bytes]:
-            yield b"a document"
-
-        def checkpoints(self) -> Generator[bytes]:
-            yield note.encode()
-
-        def cosignatures(self) -> Generator[bytes]:
-            yield from ()
+        def items(self, kind: Kind) -> Generator[bytes]:
+            items = {"entries": b'{"v":1}', "documents": b"a document", "checkpoints": note.encode()}
+            yield from (data for name, data in items.items() if name == kind)
 
     note = sign(Checkpoint(ORIGIN, 1, leaf_hash(b'{"v":1}')), LOG_KEY)
     write_archive(tmp_path / "b.zip", Forged(), note, LOG, no_step)
