@@ -15,20 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ledger.accounting.pld import Distribution, require_points
 from ledger.accounting.renyi_closed_forms import delta_of_group
 from ledger.accounting.rounding import float_down, float_up
+from ledger.mechanisms import mechanism as m
 from ledger.mechanisms.decomposition import to_steps
-from ledger.mechanisms.mechanism import (
-    BlackBox,
-    Composed,
-    FullBatchEpochs,
-    Gaussian,
-    Group,
-    Laplace,
-    Mechanism,
-    PoissonGaussian,
-    Pure,
-    RandomisedResponse,
-    SelfComposed,
-)
 from ledger.mechanisms.price_proofs import REPLACE, NotPriced
 
 if TYPE_CHECKING:
@@ -38,7 +26,7 @@ INTERVALS: Final = (1e-3, 1e-4, 1e-5)
 """Discretisation intervals in nats, coarse to fine."""
 
 
-def compose(mechanism: Mechanism, relation: str, interval: float) -> Distribution:
+def compose(mechanism: m.Mechanism, relation: str, interval: float) -> Distribution:
     """The distribution of a whole mechanism.
 
     Raises:
@@ -50,53 +38,53 @@ def compose(mechanism: Mechanism, relation: str, interval: float) -> Distributio
 
 
 @lru_cache(maxsize=16)
-def repeated(step: Mechanism, relation: str, count: int, interval: float) -> Distribution:
+def repeated(step: m.Mechanism, relation: str, count: int, interval: float) -> Distribution:
     """The distribution of ``count`` equal steps. Raises: NotPriced, GridTooLarge."""
-    if isinstance(step, Composed | SelfComposed) or (
-        isinstance(step, Group) and isinstance(step.mechanism, Composed | SelfComposed)
+    if isinstance(step, m.Composed | m.SelfComposed) or (
+        isinstance(step, m.Group) and isinstance(step.mechanism, m.Composed | m.SelfComposed)
     ):
         return compose(step, relation, interval).self_compose(count)
-    k, inner = (step.k, step.mechanism) if isinstance(step, Group) else (1, step)
+    k, inner = (step.k, step.mechanism) if isinstance(step, m.Group) else (1, step)
     noise = _plain_noise(inner)
     if noise is not None:
         # So many Gaussian sums are one of less noise, exactly.
         down = math.nextafter(float_down(noise / k) / math.sqrt(count), 0.0)
         return Distribution.of(_gaussian(down, relation, interval))
-    answers = k if isinstance(inner, RandomisedResponse) else 1
+    answers = k if isinstance(inner, m.RandomisedResponse) else 1
     return _single(inner, k, relation, interval).self_compose(count * answers)
 
 
 @lru_cache(maxsize=6)
-def _single(inner: Mechanism, k: int, relation: str, interval: float) -> Distribution:
+def _single(inner: m.Mechanism, k: int, relation: str, interval: float) -> Distribution:
     """One step: the same for every number of steps, and most of the work for any. Three grids of two plans are kept."""
     return Distribution.of(_one(inner, k, relation, interval))
 
 
-def _plain_noise(inner: Mechanism) -> Fraction | None:
+def _plain_noise(inner: m.Mechanism) -> Fraction | None:
     """The noise of a Gaussian sum over all records, None for any other mechanism."""
-    if isinstance(inner, Gaussian | FullBatchEpochs):
+    if isinstance(inner, m.Gaussian | m.FullBatchEpochs):
         return inner.noise_multiplier
-    return inner.noise_multiplier if isinstance(inner, PoissonGaussian) and inner.probability == 1 else None
+    return inner.noise_multiplier if isinstance(inner, m.PoissonGaussian) and inner.probability == 1 else None
 
 
-def _one(inner: Mechanism, k: int, relation: str, interval: float) -> PrivacyLossDistribution:
+def _one(inner: m.Mechanism, k: int, relation: str, interval: float) -> PrivacyLossDistribution:
     """A single step, seen by a group of k (of randomised response: one of its answers)."""
     from dp_accounting.pld import privacy_loss_distribution as library
 
     grid: dict[str, Any] = {"value_discretization_interval": interval}
     replaced = relation == REPLACE
     match inner:
-        case PoissonGaussian() if not replaced:
+        case m.PoissonGaussian() if not replaced:
             return _sampled(inner, k, grid)
-        case Laplace() if not replaced:
+        case m.Laplace() if not replaced:
             require_points(float(2 * k / inner.noise_multiplier) / interval)
             return library.from_laplace_mechanism(float_down(inner.noise_multiplier / k), **grid)
-        case RandomisedResponse():
+        case m.RandomisedResponse():
             noise = float_down(inner.noise)
             return library.from_randomized_response(
                 noise, inner.buckets, neighboring_relation=_relation(relation), **grid
             )
-        case Pure() | BlackBox():
+        case m.Pure() | m.BlackBox():
             return _parameters(k * inner.epsilon, _delta_of_group(inner, k), grid)
         case _:
             raise NotPriced(f"{inner.kind} under {relation} has no privacy loss distribution")
@@ -116,7 +104,7 @@ def _reach(distance: float) -> float:
     return distance * distance + 20 * distance
 
 
-def _sampled(step: PoissonGaussian, k: int, grid: dict[str, Any]) -> PrivacyLossDistribution:
+def _sampled(step: m.PoissonGaussian, k: int, grid: dict[str, Any]) -> PrivacyLossDistribution:
     """Alone; or k records of a group, of which Binomial(k, q) are drawn (Ganesh 2024, arXiv 2401.10294)."""
     from dp_accounting.pld import privacy_loss_distribution as library
     from scipy.stats import binom
@@ -140,8 +128,8 @@ def _parameters(epsilon: Fraction, delta: float, grid: dict[str, Any]) -> Privac
     return library.from_privacy_parameters(common.DifferentialPrivacyParameters(float_up(epsilon), delta), **grid)
 
 
-def _delta_of_group(inner: Pure | BlackBox, k: int) -> float:
-    return 0.0 if isinstance(inner, Pure) else float_up(delta_of_group(inner.epsilon, inner.delta, k))
+def _delta_of_group(inner: m.Pure | m.BlackBox, k: int) -> float:
+    return 0.0 if isinstance(inner, m.Pure) else float_up(delta_of_group(inner.epsilon, inner.delta, k))
 
 
 def _relation(relation: str) -> Any:  # noqa: ANN401 - the library's enum
@@ -150,11 +138,12 @@ def _relation(relation: str) -> Any:  # noqa: ANN401 - the library's enum
     return NeighboringRelation[relation]
 
 
-def intervals(mechanism: Mechanism) -> tuple[float, ...]:
+def intervals(mechanism: m.Mechanism) -> tuple[float, ...]:
     """The grids worth their time: a mixture of Gaussians takes ten times as long on the next finer one."""
     return INTERVALS[:1] if any(is_mixture(step) for _, step in to_steps(mechanism)) else INTERVALS
 
 
-def is_mixture(step: Mechanism) -> bool:
+def is_mixture(step: m.Mechanism) -> bool:
     """Whether its law is a mixture of several Gaussians, which takes long to discretise."""
-    return isinstance(step, Group) and isinstance(step.mechanism, PoissonGaussian) and step.mechanism.probability != 1
+    inner = step.mechanism if isinstance(step, m.Group) else None
+    return isinstance(inner, m.PoissonGaussian) and inner.probability != 1

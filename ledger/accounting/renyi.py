@@ -14,25 +14,9 @@ from msgspec.structs import replace
 
 from ledger.accounting import renyi_closed_forms as exact
 from ledger.accounting.private_selection import selected
-from ledger.accounting.rounding import event
+from ledger.accounting.rounding import float_down, float_up
+from ledger.mechanisms import mechanism as m
 from ledger.mechanisms.loss import Price
-from ledger.mechanisms.mechanism import (
-    BlackBox,
-    Composed,
-    DiscreteGaussian,
-    FullBatchEpochs,
-    Gaussian,
-    Group,
-    Laplace,
-    Mechanism,
-    PoissonGaussian,
-    Pure,
-    RandomisedResponse,
-    RepeatAndSelect,
-    SampledWithoutReplacement,
-    SelfComposed,
-    Zcdp,
-)
 from ledger.mechanisms.price_proofs import REPLACE, require_priced
 from ledger.wire.exact_numbers import LOSS_MAX, ceil_units
 
@@ -51,7 +35,7 @@ GROUP_ORDER_MAX: Final = 256
 
 
 @lru_cache(maxsize=65_536)
-def price(step: Mechanism, relation: str, orders: tuple[int, ...], halves: int = ISSUED) -> Price:
+def price(step: m.Mechanism, relation: str, orders: tuple[int, ...], halves: int = ISSUED) -> Price:
     """What a mechanism costs at each order, in loss units rounded up; None where it is infinite.
 
     For a Poisson-sampled Gaussian step the price exceeds the exact divergence ρ by at most
@@ -89,7 +73,9 @@ class _At(NamedTuple):
 
 
 @lru_cache(maxsize=65_536)
-def divergence(mechanism: Mechanism, relation: str, order: int, k: int = 1, *, halves: int = ISSUED) -> Fraction | None:
+def divergence(
+    mechanism: m.Mechanism, relation: str, order: int, k: int = 1, *, halves: int = ISSUED
+) -> Fraction | None:
     """An upper bound on the Rényi divergence at an integer order in nats, None where it is infinite or unknown.
 
     Of a group of ``k`` records that change together. The part of a black box that loses everything, with probability
@@ -99,49 +85,49 @@ def divergence(mechanism: Mechanism, relation: str, order: int, k: int = 1, *, h
 
 
 @singledispatch
-def _curve(mechanism: Mechanism, at: _At) -> Fraction | None:
+def _curve(mechanism: m.Mechanism, at: _At) -> Fraction | None:
     """One formula a kind, below."""
     raise AssertionError(f"{mechanism.kind} has a row in the table and no formula: {at}")
 
 
-def _of(mechanism: Mechanism, at: _At) -> Fraction | None:
+def _of(mechanism: m.Mechanism, at: _At) -> Fraction | None:
     return divergence(mechanism, at.relation, at.order, at.k, halves=at.halves)
 
 
 @_curve.register
-def _(one: Gaussian | DiscreteGaussian, at: _At) -> Fraction | None:
+def _(one: m.Gaussian | m.DiscreteGaussian, at: _At) -> Fraction | None:
     return exact.gaussian(one.noise_multiplier, at.scale, at.order)
 
 
 @_curve.register
-def _(one: FullBatchEpochs, at: _At) -> Fraction | None:
+def _(one: m.FullBatchEpochs, at: _At) -> Fraction | None:
     return one.epochs * exact.gaussian(one.noise_multiplier, at.scale, at.order)
 
 
 @_curve.register
-def _(one: Laplace, at: _At) -> Fraction | None:
+def _(one: m.Laplace, at: _At) -> Fraction | None:
     return exact.laplace(one.noise_multiplier, at.scale, at.order)
 
 
 @_curve.register
-def _(one: RandomisedResponse, at: _At) -> Fraction | None:
+def _(one: m.RandomisedResponse, at: _At) -> Fraction | None:
     return at.k * exact.response(one.buckets, one.noise, at.order, replaced=at.relation == REPLACE)
 
 
 @_curve.register
-def _(one: Pure | BlackBox, at: _At) -> Fraction | None:
+def _(one: m.Pure | m.BlackBox, at: _At) -> Fraction | None:
     return exact.pure(at.k * one.epsilon, at.order)
 
 
 @_curve.register
-def _(one: Zcdp, at: _At) -> Fraction | None:
+def _(one: m.Zcdp, at: _At) -> Fraction | None:
     if at.k > 1 and one.xi:
         return _of_group(one, at)
     return at.k * at.k * exact.zcdp(one.rho, one.xi, at.order)
 
 
 @_curve.register
-def _(one: PoissonGaussian, at: _At) -> Fraction | None:
+def _(one: m.PoissonGaussian, at: _At) -> Fraction | None:
     if one.probability == 1:
         return one.steps * exact.gaussian(one.noise_multiplier, at.k, at.order)
     if at.k == 1:
@@ -152,41 +138,41 @@ def _(one: PoissonGaussian, at: _At) -> Fraction | None:
 
 
 @_curve.register
-def _(one: SampledWithoutReplacement, at: _At) -> Fraction | None:
+def _(one: m.SampledWithoutReplacement, at: _At) -> Fraction | None:
     if at.k > 1:
         return _times(one.steps, _of_group(replace(one, steps=1), at))
     return one.steps * exact.without_replacement(one.noise_multiplier, one.population, one.sample, at.order)
 
 
 @_curve.register
-def _(one: Group, at: _At) -> Fraction | None:
+def _(one: m.Group, at: _At) -> Fraction | None:
     return _of(one.mechanism, at._replace(k=at.k * one.k))
 
 
 @_curve.register
-def _(one: RepeatAndSelect, at: _At) -> Fraction | None:
+def _(one: m.RepeatAndSelect, at: _At) -> Fraction | None:
     # Selection is of the runs that a whole group sees.
     inner = partial(_at_order, one.mechanism, at)
     return selected(inner, one.mean, one.shape, at.order)
 
 
 @_curve.register
-def _(one: Composed, at: _At) -> Fraction | None:
+def _(one: m.Composed, at: _At) -> Fraction | None:
     parts = [_of(part, at) for part in one.mechanisms]
     known = [part for part in parts if part is not None]
     return sum(known, Fraction(0)) if len(known) == len(parts) else None
 
 
 @_curve.register
-def _(one: SelfComposed, at: _At) -> Fraction | None:
+def _(one: m.SelfComposed, at: _At) -> Fraction | None:
     return _times(one.count, _of(one.mechanism, at))
 
 
-def _at_order(mechanism: Mechanism, at: _At, order: int) -> Fraction | None:
+def _at_order(mechanism: m.Mechanism, at: _At, order: int) -> Fraction | None:
     return _of(mechanism, at._replace(order=order))
 
 
-def _of_group(mechanism: Mechanism, at: _At) -> Fraction | None:
+def _of_group(mechanism: m.Mechanism, at: _At) -> Fraction | None:
     """Mironov 2017, Proposition 2: with c doublings that reach k, D_α of the group is at most 3^c·D_(2^c·α)."""
     doublings = (at.k - 1).bit_length()
     if at.order << doublings > GROUP_ORDER_MAX:
@@ -198,22 +184,25 @@ def _times(count: int, rho: Fraction | None) -> Fraction | None:
     return None if rho is None else count * rho
 
 
-def _sampled(step: PoissonGaussian, at: _At) -> Fraction | None:
+def _sampled(step: m.PoissonGaussian, at: _At) -> Fraction | None:
     """One sampled step's, with so many halves of the slack."""
     rho, part = _by_library(step, at.order), Fraction(at.halves, ISSUED)
     return None if rho is None else rho * (1 + part * RELATIVE_SLACK) + part * ABSOLUTE_SLACK
 
 
 @lru_cache(maxsize=65_536)
-def _by_library(step: PoissonGaussian, order: int) -> Fraction | None:
+def _by_library(step: m.PoissonGaussian, order: int) -> Fraction | None:
     """The library's divergence of one sampled step (Mironov, Talwar, Zhang 2019, Section 3.3), as it comes.
 
     At integer orders this bounds both directions of add-remove and zero-out neighbours.
     """
+    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
     from dp_accounting.rdp import RdpAccountant
 
     accountant = RdpAccountant(orders=[order])
-    accountant.compose(event(step))
+    # Floats only: the library miscounts an integer noise multiplier.
+    gaussian, probability = GaussianDpEvent(float_down(step.noise_multiplier)), float_up(step.probability)
+    accountant.compose(gaussian if probability >= 1.0 else PoissonSampledDpEvent(probability, gaussian))
     rho = float(accountant.rdp[0])
     if math.isnan(rho):
         raise ArithmeticError("the accountant returned no number")

@@ -108,7 +108,7 @@ def _header(signature: str) -> _Header:
     header = c.fields(known, where, _PLAIN, _CALL)
     if header["alg"] not in ALGORITHMS or header["b64"] is not False or header["crit"] != ["b64"]:
         raise Malformed(where, 'must be {"alg":"Ed25519","b64":false,"crit":["b64"],"kid":...}')
-    key_id = c.name_of_key(header["kid"], f"{where}.kid")
+    key_id = c.key_bytes(header["kid"], f"{where}.kid")
     return _Header(str(header["alg"]), key_id, Call.parse(header, where))
 
 

@@ -30,7 +30,21 @@ RSA_BITS: Final = (2048, 4096)
 _JWK_BYTES_MAX: Final = 2_000
 
 
-class P256Key(Record, frozen=True, tag_field="kty", tag="EC"):
+class _WholeJwk(Record, frozen=True):
+    """A key that the registry keeps as its whole JWK."""
+
+    @property
+    def x(self) -> str:
+        """The whole key as text, as the registry keeps it."""
+        return write(self).decode()
+
+    @property
+    def thumbprint(self) -> str:
+        """RFC 7638."""
+        return c.base64url(hashlib.sha256(write(self)).digest())
+
+
+class P256Key(_WholeJwk, frozen=True, tag_field="kty", tag="EC"):
     """A point of NIST P-256, its coordinates in base64url."""
 
     point_x: KeyBytes = msgspec.field(name="x")
@@ -60,18 +74,8 @@ class P256Key(Record, frozen=True, tag_field="kty", tag="EC"):
             return False
         return True
 
-    @property
-    def x(self) -> str:
-        """The whole key as text, as the registry keeps it."""
-        return write(self).decode()
 
-    @property
-    def thumbprint(self) -> str:
-        """RFC 7638."""
-        return c.base64url(hashlib.sha256(write(self)).digest())
-
-
-class RsaKey(Record, frozen=True, tag_field="kty", tag="RSA"):
+class RsaKey(_WholeJwk, frozen=True, tag_field="kty", tag="RSA"):
     """An RSA key of 2048 to 4096 bits with the exponent 65537."""
 
     modulus: Annotated[str, pattern("[A-Za-z0-9_-]{1,10000}", "is not base64url")] = msgspec.field(name="n")
@@ -99,16 +103,6 @@ class RsaKey(Record, frozen=True, tag_field="kty", tag="RSA"):
         except InvalidSignature:
             return False
         return True
-
-    @property
-    def x(self) -> str:
-        """The whole key as text, as the registry keeps it."""
-        return write(self).decode()
-
-    @property
-    def thumbprint(self) -> str:
-        """RFC 7638."""
-        return c.base64url(hashlib.sha256(write(self)).digest())
 
 
 SignerKey = PublicKey | P256Key | RsaKey

@@ -77,7 +77,7 @@ class Entry:
             id=c.name(known["id"], "id"),
             time=c.integer(known["time"], "time", 0, TIME_MAX),
             actor=c.did(known["actor"], "actor"),
-            key_id=c.name_of_key(known["key_id"], "key_id"),
+            key_id=c.key_bytes(known["key_id"], "key_id"),
             body=body,
             signature=c.string(known["signature"], "signature", SIGNATURE_BYTES_MAX),
         )

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self
 
 import msgspec
 
-from ledger.mechanisms.decomposition import first_steps, to_steps
+from ledger.mechanisms.decomposition import check_pieces, first_steps, to_steps
 from ledger.mechanisms.mechanism import AnyMechanism, Mechanism, PoissonGaussian, Steps
-from ledger.mechanisms.mechanism_json import check_pieces
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Positive, between, constant, exact, register_type, rule, words
 from ledger.wire.json_schema import json_schema

@@ -7,53 +7,43 @@ from __future__ import annotations
 
 from typing import Final
 
+from ledger.mechanisms import mechanism as m
 from ledger.mechanisms.decomposition import atoms, kinds_of
-from ledger.mechanisms.mechanism import (
-    RELATIONS,
-    BlackBox,
-    Composed,
-    Group,
-    Mechanism,
-    Pure,
-    RepeatAndSelect,
-    SelfComposed,
-    Zcdp,
-)
 
 RULE_NAMES: Final = ("renyi", "reference", "gaussian")
 """The admission rules that a partition may declare; one without δ has the rule ``pure``."""
 PURE: Final = "pure"
-ZERO_OUT, ADD_REMOVE, REPLACE = RELATIONS
+ZERO_OUT, ADD_REMOVE, REPLACE = m.RELATIONS
 _ADDED: Final = (ZERO_OUT, ADD_REMOVE)
 _REPLACED: Final = (ZERO_OUT, REPLACE)
 
 _ROWS: Final = (
-    ("gaussian", RELATIONS, "renyi", "Mironov 2017, Proposition 7; sensitivity 2 where one record is replaced"),
-    ("gaussian", RELATIONS, "gaussian", "Dong, Roth, Su 2022, Theorem 2.7"),
+    ("gaussian", m.RELATIONS, "renyi", "Mironov 2017, Proposition 7; sensitivity 2 where one record is replaced"),
+    ("gaussian", m.RELATIONS, "gaussian", "Dong, Roth, Su 2022, Theorem 2.7"),
     ("gaussian", _ADDED, "reference", "Poisson-sampled at probability 1"),
     (
         "laplace",
-        RELATIONS,
+        m.RELATIONS,
         "renyi",
         "Mironov 2017, Proposition 6; log-convex in the distance, so any L1 split of it holds",
     ),
     ("laplace", _ADDED, "gaussian", "certificate from its privacy loss distribution"),
-    ("laplace", RELATIONS, "pure", "Dwork, McSherry, Nissim, Smith 2006, Proposition 1"),
-    ("discrete_gaussian", RELATIONS, "renyi", "Canonne, Kamath, Steinke 2020, Proposition 5 and Theorem 4"),
+    ("laplace", m.RELATIONS, "pure", "Dwork, McSherry, Nissim, Smith 2006, Proposition 1"),
+    ("discrete_gaussian", m.RELATIONS, "renyi", "Canonne, Kamath, Steinke 2020, Proposition 5 and Theorem 4"),
     ("randomised_response", _REPLACED, "renyi", "its two output laws, exactly; noise alone where zeroed out"),
     ("randomised_response", _REPLACED, "gaussian", "certificate from its privacy loss distribution"),
     ("randomised_response", _REPLACED, "pure", "the greatest ratio of its two output laws"),
-    ("zcdp", RELATIONS, "renyi", "Bun, Steinke 2016, Definition 8.1"),
-    ("pure", RELATIONS, "renyi", "randomised response dominates it: Kairouz, Oh, Viswanath 2015, Theorem 2.1"),
-    ("pure", RELATIONS, "gaussian", "Dong, Roth, Su 2022: dominated by a Gaussian of the same total variation"),
-    ("pure", RELATIONS, "pure", "its definition"),
+    ("zcdp", m.RELATIONS, "renyi", "Bun, Steinke 2016, Definition 8.1"),
+    ("pure", m.RELATIONS, "renyi", "randomised response dominates it: Kairouz, Oh, Viswanath 2015, Theorem 2.1"),
+    ("pure", m.RELATIONS, "gaussian", "Dong, Roth, Su 2022: dominated by a Gaussian of the same total variation"),
+    ("pure", m.RELATIONS, "pure", "its definition"),
     (
         "black_box",
-        RELATIONS,
+        m.RELATIONS,
         "renyi",
         "as pure but for a part of probability δ: Kairouz, Oh, Viswanath 2015, Theorem 3.3",
     ),
-    ("black_box", RELATIONS, "gaussian", "as pure but for a part of probability δ"),
+    ("black_box", m.RELATIONS, "gaussian", "as pure but for a part of probability δ"),
     ("poisson_gaussian", _ADDED, "renyi", "Mironov, Talwar, Zhang 2019, Section 3.3; Zhu, Wang 2019, Theorem 5"),
     (
         "poisson_gaussian",
@@ -65,14 +55,14 @@ _ROWS: Final = (
     ("sampled_without_replacement", (REPLACE,), "renyi", "Wang, Balle, Kasiviswanathan 2019, Theorem 9"),
     ("full_batch_epochs", _REPLACED, "renyi", "given the order, each record is in one batch of an epoch: one Gaussian"),
     ("full_batch_epochs", _REPLACED, "gaussian", "the same"),
-    ("group", RELATIONS, "renyi", "Mironov 2017, Proposition 2; noise over k where noise is added to a sum"),
-    ("group", RELATIONS, "pure", "k times: Dwork, Roth 2014, Theorem 2.2"),
+    ("group", m.RELATIONS, "renyi", "Mironov 2017, Proposition 2; noise over k where noise is added to a sum"),
+    ("group", m.RELATIONS, "pure", "k times: Dwork, Roth 2014, Theorem 2.2"),
     ("group", _ADDED, "gaussian", "noise over k; mixture of Gaussians when sampled: Ganesh 2024, Theorem 3.1"),
-    ("repeat_and_select", RELATIONS, "renyi", "Papernot, Steinke 2022, Theorems 2 and 6"),
-    ("composed", RELATIONS, "renyi", "Mironov 2017, Proposition 1"),
+    ("repeat_and_select", m.RELATIONS, "renyi", "Papernot, Steinke 2022, Theorems 2 and 6"),
+    ("composed", m.RELATIONS, "renyi", "Mironov 2017, Proposition 1"),
     ("composed", _ADDED, "reference", "each step counts by itself"),
-    ("composed", RELATIONS, "gaussian", "Dong, Roth, Su 2022, Corollary 3.3"),
-    ("composed", RELATIONS, "pure", "the sum: Dwork, Roth 2014, Theorem 3.16"),
+    ("composed", m.RELATIONS, "gaussian", "Dong, Roth, Su 2022, Corollary 3.3"),
+    ("composed", m.RELATIONS, "pure", "the sum: Dwork, Roth 2014, Theorem 3.16"),
 )
 PRICED: Final = {(kind, relation, rule): why for kind, relations, rule, why in _ROWS for relation in relations}
 """(mechanism, relation, rule) to proof or source; ``self_composed`` is priced as ``composed`` is."""
@@ -82,30 +72,30 @@ class NotPriced(ValueError):  # noqa: N818 - what is the case, not an error of t
     """A mechanism that a rule has no proven price for, under this relation."""
 
 
-def require_priced(mechanism: Mechanism, relation: str, rule: str) -> None:
+def require_priced(mechanism: m.Mechanism, relation: str, rule: str) -> None:
     """Raises: NotPriced, unless the mechanism and all it holds have a row for this relation and rule."""
-    kind = "composed" if isinstance(mechanism, SelfComposed) else mechanism.kind
+    kind = "composed" if isinstance(mechanism, m.SelfComposed) else mechanism.kind
     if (kind, relation, rule) not in PRICED:
         raise NotPriced(f"{mechanism.kind} under {relation} has no proven price in the rule {rule}")
     match mechanism:
-        case Pure() | BlackBox() | Zcdp():
+        case m.Pure() | m.BlackBox() | m.Zcdp():
             if mechanism.relation != relation:
                 raise NotPriced(f"{mechanism.kind} holds under {mechanism.relation}, and not under {relation}")
-        case Composed():
+        case m.Composed():
             for one in mechanism.mechanisms:
                 require_priced(one, relation, rule)
-        case RepeatAndSelect():
+        case m.RepeatAndSelect():
             _selectable(mechanism.mechanism)
             require_priced(mechanism.mechanism, relation, rule)
-        case Group() | SelfComposed():
+        case m.Group() | m.SelfComposed():
             require_priced(mechanism.mechanism, relation, rule)
         case _:
             pass
 
 
-def _selectable(mechanism: Mechanism) -> None:
+def _selectable(mechanism: m.Mechanism) -> None:
     """A black box's δ would be paid for every repetition; and to tune a tuning takes too long to price."""
     if "repeat_and_select" in kinds_of(mechanism):
         raise NotPriced("repeat_and_select of a repeat_and_select has no proven price")
-    if any(isinstance(one, BlackBox) for one in atoms(mechanism)):
+    if any(isinstance(one, m.BlackBox) for one in atoms(mechanism)):
         raise NotPriced("repeat_and_select of a black_box has no proven price")

@@ -271,16 +271,6 @@ def key_bytes(value: object, field: str) -> str:
     raise Malformed(field, "must hold 32 bytes in base64url")
 
 
-def name_of_key(value: object, field: str) -> str:
-    """A key id: an RFC 7638 thumbprint, 43 characters of base64url. Raises: Malformed."""
-    return key_bytes(value, field)
-
-
-def thumbprint(jwk: Object) -> str:
-    """RFC 7638 thumbprint of a public JWK given by its required members only."""
-    return base64url(hashlib.sha256(dump(jwk)).digest())
-
-
 def base64url(raw: bytes) -> str:
     """RFC 4648, section 5, without padding."""
     return binascii.b2a_base64(raw, newline=False).translate(_TO_URL, b"=").decode("ascii")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator
+from hashlib import sha256
 from typing import Final
 
 import httpx
@@ -83,7 +84,7 @@ class Everybody(httpx.Auth):
         room = asked.get("clean_room") if isinstance(asked, dict) else None
         signing = room.get("signing") if isinstance(room, dict) else None
         if isinstance(signing, dict):
-            self.charges[str(body["id"])] = c.thumbprint(signing)
+            self.charges[str(body["id"])] = c.base64url(sha256(c.dump(signing)).digest())
         if request.url.path == "/v1/challenges":
             key_id = self.charges.get(str(body.get("charge")), key_id)
         if key_id in self.rooms:

@@ -16,40 +16,30 @@ from ledger.accounting.pld import POINTS_MAX, Distribution, GridTooLarge, requir
 from ledger.accounting.pld_counting import count_capacity
 from ledger.accounting.pld_mechanisms import compose, repeated
 from ledger.filters import Opening, choose_rule
-from ledger.mechanisms.mechanism import (
-    BlackBox,
-    Composed,
-    Gaussian,
-    Group,
-    Laplace,
-    Mechanism,
-    PoissonGaussian,
-    Pure,
-    SelfComposed,
-)
+from ledger.mechanisms import mechanism as m
 from ledger.wire.malformed import Malformed
 
 ZERO_OUT = "REPLACE_SPECIAL"
 DELTA = Fraction(1, 100_000)
-HUGE: list[Mechanism] = [
-    Group(64, Laplace(Fraction(1, 100))),
-    PoissonGaussian(Fraction(1, 2), Fraction(1, 100), 1),
-    PoissonGaussian(Fraction(1, 2), Fraction(3, 100), 1),
-    Group(64, Pure(Fraction(256), ZERO_OUT)),
-    Composed((SelfComposed(9_000_000, Laplace(Fraction(1000))), Laplace(Fraction(1)))),
-    SelfComposed(10_000_000, Laplace(Fraction(1000))),
+HUGE: list[m.Mechanism] = [
+    m.Group(64, m.Laplace(Fraction(1, 100))),
+    m.PoissonGaussian(Fraction(1, 2), Fraction(1, 100), 1),
+    m.PoissonGaussian(Fraction(1, 2), Fraction(3, 100), 1),
+    m.Group(64, m.Pure(Fraction(256), ZERO_OUT)),
+    m.Composed((m.SelfComposed(9_000_000, m.Laplace(Fraction(1000))), m.Laplace(Fraction(1)))),
+    m.SelfComposed(10_000_000, m.Laplace(Fraction(1000))),
 ]
 
 
 @pytest.mark.parametrize("mechanism", HUGE, ids=lambda one: one.kind)
-def test_a_grid_too_large_is_refused_before_it_is_made(mechanism: Mechanism) -> None:
+def test_a_grid_too_large_is_refused_before_it_is_made(mechanism: m.Mechanism) -> None:
     """On the finest grid: by its size alone."""
     with pytest.raises(GridTooLarge, match="points"):
         compose(mechanism, ZERO_OUT, 1e-5)
 
 
 @pytest.mark.parametrize("mechanism", HUGE, ids=lambda one: one.kind)
-def test_what_is_too_large_for_a_curve_is_told_by_its_orders(mechanism: Mechanism) -> None:
+def test_what_is_too_large_for_a_curve_is_told_by_its_orders(mechanism: m.Mechanism) -> None:
     """Some finite number, or a refusal that names why; and no room in the rule that needs a curve."""
     assert report_epsilon(mechanism, DELTA, ZERO_OUT).epsilon > 0
     rule = choose_rule("gaussian", Opening(Fraction(1, 1000), (Fraction(3),), None))
@@ -59,14 +49,14 @@ def test_what_is_too_large_for_a_curve_is_told_by_its_orders(mechanism: Mechanis
     )
 
 
-RUINOUS: list[Mechanism] = [
-    Group(8, BlackBox(Fraction(1, 10**9), Fraction(256), ZERO_OUT)),
-    Group(64, BlackBox(Fraction(1, 2), Fraction(256), ZERO_OUT)),
+RUINOUS: list[m.Mechanism] = [
+    m.Group(8, m.BlackBox(Fraction(1, 10**9), Fraction(256), ZERO_OUT)),
+    m.Group(64, m.BlackBox(Fraction(1, 2), Fraction(256), ZERO_OUT)),
 ]
 
 
 @pytest.mark.parametrize("mechanism", RUINOUS, ids=repr)
-def test_what_loses_everything_is_refused_by_name(mechanism: Mechanism) -> None:
+def test_what_loses_everything_is_refused_by_name(mechanism: m.Mechanism) -> None:
     """No ε at this δ, said in a sentence."""
     with pytest.raises(Malformed, match="infinite"):
         report_epsilon(mechanism, DELTA, ZERO_OUT)
@@ -82,15 +72,15 @@ def test_what_loses_everything_is_refused_by_name(mechanism: Mechanism) -> None:
 )
 def test_the_chances_of_a_sampled_group_stay_chances(k: int, probability: str) -> None:
     """That none of the group is drawn has a probability above 0, however small; what is told has both orders."""
-    step = PoissonGaussian(Fraction(probability), Fraction(k), 1)
-    found = repeated(Group(k, step), ZERO_OUT, 1, 1e-3)
+    step = m.PoissonGaussian(Fraction(probability), Fraction(k), 1)
+    found = repeated(m.Group(k, step), ZERO_OUT, 1, 1e-3)
     assert 0 < found.delta(0.0) < 1
     assert found.delta(0.0) >= repeated(step, ZERO_OUT, 1, 1e-3).delta(0.0) - 1e-9
 
 
 def test_a_count_ends_where_noise_would_decide() -> None:
     """Steps that lose next to nothing: the count found is one that Rényi proves, and below a fixed bound."""
-    tiny = PoissonGaussian(Fraction(1, 10**9), Fraction(10**6), 1)
+    tiny = m.PoissonGaussian(Fraction(1, 10**9), Fraction(10**6), 1)
     assert count_capacity(tiny, Fraction(128), Fraction(1, 2)) == 10**9
 
 
@@ -114,7 +104,7 @@ def exact(noise: float, epsilon: float) -> Any:  # noqa: ANN401 - mpmath has no 
 @pytest.mark.parametrize("delta", [Fraction(99, 100), Fraction(1, 2), Fraction(1, 10), Fraction(1, 10**8)])
 def test_what_is_told_is_never_below_the_exact_one(noise: Fraction, delta: Fraction) -> None:
     """Not by a billionth either: the curve is evaluated at the very ε that is told."""
-    told = report_epsilon(Gaussian(noise), delta, ZERO_OUT).epsilon
+    told = report_epsilon(m.Gaussian(noise), delta, ZERO_OUT).epsilon
     assert exact(float(noise), float(told)) <= float(delta)
 
 
@@ -144,8 +134,8 @@ def test_curves_are_the_librarys_own(make: Callable[[], Any], count: int) -> Non
 
 def test_rounds_count_every_step_inside() -> None:
     """The error of convolutions grows with the steps inside a round, not with rounds."""
-    rounds = SelfComposed(100, Composed((SelfComposed(50, Laplace(Fraction(100))), Laplace(Fraction(100)))))
+    rounds = m.SelfComposed(100, m.Composed((m.SelfComposed(50, m.Laplace(Fraction(100))), m.Laplace(Fraction(100)))))
     assert compose(rounds, ZERO_OUT, 1e-3).steps == 5100
-    whole = certificate(SelfComposed(50, Laplace(Fraction(100))), ZERO_OUT, 2, Fraction(1, 1000))
+    whole = certificate(m.SelfComposed(50, m.Laplace(Fraction(100))), ZERO_OUT, 2, Fraction(1, 1000))
     assert whole is not None
     assert whole > 0

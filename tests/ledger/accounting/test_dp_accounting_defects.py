@@ -32,8 +32,8 @@ from dp_accounting.rdp import RdpAccountant
 
 from ledger.accounting.epsilon_report import report_epsilon
 from ledger.accounting.renyi import price
-from ledger.mechanisms.mechanism_json import parse_mechanism
 from ledger.wire.malformed import Malformed
+from tests.factories.mechanisms import parse_mechanism
 
 Json = dict[str, Any]
 ADD_OR_REMOVE, REPLACE_ONE, ZERO_OUT = "ADD_OR_REMOVE_ONE", "REPLACE_ONE", "REPLACE_SPECIAL"

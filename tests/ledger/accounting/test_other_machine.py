@@ -15,20 +15,8 @@ from ledger.accounting.pld_counting import count_capacity, count_keeps
 from ledger.accounting.pld_mechanisms import repeated
 from ledger.accounting.renyi import ACCEPTED, price
 from ledger.filters import Cap, Opening, Rule, choose_rule
+from ledger.mechanisms import mechanism as m
 from ledger.mechanisms.loss import Segment, cover
-from ledger.mechanisms.mechanism import (
-    BlackBox,
-    Composed,
-    Gaussian,
-    Group,
-    Laplace,
-    Mechanism,
-    PoissonGaussian,
-    Pure,
-    RandomisedResponse,
-    RepeatAndSelect,
-    SelfComposed,
-)
 from ledger.wire.exact_numbers import DELTA_ONE, NAT
 from tests.ledger.accounting.exact import sampled_gaussian
 from tests.ledger.accounting.other_machine import forget, other_machine
@@ -37,15 +25,15 @@ from tests.ledger.filters.test_gaussian import EPSILONS, gaussian_curve, laplace
 ZERO_OUT: Final = "REPLACE_SPECIAL"
 DELTA: Final = Fraction(1, 100_000)
 EPSILON: Final = Fraction(3)
-STEPS: Final = PoissonGaussian(Fraction(1, 16), Fraction(4), 40)
-STEP: Final = PoissonGaussian(Fraction(1, 16), Fraction(4), 1)
-ROUNDS: Final = SelfComposed(4, Composed((Laplace(Fraction(20)), RandomisedResponse(4, Fraction(19, 20)))))
-NOISY: Final[tuple[Mechanism, ...]] = (STEPS, Laplace(Fraction(7, 2)), ROUNDS, Pure(Fraction(1, 3), ZERO_OUT))
-TAKEN: Final[dict[str, tuple[Mechanism, ...]]] = {
-    "gaussian": (*NOISY, Gaussian(Fraction(7)), BlackBox(Fraction(1, 10**7), Fraction(1, 10), ZERO_OUT)),
+STEPS: Final = m.PoissonGaussian(Fraction(1, 16), Fraction(4), 40)
+STEP: Final = m.PoissonGaussian(Fraction(1, 16), Fraction(4), 1)
+ROUNDS: Final = m.SelfComposed(4, m.Composed((m.Laplace(Fraction(20)), m.RandomisedResponse(4, Fraction(19, 20)))))
+NOISY: Final[tuple[m.Mechanism, ...]] = (STEPS, m.Laplace(Fraction(7, 2)), ROUNDS, m.Pure(Fraction(1, 3), ZERO_OUT))
+TAKEN: Final[dict[str, tuple[m.Mechanism, ...]]] = {
+    "gaussian": (*NOISY, m.Gaussian(Fraction(7)), m.BlackBox(Fraction(1, 10**7), Fraction(1, 10), ZERO_OUT)),
     "reference": (STEPS,),
-    "renyi": (*NOISY, Group(2, STEPS), RepeatAndSelect(Fraction(5), STEPS, "1")),
-    "pure": (Laplace(Fraction(7, 2)), RandomisedResponse(4, Fraction(19, 20))),
+    "renyi": (*NOISY, m.Group(2, STEPS), m.RepeatAndSelect(Fraction(5), STEPS, "1")),
+    "pure": (m.Laplace(Fraction(7, 2)), m.RandomisedResponse(4, Fraction(19, 20))),
 }
 Issued = tuple[list[tuple[Segment, ...]], Cap]
 
@@ -95,14 +83,14 @@ def test_to_search_again_and_compare_would_refuse_an_honest_book() -> None:
     assert not all(cover(here, there) for there in found)
 
 
-SINGLE: Final[list[tuple[Mechanism, Callable[[float], float]]]] = [
-    (Laplace(Fraction(1)), laplace_curve(1.0)),
-    (Laplace(Fraction(7, 2)), laplace_curve(3.5)),
+SINGLE: Final[list[tuple[m.Mechanism, Callable[[float], float]]]] = [
+    (m.Laplace(Fraction(1)), laplace_curve(1.0)),
+    (m.Laplace(Fraction(7, 2)), laplace_curve(3.5)),
 ]
 
 
 @pytest.mark.parametrize(("mechanism", "curve"), SINGLE)
-def test_the_least_certificate_that_is_accepted_is_one(mechanism: Mechanism, curve: Callable[[float], float]) -> None:
+def test_the_least_certificate_that_is_accepted_is_one(mechanism: m.Mechanism, curve: Callable[[float], float]) -> None:
     """By the exact curve and 40 digits; one unit less is refused, and it is within a thousandth of what is issued."""
     terms: Any = rule_of("gaussian").to_json()
     tau: int = terms["menu"][0]
@@ -128,7 +116,7 @@ def find_crossing(holds: Callable[[int], bool], most: int) -> int:
 
 def test_the_least_gaussian_that_covers_a_pure_loss_is_one() -> None:
     """Its total variation by 40 digits; what is issued is within 1e-11 of it."""
-    pure = Pure(Fraction(1, 3), ZERO_OUT)
+    pure = m.Pure(Fraction(1, 3), ZERO_OUT)
     least = find_crossing(lambda square: bool(exact_square_covers(pure, ZERO_OUT, square)), 64 * NAT)
     assert pure_curve(1 / 3)(0.0) <= gaussian_curve(0.0, least) + 1e-16
     assert pure_curve(1 / 3)(0.0) > gaussian_curve(0.0, least * 999_999 // 1_000_000)
@@ -153,7 +141,7 @@ def test_the_greatest_gaussian_that_is_accepted_keeps_the_budget(delta: Fraction
 
 def test_the_greatest_count_that_is_accepted_keeps_the_budget() -> None:
     """By the library's own δ at it; and a little more is refused, by it and here."""
-    step = PoissonGaussian(Fraction(1, 16), Fraction(4), 1)
+    step = m.PoissonGaussian(Fraction(1, 16), Fraction(4), 1)
     own = count_capacity(step, EPSILON, DELTA)
     most = own + find_crossing(lambda more: not count_keeps(step, EPSILON, DELTA, own + more), own // 100) - 1
     one = library.from_gaussian_mechanism(4.0, sampling_prob=1 / 16, value_discretization_interval=1e-4)
@@ -174,7 +162,7 @@ def test_the_least_sampled_price_that_is_accepted_is_above_the_loss() -> None:
     rule = rule_of("renyi")
     (own,) = rule.segments(STEPS, ZERO_OUT)
     orders: Any = rule.to_json()["orders"]
-    least = price(PoissonGaussian(STEPS.probability, STEPS.noise_multiplier, 1), ZERO_OUT, tuple(orders), ACCEPTED)
+    least = price(m.PoissonGaussian(STEPS.probability, STEPS.noise_multiplier, 1), ZERO_OUT, tuple(orders), ACCEPTED)
     for place, (order, floor, issue) in enumerate(zip(orders, least, own.price, strict=False)):
         assert floor is not None
         assert issue is not None

@@ -24,7 +24,7 @@ import pytest
 
 from ledger.accounting.epsilon_report import report_epsilon
 from ledger.accounting.renyi import price
-from ledger.mechanisms.mechanism_json import parse_mechanism
+from tests.factories.mechanisms import parse_mechanism
 
 Row = dict[str, Any]
 ROWS: Final[list[Row]] = json.loads(Path(__file__).with_name("published_values.json").read_text())

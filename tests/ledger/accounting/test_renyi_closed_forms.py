@@ -13,16 +13,7 @@ from hypothesis import strategies as st
 from ledger.accounting import renyi_closed_forms as ours
 from ledger.accounting.pure_dp import pure_epsilon
 from ledger.accounting.renyi import divergence, price
-from ledger.mechanisms.mechanism import (
-    Group,
-    Laplace,
-    Mechanism,
-    PoissonGaussian,
-    Pure,
-    RandomisedResponse,
-    RepeatAndSelect,
-    SampledWithoutReplacement,
-)
+from ledger.mechanisms import mechanism as m
 from ledger.wire.exact_numbers import NAT
 from tests.ledger.accounting.exact import divergence as of_pairs
 
@@ -99,7 +90,7 @@ def test_response_is_its_exact_sum(buckets: int, noise: Fraction, order: int) ->
         assert max(exact) - HAIR <= told <= max(exact) + HAIR
         relation = "REPLACE_ONE" if replaced else "REPLACE_SPECIAL"
         greatest = max(max(p / q, q / p) for p, q in both[0])
-        close_above(pure_epsilon(RandomisedResponse(buckets, noise), relation), WIDE.log(number(greatest)))
+        close_above(pure_epsilon(m.RandomisedResponse(buckets, noise), relation), WIDE.log(number(greatest)))
 
 
 @settings(deadline=None, max_examples=30)
@@ -112,17 +103,17 @@ def test_sampling_without_replacement_is_theorem_nine(noise: Fraction, sample: i
     for j in range(3, order + 1):
         total += 2 * comb(order, j) * ratio**j * WIDE.exp((j - 1) * 2 * j / variance)
     exact = min(WIDE.log(total) / (order - 1), 2 * order / variance)
-    told = divergence(SampledWithoutReplacement(noise, 300, sample, 1), "REPLACE_ONE", order)
+    told = divergence(m.SampledWithoutReplacement(noise, 300, sample, 1), "REPLACE_ONE", order)
     assert told is not None
     assert number(told) >= exact * (1 - WIDE.mpf("1e-35"))
     assert number(told) <= 3 * exact + number(HAIR)
     assert told <= 2 * order / noise**2
 
 
-GROUPS: list[tuple[Mechanism, Callable[[int, int], Any]]] = [
-    (Laplace(Fraction(6)), lambda k, order: number(ours.laplace(Fraction(6), k, order))),
-    (Pure(Fraction(1, 4), "REPLACE_SPECIAL"), lambda k, order: number(ours.pure(Fraction(k, 4), order))),
-    (PoissonGaussian(Fraction(1), Fraction(5), 1), lambda k, order: WIDE.mpf(order * k * k) / 50),
+GROUPS: list[tuple[m.Mechanism, Callable[[int, int], Any]]] = [
+    (m.Laplace(Fraction(6)), lambda k, order: number(ours.laplace(Fraction(6), k, order))),
+    (m.Pure(Fraction(1, 4), "REPLACE_SPECIAL"), lambda k, order: number(ours.pure(Fraction(k, 4), order))),
+    (m.PoissonGaussian(Fraction(1), Fraction(5), 1), lambda k, order: WIDE.mpf(order * k * k) / 50),
 ]
 
 
@@ -130,10 +121,10 @@ GROUPS: list[tuple[Mechanism, Callable[[int, int], Any]]] = [
 @pytest.mark.parametrize("order", [2, 9])
 @pytest.mark.parametrize(("mechanism", "exact"), GROUPS, ids=lambda one: getattr(one, "kind", ""))
 def test_a_group_moves_a_sum_k_times_as_far(
-    mechanism: Mechanism, exact: Callable[[int, int], Any], k: int, order: int
+    mechanism: m.Mechanism, exact: Callable[[int, int], Any], k: int, order: int
 ) -> None:
     """The loss of a group of k is that of a sensitivity of k."""
-    close_above(divergence(Group(k, mechanism), "REPLACE_SPECIAL", order), exact(k, order))
+    close_above(divergence(m.Group(k, mechanism), "REPLACE_SPECIAL", order), exact(k, order))
 
 
 @pytest.mark.parametrize("order", [2, 3, 5])
@@ -150,7 +141,7 @@ def test_a_sampled_group_is_at_least_its_mixture(order: int, k: int) -> None:
         return WIDE.fsum(weights[j] * moment([*chosen, j], left - 1) for j in range(k + 1))
 
     exact = WIDE.log(moment([], order)) / (order - 1)
-    told = divergence(Group(k, PoissonGaussian(q, sigma, 1)), "REPLACE_SPECIAL", order)
+    told = divergence(m.Group(k, m.PoissonGaussian(q, sigma, 1)), "REPLACE_SPECIAL", order)
     assert told is not None
     assert number(told) >= exact
 
@@ -158,9 +149,9 @@ def test_a_sampled_group_is_at_least_its_mixture(order: int, k: int) -> None:
 @pytest.mark.parametrize("shape", ["0", "1", "poisson"])
 def test_tuning_costs_more_than_one_run_and_falls_with_nothing(shape: str) -> None:
     """More runs, a lossier run, a greater order: never less."""
-    inner = [PoissonGaussian(Fraction(1, 100), noise, 100) for noise in (Fraction(2), Fraction(4))]
+    inner = [m.PoissonGaussian(Fraction(1, 100), noise, 100) for noise in (Fraction(2), Fraction(4))]
     prices = {
-        (mean, place): price(RepeatAndSelect(Fraction(mean), one, shape), "REPLACE_SPECIAL", (2, 4, 8, 16))
+        (mean, place): price(m.RepeatAndSelect(Fraction(mean), one, shape), "REPLACE_SPECIAL", (2, 4, 8, 16))
         for mean in (2, 10, 100)
         for place, one in enumerate(inner)
     }
@@ -205,7 +196,7 @@ def test_tuning_is_at_least_the_best_of_many_answers(shape: str, mean: int, orde
         WIDE.log(WIDE.fsum(p**order * q ** (1 - order) for p, q in zip(one, other, strict=True))) / (order - 1)
         for one, other in (laws, laws[::-1])
     )
-    tuned = RepeatAndSelect(Fraction(mean), Pure(Fraction(1), "REPLACE_SPECIAL"), shape)
+    tuned = m.RepeatAndSelect(Fraction(mean), m.Pure(Fraction(1), "REPLACE_SPECIAL"), shape)
     told = divergence(tuned, "REPLACE_SPECIAL", order)
     assert told is not None
     assert number(told) >= exact

@@ -266,7 +266,7 @@ class Foreign:
             self.algorithm, point = "ES256", key.public_key().public_numbers()
             x, y = (c.base64url(one.to_bytes(32, "big")) for one in (point.x, point.y))
             self.jwk = {"crv": "P-256", "kty": "EC", "x": x, "y": y}
-        self.key_id = c.thumbprint(self.jwk)
+        self.key_id = parse_organisation_key(self.jwk, "jwk").thumbprint
 
     def sign(self, payload: bytes) -> str:
         """A detached JWS."""

@@ -135,3 +135,23 @@ def test_an_ecdsa_signature_has_one_length() -> None:
     for signed in mangled:
         with pytest.raises(Malformed, match="does not verify"):
             verify(detached("ES256", key.thumbprint, signed), PAYLOAD, key)
+
+
+def test_rfc_7638_thumbprint() -> None:
+    """RFC 7638, section 3.1: the published RSA example."""
+    modulus = (
+        "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3"
+        "oknjhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdA"
+        "ZHzu6qMQvRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-"
+        "kEgU8awapJzKnqDKgw"
+    )
+    assert (
+        parse_organisation_key({"e": "AQAB", "kty": "RSA", "n": modulus}, "key").thumbprint
+        == "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"
+    )
+
+
+def test_rfc_8037_thumbprint() -> None:
+    """RFC 8037, appendix A.3."""
+    jwk = {"crv": "Ed25519", "kty": "OKP", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
+    assert parse_organisation_key(jwk, "key").thumbprint == "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"

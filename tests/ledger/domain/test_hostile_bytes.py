@@ -19,11 +19,11 @@ from ledger.domain.commands import Command, parse_ref, read_body
 from ledger.domain.entries import Entry
 from ledger.log.tiles import Tile
 from ledger.mechanisms.mechanism import PoissonGaussian
-from ledger.mechanisms.mechanism_json import parse_mechanism
 from ledger.mechanisms.plan import parse_plan
 from ledger.verifier import Checkpoint, LogKey, Note, VerificationError, verify_receipt
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
+from tests.factories.mechanisms import parse_mechanism
 from tests.ledger.log.memory_log import KEY, Log
 
 PRIVATE: Final = Ed25519PrivateKey.from_private_bytes(bytes([3]) * 32)

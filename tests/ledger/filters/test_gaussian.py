@@ -13,20 +13,8 @@ from dp_accounting import get_epsilon_gaussian
 from ledger.accounting.epsilon_report import report_epsilon
 from ledger.accounting.gaussian_certificates import certificate, exact_square, gaussian_capacity, gaussian_epsilon
 from ledger.filters import Opening, choose_rule
+from ledger.mechanisms import mechanism as m
 from ledger.mechanisms.loss import Loss, loss_of
-from ledger.mechanisms.mechanism import (
-    BlackBox,
-    Composed,
-    FullBatchEpochs,
-    Gaussian,
-    Group,
-    Laplace,
-    Mechanism,
-    PoissonGaussian,
-    Pure,
-    RandomisedResponse,
-    SelfComposed,
-)
 from ledger.wire.exact_numbers import DELTA_ONE, NAT
 
 WIDE = mpmath.mp.clone()
@@ -65,18 +53,18 @@ def pure_curve(epsilon_of: float) -> Callable[[float], float]:
     return lambda epsilon: max(0.0, (exp(epsilon_of) - exp(epsilon)) / (1 + exp(epsilon_of)))
 
 
-SINGLE: list[tuple[Mechanism, Callable[[float], float]]] = [
-    (Laplace(Fraction(1)), laplace_curve(1.0)),
-    (Laplace(Fraction(7, 2)), laplace_curve(3.5)),
-    (Group(2, Laplace(Fraction(7))), laplace_curve(3.5)),
-    (RandomisedResponse(2, Fraction(1, 2)), response_curve(2, 0.5)),
-    (RandomisedResponse(10, Fraction(3, 4)), response_curve(10, 0.75)),
+SINGLE: list[tuple[m.Mechanism, Callable[[float], float]]] = [
+    (m.Laplace(Fraction(1)), laplace_curve(1.0)),
+    (m.Laplace(Fraction(7, 2)), laplace_curve(3.5)),
+    (m.Group(2, m.Laplace(Fraction(7))), laplace_curve(3.5)),
+    (m.RandomisedResponse(2, Fraction(1, 2)), response_curve(2, 0.5)),
+    (m.RandomisedResponse(10, Fraction(3, 4)), response_curve(10, 0.75)),
 ]
 
 
 @pytest.mark.parametrize(("mechanism", "curve"), SINGLE, ids=lambda one: getattr(one, "kind", ""))
 @pytest.mark.parametrize("tau", [Fraction(1, 1000), Fraction(1, 100_000)])
-def test_a_certificate_covers_the_curve(mechanism: Mechanism, curve: Callable[[float], float], tau: Fraction) -> None:
+def test_a_certificate_covers_the_curve(mechanism: m.Mechanism, curve: Callable[[float], float], tau: Fraction) -> None:
     """At every ε: at most τ more than the Gaussian; and a Gaussian of a twentieth less does not cover it."""
     square = certificate(mechanism, ZERO_OUT, 1, tau)
     assert square is not None
@@ -88,7 +76,7 @@ def test_a_certificate_covers_the_curve(mechanism: Mechanism, curve: Callable[[f
 @pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(5), Fraction(20)])
 def test_a_pure_loss_is_covered_without_slack(epsilon: Fraction) -> None:
     """The Gaussian of the same total variation lies above randomised response everywhere, and a hair less does not."""
-    square = exact_square(Pure(epsilon, ZERO_OUT), ZERO_OUT)
+    square = exact_square(m.Pure(epsilon, ZERO_OUT), ZERO_OUT)
     assert square is not None
     curve = pure_curve(float(epsilon))
     points = [float(epsilon) * place / 400 for place in range(400)]
@@ -98,14 +86,14 @@ def test_a_pure_loss_is_covered_without_slack(epsilon: Fraction) -> None:
 
 def test_what_needs_no_certificate_is_exact() -> None:
     """Gaussian noise by its own μ², in a group and when records are replaced; a black box as its pure part."""
-    assert exact_square(Gaussian(Fraction(4)), ZERO_OUT) == NAT // 16
-    assert exact_square(Gaussian(Fraction(4)), "REPLACE_ONE") == NAT // 4
-    assert exact_square(Group(3, FullBatchEpochs(1, Fraction(6))), ZERO_OUT) == NAT // 4
-    assert exact_square(PoissonGaussian(Fraction(1), Fraction(8), 1), ZERO_OUT) == NAT // 64
-    assert exact_square(PoissonGaussian(Fraction(1, 2), Fraction(8), 1), ZERO_OUT) is None
-    pure = exact_square(Pure(Fraction(2), ZERO_OUT), ZERO_OUT)
-    assert exact_square(BlackBox(Fraction(1, 1000), Fraction(2), ZERO_OUT), ZERO_OUT) == pure
-    assert exact_square(Group(2, Pure(Fraction(1), ZERO_OUT)), ZERO_OUT) == pure
+    assert exact_square(m.Gaussian(Fraction(4)), ZERO_OUT) == NAT // 16
+    assert exact_square(m.Gaussian(Fraction(4)), "REPLACE_ONE") == NAT // 4
+    assert exact_square(m.Group(3, m.FullBatchEpochs(1, Fraction(6))), ZERO_OUT) == NAT // 4
+    assert exact_square(m.PoissonGaussian(Fraction(1), Fraction(8), 1), ZERO_OUT) == NAT // 64
+    assert exact_square(m.PoissonGaussian(Fraction(1, 2), Fraction(8), 1), ZERO_OUT) is None
+    pure = exact_square(m.Pure(Fraction(2), ZERO_OUT), ZERO_OUT)
+    assert exact_square(m.BlackBox(Fraction(1, 1000), Fraction(2), ZERO_OUT), ZERO_OUT) == pure
+    assert exact_square(m.Group(2, m.Pure(Fraction(1), ZERO_OUT)), ZERO_OUT) == pure
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(3), Fraction(10)])
@@ -124,8 +112,8 @@ def test_a_capacity_keeps_the_budget_and_hardly_less(epsilon: Fraction, delta: F
 def test_a_run_is_certified_as_a_whole() -> None:
     """Sampled steps, and rounds of several mechanisms: one that has begun is charged whole."""
     rule = choose_rule("gaussian", Opening(Fraction(1, 1000), (Fraction(3),), None))
-    rounds = SelfComposed(4, Composed((Laplace(Fraction(20)), RandomisedResponse(4, Fraction(19, 20)))))
-    for mechanism, steps in ((PoissonGaussian(Fraction(1, 20), Fraction(2), 50), 50), (rounds, 4)):
+    rounds = m.SelfComposed(4, m.Composed((m.Laplace(Fraction(20)), m.RandomisedResponse(4, Fraction(19, 20)))))
+    for mechanism, steps in ((m.PoissonGaussian(Fraction(1, 20), Fraction(2), 50), 50), (rounds, 4)):
         segments = rule.segments(mechanism, ZERO_OUT)
         assert [(one.steps, one.unit) for one in segments] == [(steps, steps)]
         assert loss_of(segments, 0).empty
@@ -135,11 +123,11 @@ def test_a_run_is_certified_as_a_whole() -> None:
         assert tau
         assert tau in choose_rule("gaussian", Opening(Fraction(1, 1000), (Fraction(3),), None)).to_json()["menu"]  # type: ignore[operator] # JSON
         assert certificate_of(mechanism, Fraction(tau, DELTA_ONE)) == square
-    plain = rule.segments(Gaussian(Fraction(4)), ZERO_OUT)
+    plain = rule.segments(m.Gaussian(Fraction(4)), ZERO_OUT)
     assert loss_of(plain, 1) == Loss((NAT // 16, 0), (0, 0))
 
 
-def certificate_of(mechanism: Mechanism, tau: Fraction) -> int | None:
+def certificate_of(mechanism: m.Mechanism, tau: Fraction) -> int | None:
     """The certificate of a whole mechanism of one piece."""
     from ledger.mechanisms.decomposition import to_steps
 
@@ -149,7 +137,7 @@ def certificate_of(mechanism: Mechanism, tau: Fraction) -> int | None:
 
 def test_a_run_has_more_room_than_its_own_epsilon_says() -> None:
     """Sanity: what the rule charges for one run alone, told as an ε, is at least what PLD tells of it."""
-    plan = PoissonGaussian(Fraction(1, 20), Fraction(2), 200)
+    plan = m.PoissonGaussian(Fraction(1, 20), Fraction(2), 200)
     delta = Fraction(1, 1000)
     square = certificate_of(plan, delta / 10)
     assert square is not None

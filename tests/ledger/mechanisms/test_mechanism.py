@@ -10,35 +10,22 @@ from hypothesis import strategies as st
 
 from ledger.accounting.epsilon_report import report_epsilon, slack
 from ledger.accounting.renyi import price
-from ledger.mechanisms.decomposition import PIECES_MAX, count_selections, first_steps, group_privacy, kinds_of, to_steps
-from ledger.mechanisms.loss import Loss, Segment, loss_of
-from ledger.mechanisms.mechanism import (
-    GROUP_MAX,
-    KINDS,
-    LEAVES_MAX,
-    RELATIONS,
-    SHAPES,
-    STEPS_MAX,
-    BlackBox,
-    Composed,
-    DiscreteGaussian,
-    FullBatchEpochs,
-    Gaussian,
-    Group,
-    Laplace,
-    Mechanism,
-    PoissonGaussian,
-    Pure,
-    RandomisedResponse,
-    RepeatAndSelect,
-    SampledWithoutReplacement,
-    SelfComposed,
-    Zcdp,
+from ledger.mechanisms import mechanism as m
+from ledger.mechanisms.decomposition import (
+    DEPTH_MAX,
+    PIECES_MAX,
+    SELECTIONS_MAX,
+    count_selections,
+    first_steps,
+    group_privacy,
+    kinds_of,
+    to_steps,
 )
-from ledger.mechanisms.mechanism_json import DEPTH_MAX, SELECTIONS_MAX, parse_mechanism
+from ledger.mechanisms.loss import Loss, Segment, loss_of
 from ledger.wire.canonical_json import dump, parse_canonical
 from ledger.wire.exact_numbers import DELTA_ONE
 from ledger.wire.malformed import Malformed
+from tests.factories.mechanisms import parse_mechanism
 
 ORDERS = (2, 5, 16)
 
@@ -49,32 +36,34 @@ def ratio(low: Fraction, high: Fraction) -> st.SearchStrategy[Fraction]:
 
 
 NOISE = ratio(Fraction(1, 2), Fraction(50))
-RELATION = st.sampled_from(RELATIONS)
-ATOMS: st.SearchStrategy[Mechanism] = st.one_of(
-    st.builds(Gaussian, NOISE),
-    st.builds(Laplace, NOISE),
-    st.builds(DiscreteGaussian, NOISE),
-    st.builds(RandomisedResponse, st.integers(2, 50), ratio(Fraction(1, 100), Fraction(1))),
-    st.builds(Zcdp, RELATION, ratio(Fraction(1, 1000), Fraction(2)), ratio(Fraction(0), Fraction(1))),
-    st.builds(Pure, ratio(Fraction(1, 1000), Fraction(3)), RELATION),
-    st.builds(BlackBox, ratio(Fraction(1, 10**6), Fraction(1, 1000)), ratio(Fraction(1, 1000), Fraction(3)), RELATION),
-    st.builds(PoissonGaussian, ratio(Fraction(1, 1000), Fraction(1)), NOISE, st.integers(1, 50)),
-    st.builds(SampledWithoutReplacement, NOISE, st.integers(100, 1000), st.integers(1, 100), st.integers(1, 50)),
-    st.builds(FullBatchEpochs, st.integers(1, 50), NOISE),
+RELATION = st.sampled_from(m.RELATIONS)
+ATOMS: st.SearchStrategy[m.Mechanism] = st.one_of(
+    st.builds(m.Gaussian, NOISE),
+    st.builds(m.Laplace, NOISE),
+    st.builds(m.DiscreteGaussian, NOISE),
+    st.builds(m.RandomisedResponse, st.integers(2, 50), ratio(Fraction(1, 100), Fraction(1))),
+    st.builds(m.Zcdp, RELATION, ratio(Fraction(1, 1000), Fraction(2)), ratio(Fraction(0), Fraction(1))),
+    st.builds(m.Pure, ratio(Fraction(1, 1000), Fraction(3)), RELATION),
+    st.builds(
+        m.BlackBox, ratio(Fraction(1, 10**6), Fraction(1, 1000)), ratio(Fraction(1, 1000), Fraction(3)), RELATION
+    ),
+    st.builds(m.PoissonGaussian, ratio(Fraction(1, 1000), Fraction(1)), NOISE, st.integers(1, 50)),
+    st.builds(m.SampledWithoutReplacement, NOISE, st.integers(100, 1000), st.integers(1, 100), st.integers(1, 50)),
+    st.builds(m.FullBatchEpochs, st.integers(1, 50), NOISE),
 )
-MECHANISMS: st.SearchStrategy[Mechanism] = st.recursive(
+MECHANISMS: st.SearchStrategy[m.Mechanism] = st.recursive(
     ATOMS,
     lambda inner: st.one_of(
-        st.builds(Group, st.integers(1, 3), inner),
-        st.builds(RepeatAndSelect, ratio(Fraction(1), Fraction(20)), inner, st.sampled_from(SHAPES)),
-        st.builds(Composed, st.lists(inner, min_size=1, max_size=3).map(tuple)),
-        st.builds(SelfComposed, st.integers(1, 5), inner),
+        st.builds(m.Group, st.integers(1, 3), inner),
+        st.builds(m.RepeatAndSelect, ratio(Fraction(1), Fraction(20)), inner, st.sampled_from(m.SHAPES)),
+        st.builds(m.Composed, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(m.SelfComposed, st.integers(1, 5), inner),
     ),
     max_leaves=4,
 )
 
 
-def depth(mechanism: Mechanism) -> int:
+def depth(mechanism: m.Mechanism) -> int:
     """How deep mechanisms hold one another."""
     inner = getattr(mechanism, "mechanisms", None) or (getattr(mechanism, "mechanism", None),)
     return 1 + max((depth(one) for one in inner if one is not None), default=0)
@@ -82,7 +71,7 @@ def depth(mechanism: Mechanism) -> int:
 
 @settings(deadline=None)
 @given(MECHANISMS.filter(lambda one: depth(one) <= DEPTH_MAX))
-def test_a_mechanism_reads_back(mechanism: Mechanism) -> None:
+def test_a_mechanism_reads_back(mechanism: m.Mechanism) -> None:
     """Through its canonical bytes; or, with more in it than can be priced soon, is refused."""
     try:
         to_steps(mechanism)
@@ -125,14 +114,14 @@ WORSE: dict[str, list[object]] = {
     "epsilon": ["0", "-1", "300", 1],
     "delta": ["0", "1", "0.6", 0.001],
     "relation": ["REPLACE", "", 1, None],
-    "steps": [0, -1, 2.0, True, "5", STEPS_MAX + 1],
-    "epochs": [0, -1, STEPS_MAX + 1],
+    "steps": [0, -1, 2.0, True, "5", m.STEPS_MAX + 1],
+    "epochs": [0, -1, m.STEPS_MAX + 1],
     "population": [0, -1, 5],
     "sample": [0, 101],
-    "k": [0, -1, GROUP_MAX + 1, True],
+    "k": [0, -1, m.GROUP_MAX + 1, True],
     "mean": ["0.5", "0", "-1", "1000001"],
     "shape": ["2", "", 1, "Poisson"],
-    "count": [0, -1, 0.5, STEPS_MAX + 1],
+    "count": [0, -1, 0.5, m.STEPS_MAX + 1],
     "mechanism": [None, {}, [], "gaussian", {**GAUSSIAN, "noise_multiplier": "NaN"}],
     "mechanisms": [None, {}, [], [None], [GAUSSIAN, {}]],
     "kind": ["non_private", "NonPrivate", "no_op", "dp_accounting.NonPrivateDpEvent", "", None, 1, ["gaussian"]],
@@ -150,7 +139,7 @@ HOSTILE = [
 
 def test_every_kind_has_a_good_one() -> None:
     """The table of hostile changes covers the vocabulary."""
-    assert list(GOOD) == list(KINDS)
+    assert list(GOOD) == list(m.KINDS)
     for kind, good in GOOD.items():
         assert parse_mechanism(good).to_json() == good
         assert parse_mechanism(good).kind == kind
@@ -186,28 +175,30 @@ def test_depth_and_size_are_bounded() -> None:
     assert depth(parse_mechanism(nested(DEPTH_MAX))) == DEPTH_MAX
     with pytest.raises(Malformed, match="deeper"):
         parse_mechanism(nested(DEPTH_MAX + 1))
-    many = {"kind": "composed", "mechanisms": [GAUSSIAN] * LEAVES_MAX, "v": 1}
-    assert len(to_steps(parse_mechanism(many))) == LEAVES_MAX == PIECES_MAX
+    many = {"kind": "composed", "mechanisms": [GAUSSIAN] * m.LEAVES_MAX, "v": 1}
+    assert len(to_steps(parse_mechanism(many))) == m.LEAVES_MAX == PIECES_MAX
     with pytest.raises(Malformed, match="mechanisms"):
-        parse_mechanism({**many, "mechanisms": [GAUSSIAN] * (LEAVES_MAX + 1)})
+        parse_mechanism({**many, "mechanisms": [GAUSSIAN] * (m.LEAVES_MAX + 1)})
     with pytest.raises(Malformed, match="more than 16 mechanisms"):
         parse_mechanism({"kind": "composed", "mechanisms": [many, GAUSSIAN], "v": 1})
     with pytest.raises(Malformed, match="steps"):
-        parse_mechanism({"count": STEPS_MAX, "kind": "self_composed", "mechanism": GOOD["poisson_gaussian"], "v": 1})
+        parse_mechanism({"count": m.STEPS_MAX, "kind": "self_composed", "mechanism": GOOD["poisson_gaussian"], "v": 1})
     tuned = {"kind": "composed", "mechanisms": [GOOD["repeat_and_select"]] * (SELECTIONS_MAX + 1), "v": 1}
     with pytest.raises(Malformed, match="selections"):
         parse_mechanism({"count": 2, "kind": "self_composed", "mechanism": tuned, "v": 1})
     with pytest.raises(Malformed, match="k"):
-        parse_mechanism({"k": GROUP_MAX, "kind": "group", "mechanism": GOOD["group"], "v": 1})
+        parse_mechanism({"k": m.GROUP_MAX, "kind": "group", "mechanism": GOOD["group"], "v": 1})
 
 
 @settings(deadline=None, max_examples=60)
 @given(ATOMS, st.integers(2, 7), st.sampled_from([1, 2, 3]))
-def test_n_fold_equals_n_times(mechanism: Mechanism, count: int, k: int) -> None:
+def test_n_fold_equals_n_times(mechanism: m.Mechanism, count: int, k: int) -> None:
     """Self-composed, composed of n, in a group or not: the same loss to the unit, and the same slack."""
-    relation = getattr(mechanism, "relation", None) or ("REPLACE_ONE" if "without" in mechanism.kind else RELATIONS[0])
+    relation = getattr(mechanism, "relation", None) or (
+        "REPLACE_ONE" if "without" in mechanism.kind else m.RELATIONS[0]
+    )
     one = group_privacy(k, mechanism)
-    fold, listed = SelfComposed(count, one), Composed((one,) * count)
+    fold, listed = m.SelfComposed(count, one), m.Composed((one,) * count)
     losses = [sum_of(folded, relation) for folded in (fold, listed)]
     single = sum_of(one, relation)
     times = Loss.zero(len(ORDERS) + 1)
@@ -216,7 +207,7 @@ def test_n_fold_equals_n_times(mechanism: Mechanism, count: int, k: int) -> None
     assert losses == [times, times]
 
 
-def sum_of(mechanism: Mechanism, relation: str) -> Loss:
+def sum_of(mechanism: m.Mechanism, relation: str) -> Loss:
     """The loss of all pieces added up, beyond 256 nat too, so that infinities do not hide a difference."""
     total = Loss.zero(len(ORDERS) + 1)
     for count, step in to_steps(mechanism):
@@ -231,31 +222,31 @@ def test_n_fold_is_told_as_n_times(kind: str) -> None:
     """What people are told of five-fold is what they are told of five."""
     one = parse_mechanism(GOOD[kind])
     relation = "REPLACE_ONE" if kind == "sampled_without_replacement" else "REPLACE_SPECIAL"
-    fold = report_epsilon(SelfComposed(5, one), Fraction(1, 100), relation)
-    listed = report_epsilon(Composed((one,) * 5), Fraction(1, 100), relation)
+    fold = report_epsilon(m.SelfComposed(5, one), Fraction(1, 100), relation)
+    listed = report_epsilon(m.Composed((one,) * 5), Fraction(1, 100), relation)
     assert float(fold.epsilon) == pytest.approx(float(listed.epsilon), rel=2e-3)
     assert fold.epsilon > report_epsilon(one, Fraction(1, 100), relation).epsilon
 
 
-ROUNDS = SelfComposed(4, Composed((Gaussian(Fraction(3)), Laplace(Fraction(5)))))
+ROUNDS = m.SelfComposed(4, m.Composed((m.Gaussian(Fraction(3)), m.Laplace(Fraction(5)))))
 
 
 def test_pieces_are_what_is_settled() -> None:
     """Steps are counted through pieces in order; a repeated round and a selection are whole steps."""
-    plan = Composed((PoissonGaussian(Fraction(1, 10), Fraction(2), 7), ROUNDS, Gaussian(Fraction(9))))
+    plan = m.Composed((m.PoissonGaussian(Fraction(1, 10), Fraction(2), 7), ROUNDS, m.Gaussian(Fraction(9))))
     assert [count for count, _ in to_steps(plan)] == [7, 4, 1]
-    tuned = RepeatAndSelect(Fraction(3), PoissonGaussian(Fraction(1, 10), Fraction(2), 50), "0")
+    tuned = m.RepeatAndSelect(Fraction(3), m.PoissonGaussian(Fraction(1, 10), Fraction(2), 50), "0")
     assert to_steps(tuned) == ((1, tuned),)
-    assert to_steps(Group(2, plan))[0] == (7, Group(2, PoissonGaussian(Fraction(1, 10), Fraction(2), 1)))
-    assert group_privacy(2, Group(3, tuned)) == Group(6, tuned)
-    assert kinds_of(Composed((tuned, ROUNDS))) == ("repeat_and_select", "poisson_gaussian", "gaussian", "laplace")
+    assert to_steps(m.Group(2, plan))[0] == (7, m.Group(2, m.PoissonGaussian(Fraction(1, 10), Fraction(2), 1)))
+    assert group_privacy(2, m.Group(3, tuned)) == m.Group(6, tuned)
+    assert kinds_of(m.Composed((tuned, ROUNDS))) == ("repeat_and_select", "poisson_gaussian", "gaussian", "laplace")
 
 
 @settings(deadline=None)
 @given(st.integers(0, 12))
 def test_the_first_steps_cost_what_is_settled_for_them(steps: int) -> None:
     """The mechanism of what ran and the loss that is posted for it are one."""
-    plan = Composed((PoissonGaussian(Fraction(1, 10), Fraction(2), 7), ROUNDS, Gaussian(Fraction(9))))
+    plan = m.Composed((m.PoissonGaussian(Fraction(1, 10), Fraction(2), 7), ROUNDS, m.Gaussian(Fraction(9))))
     segments = tuple(Segment(count, price(step, "REPLACE_SPECIAL", ORDERS)) for count, step in to_steps(plan))
     ran = first_steps(plan, steps)
     if ran is None:
@@ -274,7 +265,7 @@ def test_a_price_of_several_steps_counts_once_any_of_them_began() -> None:
 
 def test_json_is_plain() -> None:
     """Integers and strings only, so that any implementation reads it alike."""
-    text = json.dumps(Composed((ROUNDS, Pure(Fraction(1, 3), RELATIONS[0]))).to_json(), sort_keys=True)
+    text = json.dumps(m.Composed((ROUNDS, m.Pure(Fraction(1, 3), m.RELATIONS[0]))).to_json(), sort_keys=True)
     assert json.loads(text)["mechanisms"][1] == {
         "epsilon": "1/3", "kind": "pure", "relation": "REPLACE_SPECIAL", "v": 1,
     }  # fmt: skip

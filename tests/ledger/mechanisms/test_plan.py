@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.mechanisms.mechanism import PoissonGaussian
-from ledger.mechanisms.mechanism_json import parse_mechanism
 from ledger.mechanisms.plan import Plan
 from ledger.wire.canonical_json import dump, parse_canonical
 from ledger.wire.malformed import Malformed
+from tests.factories.mechanisms import parse_mechanism
 
 PROBABILITIES = st.integers(1, 10**9).flatmap(lambda d: st.integers(1, d).map(lambda n: Fraction(n, d)))
 NOISES = st.one_of(

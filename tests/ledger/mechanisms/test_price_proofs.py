@@ -7,30 +7,12 @@ import pytest
 
 from ledger.accounting.pure_dp import pure_epsilon
 from ledger.filters import Opening, Rule, choose_rule
-from ledger.mechanisms.mechanism import (
-    KINDS,
-    RELATIONS,
-    BlackBox,
-    Composed,
-    DiscreteGaussian,
-    FullBatchEpochs,
-    Gaussian,
-    Group,
-    Laplace,
-    Mechanism,
-    PoissonGaussian,
-    Pure,
-    RandomisedResponse,
-    RepeatAndSelect,
-    SampledWithoutReplacement,
-    SelfComposed,
-    Zcdp,
-)
+from ledger.mechanisms import mechanism as m
 from ledger.mechanisms.price_proofs import PRICED, NotPriced, require_priced
 
 RULES = ("renyi", "reference", "gaussian", "pure")
-STEP = PoissonGaussian(Fraction(1, 100), Fraction(2), 10)
-FULL = PoissonGaussian(Fraction(1), Fraction(2), 10)
+STEP = m.PoissonGaussian(Fraction(1, 100), Fraction(2), 10)
+FULL = m.PoissonGaussian(Fraction(1), Fraction(2), 10)
 DELTA = Fraction(1, 1000)
 
 
@@ -42,30 +24,30 @@ def opened(rule: str) -> Rule:
     return choose_rule(rule, Opening(DELTA, (Fraction(9),), FULL if rule == "reference" else None, slack=slack))
 
 
-def example(kind: str, relation: str, rule: str) -> Mechanism:
+def example(kind: str, relation: str, rule: str) -> m.Mechanism:
     """One of each kind, claimed for this relation, of parts that have a price under it in this rule."""
     noise = Fraction(2)
-    inside: Mechanism = {
-        "renyi": Gaussian(noise),
-        "gaussian": Gaussian(noise),
+    inside: m.Mechanism = {
+        "renyi": m.Gaussian(noise),
+        "gaussian": m.Gaussian(noise),
         "reference": STEP,
-        "pure": Pure(Fraction(1, 2), relation),
+        "pure": m.Pure(Fraction(1, 2), relation),
     }[rule]
-    made: dict[str, Mechanism] = {
-        "gaussian": Gaussian(noise),
-        "laplace": Laplace(noise),
-        "discrete_gaussian": DiscreteGaussian(noise),
-        "randomised_response": RandomisedResponse(4, Fraction(1, 2)),
-        "zcdp": Zcdp(relation, Fraction(1, 10), Fraction(1, 100)),
-        "pure": Pure(Fraction(1, 2), relation),
-        "black_box": BlackBox(Fraction(1, 10**6), Fraction(1, 2), relation),
+    made: dict[str, m.Mechanism] = {
+        "gaussian": m.Gaussian(noise),
+        "laplace": m.Laplace(noise),
+        "discrete_gaussian": m.DiscreteGaussian(noise),
+        "randomised_response": m.RandomisedResponse(4, Fraction(1, 2)),
+        "zcdp": m.Zcdp(relation, Fraction(1, 10), Fraction(1, 100)),
+        "pure": m.Pure(Fraction(1, 2), relation),
+        "black_box": m.BlackBox(Fraction(1, 10**6), Fraction(1, 2), relation),
         "poisson_gaussian": STEP,
-        "sampled_without_replacement": SampledWithoutReplacement(noise, 1000, 10, 10),
-        "full_batch_epochs": FullBatchEpochs(3, noise),
-        "group": Group(2, inside),
-        "repeat_and_select": RepeatAndSelect(Fraction(3), inside, "1"),
-        "composed": Composed((inside, inside)),
-        "self_composed": SelfComposed(2, inside),
+        "sampled_without_replacement": m.SampledWithoutReplacement(noise, 1000, 10, 10),
+        "full_batch_epochs": m.FullBatchEpochs(3, noise),
+        "group": m.Group(2, inside),
+        "repeat_and_select": m.RepeatAndSelect(Fraction(3), inside, "1"),
+        "composed": m.Composed((inside, inside)),
+        "self_composed": m.SelfComposed(2, inside),
     }
     return made[kind]
 
@@ -75,7 +57,7 @@ def priced(kind: str, relation: str, rule: str) -> bool:
     return ("composed" if kind == "self_composed" else kind, relation, rule) in PRICED
 
 
-TRIPLES = list(product(KINDS, RELATIONS, RULES))
+TRIPLES = list(product(m.KINDS, m.RELATIONS, RULES))
 
 
 @pytest.mark.parametrize(("kind", "relation", "rule"), TRIPLES)
@@ -96,22 +78,22 @@ def test_every_proof_names_its_source() -> None:
     """No row of the table is empty, and none is for a kind or relation that does not exist."""
     assert len(PRICED) > 50
     for (kind, relation, rule), why in PRICED.items():
-        assert kind in KINDS
-        assert relation in RELATIONS
+        assert kind in m.KINDS
+        assert relation in m.RELATIONS
         assert rule in RULES
         assert len(why) > 7
 
 
-@pytest.mark.parametrize("claimed", RELATIONS)
+@pytest.mark.parametrize("claimed", m.RELATIONS)
 def test_a_claim_holds_under_its_own_relation_only(claimed: str) -> None:
     """What is ε-DP for added records may be 2ε for replaced ones: the claim names its relation."""
     claims = (
-        Pure(Fraction(1), claimed),
-        BlackBox(Fraction(1, 10**6), Fraction(1), claimed),
-        Zcdp(claimed, Fraction(1, 10), Fraction(0)),
+        m.Pure(Fraction(1), claimed),
+        m.BlackBox(Fraction(1, 10**6), Fraction(1), claimed),
+        m.Zcdp(claimed, Fraction(1, 10), Fraction(0)),
     )
-    for relation, mechanism in product(RELATIONS, claims):
-        for whole in (mechanism, Group(2, Composed((mechanism,)))):
+    for relation, mechanism in product(m.RELATIONS, claims):
+        for whole in (mechanism, m.Group(2, m.Composed((mechanism,)))):
             if relation == claimed:
                 require_priced(whole, relation, "renyi")
             else:
@@ -121,22 +103,24 @@ def test_a_claim_holds_under_its_own_relation_only(claimed: str) -> None:
 
 def test_a_black_box_is_not_tuned() -> None:
     """Its δ would be paid at every repetition; it is refused however deep it hides."""
-    box = BlackBox(Fraction(1, 10**6), Fraction(1), "REPLACE_SPECIAL")
-    for inner in (box, Group(2, box), Composed((Gaussian(Fraction(1)), SelfComposed(2, box)))):
+    box = m.BlackBox(Fraction(1, 10**6), Fraction(1), "REPLACE_SPECIAL")
+    for inner in (box, m.Group(2, box), m.Composed((m.Gaussian(Fraction(1)), m.SelfComposed(2, box)))):
         with pytest.raises(NotPriced, match="black_box"):
-            require_priced(RepeatAndSelect(Fraction(3), inner, "0"), "REPLACE_SPECIAL", "renyi")
+            require_priced(m.RepeatAndSelect(Fraction(3), inner, "0"), "REPLACE_SPECIAL", "renyi")
 
 
 def test_a_tuning_is_not_tuned() -> None:
     """It would take too long to price; it is refused however deep it hides."""
-    tuned = RepeatAndSelect(Fraction(3), Gaussian(Fraction(1)), "0")
+    tuned = m.RepeatAndSelect(Fraction(3), m.Gaussian(Fraction(1)), "0")
     with pytest.raises(NotPriced, match="repeat_and_select of a repeat_and_select"):
-        require_priced(RepeatAndSelect(Fraction(3), Group(2, Composed((tuned,))), "1"), "REPLACE_SPECIAL", "renyi")
+        require_priced(
+            m.RepeatAndSelect(Fraction(3), m.Group(2, m.Composed((tuned,))), "1"), "REPLACE_SPECIAL", "renyi"
+        )
 
 
 def test_what_hides_inside_is_looked_at() -> None:
     """A composition with one part that has no price has none."""
-    hidden = Composed((Gaussian(Fraction(1)), SelfComposed(3, Group(2, STEP))))
+    hidden = m.Composed((m.Gaussian(Fraction(1)), m.SelfComposed(3, m.Group(2, STEP))))
     with pytest.raises(NotPriced, match="poisson_gaussian under REPLACE_ONE"):
         require_priced(hidden, "REPLACE_ONE", "renyi")
     with pytest.raises(NotPriced, match="gaussian"):
