@@ -35,16 +35,6 @@ Number = Annotated[Fraction, Meta(description="a decimal without trailing zeros,
 ReportedNumber = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+|/[0-9]+)?$", description="an exact decimal or ratio")]
 """An exact number that is computed, of any length: it is reported, and never sent to the service."""
 RoundedUp = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]{4}$", description="four digits after the point, rounded up")]
-Percent = Annotated[
-    str, Meta(pattern="^(no room at all|[0-9]+\\.[0-9] %)$", description="percent of capacity, rounded up")
-]
-Timestamp = Annotated[
-    str,
-    Meta(
-        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3})?Z$",
-        description="a time in UTC (RFC 3339)",
-    ),
-]
 Digest = Annotated[wire.Sha256, Meta(description="SHA-256 in lower-case hexadecimal")]
 Ref = Annotated[wire.Ref, Meta(description="provider/dataset/partition")]
 Holder = Annotated[

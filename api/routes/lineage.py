@@ -11,16 +11,14 @@ from api.http.field_types import PLACE_PATTERN, PathDid, QueryRef
 from api.routes.read_routes import ReadRoutes, View
 from api.routes.registry import organisation_of
 from api.wire.lineage_answers import Coalition, Exposure, Lineage, LineageNode
-from api.wire.planning_answers import SmallestCoalitions, Standing
 from ledger.domain.facts import Facts, Partition, holder_of
 from ledger.domain.lineage_graph import Node, NodeKind
 from ledger.filters import NoRoom, read_rule
 from ledger.lineage.coalitions import exposure_of
 from ledger.wire.exact_numbers import ceil_decimal, parse_positive
 from ledger.wire.malformed import Malformed
-from ledger.wire.records import convert
-from policy.planning.account_caps import account_status, partition_bounds
-from policy.planning.coalition_search import coalitions
+from policy.planning.account_caps import AccountStatus, account_status, partition_bounds
+from policy.planning.coalition_search import SmallestCoalitions, coalitions
 
 ROUTES: Final = ReadRoutes("lineage")
 NODES_MAX: Final = 200
@@ -78,7 +76,7 @@ def read_smallest_coalitions(
     found = coalitions(view.facts, view.time, [ref], cap)
     if not found:
         raise not_found(f"cap on {ref} that a coalition could exceed")
-    return convert(SmallestCoalitions, found[0].to_json())
+    return found[0]
 
 
 @ROUTES.get("/v1/exposures", slow=True)
@@ -109,13 +107,13 @@ def _watched(view: View, ref: str) -> Partition:
     return found
 
 
-def _accounts(view: View, node: Node) -> tuple[Standing, ...]:
+def _accounts(view: View, node: Node) -> tuple[AccountStatus, ...]:
     """Accounts of the coalition, pending counted in full: the share, and nothing about single members."""
-    found, now = list[Standing](), view.time
+    found, now = list[AccountStatus](), view.time
     for account in view.facts.accounts_of(holder_of(node.index)):
         partition = view.facts.partitions[account.partition]
         if view.caller.organisation in node.members or view.caller.sees_account(partition, account.holder, view.facts):
             bounds = partition_bounds(view.facts, partition, now)
             if bounds is not None:
-                found.append(convert(Standing, account_status(view.facts, account, bounds).to_json()))
+                found.append(account_status(view.facts, account, bounds))
     return tuple(found)

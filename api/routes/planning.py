@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import APIRouter
 from fastapi.responses import Response
+from msgspec import structs
 
 from api.auth.authentication import Calling
 from api.auth.visibility import get_visible, not_found, visible_partition
 from api.http.answers import Page
 from api.http.body import Document, Raw
+from api.http.field_types import EntityTag
 from api.http.problems import Problem
 from api.routes.if_match import tag_replaced
 from api.wire import command_requests
-from api.wire.planning_answers import JoinedAccount, PlanReport, PolicyImpact
 from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, takes
 from ledger.domain.commands import COMMAND_BYTES_MAX
-from ledger.domain.entries import Entry
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Did, distinct
 from ledger.wire.records import Record, convert
-from policy.planning.merger_impact import merged_accounts
-from policy.planning.plan_report import report
-from policy.planning.policy_impact import impact
+from policy.planning.merger_impact import MergedAccount, merged_accounts
+from policy.planning.plan_report import PlanReport, first_since, report
+from policy.planning.policy_impact import Impact, impact
 from policy.planning.what_if import PlannedRun, WhatIf
 
 if TYPE_CHECKING:
     from api.http.snapshots import SnapshotProvider
-    from ledger.store.snapshot import Snapshot
 
 RATE_MS: Final = 30 * 86_400_000
 """How far back charges count for the present rate."""
@@ -43,6 +41,12 @@ class MergerQuestion(Record, frozen=True):
     """Organisations that might merge."""
 
     organisations: Annotated[tuple[Did, ...], distinct(16)]
+
+
+class PolicyImpact(Impact, frozen=True):
+    """What a policy would change; what stays the same is not listed."""
+
+    replaces: EntityTag | None
 
 
 def planning_router(snapshots: SnapshotProvider) -> APIRouter:
@@ -68,12 +72,8 @@ def _add_plans(router: APIRouter, snapshots: SnapshotProvider) -> None:
             get_visible(facts.contracts.get(run.contract), caller.sees_contract, facts, f"contract {run.contract}")
             now = snapshots.time(facts)
             since = now - RATE_MS
-            return json_response(convert(PlanReport, report(WhatIf(facts, run, now), _first(facts, since), since)))
-
-
-def _first(facts: Snapshot, since: int) -> int:
-    """The index of the first entry at or after a time; entries are in order of time."""
-    return bisect_left(range(facts.size), since, key=lambda index: Entry.parse(facts.entry(index)).time)
+            first = first_since(facts.size, facts.entry, since)
+            return json_response(report(WhatIf(facts, run, now), first, since))
 
 
 def _add_impacts(router: APIRouter, snapshots: SnapshotProvider) -> None:
@@ -91,14 +91,14 @@ def _add_impacts(router: APIRouter, snapshots: SnapshotProvider) -> None:
                     Code.CONFLICT,
                     f"more than {PENDING_MAX} charges are pending: use 'epsilon policy impact' on the book itself",
                 )
-            found = impact(facts, raw, snapshots.time(facts), pending).to_json()
+            found = impact(facts, raw, snapshots.time(facts), pending)
             replaces = tag_replaced(facts, "policy", raw, caller)
-            return json_response(convert(PolicyImpact, {**found, "replaces": replaces}))
+            return json_response(PolicyImpact(**structs.asdict(found), replaces=replaces))
 
     @router.post(
         "/v1/merger-impacts",
         operation_id="ask_merger_impact",
-        responses=shows(Page[JoinedAccount], *_ERRORS),
+        responses=shows(Page[MergedAccount], *_ERRORS),
         openapi_extra=takes(MergerQuestion),
     )
     def merger_impact(raw: Raw, _caller: Calling) -> Response:
@@ -108,6 +108,4 @@ def _add_impacts(router: APIRouter, snapshots: SnapshotProvider) -> None:
                 if did not in facts.organisations:
                     raise not_found(f"organisation {did}")
             merged = merged_accounts(facts, named, snapshots.time(facts))
-            return json_response(
-                Page(items=tuple(convert(JoinedAccount, one.to_json()) for one in merged), next_cursor=None)
-            )
+            return json_response(Page(items=merged, next_cursor=None))

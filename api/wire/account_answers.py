@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Final, Self
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from api.http.answers import Answer, Page
 from api.http.field_types import (
@@ -26,7 +26,6 @@ from api.http.field_types import (
 )
 from api.http.pagination import fetch_from
 from api.wire.command_answers import RuleTerms
-from api.wire.planning_answers import Bounds, Standing
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.domain import facts as domain
 from ledger.domain.commands import UNITS
@@ -39,8 +38,7 @@ from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal, format_number
 from ledger.wire.field_types import Did, Name
-from ledger.wire.records import convert
-from policy.planning import account_caps
+from policy.planning.account_caps import AccountStatus, PartitionBounds, account_status, partition_bounds
 
 if TYPE_CHECKING:
     from api.auth.authorisation import Caller
@@ -145,10 +143,10 @@ class Account(Answer, frozen=True):
         Annotated[Natural, Meta(description="more runs like the newest charge that would fit the budget")] | None
     )
     share_of_budget: RoundedUp
-    under_its_cap: Standing | None
+    under_its_cap: AccountStatus | None
 
 
-class FrozenAccount(Standing, frozen=True):
+class FrozenAccount(AccountStatus, frozen=True):
     """An account that is over its cap, and its organisations."""
 
     organisations: Organisations
@@ -157,7 +155,7 @@ class FrozenAccount(Standing, frozen=True):
 class AccountPage(Answer, frozen=True):
     """A page of the accounts of one partition, with the bounds that all of them share."""
 
-    bounds: Bounds | None
+    bounds: PartitionBounds | None
     budget: Budget
     items: tuple[Account, ...]
     next_cursor: Cursor | None
@@ -175,20 +173,19 @@ class AccountBook:
 
     facts: Snapshot | PastSnapshot
     partition: domain.Partition
-    bounds: account_caps.PartitionBounds | None
+    bounds: PartitionBounds | None
     last: domain.Charge | None
 
     @classmethod
     def at(cls, facts: Snapshot | PastSnapshot, partition: domain.Partition, now: int) -> Self:
         """Under the bounds in force at ``now`` (ms)."""
-        return cls(facts, partition, account_caps.partition_bounds(facts, partition, now), _last(facts, partition.ref))
+        return cls(facts, partition, partition_bounds(facts, partition, now), _last(facts, partition.ref))
 
     def page(self, page: Page[Account]) -> AccountPage:
         """A page of accounts, with what all of them share."""
-        bounds = convert(Bounds, self.bounds.to_json()) if self.bounds else None
         shared = self.partition
         budget = Budget.of(shared)
-        return AccountPage.of(page, bounds=bounds, budget=budget, partition=shared.ref, retired=shared.retired)
+        return AccountPage.of(page, bounds=self.bounds, budget=budget, partition=shared.ref, retired=shared.retired)
 
     def account(self, account: domain.Account) -> Account:
         """One of them, with what a person wants to know."""
@@ -212,12 +209,10 @@ class AccountBook:
         status = self._status(account)
         if status is None or not status.over:
             return None
-        return FrozenAccount.of(status, organisations=_organisations(self.facts, account.holder))
+        return FrozenAccount(**structs.asdict(status), organisations=_organisations(self.facts, account.holder))
 
-    def _status(self, account: domain.Account) -> Standing | None:
-        if self.bounds is None:
-            return None
-        return convert(Standing, account_caps.account_status(self.facts, account, self.bounds).to_json())
+    def _status(self, account: domain.Account) -> AccountStatus | None:
+        return account_status(self.facts, account, self.bounds) if self.bounds else None
 
 
 def _last(facts: Snapshot | PastSnapshot, ref: str) -> domain.Charge | None:

@@ -32,9 +32,10 @@ from api.http.field_types import (
 )
 from api.http.problems import ProblemDetails
 from api.wire.command_requests import titled
-from api.wire.decision_answers import RECORDED, Check, Request
+from api.wire.decision_answers import RECORDED, Request
 from client.keys.hpke_envelope import SUITE
 from ledger.domain.commands import KINDS
+from ledger.domain.gate import Check
 from ledger.filters import Terms
 from ledger.wire.field_types import Did, Name
 

@@ -9,26 +9,18 @@ from msgspec import Meta
 from api.http.field_types import Schema, schema_of
 from client.http.endpoints import BATCH_MAX
 from ledger.crypto.organisation_keys import SignerKey
-from ledger.domain.commands import BODIES, RUNS_MAX, Command
-from ledger.mechanisms.plan import RunPlan
-from ledger.wire.field_types import Ref, Sha256, distinct, text
-from ledger.wire.records import Record
+from ledger.domain.commands import BODIES, Command
+from policy.planning.what_if import PlannedCharge
 
 Signing = Annotated[
     SignerKey, Meta(title="SigningKey", description="Ed25519, P-256 (ES256), or RSA of at least 2048 bits (RS256)")
 ]
-_Named = Annotated[str, text(1_000), Meta(description="by its name on record")]
 _Ignored = Annotated[Any, Meta(description="ignored")]
 
 
-class PlannedRun(Record, frozen=True):
+class PlannedRun(PlannedCharge, frozen=True):
     """The body of a charge, without what a plan does not need."""
 
-    contract: Sha256
-    partitions: Annotated[tuple[Ref, ...], distinct(16)]
-    plan: RunPlan
-    base: Annotated[tuple[_Named, ...], distinct(RUNS_MAX)] = ()
-    recipients: Annotated[tuple[_Named, ...], distinct(RUNS_MAX)] = ()
     clean_room: _Ignored = None
     deadline: _Ignored = None
 

@@ -10,21 +10,13 @@ from api.http.answers import Answer
 from api.http.field_types import Index, KeyBytes, Time, one_of
 from ledger.domain.commands import KINDS
 from ledger.domain.entries import Entry
+from ledger.domain.gate import Check
 from ledger.domain.outcomes import Code
 from ledger.wire.field_types import Did, Name
 
 RECORDED: Final = one_of(*(code.word for code in Code if code.recorded))
 """Outcomes that an entry records."""
 Request = Annotated[Any, Meta(extra_json_schema={"type": "object"}, description="the body of the command")]
-
-
-class Check(Answer, frozen=True):
-    """One check of a decision, and its result."""
-
-    code: Annotated[str, Meta(description="a stable code")]
-    passed: bool
-    source: Annotated[str, Meta(description="the document and version that requires it, or the holder of an account")]
-    text: str
 
 
 class Decision(Answer, frozen=True):

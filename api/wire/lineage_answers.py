@@ -8,10 +8,10 @@ from msgspec import Meta
 
 from api.http.answers import Answer
 from api.http.field_types import Node, Ref, ReportedNumber, RoundedUp, Time, one_of
-from api.wire.planning_answers import Standing
 from ledger.domain import lineage_graph as graph
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.field_types import Did
+from policy.planning.account_caps import AccountStatus
 
 
 class Arrow(Answer, frozen=True):
@@ -63,7 +63,7 @@ class Lineage(Answer, frozen=True):
 class Coalition(LineageNode, frozen=True):
     """A declared coalition, and its accounts that the caller may see."""
 
-    accounts: tuple[Standing, ...]
+    accounts: tuple[AccountStatus, ...]
 
 
 class Exposure(Answer, frozen=True):

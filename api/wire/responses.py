@@ -13,11 +13,10 @@ from api.wire.account_answers import remaining
 from client.http.endpoints import JSON_TYPE
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
-from ledger.wire.records import write
+from ledger.wire.records import Record, write
 
 if TYPE_CHECKING:
     from api.auth.authorisation import Caller
-    from api.http.answers import Answer
     from ledger.book.book import Book, Outcome
     from ledger.domain.commands import Command
 
@@ -116,6 +115,6 @@ def reasons(body: c.Object) -> tuple[c.Object, ...]:
     )
 
 
-def json_response(answer: Answer | c.Json, status: int = 200) -> Response:
+def json_response(answer: Record | c.Json, status: int = 200) -> Response:
     """Canonical JSON that no cache stores: it may change with the next entry."""
     return Response(write(answer), status, {"cache-control": "no-store"}, JSON_TYPE)

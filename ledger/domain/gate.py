@@ -9,25 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Meta
 
 from ledger.domain.commands import Body, Command
 from ledger.domain.facts import Facts
 from ledger.wire.canonical_json import Object
+from ledger.wire.field_types import constant
+from ledger.wire.records import Record
+
+_Source = Annotated[str, Meta(description="the document and version that requires it, or the holder of an account")]
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Record, frozen=True):
     """One check of a decision: a stable code, whether it passed, and the numbers or names compared."""
 
-    code: str
+    code: Annotated[str, Meta(description="a stable code")]
     passed: bool
     text: str
-    source: str = ""
-
-    def to_json(self) -> Object:
-        """As it is recorded; ``source`` names the document and version that says so."""
-        return {"code": self.code, "passed": self.passed, "source": self.source, "text": self.text}
+    source: _Source = constant("")
 
 
 @dataclass(frozen=True, slots=True)

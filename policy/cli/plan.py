@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -125,17 +125,16 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
     as_json: _AsJson = False,
 ) -> None:
     """Evaluate a planned run: the decision, what fits, what would be admitted instead, how long the budget lasts."""
-    from policy.planning.plan_report import report
+    from policy.planning.plan_report import first_since, report
     from policy.planning.text_report import run_lines
 
     now = _moment(at)
     with book_snapshot(book, as_of) as facts:
         question = _under(_question(facts, charge, actor, epochs, now), document)
         since = now - days * _DAY_MS
-        result = report(question, _first(facts, since), since)
-        permit = question.decision.permit
-    _print(result, run_lines(result), as_json=as_json)
-    if not permit:
+        found = report(question, first_since(facts.size, facts.entry, since), since)
+    _print(found.to_json(), run_lines(found), as_json=as_json)
+    if not found.decision.permit:
         raise typer.Exit(ExitCode.REFUSED)
 
 
@@ -174,8 +173,9 @@ def again(
     asked = PendingCommand(command, read_body(command), command.to_bytes(), entry.signature)
     with book_snapshot(book, index if as_of is None else as_of) as facts:
         decision = _under(WhatIf(facts, PlannedRun.of(asked), entry.time), document).decision
-    result = {"decision": decision.to_json(), "recorded": entry.code.word}
-    _print(result, decision_lines(result), as_json=as_json)
+    recorded = entry.code.word
+    lines = chain((f"Recorded outcome: {recorded}. Re-evaluated:",), decision_lines(decision))
+    _print({"decision": decision.to_json(), "recorded": recorded}, lines, as_json=as_json)
     if not decision.permit:
         raise typer.Exit(ExitCode.REFUSED)
 
@@ -284,13 +284,6 @@ def _file(path: Path, field: str) -> bytes:
         return read_bytes(path, field, DOCUMENT_BYTES_MAX)
     except FileNotFoundError as error:
         raise Malformed("", str(error)) from None
-
-
-def _first(facts: Snapshot | PastSnapshot, since: int) -> int:
-    """The index of the first entry at or after a time (ms); entries are in order of time."""
-    from ledger.domain.entries import Entry
-
-    return bisect_left(range(facts.size), since, key=lambda index: Entry.parse(facts.entry(index)).time)
 
 
 def _moment(at: str) -> int:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Self
 
+from msgspec import structs
+
 from ledger.domain.commands import RULES, UNITS
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
 from ledger.mechanisms.decomposition import kinds_of
@@ -149,7 +151,9 @@ class Policy:
     @property
     def run_bounds(self) -> RunBounds:
         """All that it bounds a run by, but for its ε."""
-        return strictest((self.run, RunBounds(delta_max=self.lineage_delta_max, mechanisms=self.mechanisms)))
+        return strictest(
+            (self.run, structs.replace(UNBOUNDED, delta_max=self.lineage_delta_max, mechanisms=self.mechanisms))
+        )
 
     def level_of(self, provider: str, dataset: str) -> int:
         """The Level of one dataset."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
-from ledger.mechanisms.mechanism import KINDS, STEPS_MAX
-from ledger.wire.canonical_json import Object
-from ledger.wire.exact_numbers import format_number
+from msgspec import structs
+
+from ledger.mechanisms.mechanism import KINDS, STEPS_MAX, Steps
+from ledger.wire.records import Record
 from policy.documents import field_shapes as s
 
 TUNING: Final = "repeat_and_select"
@@ -17,9 +17,8 @@ MECHANISMS: Final = tuple(kind for kind in KINDS if kind not in {"composed", "gr
 """What holds others is permitted if all it holds is; tuning is a mechanism of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunBounds:
-    """Bounds on one run; None where there is no bound.
+class RunBounds(Record, frozen=True):
+    """The limits of one run beyond its ε; null where there is none.
 
     Attributes:
         delta_max: the largest δ that the run's ε may be at: the partition's own.
@@ -28,23 +27,14 @@ class RunBounds:
         mechanisms: of a contract, which kinds; a policy names its own for the whole domain.
     """
 
-    delta_max: Fraction | None = None
-    noise_multiplier_min: Fraction | None = None
-    probability_max: Fraction | None = None
-    steps_max: int | None = None
-    mechanisms: tuple[str, ...] | None = None
-
-    def to_json(self) -> Object:
-        """As it is shown; null where nothing is said."""
-        numbers = {name: getattr(self, name) for name in ("delta_max", "noise_multiplier_min", "probability_max")}
-        return {
-            **{name: None if number is None else format_number(number) for name, number in numbers.items()},
-            "mechanisms": None if self.mechanisms is None else [*self.mechanisms],
-            "steps_max": self.steps_max,
-        }
+    delta_max: Fraction | None
+    noise_multiplier_min: Fraction | None
+    probability_max: Fraction | None
+    steps_max: Steps | None
+    mechanisms: tuple[str, ...] | None
 
 
-UNBOUNDED: Final = RunBounds()
+UNBOUNDED: Final = RunBounds(None, None, None, None, None)
 _BOUNDS: Final = {
     "delta_max": s.DELTA,
     "noise_multiplier_min": s.NOISE,
@@ -57,7 +47,7 @@ CONTRACT_RUN: Final = s.record({"epsilon_max": s.EPSILON}, {**_BOUNDS, "mechanis
 
 def bounds_of(run: dict[str, Any]) -> RunBounds:
     """The bounds of a ``run`` that was read, beyond its ε."""
-    return RunBounds(**{name: value for name, value in run.items() if name != "epsilon_max"})
+    return structs.replace(UNBOUNDED, **{name: value for name, value in run.items() if name != "epsilon_max"})
 
 
 def strictest(stated: Sequence[RunBounds]) -> RunBounds:

@@ -3,58 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import Annotated
+
+from msgspec import Meta
 
 from ledger.domain.facts import GLOBAL, Account, Facts, Partition
 from ledger.domain.lineage_graph import NodeKind
 from ledger.filters import NoRoom, read_rule
 from ledger.mechanisms.loss import Loss
 from ledger.transitions import account_loss
-from ledger.wire import canonical_json as c
-from ledger.wire.exact_numbers import ceil_decimal, format_number
-from policy.checks.field_readers import DAY_MS, format_time
+from ledger.wire.field_types import Ref
+from ledger.wire.records import Record
+from policy.checks.field_readers import DAY_MS
 from policy.decisions.documents_in_force import binding
 from policy.documents import RunBounds
+from policy.planning.reported_values import Holder, Moment, Percent
+
+Quota = Annotated[Fraction, Meta(description="the quota of a lineage, of the partition's capacity")]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionBounds:
+class PartitionBounds(Record, frozen=True):
     """The bounds that policies set on one partition.
 
     Attributes:
-        everyone: the cap on the global account; None where it has none.
-        lineage: the cap on each lineage; a contract may set a smaller one.
-        run: the cap on one run, likewise; ``runs`` has its other bounds.
-        share: the quota of each lineage, of the capacity; None if there is none.
-        pipeline: whether a charge must name its pipeline.
-        closes: the last moment (ms) of a charge, by the partition's age; None if it has none.
+        closes: the last moment of a charge, by the partition's age; None if it has none.
+        epsilon_max: the cap on the global account; None where it has none.
+        lineage_epsilon_max: the cap on each lineage; a contract may set a smaller one.
+        run_epsilon_max: the cap on one run, likewise; ``run`` has its other bounds.
         source: the policy in force.
     """
 
-    level: int
-    everyone: Fraction | None
-    lineage: Fraction
-    run: Fraction
-    runs: RunBounds
-    share: Fraction | None
-    pipeline: bool
-    closes: int | None
+    closes: Moment | None
+    epsilon_max: Fraction | None
+    level: Annotated[int, Meta(ge=0, le=2, description="of sensitivity")]
+    lineage_epsilon_max: Fraction
+    pipeline: Annotated[bool, Meta(description="whether a charge must name its pipeline")]
+    run: RunBounds
+    run_epsilon_max: Fraction
+    share_max: Quota | None
     source: str
-
-    def to_json(self) -> c.Object:
-        """As JSON."""
-        return {
-            "closes": None if self.closes is None else format_time(self.closes),
-            "epsilon_max": None if self.everyone is None else format_number(self.everyone),
-            "level": self.level,
-            "lineage_epsilon_max": format_number(self.lineage),
-            "pipeline": self.pipeline,
-            "run": self.runs.to_json(),
-            "run_epsilon_max": format_number(self.run),
-            "share_max": None if self.share is None else format_number(self.share),
-            "source": self.source,
-        }
 
 
 def partition_bounds(facts: Facts, partition: Partition, now: int) -> PartitionBounds | None:
@@ -64,60 +52,41 @@ def partition_bounds(facts: Facts, partition: Partition, now: int) -> PartitionB
         return None
     days = binds.age_days_max
     return PartitionBounds(
+        closes=None if days is None else Moment(partition.opened + days * DAY_MS),
+        epsilon_max=partition.epsilon if binds.caps_everyone else None,
         level=binds.level,
-        everyone=partition.epsilon if binds.caps_everyone else None,
-        lineage=min(binds.lineage_epsilon_max, partition.epsilon),
-        run=binds.policy.run_epsilon_max,
-        runs=binds.policy.run_bounds,
-        share=binds.policy.share_max,
+        lineage_epsilon_max=min(binds.lineage_epsilon_max, partition.epsilon),
         pipeline=binds.policy.pipeline,
-        closes=None if days is None else partition.opened + days * DAY_MS,
+        run=binds.policy.run_bounds,
+        run_epsilon_max=binds.policy.run_epsilon_max,
+        share_max=binds.policy.share_max,
         source=binds.policy.source,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class AccountStatus:
-    """One account under its cap, pending counted in full.
+class AccountStatus(Record, frozen=True):
+    """One account under its cap and quota, pending counted in full; over them it is frozen.
 
     Attributes:
-        epsilon: the cap; None where there is none, and the share is of the partition's ε.
-        share: of capacity used, exactly; None where a cap leaves no room at any coordinate. Of cap and quota, the
-            fuller.
+        epsilon_max: the cap; None where there is none, and the share is of the partition's ε.
         over: whether it is frozen: over its cap or quota, or under one that leaves no room.
-        quota: a lineage's share of the partition's capacity; None where there is none.
+        used: of capacity; of cap and quota, the fuller.
     """
 
-    partition: str
-    holder: str
-    epsilon: Fraction | None
-    share: Fraction | None
+    epsilon_max: Fraction | None
+    holder: Holder
     over: bool
-    quota: Fraction | None = None
-
-    @property
-    def percent(self) -> str:
-        """The share for people, rounded up."""
-        return "no room at all" if self.share is None else f"{ceil_decimal(100 * self.share, 1)} %"
-
-    def to_json(self) -> c.Object:
-        """As JSON."""
-        return {
-            "epsilon_max": None if self.epsilon is None else format_number(self.epsilon),
-            "holder": self.holder,
-            "over": self.over,
-            "partition": self.partition,
-            "share_max": None if self.quota is None else format_number(self.quota),
-            "used": self.percent,
-        }
+    partition: Ref
+    share_max: Quota | None
+    used: Percent
 
 
 def cap_of(facts: Facts, partition: Partition, holder: str, bounds: PartitionBounds) -> Fraction | None:
     """The cap on an account, None where it has none. A contract may set a smaller one for its own runs."""
     if holder == GLOBAL:
-        return bounds.everyone
+        return bounds.epsilon_max
     own = _coalition_cap(facts, holder)
-    return min(own or bounds.lineage, partition.epsilon)
+    return min(own or bounds.lineage_epsilon_max, partition.epsilon)
 
 
 def account_status(facts: Facts, account: Account, bounds: PartitionBounds | None) -> AccountStatus:
@@ -127,12 +96,13 @@ def account_status(facts: Facts, account: Account, bounds: PartitionBounds | Non
     loss = account_loss.counted_loss(facts, account)
     share, admitted = _used(partition, loss, partition.epsilon if epsilon is None else epsilon)
     over = epsilon is not None and not admitted
-    if bounds is None or bounds.share is None or holder == GLOBAL or _coalition_cap(facts, holder) is not None:
-        return AccountStatus(partition.ref, holder, epsilon, share, over)
-    rule = read_rule(partition.terms)
-    quota = rule.cap(partition.epsilon).part(bounds.share)
-    fuller = None if share is None else max(share, rule.share(loss, quota))
-    return AccountStatus(partition.ref, holder, epsilon, fuller, over or not rule.admits(loss, quota), bounds.share)
+    quota = bounds.share_max if bounds and holder != GLOBAL and _coalition_cap(facts, holder) is None else None
+    if quota is not None:
+        rule = read_rule(partition.terms)
+        part = rule.cap(partition.epsilon).part(quota)
+        share = None if share is None else max(share, rule.share(loss, part))
+        over = over or not rule.admits(loss, part)
+    return AccountStatus(epsilon, holder, over, partition.ref, quota, Percent.of(share))
 
 
 def accounts_over_cap(facts: Facts, now: int) -> Iterator[AccountStatus]:

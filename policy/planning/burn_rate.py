@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
@@ -12,42 +11,32 @@ from ledger.filters import NoRoom, read_rule
 from ledger.lineage.exposure import known_spans
 from ledger.mechanisms.loss import Loss
 from ledger.transitions.account_loss import counted_loss
-from ledger.wire import canonical_json as c
-from policy.checks.field_readers import format_time
+from ledger.wire.field_types import Ref
+from ledger.wire.records import Record
 from policy.planning.account_caps import empty_account
+from policy.planning.reported_values import Holder, Moment
 
 HOUR_MS: Final = 3_600_000
 HORIZON_HOURS: Final = 100 * 366 * 24
 """A hundred years; anything longer is reported as unlimited."""
 
 
-@dataclass(frozen=True, slots=True)
-class Projection:
+class Projection(Record, frozen=True):
     """How long an account lasts at the recent rate of charges.
 
     Attributes:
-        since: the moment (ms) from which on charges make the rate, the partition's opening if that is later; what was
-            voided since does not count.
-        until: the last moment (ms), by whole hours, at which it would have room; None if it lasts beyond a hundred
-            years, nothing was charged lately, or it has no room now.
         full: whether it has no room now.
+        projected_until: the last moment, by whole hours, at which it would have room; None if it lasts beyond a
+            hundred years, nothing was charged lately, or it has no room now.
+        rate_since: the moment from which on charges make the rate, the partition's opening if that is later; what was
+            voided since does not count.
     """
 
-    partition: str
-    holder: str
-    since: int
-    until: int | None
     full: bool
-
-    def to_json(self) -> c.Object:
-        """As JSON."""
-        return {
-            "full": self.full,
-            "holder": self.holder,
-            "partition": self.partition,
-            "projected_until": None if self.until is None else format_time(self.until),
-            "rate_since": format_time(self.since),
-        }
+    holder: Holder
+    partition: Ref
+    projected_until: Moment | None
+    rate_since: Moment
 
 
 def recent_loss(facts: Facts, ref: str, holder: str, first: int) -> Loss:
@@ -74,25 +63,25 @@ def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch
     """
     partition = facts.partitions[ref]
     # A rate is of the time there was something to charge.
-    since = max(since, partition.opened)
+    since = Moment(max(since, partition.opened))
     rule = read_rule(partition.terms)
     account = facts.accounts.get((ref, holder)) or empty_account(partition, holder)
     counted, lately = counted_loss(facts, account), recent_loss(facts, ref, holder, first)
     try:
         cap = rule.cap(epsilon)
     except NoRoom:
-        return Projection(ref, holder, since, None, full=True)
+        return Projection(full=True, holder=holder, partition=ref, projected_until=None, rate_since=since)
 
     def admits(hours: int) -> bool:
         return rule.admits(counted + _times(lately, Fraction(hours * HOUR_MS, max(1, now - since))), cap)
 
-    if not admits(0):
-        return Projection(ref, holder, since, None, full=True)
-    low, high = 0, HORIZON_HOURS + 1
+    full = not admits(0)
+    low, high = 0, 1 if full else HORIZON_HOURS + 1
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if admits(middle) else (low, middle)
-    return Projection(ref, holder, since, None if low == HORIZON_HOURS else now + low * HOUR_MS, full=False)
+    until = None if full or low == HORIZON_HOURS else Moment(now + low * HOUR_MS)
+    return Projection(full=full, holder=holder, partition=ref, projected_until=until, rate_since=since)
 
 
 def _times(loss: Loss, part: Fraction) -> Loss:

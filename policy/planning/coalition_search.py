@@ -3,45 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import Annotated
+
+from msgspec import Meta
 
 from ledger.domain.facts import Facts
 from ledger.filters import NoRoom, read_rule
-from ledger.lineage.coalitions import SmallestCoalitions, smallest_coalitions
-from ledger.wire import canonical_json as c
-from ledger.wire.exact_numbers import ceil_decimal, format_number
+from ledger.lineage.coalitions import smallest_coalitions
+from ledger.wire.field_types import Did, Ref
+from ledger.wire.records import Record
 from policy.planning.account_caps import partition_bounds
+from policy.planning.reported_values import Natural, Percent
 
 
-@dataclass(frozen=True, slots=True)
-class Coalitions:
-    """The smallest coalitions on one partition.
+class CoalitionOverCap(Record, frozen=True):
+    """Organisations that would exceed the cap together."""
 
-    Attributes:
-        epsilon: the cap they would exceed.
-        asked: how many organisations were searched.
-    """
+    members: tuple[Did, ...]
+    used: Percent
 
-    partition: str
-    epsilon: Fraction
-    asked: int
-    listing: SmallestCoalitions
 
-    def to_json(self) -> c.Object:
-        """As JSON."""
-        found: list[c.Json] = [
-            {"members": list(members), "used": f"{ceil_decimal(100 * share, 1)} %"}
-            for members, share in self.listing.coalitions
-        ]
-        return {
-            "asked": self.asked,
-            "coalitions": found,
-            "complete": self.listing.complete,
-            "epsilon_max": format_number(self.epsilon),
-            "partition": self.partition,
-            "searched_up_to": self.listing.searched,
-        }
+class SmallestCoalitions(Record, frozen=True):
+    """The fewest consumers that together would exceed a cap on a partition."""
+
+    asked: Annotated[Natural, Meta(description="organisations that were searched")]
+    coalitions: tuple[CoalitionOverCap, ...]
+    complete: bool
+    epsilon_max: Fraction
+    partition: Ref
+    searched_up_to: Annotated[Natural, Meta(description="members")]
 
 
 def consumers(facts: Facts) -> tuple[str, ...]:
@@ -51,7 +42,7 @@ def consumers(facts: Facts) -> tuple[str, ...]:
 
 def coalitions(
     facts: Facts, now: int, partitions: Iterable[str] | None = None, epsilon: Fraction | None = None
-) -> tuple[Coalitions, ...]:
+) -> tuple[SmallestCoalitions, ...]:
     """The smallest coalitions of consumers that together would exceed a cap.
 
     Args:
@@ -62,11 +53,11 @@ def coalitions(
     Raises:
         KeyError: if a partition is not on record.
     """
-    asked, found = consumers(facts), []
+    searched, found = consumers(facts), []
     for ref in partitions if partitions is not None else sorted(facts.partitions):
         partition = facts.partitions[ref]
         bounds = partition_bounds(facts, partition, now)
-        cap = epsilon if epsilon is not None else bounds.lineage if bounds else None
+        cap = epsilon if epsilon is not None else bounds.lineage_epsilon_max if bounds else None
         if cap is None or (partitions is None and partition.retired):
             continue
         cap = min(cap, partition.epsilon)
@@ -74,5 +65,15 @@ def coalitions(
             capacity = read_rule(partition.terms).cap(cap)
         except NoRoom:
             continue
-        found.append(Coalitions(ref, cap, len(asked), smallest_coalitions(facts, ref, capacity, asked)))
+        smallest = smallest_coalitions(facts, ref, capacity, searched)
+        found.append(
+            SmallestCoalitions(
+                asked=len(searched),
+                coalitions=tuple(CoalitionOverCap(who, Percent.of(share)) for who, share in smallest.coalitions),
+                complete=smallest.complete,
+                epsilon_max=cap,
+                partition=ref,
+                searched_up_to=smallest.searched,
+            )
+        )
     return tuple(found)

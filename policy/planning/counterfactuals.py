@@ -6,64 +6,52 @@ itself decided on the same facts; people choose between them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
 from ledger.domain.gate import Check
-from ledger.wire import canonical_json as c
-from ledger.wire.exact_numbers import format_number
+from ledger.wire.field_types import Ref
+from ledger.wire.records import Record
 from policy.planning.plan_search import blocking_checks, least_noise_admitted, most_steps_admitted
+from policy.planning.reported_values import Natural
 from policy.planning.what_if import WhatIf
 
 CANDIDATES_MAX: Final = 64
 """Other partitions that are tried; the report gives the number of those left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Swap:
-    """One partition taken for another of the same dataset."""
+class Swap(Record, frozen=True):
+    """Another partition of the same dataset, in place of a requested one."""
 
-    old: str
-    new: str
+    instead: Ref
+    of: Ref
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(Record, frozen=True):
     """What would pass, each by itself.
 
     Attributes:
-        steps: the most steps that would be charged; None if none would, or the run passes as it is.
-        noise: the least noise multiplier that would, to four decimals; None likewise.
-        swaps: partitions that would be admitted in place of a requested one.
-        untried: other partitions of the same datasets that were not tried: only so many are.
         blocked: checks that fail for every noise and number of steps.
+        noise_multiplier: the least that would be charged, to four decimals; None if none would, or the run passes.
+        partitions: those that would be admitted in place of a requested one.
+        partitions_untried: other partitions of the same datasets that were not tried: only so many are.
+        steps: the most steps that would be charged; None likewise.
     """
 
-    steps: int | None
-    noise: Fraction | None
-    swaps: tuple[Swap, ...]
-    untried: int
     blocked: tuple[Check, ...]
-
-    def to_json(self) -> c.Object:
-        """As JSON."""
-        return {
-            "blocked": [check.to_json() for check in self.blocked],
-            "noise_multiplier": None if self.noise is None else format_number(self.noise),
-            "partitions": [{"instead": swap.new, "of": swap.old} for swap in self.swaps],
-            "partitions_untried": self.untried,
-            "steps": self.steps,
-        }
+    noise_multiplier: Fraction | None
+    partitions: tuple[Swap, ...]
+    partitions_untried: Natural
+    steps: Natural | None
 
 
 def advise(question: WhatIf) -> Advice:
     """The smallest change of each kind. Slow: it prices plans that no one has priced before."""
     if question.is_admitted:
-        return Advice(None, None, (), 0, ())
+        return Advice((), None, (), 0, None)
     steps = most_steps_admitted(question, question.run.plan.steps)
     swaps, untried = _swaps(question)
-    return Advice(steps or None, least_noise_admitted(question), swaps, untried, blocking_checks(question))
+    return Advice(blocking_checks(question), least_noise_admitted(question), swaps, untried, steps or None)
 
 
 def _swaps(question: WhatIf) -> tuple[tuple[Swap, ...], int]:
@@ -82,5 +70,5 @@ def _swaps(question: WhatIf) -> tuple[tuple[Swap, ...], int]:
             same = mine and (mine.provider, mine.dataset) == (one.provider, one.dataset)
             changed = (*asked[:place], one.ref, *asked[place + 1 :])
             if same and question.with_partitions(changed).is_admitted:
-                found.append(Swap(ref, one.ref))
+                found.append(Swap(instead=one.ref, of=ref))
     return tuple(found), len(others) - len(tried)

@@ -3,47 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from typing import Annotated
+
+from msgspec import Meta
 
 from ledger.domain.facts import Facts, holder_of
 from ledger.domain.lineage_graph import NodeKind
 from ledger.lineage.graph_edits import preview_merge
-from ledger.wire import canonical_json as c
-from ledger.wire.exact_numbers import ceil_decimal
+from ledger.wire.field_types import Ref
+from ledger.wire.records import Record
 from policy.planning.account_caps import AccountStatus, account_status, empty_account, partition_bounds
+from policy.planning.reported_values import Natural, Percent
 
 
-@dataclass(frozen=True, slots=True)
-class MergedAccount:
-    """One account that a merger changes.
+class MergedAccount(Record, frozen=True):
+    """One account that a merger would change.
 
     Attributes:
-        before: of each organisation that merges, in the order given; of a coalition its own account alone.
         after: of the union, or of the coalition that follows it.
+        before: of each organisation that merges, in the order given; of a coalition its own account alone.
         coalition: the node of a declared coalition, None for the union.
+        excess: the share of capacity beyond 1 where it would be frozen; None if not, or if the share is infinite.
     """
 
-    partition: str
-    before: tuple[AccountStatus, ...]
     after: AccountStatus
-    coalition: int | None
-
-    @property
-    def excess(self) -> Fraction | None:
-        """The share of capacity beyond 1 where it would be frozen; None if not, or if the share is infinite."""
-        share = self.after.share
-        return share - 1 if self.after.over and share is not None and share > 1 else None
-
-    def to_json(self) -> c.Object:
-        """As JSON."""
-        return {
-            "after": self.after.to_json(),
-            "before": [one.to_json() for one in self.before],
-            "coalition": self.coalition,
-            "excess": None if self.excess is None else f"{ceil_decimal(100 * self.excess, 1)} %",
-            "partition": self.partition,
-        }
+    before: tuple[AccountStatus, ...]
+    coalition: Annotated[Natural, Meta(description="a node of the lineage, by the index of its entry")] | None
+    excess: Percent | None
+    partition: Ref
 
 
 def merged_accounts(facts: Facts, organisations: Sequence[str], now: int) -> tuple[MergedAccount, ...]:
@@ -64,9 +51,10 @@ def merged_accounts(facts: Facts, organisations: Sequence[str], now: int) -> tup
         partition = facts.partitions[account.partition]
         bounds = partition_bounds(facts, partition, now)
         holders = [account.holder] if coalition is not None else [holder_of(node) for node in nodes]
-        before = (facts.accounts.get((partition.ref, one)) or empty_account(partition, one) for one in holders)
+        accounts = (facts.accounts.get((partition.ref, one)) or empty_account(partition, one) for one in holders)
+        before = tuple(account_status(facts, one, bounds) for one in accounts)
         after = account_status(facts, account, bounds)
-        found.append(
-            MergedAccount(partition.ref, tuple(account_status(facts, one, bounds) for one in before), after, coalition)
-        )
+        share = after.used.share
+        excess = Percent.of(share - 1) if after.over and share is not None and share > 1 else None
+        found.append(MergedAccount(after, before, coalition, excess, partition.ref))
     return tuple(sorted(found, key=lambda one: (one.partition, one.coalition or -1)))

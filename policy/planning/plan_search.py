@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
@@ -25,9 +24,12 @@ from ledger.mechanisms.mechanism import NOISE_MAX, NOISE_MIN, STEPS_MAX, Mechani
 from ledger.mechanisms.plan import MechanismPlan, Plan, RunPlan, group_of
 from ledger.transitions.guards import Rejected
 from ledger.transitions.headroom import Room
+from ledger.wire.field_types import Ref
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record
 from policy.planning.hypothetical_facts import HypotheticalFacts
-from policy.planning.what_if import DecisionReport, WhatIf
+from policy.planning.reported_values import Holder, Natural, Percent
+from policy.planning.what_if import WhatIf
 
 RUNS_MAX: Final = 1_000_000
 """More runs than this are not counted."""
@@ -186,29 +188,29 @@ def _settled(passes: Callable[[int], bool], found: int, none: int, limit: int) -
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class AccountRuns:
+class RunsThatFit(Record, frozen=True):
     """How many more such runs one account admits, if there are no other charges, and the share of its capacity used."""
 
-    partition: str
-    holder: str
-    runs: int
-    share: Fraction
+    holder: Holder
+    partition: Ref
+    runs: Natural
+    used: Percent
 
 
-@dataclass(frozen=True, slots=True)
-class MoreRuns:
+class MoreRuns(Record, frozen=True):
     """How many more such runs would be admitted one after another, if there are no other charges.
 
     Attributes:
-        runs: decided as a whole, contract and policy included; ``RUNS_MAX`` stands for that many or more.
         accounts: each account by itself, by its rule.
-        then: the decision on the run after the last.
+        binding: of the decision on the run after the last.
+        more: decided as a whole, contract and policy included.
+        or_more: whether ``RUNS_MAX`` would be admitted; more are not counted.
     """
 
-    runs: int
-    accounts: tuple[AccountRuns, ...]
-    then: DecisionReport
+    accounts: tuple[RunsThatFit, ...]
+    binding: Check | None
+    more: Natural
+    or_more: bool
 
 
 def runs_that_fit(question: WhatIf) -> MoreRuns:
@@ -217,10 +219,10 @@ def runs_that_fit(question: WhatIf) -> MoreRuns:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if _after(question, middle - 1).is_admitted else (low, middle)
-    return MoreRuns(low, _account_runs(question), _after(question, low).decision)
+    return MoreRuns(_account_runs(question), _after(question, low).decision.binding, low, low == RUNS_MAX)
 
 
-def _account_runs(question: WhatIf) -> tuple[AccountRuns, ...]:
+def _account_runs(question: WhatIf) -> tuple[RunsThatFit, ...]:
     try:
         rooms = question.rooms(question.run.plan)
     except (Rejected, Malformed, KeyError):
@@ -228,10 +230,10 @@ def _account_runs(question: WhatIf) -> tuple[AccountRuns, ...]:
     return tuple(_runs_in(room) for room in rooms)
 
 
-def _runs_in(room: Room) -> AccountRuns:
+def _runs_in(room: Room) -> RunsThatFit:
     limit, rule = room.limit, room.rule
     fit = rule.runs(room.before, limit.cap, room.run)
-    return AccountRuns(limit.partition, limit.holder, fit, rule.share(room.before, limit.cap))
+    return RunsThatFit(limit.holder, limit.partition, fit, Percent.of(rule.share(room.before, limit.cap)))
 
 
 def _after(question: WhatIf, runs: int) -> WhatIf:

@@ -7,8 +7,11 @@ effect, so that changes by other versions until then do not count.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from fractions import Fraction
+from typing import Annotated, Generic, TypeVar
+
+from msgspec import Meta, structs
 
 from ledger.domain.commands import Command, EnterDocument
 from ledger.domain.facts import GLOBAL, Charge, Facts, Partition, holder_of
@@ -17,118 +20,94 @@ from ledger.domain.lineage_graph import SUCCESSION, NodeKind, knowers
 from ledger.domain.outcomes import ChargeState
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
-from policy.checks.field_readers import format_time
+from ledger.wire.field_types import Did, Name
+from ledger.wire.records import Record
 from policy.decisions.charges import covers
 from policy.decisions.documents_in_force import dataset_of, policy_in_force, read_contract, read_policy
 from policy.decisions.gate import gate
-from policy.documents import LEVEL_SEALED, ContractDocument, Policy
+from policy.documents import LEVEL_SEALED, ContractDocument, Policy, RunBounds
 from policy.documents.run_bounds import strictest
-from policy.planning.account_caps import AccountStatus, PartitionBounds, account_status, partition_bounds
+from policy.planning.account_caps import AccountStatus, PartitionBounds, Quota, account_status, partition_bounds
 from policy.planning.hypothetical_facts import HypotheticalFacts, with_policy_published
+from policy.planning.reported_values import Moment
 
+T = TypeVar("T")
 BoundsChange = tuple[PartitionBounds | None, PartitionBounds | None]
 """The bounds of a partition before and after; None without a policy in force."""
+Word = Annotated[str | int | bool | list[str] | None, Meta(description="as people read it")]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One thing before and after, each as JSON shows it; None where there is none."""
+class Change(Record, Generic[T], frozen=True):
+    """One thing before and after; null where there is none."""
 
+    after: T
+    before: T
     name: str
-    before: c.Json
-    after: c.Json
-
-    def to_json(self) -> c.Object:
-        """As JSON."""
-        return {"after": self.after, "before": self.before, "name": self.name}
 
 
-@dataclass(frozen=True, slots=True)
-class AccountChange:
-    """An account whose cap changes, under both."""
+class ContractBounds(RunBounds, frozen=True):
+    """What binds runs under a contract, of all limits the strictest."""
 
-    before: AccountStatus
+    lineage_epsilon_max: Fraction | None
+    pipeline: bool
+    run_epsilon_max: Fraction | None
+    share_max: Quota | None
+
+
+class AccountChange(Record, frozen=True):
+    """An account whose cap changes, under both: whether the policy would freeze it, or it would be frozen no more."""
+
     after: AccountStatus
-
-    @property
-    def freezes(self) -> bool:
-        """Whether the policy would freeze it; ``thaws`` likewise."""
-        return self.after.over and not self.before.over
-
-    @property
-    def thaws(self) -> bool:
-        """Whether it is frozen now and would not be."""
-        return self.before.over and not self.after.over
+    before: AccountStatus
+    freezes: bool
+    thaws: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PendingChange:
+class DatasetName(Record, frozen=True):
+    """A dataset by its provider and its id."""
+
+    dataset: Name
+    provider: Did
+
+
+class PendingChange(Record, frozen=True):
     """A pending charge on a partition that changes. It stays pending, and can be posted or voided.
 
     Attributes:
         attestation: whether the release of its key, still to come, would need other evidence.
-        sealed: whether its model, which could be released, no longer can be.
         frozen: whether an account that it counts in would be frozen.
+        sealed: whether its model, which could be released, no longer can be.
     """
 
-    charge: str
     attestation: bool
-    sealed: bool
+    charge: Name
     frozen: bool
+    sealed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Impact:
-    """The impact of a policy; what stays the same is not listed.
+class Impact(Record, frozen=True):
+    """What a policy would change; what stays the same is not listed.
 
     Attributes:
-        at: the moment (ms) both sides are compared at: now, or when it takes effect if that is later.
-        refused: the failed checks if its issuer entered it; empty if it would be permitted.
-        fields: of the policy in force in its domain.
-        datasets: (provider, id) of each in the domain of which an open partition changes.
-        partitions: open ones, by reference.
+        at: the moment both sides are compared at: now, or when it takes effect if that is later.
         contracts: newest versions that have not ended, by id: what binds runs under them.
+        datasets: each in the domain of which an open partition changes.
+        fields: of the policy in force in its domain.
+        partitions: open ones, by reference.
+        refused: the failed checks if its issuer entered it; empty if it would be permitted.
         undeclared: named coalitions whose members cannot charge until an SRO declares them; with those members.
     """
 
-    policy: str
-    at: int
-    refused: tuple[Check, ...]
-    fields: tuple[Change, ...]
-    datasets: tuple[tuple[str, str], ...]
-    partitions: tuple[Change, ...]
-    contracts: tuple[Change, ...]
     accounts: tuple[AccountChange, ...]
+    at: Moment
+    contracts: tuple[Change[ContractBounds], ...]
+    datasets: tuple[DatasetName, ...]
+    fields: tuple[Change[Word], ...]
+    partitions: tuple[Change[PartitionBounds | None], ...]
     pending: tuple[PendingChange, ...]
-    undeclared: tuple[str, ...]
-
-    @property
-    def frozen(self) -> tuple[AccountChange, ...]:
-        """The accounts it would freeze."""
-        return tuple(one for one in self.accounts if one.freezes)
-
-    def to_json(self) -> c.Object:
-        """As JSON."""
-        accounts: list[c.Json] = [
-            {"after": one.after.to_json(), "before": one.before.to_json(), "freezes": one.freezes, "thaws": one.thaws}
-            for one in self.accounts
-        ]
-        pending: list[c.Json] = [
-            {"attestation": one.attestation, "charge": one.charge, "frozen": one.frozen, "sealed": one.sealed}
-            for one in self.pending
-        ]
-        return {
-            "accounts": accounts,
-            "at": format_time(self.at),
-            "contracts": [one.to_json() for one in self.contracts],
-            "datasets": [{"dataset": dataset, "provider": provider} for provider, dataset in self.datasets],
-            "fields": [one.to_json() for one in self.fields],
-            "partitions": [one.to_json() for one in self.partitions],
-            "pending": pending,
-            "policy": self.policy,
-            "refused": [check.to_json() for check in self.refused],
-            "undeclared": [*self.undeclared],
-        }
+    policy: str
+    refused: tuple[Check, ...]
+    undeclared: tuple[Annotated[str, Meta(description="a named coalition not declared, and its members")], ...]
 
 
 def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str]) -> Impact:
@@ -141,7 +120,7 @@ def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str]) -> Impac
         Malformed: if it is no policy, or contradicts itself.
     """
     policy, after = with_policy_published(facts, data)
-    at = max(now, policy.effective)
+    at = Moment(max(now, policy.effective))
     mine = [one for one in _open(facts) if dataset_of(facts, one).domain == policy.domain]
     bounds = {one.ref: (partition_bounds(facts, one, at), partition_bounds(after, one, at)) for one in mine}
     changed = [one for one in mine if bounds[one.ref][0] != bounds[one.ref][1]]
@@ -149,25 +128,23 @@ def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str]) -> Impac
     before = policy_in_force(facts, policy.domain, at)
     old = read_policy(facts.documents[before.document]) if before else None
     return Impact(
-        policy=policy.source,
-        at=at,
-        refused=_refused(facts, data, policy, now),
-        fields=tuple(_fields(old, policy)),
-        datasets=tuple(sorted({(one.provider, one.dataset) for one in changed})),
-        partitions=tuple(Change(one.ref, *map(_shown, bounds[one.ref])) for one in changed),
-        contracts=tuple(_contracts(facts, mine, bounds, at)),
         accounts=accounts,
+        at=at,
+        contracts=tuple(_contracts(facts, mine, bounds, at)),
+        datasets=tuple(
+            DatasetName(name, who) for who, name in sorted({(one.provider, one.dataset) for one in changed})
+        ),
+        fields=tuple(_fields(old, policy)),
+        partitions=tuple(Change(bounds[one.ref][1], bounds[one.ref][0], one.ref) for one in changed),
         pending=tuple(_pending(facts, pending, (old, policy), bounds, accounts)),
+        policy=policy.source,
+        refused=_refused(facts, data, policy, now),
         undeclared=tuple(_undeclared(facts, policy)),
     )
 
 
 def _open(facts: Facts) -> Iterator[Partition]:
     return (one for ref in sorted(facts.partitions) if not (one := facts.partitions[ref]).retired)
-
-
-def _shown(bounds: PartitionBounds | None) -> c.Json:
-    return bounds.to_json() if bounds else None
 
 
 def _refused(facts: Facts, data: bytes, policy: Policy, now: int) -> tuple[Check, ...]:
@@ -178,14 +155,14 @@ def _refused(facts: Facts, data: bytes, policy: Policy, now: int) -> tuple[Check
     return tuple(check for check in verdict.checks if not check.passed)
 
 
-def _fields(old: Policy | None, new: Policy) -> Iterator[Change]:
+def _fields(old: Policy | None, new: Policy) -> Iterator[Change[Word]]:
     for one in fields(Policy):
         before, after = getattr(old, one.name, None), getattr(new, one.name)
         if before != after:
-            yield Change(one.name, None if old is None else _readable(before), _readable(after))
+            yield Change(_readable(after), None if old is None else _readable(before), one.name)
 
 
-def _readable(value: object) -> c.Json:
+def _readable(value: object) -> Word:
     """A field as text for people."""
     if value is None or isinstance(value, bool | int | str):
         return value
@@ -204,8 +181,8 @@ def _accounts(facts: Facts, partition: Partition, bounds: BoundsChange) -> Itera
     for holder in sorted(holders):
         account = facts.accounts[partition.ref, holder]
         before, after = (account_status(facts, account, one) for one in bounds)
-        if (before.epsilon, before.quota) != (after.epsilon, after.quota):
-            yield AccountChange(before, after)
+        if (before.epsilon_max, before.share_max) != (after.epsilon_max, after.share_max):
+            yield AccountChange(after, before, after.over and not before.over, before.over and not after.over)
 
 
 def _has_members(facts: Facts, holder: str) -> bool:
@@ -218,34 +195,30 @@ def _contracts(
     mine: list[Partition],
     bounds: dict[str, BoundsChange],
     at: int,
-) -> Iterator[Change]:
+) -> Iterator[Change[ContractBounds]]:
     for name in sorted(facts.contract_heads):
         contract = facts.contracts[facts.contract_heads[name]]
         document = read_contract(facts.documents[contract.document])
         touched = [bounds[one.ref] for one in mine if (one.provider, one.dataset) in document.datasets]
         if contract.ends <= at or not touched:
             continue
-        sides: list[c.Json] = []
-        for place in (0, 1):
-            both = [of_one[place] for of_one in touched]
-            sides.append(_under(document, [one for one in both if one]))
-        if sides[0] != sides[1]:
-            yield Change(name, sides[0], sides[1])
+        before, after = (_under(document, [one for one in side if one]) for side in zip(*touched, strict=True))
+        if before != after:
+            yield Change(after, before, name)
 
 
-def _under(document: ContractDocument, bounds: list[PartitionBounds]) -> c.Object:
+def _under(document: ContractDocument, bounds: list[PartitionBounds]) -> ContractBounds:
     """The strictest bounds on the runs of a contract."""
     own, share = document.lineage_epsilon_max, document.share_max
-    lineage = [*(one.lineage for one in bounds), *([own] if own is not None else ())]
-    shares = [one for one in (share, *(one.share for one in bounds)) if one is not None]
-    run = min(document.run_epsilon_max, *(one.run for one in bounds)) if bounds else None
-    return {
-        "lineage_epsilon_max": format_number(min(lineage)) if bounds else None,
-        "pipeline": any(one.pipeline for one in bounds),
-        "run_epsilon_max": None if run is None else format_number(run),
-        "share_max": format_number(min(shares)) if shares else None,
-        **strictest((document.run, *(one.runs for one in bounds))).to_json(),
-    }
+    lineage = [*(one.lineage_epsilon_max for one in bounds), *([own] if own is not None else ())]
+    shares = [one for one in (share, *(one.share_max for one in bounds)) if one is not None]
+    return ContractBounds(
+        **structs.asdict(strictest((document.run, *(one.run for one in bounds)))),
+        lineage_epsilon_max=min(lineage) if bounds else None,
+        pipeline=any(one.pipeline for one in bounds),
+        run_epsilon_max=min(document.run_epsilon_max, *(one.run_epsilon_max for one in bounds)) if bounds else None,
+        share_max=min(shares, default=None),
+    )
 
 
 def _undeclared(facts: Facts, policy: Policy) -> Iterator[str]:
@@ -271,10 +244,10 @@ def _pending(
             continue
         refs = [ref for ref in charge.partitions if ref in bounds]
         found = PendingChange(
-            charge=name,
             attestation=charge.key_release is None and (old is None or old.attestation != new.attestation),
-            sealed=any(_leaves(old, bounds[ref][0]) and not _leaves(new, bounds[ref][1]) for ref in refs),
+            charge=name,
             frozen=any((ref, who) in frozen for ref in refs for who in _holders(facts, charge)),
+            sealed=any(_leaves(old, bounds[ref][0]) and not _leaves(new, bounds[ref][1]) for ref in refs),
         )
         if refs and (found.attestation or found.sealed or found.frozen):
             yield found

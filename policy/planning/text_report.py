@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ledger.wire.exact_numbers import format_number
 from policy.checks.field_readers import format_time
 from policy.planning.account_caps import AccountStatus
-from policy.planning.coalition_search import Coalitions
+from policy.planning.coalition_search import SmallestCoalitions
+from policy.planning.counterfactuals import Advice
 from policy.planning.merger_impact import MergedAccount
-from policy.planning.policy_impact import Impact
+from policy.planning.plan_report import PlanReport
+from policy.planning.policy_impact import Change, Impact
+from policy.planning.what_if import DecisionReport
 
 
 def breach_lines(found: Sequence[AccountStatus]) -> Iterator[str]:
@@ -24,12 +28,12 @@ def impact_lines(found: Impact) -> Iterator[str]:
     yield f"{found.policy}, as of {format_time(found.at)}"
     for check in found.refused:
         yield f"  the policy would be refused: {check.text} ({check.code})"
-    for one in found.fields:
-        yield f"  {one.name}: {_value(one.before)} -> {_value(one.after)}"
+    for field in found.fields:
+        yield f"  {field.name}: {_changes(field)}"
     for one in found.partitions:
-        yield f"  partition {one.name}: {_changes(one.before, one.after)}"
-    for one in found.contracts:
-        yield f"  contract {one.name}: {_changes(one.before, one.after)}"
+        yield f"  partition {one.name}: {_changes(one)}"
+    for bounds in found.contracts:
+        yield f"  contract {bounds.name}: {_changes(bounds)}"
     for change in found.accounts:
         before, after = change.before, change.after
         word = "would be frozen" if change.freezes else "would admit charges again" if change.thaws else "changes"
@@ -43,11 +47,13 @@ def impact_lines(found: Impact) -> Iterator[str]:
             "account frozen": charge.frozen,
         }
         yield f"  pending charge {charge.charge}: {', '.join(word for word, holds in touched.items() if holds)}"
-    counts = len(found.partitions), len(found.frozen), len(found.pending)
+    counts = len(found.partitions), sum(one.freezes for one in found.accounts), len(found.pending)
     yield "Summary: {} partitions change, {} accounts would be frozen, {} pending charges are affected.".format(*counts)
 
 
-def _changes(before: Any, after: Any) -> str:  # noqa: ANN401 - JSON
+def _changes(change: Change[Any]) -> str:
+    shown = change.to_json()
+    before, after = shown["before"], shown["after"]
     if not isinstance(before, dict) or not isinstance(after, dict):
         return f"{_value(before)} -> {_value(after)}"
     changes = (
@@ -63,9 +69,9 @@ def _value(value: Any) -> str:  # noqa: ANN401 - JSON
 
 
 def _used(one: AccountStatus) -> str:
-    cap = "no cap" if one.epsilon is None else f"cap {one.to_json()['epsilon_max']}"
-    quota = "" if one.quota is None else f", quota {one.to_json()['share_max']}"
-    return f"{one.percent} ({cap}{quota})"
+    cap = "no cap" if one.epsilon_max is None else f"cap {format_number(one.epsilon_max)}"
+    quota = "" if one.share_max is None else f", quota {format_number(one.share_max)}"
+    return f"{one.used} ({cap}{quota})"
 
 
 def merger_lines(found: Iterable[MergedAccount]) -> Iterator[str]:
@@ -73,71 +79,66 @@ def merger_lines(found: Iterable[MergedAccount]) -> Iterator[str]:
     listed = list(found)
     for one in listed:
         whose = "the merged lineage" if one.coalition is None else f"coalition {one.coalition}"
-        before = " and ".join(status.percent for status in one.before)
-        excess = one.to_json()["excess"]
-        much = "" if excess is None else f", {excess} over its cap"
+        before = " and ".join(status.used for status in one.before)
+        much = "" if one.excess is None else f", {one.excess} over its cap"
         word = f"would be frozen{much}" if one.after.over else "stays within its cap"
         yield f"{one.partition}: {whose} {word}: {before} -> {_used(one.after)}"
     if not listed:
         yield "None of these organisations has any privacy loss on record."
 
 
-def coalition_lines(found: Iterable[Coalitions]) -> Iterator[str]:
+def coalition_lines(found: Iterable[SmallestCoalitions]) -> Iterator[str]:
     """The smallest coalitions over a cap."""
     for one in found:
-        search, shown = one.listing, one.to_json()
-        yield f"{one.partition}, cap {shown['epsilon_max']}, {one.asked} organisations:"
-        for members, _ in search.coalitions:
-            yield f"  {len(members)}: {', '.join(members)}"
-        if search.complete:
+        yield f"{one.partition}, cap {format_number(one.epsilon_max)}, {one.asked} organisations:"
+        for over in one.coalitions:
+            yield f"  {len(over.members)}: {', '.join(over.members)}"
+        if one.complete:
             listed = "all of the smallest size are listed"
-            result = listed if search.coalitions else "no coalition exceeds the cap"
+            result = listed if one.coalitions else "no coalition exceeds the cap"
             yield f"  Complete: {result}."
         else:
-            yield f"  Incomplete: no coalition of up to {search.searched} exceeds the cap; larger ones are unknown."
+            smaller = f"no coalition of up to {one.searched_up_to} exceeds the cap"
+            yield f"  Incomplete: {smaller}; larger ones are unknown."
 
 
-def decision_lines(report: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
+def decision_lines(decision: DecisionReport) -> Iterator[str]:
     """Every check of a decision, and the binding one."""
-    decision = report["decision"]
-    if "recorded" in report:
-        yield f"Recorded outcome: {report['recorded']}. Re-evaluated:"
-    yield f"{decision['outcome']}{': ' + decision['detail'] if decision['detail'] else ''}"
-    for check in decision["checks"]:
-        source = f" [{check['source']}]" if check["source"] else ""
-        yield f"  {'ok  ' if check['passed'] else 'FAIL'} {check['code']}: {check['text']}{source}"
-    binding = decision["binding"]
-    if binding:
-        yield f"Binding constraint: {binding['text']}"
+    yield f"{decision.outcome}{': ' + decision.detail if decision.detail else ''}"
+    for check in decision.checks:
+        source = f" [{check.source}]" if check.source else ""
+        yield f"  {'ok  ' if check.passed else 'FAIL'} {check.code}: {check.text}{source}"
+    if decision.binding:
+        yield f"Binding constraint: {decision.binding.text}"
 
 
-def run_lines(report: Any) -> Iterator[str]:  # noqa: ANN401 - the report's JSON
+def run_lines(report: PlanReport) -> Iterator[str]:
     """The report of a planned run."""
-    yield from decision_lines(report)
-    steps = report["steps_most"]
-    epochs = "" if steps["epochs"] is None else f", {steps['epochs']} epochs"
-    yield f"At this noise multiplier, at most {steps['steps']} steps would be admitted{epochs}."
-    noise = report["noise_multiplier_least"]
+    yield from decision_lines(report.decision)
+    steps, noise, runs = report.steps_most, report.noise_multiplier_least, report.runs
+    epochs = "" if steps.epochs is None else f", {format_number(steps.epochs)} epochs"
+    yield f"At this noise multiplier, at most {steps.steps} steps would be admitted{epochs}."
     yield (
-        f"These steps need a noise multiplier of at least {noise}."
-        if noise
-        else "No noise multiplier admits these steps."
+        "No noise multiplier admits these steps."
+        if noise is None
+        else f"These steps need a noise multiplier of at least {format_number(noise)}."
     )
-    runs = report["runs"]
-    more = f"{runs['more']} or more" if runs["or_more"] else str(runs["more"])
+    more = f"{runs.more} or more" if runs.or_more else str(runs.more)
     yield f"{more} such runs would be admitted one after another, if there are no other charges."
-    for one in runs["accounts"]:
-        yield f"  {one['holder']} of {one['partition']}: {one['used']} used, {one['runs']} runs fit"
-    yield from _advice(report["advice"])
-    for one in report["lasts"]:
-        until = "is exhausted" if one["full"] else f"lasts until {one['projected_until'] or 'after 100 years'}"
-        yield f"  {one['holder']} of {one['partition']} {until} at the rate since {one['rate_since']} (projection)"
+    for one in runs.accounts:
+        yield f"  {one.holder} of {one.partition}: {one.used} used, {one.runs} runs fit"
+    yield from _advice(report.advice)
+    for lasts in report.lasts:
+        until = "after 100 years" if lasts.projected_until is None else format_time(lasts.projected_until)
+        how = "is exhausted" if lasts.full else f"lasts until {until}"
+        rate = f"at the rate since {format_time(lasts.rate_since)}"
+        yield f"  {lasts.holder} of {lasts.partition} {how} {rate} (projection)"
 
 
-def _advice(advice: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
+def _advice(advice: Advice | None) -> Iterator[str]:
     if advice is None:
         return
-    for swap in advice["partitions"]:
-        yield f"The run would be admitted on {swap['instead']} instead of {swap['of']}."
-    if advice["partitions_untried"]:
-        yield f"{advice['partitions_untried']} other partitions were not tried."
+    for swap in advice.partitions:
+        yield f"The run would be admitted on {swap.instead} instead of {swap.of}."
+    if advice.partitions_untried:
+        yield f"{advice.partitions_untried} other partitions were not tried."

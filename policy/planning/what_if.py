@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Meta
 
 from ledger.crypto.public_keys import CleanRoomKeys, PublicKey
-from ledger.domain.commands import RUNS_MAX, Command, MakeCharge, parse_ref
+from ledger.domain.commands import RUNS_MAX, Command, MakeCharge
 from ledger.domain.facts import Facts, Organisation, Partition, holder_of
 from ledger.domain.gate import Check, Gate, Request, Verdict
 from ledger.domain.outcomes import Code
-from ledger.mechanisms.plan import RunPlan, parse_plan
+from ledger.mechanisms.plan import RunPlan
 from ledger.transitions.charges import limits_on
 from ledger.transitions.decide import decide_unsigned
 from ledger.transitions.guards import Decision, PendingCommand, Rejected
@@ -25,13 +27,28 @@ from ledger.transitions.headroom import Limit, Room
 from ledger.transitions.pricing import COMPUTED
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import EPSILON_MAX
+from ledger.wire.field_types import Ref, Sha256, distinct, text, words
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record, convert
 from policy.decisions.gate import gate as policy_gate
 
 _NO_KEY: Final = c.base64url(bytes([9, *bytes(31)]))
 """A placeholder for the keys of a clean room, which a planned run does not have."""
 _EPSILON_UNIT: Final = 10**9
 """An ε is reported in billionths."""
+
+
+_Named = Annotated[str, text(1_000), Meta(description="by its name on record")]
+
+
+class PlannedCharge(Record, frozen=True):
+    """The body of a charge, without what a plan does not need."""
+
+    contract: Sha256
+    partitions: Annotated[tuple[Ref, ...], distinct(16)]
+    plan: RunPlan
+    base: Annotated[tuple[_Named, ...], distinct(RUNS_MAX)] = ()
+    recipients: Annotated[tuple[_Named, ...], distinct(RUNS_MAX)] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +64,10 @@ class PlannedRun:
 
     @classmethod
     def parse(cls, value: object, actor: str) -> PlannedRun:
-        """Read a charge's body, of which the clean room and the deadline may be missing. Raises: Malformed."""
-        names = ("contract", "partitions", "plan")
-        known = c.fields(value, "", names, optional=("base", "clean_room", "deadline", "recipients"))
-        partitions = c.strings(known["partitions"], "partitions", 16)
-        try:
-            plan = parse_plan(known["plan"])
-        except Malformed as error:
-            raise error.under("plan") from None
-        return cls(
-            actor=actor,
-            contract=c.sha256(known["contract"], "contract"),
-            partitions=tuple(parse_ref(ref, f"partitions[{place}]") for place, ref in enumerate(partitions)),
-            plan=plan,
-            recipients=c.strings(known["recipients"], "recipients", RUNS_MAX) if "recipients" in known else (),
-            base=c.strings(known["base"], "base", RUNS_MAX) if "base" in known else (),
-        )
+        """Read a charge's body, whose clean room and deadline are ignored. Raises: Malformed."""
+        needed = {name: one for name, one in c.members(value, "").items() if name not in {"clean_room", "deadline"}}
+        body = convert(PlannedCharge, needed)
+        return cls(actor, body.contract, body.partitions, body.plan, body.recipients, body.base)
 
     @classmethod
     def of(cls, pending: PendingCommand) -> PlannedRun:
@@ -74,33 +79,23 @@ class PlannedRun:
         return cls(pending.command.actor, body.contract, body.partitions, body.plan, body.recipients, body.base)
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionReport:
-    """The decision on a planned run.
+class DecisionReport(Record, frozen=True):
+    """The decision that a planned run would get now.
 
     Attributes:
-        checks: the gate's in order, then one for each account; invalid input has none.
         binding: of a refusal the first check that failed; of a permit the account that is fullest afterwards.
+        checks: the gate's in order, then one for each account; invalid input has none.
     """
 
-    code: Code
-    detail: str
-    checks: tuple[Check, ...]
     binding: Check | None
+    checks: tuple[Check, ...]
+    detail: str
+    outcome: Annotated[str, words(*(code.word for code in Code))]
 
     @property
     def permit(self) -> bool:
         """Whether it would be charged."""
-        return not self.code.refused
-
-    def to_json(self) -> c.Object:
-        """As JSON."""
-        return {
-            "binding": self.binding.to_json() if self.binding else None,
-            "checks": [check.to_json() for check in self.checks],
-            "detail": self.detail,
-            "outcome": self.code.word,
-        }
+        return not Code.of(self.outcome).refused
 
 
 class WhatIf:
@@ -148,10 +143,10 @@ class WhatIf:
             rooms = self.rooms(self.run.plan) if verdict.permit else []
         except (Rejected, Malformed, KeyError):
             # What is refused before a check is made has its reason in the detail.
-            return DecisionReport(decided.code, decided.detail, (), None)
+            return DecisionReport(None, (), decided.detail, decided.code.word)
         checks = (*verdict.checks, *(room.check(self.holder) for room in rooms))
         failed = next((check for check in checks if not check.passed), None)
-        return DecisionReport(decided.code, decided.detail, checks, failed or self._fullest(rooms))
+        return DecisionReport(failed or self._fullest(rooms), checks, decided.detail, decided.code.word)
 
     def verdict(self, epsilons: Sequence[tuple[str, Fraction]]) -> Verdict:
         """The gate's, at this ε of the run on each partition."""

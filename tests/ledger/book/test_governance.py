@@ -229,8 +229,8 @@ def test_collusion_found_late_is_a_breach_with_its_excess(world: World) -> None:
     assert f"account {found.holder} of {PARTITION} is over its cap: " in CliRunner().invoke(app, asked).output
     with world.book.read() as facts:
         assert found.holder == holder_of(facts.organisations[BANK_A].node)
-        assert found.share is not None
-        assert found.share > 1
+        assert found.used.share is not None
+        assert found.used.share > 1
     assert admitted(world, BANK_A, 1, PARTITION) == 0
     verified(world)
 

@@ -35,20 +35,20 @@ def test_each_change_told_passes_and_less_of_it_does_not() -> None:
     market = exhausted()
     advice = advise(market.ask(PLAN))
     assert advice.steps is not None
-    assert advice.noise is not None
+    assert advice.noise_multiplier is not None
     assert [market.ask(dense_plan(steps)).is_admitted for steps in (advice.steps, advice.steps + 1)] == [True, False]
-    less = advice.noise - Fraction(1, 10_000)
-    noises = [dense_plan(40, format_number(noise)) for noise in (advice.noise, less)]
+    less = advice.noise_multiplier - Fraction(1, 10_000)
+    noises = [dense_plan(40, format_number(noise)) for noise in (advice.noise_multiplier, less)]
     assert [market.ask(plan).is_admitted for plan in noises] == [True, False]
-    assert advice.swaps == (Swap(ref_of("one"), ref_of("other")),)
-    assert (advice.untried, advice.blocked) == (0, ())
+    assert advice.partitions == (Swap(instead=ref_of("other"), of=ref_of("one")),)
+    assert (advice.partitions_untried, advice.blocked) == (0, ())
     assert market.charged("moved", PLAN, "other") is Code.PENDING
 
 
 def test_a_run_that_passes_needs_no_change() -> None:
     """Nothing is told to change."""
     advice = advise(opened().ask(PLAN))
-    assert (advice.steps, advice.noise, advice.swaps, advice.blocked) == (None, None, (), ())
+    assert (advice.steps, advice.noise_multiplier, advice.partitions, advice.blocked) == (None, None, (), ())
 
 
 def test_what_no_change_mends_is_named() -> None:
@@ -56,7 +56,7 @@ def test_what_no_change_mends_is_named() -> None:
     market = opened("one", "other")
     market.enter(policy_bytes(2, mechanisms=["gaussian"]), "policy-2", SRO, SRO)
     advice = advise(market.ask(PLAN))
-    assert (advice.steps, advice.noise, advice.swaps) == (None, None, ())
+    assert (advice.steps, advice.noise_multiplier, advice.partitions) == (None, None, ())
     assert [check.code for check in advice.blocked] == ["mechanism_not_permitted"]
     shown = advice.to_json()
     assert shown["blocked"] == [check.to_json() for check in advice.blocked]
@@ -70,8 +70,8 @@ def test_only_so_many_partitions_are_tried_and_the_rest_are_counted() -> None:
         ref = ref_of(f"more-{place:03}")
         market.state.partitions[ref] = replace(model, ref=ref)
     advice = advise(market.ask(PLAN))
-    assert len(advice.swaps) == CANDIDATES_MAX
-    assert advice.untried == 4
+    assert len(advice.partitions) == CANDIDATES_MAX
+    assert advice.partitions_untried == 4
 
 
 def test_a_refused_charge_can_be_asked_about_afterwards() -> None:

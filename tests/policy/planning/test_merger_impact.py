@@ -37,7 +37,7 @@ def test_what_is_told_is_what_happens(pair: tuple[int, int]) -> None:
     for one in told:
         for place, name in enumerate(names if one.coalition is None else ()):
             account = market.state.accounts.get((one.partition, holder_of(market.state.organisations[name].node)))
-            assert (one.before[place].share == 0) == (account is None)
+            assert (one.before[place].used.share == 0) == (account is None)
     decided = market.merge(names[0], tuple(names[1:]))
     assert not decided.code.refused, decided.detail
     node = market.state.organisations[names[0]].node
@@ -46,11 +46,12 @@ def test_what_is_told_is_what_happens(pair: tuple[int, int]) -> None:
         holder = holder_of(node if one.coalition is None else one.coalition)
         account = market.state.accounts[one.partition, holder]
         bounds = partition_bounds(market.state, market.state.partitions[one.partition], market.now)
-        assert account_status(market.state, account, bounds).share == one.after.share
+        assert account_status(market.state, account, bounds).used.share == one.after.used.share
         assert bounds is not None
-        assert one.coalition is not None or one.after.epsilon == bounds.lineage
-        assert one.after.over == (one.after.share is not None and one.after.share > 1)
-        assert one.excess == (one.after.share - 1 if one.after.share and one.after.over else None)
+        assert one.coalition is not None or one.after.epsilon_max == bounds.lineage_epsilon_max
+        share, excess = one.after.used.share, one.excess
+        assert one.after.over == (share is not None and share > 1)
+        assert (excess and excess.share) == (share - 1 if share and one.after.over else None)
     assert {one.partition for one in told if one.coalition is None} == {
         ref for ref, holder in market.state.accounts if holder == holder_of(node)
     }

@@ -77,10 +77,11 @@ def test_runs_are_those_that_are_charged_one_after_another() -> None:
     market = opened("one", "two")
     for bank, partitions in ((BANKS[0], ("one",)), (BANKS[1], ("one", "two"))):
         told = runs_that_fit(market.ask(PLAN, *partitions, bank=bank))
-        assert told.runs == min(one.runs for one in told.accounts)
-        got = [market.charged(f"{bank[8:14]}-{place}", PLAN, *partitions, bank=bank) for place in range(told.runs + 1)]
-        assert got == [Code.PENDING] * told.runs + [told.then.code]
-        assert told.then.code is Code.BUDGET_EXHAUSTED
+        assert told.more == min(one.runs for one in told.accounts)
+        got = [market.charged(f"{bank[8:14]}-{place}", PLAN, *partitions, bank=bank) for place in range(told.more + 1)]
+        assert got == [Code.PENDING] * told.more + [Code.BUDGET_EXHAUSTED]
+        assert told.binding is not None
+        assert told.binding.code == "no_room"
 
 
 def test_a_contract_may_hold_fewer_runs_than_the_accounts() -> None:
@@ -88,7 +89,7 @@ def test_a_contract_may_hold_fewer_runs_than_the_accounts() -> None:
     market = opened()
     digest = market.contract_of(BANKS[0], version=2, runs_max=2)
     told = runs_that_fit(market.ask(dense_plan(1, "8"), digest=digest))
-    assert (told.runs, told.then.binding and told.then.binding.code) == (2, "runs_exhausted")
+    assert (told.more, told.binding and told.binding.code) == (2, "runs_exhausted")
     assert min(one.runs for one in told.accounts) > 2
     assert max(one.runs for one in told.accounts) < RUNS_MAX
 
@@ -100,7 +101,11 @@ def test_what_no_run_can_mend_is_told_as_such() -> None:
     question = market.ask(PLAN)
     assert (most_steps_admitted(question), least_noise_admitted(question)) == (0, None)
     told = runs_that_fit(question)
-    assert (told.runs, told.then.code) == (0, Code.POLICY_DENIED)
+    assert (told.more, told.binding and told.binding.code, question.decide().code) == (
+        0,
+        "contract_ended",
+        Code.POLICY_DENIED,
+    )
 
 
 def test_other_mechanisms_are_planned_too() -> None:

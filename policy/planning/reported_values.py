@@ -1,0 +1,64 @@
+"""Types of the fields of planning reports: moments, percentages and account holders, as JSON shows them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Final, Self
+
+from msgspec import Meta
+
+from ledger.wire.canonical_json import INTEGER_MAX
+from ledger.wire.exact_numbers import ceil_decimal
+from ledger.wire.field_types import between, register_type
+from policy.checks.field_readers import format_time
+
+NO_ROOM: Final = "no room at all"
+
+Natural = Annotated[int, between(0, INTEGER_MAX)]
+Holder = Annotated[
+    str,
+    Meta(
+        pattern="^(global|lineage:(0|[1-9][0-9]{0,18}))$",
+        description="everyone, or one lineage by its node; a hypothetical lineage has one that is no entry's",
+    ),
+]
+
+
+class Moment(int):
+    """Unix milliseconds, shown as a time in UTC (RFC 3339)."""
+
+
+class Percent(str):
+    """A share of capacity as people read it, rounded up; ``share`` is the exact one, None where there is no room."""
+
+    __slots__ = ("share",)
+    share: Fraction | None
+
+    @classmethod
+    def of(cls, share: Fraction | None) -> Self:
+        """The percentage of a share."""
+        found = cls(NO_ROOM if share is None else f"{ceil_decimal(100 * share, 1)} %")
+        found.share = share
+        return found
+
+
+register_type(
+    Moment,
+    Moment,
+    format_time,
+    {
+        "type": "string",
+        "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3})?Z$",
+        "description": "a time in UTC (RFC 3339)",
+    },
+)
+register_type(
+    Percent,
+    Percent,
+    str,
+    {
+        "type": "string",
+        "pattern": rf"^({NO_ROOM}|[0-9]+\.[0-9] %)$",
+        "description": "percent of capacity, rounded up",
+    },
+)
