@@ -9,7 +9,7 @@ PYTHON ?= python3
 TORCH  ?= torch==2.13.0
 BIN    := .venv/bin
 # The packages that know no clock, database, network or file, as the import contract "pure" lists them.
-UNIT   := $(addprefix tests/ledger/,accounting crypto domain filters lineage log mechanisms transitions wire) \
+UNIT   := $(addprefix tests/ledger/,accounting accounts commands crypto domain filters log mechanisms organisation_lineage wire) \
           $(addprefix tests/policy/,attestation decisions depa documents planning)
 # Seconds of processor time that all tests together may use: half as much again as they do on a usual machine.
 TEST_CPU_S ?= 1300

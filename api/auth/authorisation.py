@@ -21,7 +21,7 @@ from ledger.domain.outcomes import Code
 from ledger.store.table_mapping import ProjectionTable
 
 if TYPE_CHECKING:
-    from ledger.domain.entries import Entry
+    from ledger.commands.entry import Entry
     from ledger.domain.facts import Charge, Contract, Partition
 
 SRO, TSO, TDP, TDC, CCR, AUDITOR, OPERATOR = "SRO", "TSO", "TDP", "TDC", "CCR", "AUDITOR", "OPERATOR"

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from api.auth.authorisation import provider_of, sees_entry
 from api.http.problems import Problem
-from ledger.domain.commands import MakeCharge, parse_ref
-from ledger.domain.entries import Entry
+from ledger.commands.context import PendingCommand
+from ledger.commands.decide import verify_signer
+from ledger.commands.entry import Entry
+from ledger.commands.runs.charge import MakeCharge
+from ledger.domain.command import parse_ref
+from ledger.domain.decision import Rejected
 from ledger.domain.outcomes import Code
-from ledger.transitions.decide import verify_signer
-from ledger.transitions.guards import PendingCommand, Rejected
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 

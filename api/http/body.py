@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from api.http.field_types import DetachedJws, schema_of
 from api.http.problems import Fault, Problem
 from client.http.endpoints import JSON_TYPE, SIGNATURE_HEADER
-from ledger.domain.commands import COMMAND_BYTES_MAX
+from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
 from ledger.domain.outcomes import Code
 from ledger.wire.malformed import Malformed

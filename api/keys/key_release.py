@@ -16,9 +16,11 @@ from api.http.problems import Fault, Problem
 from api.keys.key_store import KeyStore, KeyUnavailable
 from client.keys.hpke_envelope import ENVELOPE_VERSION, SUITE, seal
 from client.keys.sealed_model import model_ref
-from ledger.domain.commands import Command, ReleaseKey, read_body
-from ledger.domain.entries import Entry
-from ledger.domain.governance_commands import OpenModel
+from ledger.commands.entry import Entry
+from ledger.commands.governance.model_opening import OpenModel
+from ledger.commands.registry import read_body
+from ledger.commands.runs.key_release import ReleaseKey
+from ledger.domain.command import Command
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed

@@ -26,7 +26,7 @@ from api.wire.command_requests import batch_request_schema
 from api.wire.responses import answered, json_response, shows, status_of, takes, with_headroom
 from client.http.endpoints import BATCH, BATCH_MAX
 from ledger.book.book import Submission
-from ledger.domain.commands import COMMAND_BYTES_MAX
+from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 

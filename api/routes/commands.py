@@ -27,7 +27,7 @@ from api.wire.registry_answers import Stored
 from api.wire.responses import BINARY, BYTES_TYPE, answer, json_response, shows, takes, with_headroom
 from client.http.endpoints import DOCUMENTS, JSON_TYPE, PATHS, QUOTES
 from ledger.book.book import Submission
-from ledger.domain.commands import COMMAND_BYTES_MAX, Command
+from ledger.domain.command import COMMAND_BYTES_MAX, Command
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Name

@@ -29,7 +29,7 @@ from api.http.field_types import PLACE_PATTERN
 from api.http.head import is_head
 from api.http.problems import Fault, Problem
 from api.wire.responses import shows_text
-from ledger.domain.entries import Entry
+from ledger.commands.entry import Entry
 from ledger.domain.facts import Facts
 from ledger.wire import canonical_json as c
 

@@ -12,7 +12,8 @@ from api.http.etags import etag_of, names
 from api.http.problems import Fault, Problem
 from api.routes.registry import policy_of
 from api.wire.registry_answers import ContractHead
-from ledger.domain.commands import EnterDocument, read_body
+from ledger.commands.registration.document import EnterDocument
+from ledger.commands.registry import read_body
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import write
 from policy.decisions.documents_in_force import read_contract, read_policy
@@ -20,7 +21,7 @@ from policy.decisions.documents_in_force import read_contract, read_policy
 if TYPE_CHECKING:
     from api.auth.authorisation import Caller
     from api.http.answers import Answer
-    from ledger.domain.commands import Command
+    from ledger.domain.command import Command
     from ledger.domain.facts import Facts
     from ledger.store.snapshot import Snapshot
 

@@ -14,7 +14,7 @@ from api.wire.lineage_answers import Coalition, Exposure, Lineage, LineageNode
 from ledger.domain.facts import Facts, Partition, holder_of
 from ledger.domain.lineage_graph import Node, NodeKind
 from ledger.filters import NoRoom, read_rule
-from ledger.lineage.coalitions import exposure_of
+from ledger.organisation_lineage.coalitions import exposure_of
 from ledger.wire.exact_numbers import ceil_decimal, parse_positive
 from ledger.wire.malformed import Malformed
 from policy.planning.account_caps import AccountStatus, account_status, partition_bounds

@@ -19,8 +19,8 @@ from api.wire.command_answers import LoggedEntry
 from api.wire.decision_answers import Decision
 from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, shows_text
 from client.http.endpoints import JSON_TYPE
-from ledger.domain.commands import KINDS
-from ledger.domain.entries import Entry
+from ledger.commands.entry import Entry
+from ledger.commands.registry import KINDS
 from ledger.domain.facts import Facts
 from ledger.domain.outcomes import Code
 from ledger.log.tiles import Tile

@@ -17,7 +17,7 @@ from api.http.problems import Problem
 from api.routes.if_match import tag_replaced
 from api.wire import command_requests
 from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, takes
-from ledger.domain.commands import COMMAND_BYTES_MAX
+from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Did, distinct

@@ -21,7 +21,7 @@ from api.http.field_types import PathName
 from api.http.problems import Problem
 from api.wire.account_answers import Progress as ProgressReport
 from api.wire.responses import json_response, shows, takes
-from ledger.domain.commands import COMMAND_BYTES_MAX
+from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.mechanisms.mechanism import STEPS_MAX
 from ledger.wire import canonical_json as c

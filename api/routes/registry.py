@@ -15,7 +15,7 @@ from api.http.pagination import fetch_from
 from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
 from api.wire import registry_answers as answers
 from api.wire.responses import BINARY, BYTES_TYPE, shows
-from ledger.domain.entries import Entry
+from ledger.commands.entry import Entry
 from ledger.domain.facts import Dataset, Facts, Organisation
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
 from ledger.wire import canonical_json as c

@@ -34,7 +34,7 @@ from api.http.problems import ProblemDetails
 from api.wire.command_requests import titled
 from api.wire.decision_answers import RECORDED, Request
 from client.keys.hpke_envelope import SUITE
-from ledger.domain.commands import KINDS
+from ledger.commands.registry import KINDS
 from ledger.domain.gate import Check
 from ledger.filters import Terms
 from ledger.wire.field_types import Did, Name

@@ -8,8 +8,10 @@ from msgspec import Meta
 
 from api.http.field_types import Schema, schema_of
 from client.http.endpoints import BATCH_MAX
+from ledger.commands.registry import KINDS
 from ledger.crypto.organisation_keys import SignerKey
-from ledger.domain.commands import BODIES, Command
+from ledger.domain.command import Command
+from ledger.wire.records import Record
 from policy.planning.what_if import PlannedCharge
 
 Signing = Annotated[
@@ -33,7 +35,8 @@ def titled(kind: str, what: str) -> str:
 def command_schema(kind: str) -> Schema:
     """A command of one kind."""
     command = schema_of(Command)
-    body = {**schema_of(BODIES[kind]), "title": titled(kind, "Body")}
+    declared: type[Record] = KINDS[kind].body
+    body = {**schema_of(declared), "title": titled(kind, "Body")}
     return {
         **command,
         "title": titled(kind, "Command"),

@@ -8,8 +8,8 @@ from msgspec import Meta
 
 from api.http.answers import Answer
 from api.http.field_types import Index, KeyBytes, Time, one_of
-from ledger.domain.commands import KINDS
-from ledger.domain.entries import Entry
+from ledger.commands.entry import Entry
+from ledger.commands.registry import KINDS
 from ledger.domain.gate import Check
 from ledger.domain.outcomes import Code
 from ledger.wire.field_types import Did, Name

@@ -9,9 +9,10 @@ from msgspec import Meta
 from api.http.answers import Answer
 from api.http.field_types import Count, Digest, EntityTag, Index, KeyBytes, Node, ReportedNumber, Time, one_of
 from api.wire.command_requests import Signing
+from ledger.commands.entry import Entry
+from ledger.commands.registration.organisation import ROLES, RegisterOrganisation
+from ledger.commands.registry import read_body
 from ledger.domain import facts
-from ledger.domain.commands import ROLES, RegisterOrganisation, read_body
-from ledger.domain.entries import Entry
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.field_types import Did, Name, text
 from policy import documents

@@ -18,7 +18,7 @@ from ledger.wire.records import Record, write
 if TYPE_CHECKING:
     from api.auth.authorisation import Caller
     from ledger.book.book import Book, Outcome
-    from ledger.domain.commands import Command
+    from ledger.domain.command import Command
 
 Responses = dict[int | str, dict[str, Any]]
 

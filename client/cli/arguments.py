@@ -56,7 +56,7 @@ def fresh_id(kind: str, given: str = "") -> str:
 
 def read_object(path: Path) -> Object:
     """Read a file that holds one JSON object, no larger than a command. Raises: Malformed, OSError."""
-    from ledger.domain.commands import COMMAND_BYTES_MAX
+    from ledger.domain.command import COMMAND_BYTES_MAX
     from ledger.wire.canonical_json import parse
     from ledger.wire.malformed import Malformed
 

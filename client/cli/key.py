@@ -44,7 +44,8 @@ def claim(
 ) -> None:
     """Write an organisation's registration for its SRO: name, roles, public key, and proof of possession."""
     from client.profile.profile import Profile
-    from ledger.domain.commands import Command, read_body
+    from ledger.commands.registry import read_body
+    from ledger.domain.command import Command
     from ledger.wire import canonical_json as c
 
     with errors_reported():

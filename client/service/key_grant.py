@@ -16,8 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from client.keys.hpke_envelope import DATA_KEY_BYTES, ENVELOPE_VERSION, SUITE, seal
-from ledger.domain.commands import MakeCharge, ReleaseKey, parse_ref, read_body
-from ledger.domain.entries import Entry
+from ledger.commands.entry import Entry
+from ledger.commands.registry import read_body
+from ledger.commands.runs.charge import MakeCharge
+from ledger.commands.runs.key_release import ReleaseKey
+from ledger.domain.command import parse_ref
 from ledger.domain.outcomes import Code
 from ledger.log.verification import verify_receipt
 from ledger.verifier import LogKey

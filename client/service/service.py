@@ -21,7 +21,7 @@ from client.http.transport import Sender, object_of
 from client.keys.signer import Signer
 from ledger.crypto.detached_jws import Call
 from ledger.crypto.public_keys import PublicKey
-from ledger.domain.commands import Command
+from ledger.domain.command import Command
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 

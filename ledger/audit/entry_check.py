@@ -15,23 +15,25 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
+from ledger.accounts.account_loss import counted_loss
+from ledger.accounts.pricing import COMPUTED
 from ledger.audit.recorded_prices import RecordedPrices, keeps, read_cap
+from ledger.commands.context import Context, PendingCommand
+from ledger.commands.decide import decide_unsigned, signing_key
+from ledger.commands.entry import Entry
+from ledger.commands.registration.document import EnterDocument, signers
+from ledger.commands.registration.partition import PARTITION, OpenPartition, opening
+from ledger.commands.runs.charge import CHARGE, MakeCharge, PricedCharge, price
 from ledger.crypto.organisation_keys import SignerKey
-from ledger.domain.commands import EnterDocument, MakeCharge, OpenPartition, parse_ref
-from ledger.domain.entries import Entry
+from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import GLOBAL, Facts, State, holder_of
 from ledger.domain.gate import Caps, Gate, Header, Request, Verdict
 from ledger.domain.outcomes import Code
 from ledger.filters import PureSum, Rule, read_rule
-from ledger.transitions.account_loss import counted_loss
-from ledger.transitions.charges import Laid, lay
-from ledger.transitions.decide import decide, signing_key
-from ledger.transitions.guards import Decision, PendingCommand, Rejected
-from ledger.transitions.pricing import COMPUTED
-from ledger.transitions.registration import opening, signers
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number, parse_number
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import convert
 
 Witness = Callable[[str, bytes, SignerKey], None]
 """A detached JWS, the bytes it is over, and the key that it must verify with."""
@@ -59,7 +61,6 @@ def check_before(  # noqa: PLR0913, PLR0917 - what stands, what is claimed and w
     pending = PendingCommand(command, entry.command_body, command.to_bytes(), entry.signature)
     key = signing_key(facts, pending, log_x)
     witness(entry.signature, pending.raw, key)
-    pending = replace(pending, verified_by=key.x)
     refused = entry.code.refused
     if isinstance(pending.body, EnterDocument) and refused:
         signers(facts, pending.body)
@@ -68,13 +69,13 @@ def check_before(  # noqa: PLR0913, PLR0917 - what stands, what is claimed and w
     deciding = _recorded_gate(entry) if gate is None else _lenient(gate, denied=entry.code is Code.POLICY_DENIED)
     try:
         if refused:
-            _check_refused(facts, pending, entry, decide(facts, pending, entry.time, index, deciding, log_x), deciding)
-        elif isinstance(pending.body, MakeCharge):
-            _check_pending(facts, pending, entry, deciding)
-        elif isinstance(pending.body, OpenPartition):
-            _check_opened(facts, pending, entry, deciding)
+            _check_refused(facts, pending, index, deciding, entry)
+        elif entry.kind == CHARGE.name:
+            _check_pending(CHARGE.context(facts, pending, entry.time, index, deciding), entry)
+        elif entry.kind == PARTITION.name:
+            _check_opened(PARTITION.context(facts, pending, entry.time, index, deciding), entry)
         else:
-            decided = decide(facts, pending, entry.time, index, deciding, log_x)
+            decided = decide_unsigned(facts, pending, entry.time, index, deciding)
             _check_code(decided, entry)
             _compare(decided.derived, entry)
     except Rejected as refusal:
@@ -86,31 +87,32 @@ def _check_code(decided: Decision, entry: Entry) -> None:
         raise Malformed("body.outcome", f"is {entry.code.word}, but {decided.code.word} follows: {decided.detail}")
 
 
-def _check_refused(facts: Facts, pending: PendingCommand, entry: Entry, decided: Decision, gate: Gate) -> None:
+def _check_refused(facts: Facts, pending: PendingCommand, index: int, gate: Gate, entry: Entry) -> None:
     """A refusal is decided by numbers found here; for lack of room it may stand where there hardly is any."""
+    decided = decide_unsigned(facts, pending, entry.time, index, gate)
     if (entry.code, decided.code) == (Code.BUDGET_EXHAUSTED, Code.PENDING):
-        rooms = lay(facts, pending, entry.time, gate, COMPUTED).rooms(facts)
+        rooms = price(CHARGE.context(facts, pending, entry.time, index, gate), COMPUTED).rooms(facts)
         if max(room.rule.share(room.after, room.limit.cap) for room in rooms) >= NEARLY_FULL:
             return
     _check_code(decided, entry)
 
 
-def _check_pending(facts: Facts, pending: PendingCommand, entry: Entry, gate: Gate) -> None:
+def _check_pending(context: Context[MakeCharge], entry: Entry) -> None:
     """Decided by the recorded numbers; whether there was room, :func:`check_fits` looks at."""
     _check_code(Decision(Code.PENDING), entry)
-    numbers = RecordedPrices(entry)
-    laid = lay(facts, pending, entry.time, gate, numbers)
-    _compare(laid.derived(), entry)
-    if entry.body.get("alerts", []) != laid.alerts(facts, numbers):
-        _check_alerts(facts, laid, entry)
+    facts, numbers = context.facts, RecordedPrices(entry)
+    priced = price(context, numbers)
+    _compare(priced.derived(), entry)
+    if entry.body.get("alerts", []) != priced.alerts(facts, numbers):
+        _check_alerts(facts, priced, entry)
 
 
-def _check_alerts(facts: Facts, laid: Laid, entry: Entry) -> None:
+def _check_alerts(facts: Facts, priced: PricedCharge, entry: Entry) -> None:
     """An entry lists shares crossed under some capacity that a search may find, and all that are crossed under each.
 
     Only accounts that are watched and not capped have a capacity that is not recorded.
     """
-    found = (laid.alerts(facts, RecordedPrices(entry, elsewhere)) for elsewhere in (-1, 0, 1))
+    found = (priced.alerts(facts, RecordedPrices(entry, elsewhere)) for elsewhere in (-1, 0, 1))
     crossed = [set(map(c.spelled, alerts)) for alerts in found]
     recorded: Any = entry.body.get("alerts", [])
     told = list(map(c.spelled, recorded))
@@ -135,14 +137,11 @@ def _lenient(gate: Gate, *, denied: bool) -> Gate:
 def _recorded_gate(entry: Entry) -> Gate:
     def gate(request: Request, facts: Facts) -> Verdict:
         del request
-        header = entry.body.get("header")
-        return Verdict(permit=True, checks=(), header=_header(header) if header else None, caps=_caps(entry, facts))
+        recorded = entry.body.get("header")
+        header = None if recorded is None else convert(Header, recorded, "body.header")
+        return Verdict(permit=True, checks=(), header=header, caps=_caps(entry, facts))
 
     return gate
-
-
-def _header(recorded: Any) -> Header:  # noqa: ANN401 - JSON as recorded
-    return Header(**{**recorded, "providers": tuple(recorded["providers"])})
 
 
 def _caps(entry: Entry, facts: Facts) -> tuple[tuple[str, Caps], ...]:
@@ -183,9 +182,10 @@ def _compare(derived: c.Object, entry: Entry) -> None:
             raise Malformed(f"body.{name}", "is not what follows from the entries before")
 
 
-def _check_opened(facts: Facts, pending: PendingCommand, entry: Entry, gate: Gate) -> None:
+def _check_opened(context: Context[OpenPartition], entry: Entry) -> None:
     """Terms of the requested budget, and no cap that allows more than its ε does."""
-    body, _, _ = opening(facts, pending, entry.time, gate)
+    body = context.body
+    opening(context)
     _check_code(Decision(Code.PERMITTED), entry)
     spelled = c.dump(entry.body["terms"]).decode()
     rule = read_rule(spelled)
@@ -206,13 +206,11 @@ def check_fits(state: State, entry: Entry) -> None:
     """An applied charge leaves every account it was limited by within the recorded capacity. Raises: Malformed."""
     if entry.code is not Code.PENDING:
         return
-    body = entry.command_body
-    assert isinstance(body, MakeCharge)
-    author = state.charges[entry.id].author
+    charge = state.charges[entry.id]
     limits: Any = entry.body["limits"]
     pending = {(limit["partition"], limit["holder"]) for limit in limits}
-    for ref in body.partitions:
-        if (parse_ref(ref, "body.partitions"), holder_of(author)) not in pending:
+    for ref in charge.partitions:
+        if (ref, holder_of(charge.author)) not in pending:
             raise Malformed("body.limits", f"do not bind the author's lineage on {ref}")
     for limit in limits:
         partition = state.partitions[limit["partition"]]

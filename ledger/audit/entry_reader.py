@@ -13,12 +13,13 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from msgspec import Raw
 
+from ledger.commands.apply import Effect, effect_of
+from ledger.commands.entry import ENTRY_BYTES_MAX, Entry
+from ledger.commands.runs.charge import Charged, MakeCharge, charged
+from ledger.commands.runs.key_release import Released, ReleaseKey
+from ledger.commands.runs.settlement import Post, Settle, Settled
 from ledger.crypto.detached_jws import SIGNATURE_BYTES_MAX
-from ledger.domain.commands import MakeCharge, Post, ReleaseKey, Settle
-from ledger.domain.entries import ENTRY_BYTES_MAX, Entry
 from ledger.mechanisms.plan import RunPlan, parse_plan
-from ledger.transitions.apply import said
-from ledger.transitions.apply_charges import Charged, Released, Said, Settled, charged
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Did, KeyBytes, Name, Sha256, Time, between, constant, text
 from ledger.wire.malformed import Malformed
@@ -31,7 +32,7 @@ class Read(NamedTuple):
     id: str
     kind: str
     time: int
-    said: Said | Entry | None
+    effect: Effect
 
 
 class RunEntry(Record, frozen=True, kw_only=True):
@@ -129,7 +130,7 @@ def read_entry(data: bytes) -> Read:
     if (found := _read_run(data)) is not None:
         return found
     entry = Entry.parse(data)
-    return Read(entry.id, entry.kind, entry.time, said(entry))
+    return Read(entry.id, entry.kind, entry.time, effect_of(entry))
 
 
 def _read_run(data: bytes) -> Read | None:
@@ -142,7 +143,7 @@ def _read_run(data: bytes) -> Read | None:
     try:
         match entry:
             case ChargeEntry(body=body):
-                applied: Said = _charged(entry, body)
+                applied: Effect = _charged(entry, body)
             case PostEntry(body=body):
                 applied = Settled(body.request.charge, body.request.steps, body.outcome)
             case VoidEntry(body=settled) | LapseEntry(body=settled):

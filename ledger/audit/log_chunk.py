@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ledger.audit.entry_reader import Read, read_entry
+from ledger.commands.apply import Effect
+from ledger.commands.entry import Entry
 from ledger.crypto.detached_jws import verify
 from ledger.crypto.organisation_keys import key_of
-from ledger.domain.entries import Entry
-from ledger.transitions.apply_charges import Said
-from ledger.transitions.guards import Rejected
+from ledger.domain.decision import Rejected
 from ledger.verifier import leaf_hash
 from ledger.wire.malformed import Malformed
 
@@ -33,13 +33,13 @@ class Chunk(NamedTuple):
     Attributes:
         start: the index of the first.
         leaves: their leaf hashes.
-        said: what applying each takes, or the whole of it.
+        effects: what applying each takes, or the whole of it.
         times: of the first and the last; None if there is none.
     """
 
     start: int
     leaves: list[bytes]
-    said: list[Said | Entry | None]
+    effects: list[Effect]
     times: tuple[int, int] | None
     wrong: Wrong | None
 
@@ -51,7 +51,7 @@ def read_chunk(start: int, stored: list[Stored], *, whole: bool) -> Chunk:
     time, and be no older than the one before it.
     """
     leaves: list[bytes] = []
-    read: list[Said | Entry | None] = []
+    read: list[Effect] = []
     first = last = None
     take = _entire if whole else read_entry
     for index, (position, name, kind, time, data) in enumerate(stored, start):
@@ -66,7 +66,7 @@ def read_chunk(start: int, stored: list[Stored], *, whole: bool) -> Chunk:
         except FAULTS as fault:
             return Chunk(start, leaves, read, _times(first, last), (index, describe_error(fault)))
         first, last = time if first is None else first, time
-        read.append(taken.said)
+        read.append(taken.effect)
         leaves.append(leaf_hash(data))
     return Chunk(start, leaves, read, _times(first, last), None)
 

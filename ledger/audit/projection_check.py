@@ -9,9 +9,9 @@ from sqlalchemy import LargeBinary, String, Table, cast, select
 
 from ledger.domain.facts import GLOBAL, Span, holder_of
 from ledger.domain.memory_state import MemoryState
-from ledger.lineage.exposure import known_spans
 from ledger.log.verification_findings import Broken
 from ledger.mechanisms.loss import Loss
+from ledger.organisation_lineage.exposure import known_spans
 from ledger.store.database_state import PROJECTIONS
 from ledger.store.engine import Executor, is_postgres
 from ledger.store.snapshot import Snapshot

@@ -12,12 +12,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
-from ledger.domain.commands import MakeCharge
-from ledger.domain.entries import Entry
+from ledger.accounts.pricing import COMPUTED, Bound, PricedRun, covered
+from ledger.commands.entry import Entry
 from ledger.domain.facts import GLOBAL, Partition
 from ledger.filters import Cap, read_rule
 from ledger.mechanisms.loss import Segment, read_segments
-from ledger.transitions.pricing import COMPUTED, Bound, covered
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number, parse_number
 from ledger.wire.malformed import Malformed
@@ -28,7 +27,7 @@ FOUND_PART: Final = Fraction(1, 1_000)
 
 
 class RecordedPrices:
-    """The numbers of one permitted charge; see :class:`ledger.transitions.pricing.PriceSource`."""
+    """The numbers of one permitted charge; see :class:`ledger.accounts.pricing.PriceSource`."""
 
     def __init__(self, entry: Entry, elsewhere: int = 0) -> None:
         """Those of this entry; with capacities that it does not record as found here, or the most above or below it."""
@@ -37,18 +36,18 @@ class RecordedPrices:
         self._caps = {(one["partition"], one["holder"], one.get("share")): one["cap"] for one in limits}
         self._elsewhere = elsewhere
 
-    def price(self, partition: Partition, body: MakeCharge) -> tuple[Segment, ...]:
+    def price(self, partition: Partition, run: PricedRun) -> tuple[Segment, ...]:
         """As recorded, if that is enough. Raises: Malformed, Rejected."""
         if partition.ref not in self._prices:
             raise Malformed("body.prices", "names other partitions than the charge")
         segments = read_segments(self._prices[partition.ref])
-        if not covered(partition, body, segments):
+        if not covered(partition, run, segments):
             raise Malformed("body.prices", f"of {partition.ref} is below what the plan costs")
         return segments
 
-    def epsilon(self, partition: Partition, body: MakeCharge) -> Fraction:
+    def epsilon(self, partition: Partition, run: PricedRun) -> Fraction:
         """Computed here: no entry records it. Raises: Malformed, Rejected."""
-        return COMPUTED.epsilon(partition, body)
+        return COMPUTED.epsilon(partition, run)
 
     def cap(self, bound: Bound) -> Cap:
         """As recorded, if that is not too much. Raises: Malformed."""

@@ -18,6 +18,7 @@ from typing import Any, Final
 from sqlalchemy import select
 from sqlalchemy.exc import DatabaseError
 
+from ledger.accounts.account_sums import AccountSums
 from ledger.audit.entry_check import check_before, check_fits
 from ledger.audit.log_chunk import FAULTS, Chunk, Stored, describe_error, read_chunk
 from ledger.audit.projection_check import check_rows, check_sums, find_invalid_text
@@ -26,7 +27,8 @@ from ledger.audit.tree_rebuild import TreeRebuild
 from ledger.audit.trusted_checkpoints import check_trusted
 from ledger.audit.verification_report import VerificationReport
 from ledger.audit.worker_pool import WorkerPool, worker_count
-from ledger.domain.entries import Entry
+from ledger.commands.apply import apply, apply_effect
+from ledger.commands.entry import Entry
 from ledger.domain.gate import Gate
 from ledger.domain.memory_state import MemoryState
 from ledger.log.verification import verify_receipt
@@ -37,8 +39,6 @@ from ledger.store.schema_revision import check_schema
 from ledger.store.seal import check_seal
 from ledger.store.snapshot import Log, Snapshot
 from ledger.store.tables import DOCUMENT, ENTRY
-from ledger.transitions.apply import apply, make
-from ledger.transitions.apply_charges import Sums
 from ledger.verifier import Checkpoint, LogKey
 from ledger.wire import canonical_json as c
 
@@ -199,11 +199,11 @@ class _Replay:
     def _apply(self, chunk: Chunk) -> None:
         if chunk.times is not None and chunk.times[0] < self._last:
             raise Broken(chunk.start, "time: lies before the time of the entry before it")
-        index, state, check, sums = chunk.start, self._state, self._check, Sums(self._state)
+        index, state, check, sums = chunk.start, self._state, self._check, AccountSums(self._state)
         try:
-            for index, one in enumerate(chunk.said, chunk.start):
+            for index, one in enumerate(chunk.effects, chunk.start):
                 if check is None:
-                    make(state, one, index, sums)
+                    apply_effect(state, one, index, sums)
                 else:
                     self._decide(check, one, index)
             sums.put()

@@ -9,11 +9,21 @@ from typing import Final
 
 from sqlalchemy import Connection
 
+from ledger.accounts.pricing import PriceMissing
 from ledger.book.publish import LogSigner
 from ledger.book.submitted_command import Outcome
+from ledger.commands.apply import apply
+from ledger.commands.context import PendingCommand
+from ledger.commands.decide import LEDGER_ACTOR, decide, verify_signer
+from ledger.commands.entry import Entry
+from ledger.commands.registry import read_body
+from ledger.commands.runs.charge import MakeCharge
+from ledger.commands.runs.key_release import ReleaseKey
+from ledger.commands.runs.model_release import ReleaseModel
+from ledger.commands.runs.settlement import Post, Settle
 from ledger.crypto import detached_jws
-from ledger.domain.commands import Command, MakeCharge, Post, ReleaseKey, ReleaseModel, Settle, read_body
-from ledger.domain.entries import Entry
+from ledger.domain.command import Command
+from ledger.domain.decision import Decision, Rejected
 from ledger.domain.gate import Gate
 from ledger.domain.outcomes import Code
 from ledger.store.database_state import DatabaseState
@@ -21,10 +31,6 @@ from ledger.store.merkle_tables import entry_bytes, entry_index, entry_indexes, 
 from ledger.store.snapshot import Log, Snapshot
 from ledger.store.table_mapping import append_rows
 from ledger.store.tables import ENTRY
-from ledger.transitions.apply import apply
-from ledger.transitions.decide import LEDGER_ACTOR, decide, verify_signer
-from ledger.transitions.guards import Decision, PendingCommand, Rejected
-from ledger.transitions.pricing import PriceMissing
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 

@@ -21,6 +21,7 @@ from typing import Final, Self, overload
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Engine
 
+from ledger.accounts.pricing import COMPUTED
 from ledger.book.batch import Recorder, outcome_of
 from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.document_quota import DocumentQuota
@@ -30,13 +31,13 @@ from ledger.book.preconditions import check_usable, take_lock
 from ledger.book.prepare import CommandPreparer, Prepared
 from ledger.book.publish import LogSigner
 from ledger.book.submitted_command import BookBusy, BookStopped, BookUnusable, Outcome, Submission
+from ledger.commands.context import PendingCommand
 from ledger.domain.gate import DOCUMENT_BYTES_MAX, Gate
 from ledger.store.engine import engine_of
 from ledger.store.file_lock import FileLock
 from ledger.store.snapshot import Snapshot
 from ledger.store.table_mapping import append_once
 from ledger.store.tables import DOCUMENT
-from ledger.transitions.guards import PendingCommand
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
@@ -153,7 +154,7 @@ class Book:
             with self.read() as facts:
                 if not facts.due(self._recorder.now(facts), 1):
                     # The prices are cached; should they have changed since, they are computed once more.
-                    return outcome_of(pending, self._recorder.decide(facts, replace(pending, prices=None)))
+                    return outcome_of(pending, self._recorder.decide(facts, replace(pending, prices=COMPUTED)))
             # A command would find them lapsed, so they lapse now.
             self._writer.send(()).result()
 

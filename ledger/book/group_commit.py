@@ -24,10 +24,10 @@ from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.preconditions import recheck
 from ledger.book.publish import publish
 from ledger.book.submitted_command import BookStopped, Outcome
+from ledger.commands.context import PendingCommand
 from ledger.store.engine import lock_log
 from ledger.store.file_lock import FileLock
 from ledger.store.snapshot import Snapshot
-from ledger.transitions.guards import PendingCommand
 
 BATCH_MAX: Final = 512
 """Commands of one batch, unless one call has more."""

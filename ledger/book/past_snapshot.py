@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ledger.domain.entries import Entry
+from ledger.commands.apply import apply
+from ledger.commands.entry import Entry
 from ledger.domain.memory_state import MemoryState
 from ledger.store.database_state import DatabaseState
 from ledger.store.engine import Executor
 from ledger.store.merkle_tables import Tree, entries_in_order
 from ledger.store.snapshot import Log
-from ledger.transitions.apply import apply
 
 Sign = Callable[[Tree], str]
 """Signs the checkpoint of a tree."""

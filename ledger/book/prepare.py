@@ -17,15 +17,17 @@ from typing import Final
 
 from sqlalchemy import Engine
 
+from ledger.accounts.pricing import CollectedPrices, PreparedPrices
 from ledger.book.batch import LAPSE_ID, Recorder
 from ledger.book.submitted_command import BookBusy, Outcome, Submission
-from ledger.domain.commands import MakeCharge, OpenPartition
+from ledger.commands.context import PendingCommand
+from ledger.commands.decide import verify_signer
+from ledger.commands.registration.partition import OpenPartition
+from ledger.commands.runs.charge import MakeCharge
+from ledger.domain.decision import Rejected
 from ledger.domain.outcomes import Code
 from ledger.store.engine import ShortReads
 from ledger.store.snapshot import Snapshot
-from ledger.transitions.decide import verify_signer
-from ledger.transitions.guards import PendingCommand, Rejected
-from ledger.transitions.pricing import CollectedPrices, PreparedPrices
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ledger.domain.commands import Command, read_body
+from ledger.commands.context import PendingCommand
+from ledger.commands.registry import read_command
+from ledger.domain.command import Command
 from ledger.domain.outcomes import Code
 from ledger.store.schema_revision import BookUnusable
-from ledger.transitions.guards import PendingCommand
 from ledger.wire import canonical_json as c
 
 __all__ = ["BookBusy", "BookStopped", "BookUnusable", "Outcome", "Submission"]
@@ -30,14 +31,14 @@ class Submission:
     signature: str
 
     @cached_property
-    def command(self) -> Command:
-        """The envelope of the command. Raises: Malformed."""
-        return Command.parse(self.raw)
-
-    @cached_property
     def pending(self) -> PendingCommand:
         """The whole command, its signature not yet verified. Raises: Malformed."""
-        return PendingCommand(self.command, read_body(self.command), self.raw, self.signature)
+        return read_command(self.raw, self.signature)
+
+    @property
+    def command(self) -> Command:
+        """The envelope of the command. Raises: Malformed."""
+        return self.pending.command
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from ledger.cli.book_access import AsOf, BookName, LogFile, book_engine, book_ur
 from ledger.cli.terminal_output import print_tables, progress
 
 if TYPE_CHECKING:
-    from ledger.domain.entries import Entry
+    from ledger.commands.entry import Entry
     from ledger.domain.gate import Gate
     from ledger.store.snapshot import Log
 
@@ -124,7 +124,7 @@ def installed_gate() -> Gate | None:
 
 def entries_of(log: Log) -> Iterator[tuple[int, Entry]]:
     """Every entry of a log with its index. Raises: Malformed, if one cannot be read."""
-    from ledger.domain.entries import Entry
+    from ledger.commands.entry import Entry
 
     for index in range(log.size):
         yield index, Entry.parse(log.entry(index))

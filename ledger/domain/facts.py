@@ -269,7 +269,7 @@ class Facts(Protocol):
 
 
 class State(Facts, Protocol):
-    """The same, to change: only :func:`ledger.transitions.apply.apply` does."""
+    """The same, to change: only :func:`ledger.commands.apply.apply` does."""
 
     @property
     def organisations(self) -> MutableMapping[str, Organisation]:

@@ -13,9 +13,8 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from ledger.domain.commands import Body, Command
+from ledger.domain.command import Command
 from ledger.domain.facts import Facts
-from ledger.wire.canonical_json import Object
 from ledger.wire.field_types import constant
 from ledger.wire.records import Record
 
@@ -31,9 +30,8 @@ class Check(Record, frozen=True):
     source: _Source = constant("")
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What the book keeps of a document: only ``policy`` reads inside it."""
+class Header(Record, frozen=True, omit_defaults=False):
+    """What the book keeps of a document, as its entry records it: only ``policy`` reads inside the document."""
 
     kind: str
     id: str
@@ -43,19 +41,6 @@ class Header:
     providers: tuple[str, ...] = ()
     starts: int = 0
     ends: int = 0
-
-    def to_json(self) -> Object:
-        """As it is recorded."""
-        return {
-            "consumer": self.consumer,
-            "domain": self.domain,
-            "ends": self.ends,
-            "id": self.id,
-            "kind": self.kind,
-            "providers": list(self.providers),
-            "starts": self.starts,
-            "version": self.version,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +71,7 @@ class Request:
     """
 
     command: Command
-    body: Body
+    body: Record
     now: int
     signers: tuple[str, ...] = ()
     epsilon: tuple[tuple[str, Fraction], ...] = ()

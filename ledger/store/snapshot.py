@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ledger.domain.entries import Entry
+from ledger.commands.entry import Entry
 from ledger.log.checkpoint import receipt
 from ledger.log.tiles import Tile, tile_bytes
 from ledger.store.database_state import DatabaseState

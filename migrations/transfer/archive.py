@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Annotated, Final, Literal, Self
 
 from ledger.audit.replay import Broken
-from ledger.domain.entries import ENTRY_BYTES_MAX
+from ledger.commands.entry import ENTRY_BYTES_MAX
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
 from ledger.log.merkle import CompactRange
 from ledger.verifier import NOTE_BYTES_MAX, LogKey

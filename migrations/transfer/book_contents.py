@@ -17,7 +17,8 @@ from typing import Annotated, Any, Final, Literal, Protocol
 from sqlalchemy import Connection, Select, func, select
 
 from ledger.audit.replay import Broken, verify
-from ledger.domain.entries import Entry
+from ledger.commands.apply import apply
+from ledger.commands.entry import Entry
 from ledger.domain.memory_state import MemoryState
 from ledger.log.merkle import CompactRange
 from ledger.log.verification import parse_witness_key
@@ -26,7 +27,6 @@ from ledger.store.database_state import DatabaseState
 from ledger.store.snapshot import Snapshot
 from ledger.store.table_mapping import append_rows
 from ledger.store.tables import CHECKPOINT, COSIGNATURE, DOCUMENT, ENTRY, TREE_NODE
-from ledger.transitions.apply import apply
 from ledger.verifier import NOTE_BYTES_MAX, LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import between, text

@@ -158,9 +158,8 @@ def again(
     as_json: _AsJson = False,
 ) -> None:
     """Re-evaluate a past charge with the state and policy in force then, or with another policy."""
-    from ledger.domain.commands import read_body
-    from ledger.domain.entries import Entry
-    from ledger.transitions.guards import PendingCommand
+    from ledger.commands.entry import Entry
+    from ledger.commands.runs.charge import CHARGE
     from policy.planning.text_report import decision_lines
     from policy.planning.what_if import PlannedRun, WhatIf
 
@@ -169,10 +168,9 @@ def again(
         entry = None if index is None else Entry.parse(now.entry(index))
     if entry is None or entry.kind != "charge":
         raise failure(f"there is no charge {name}", ExitCode.NOT_FOUND)
-    command = entry.command
-    asked = PendingCommand(command, read_body(command), command.to_bytes(), entry.signature)
     with book_snapshot(book, index if as_of is None else as_of) as facts:
-        decision = _under(WhatIf(facts, PlannedRun.of(asked), entry.time), document).decision
+        run = PlannedRun.of(entry.actor, CHARGE.read_body(entry.command))
+        decision = _under(WhatIf(facts, run, entry.time), document).decision
     recorded = entry.code.word
     lines = chain((f"Recorded outcome: {recorded}. Re-evaluated:",), decision_lines(decision))
     _print({"decision": decision.to_json(), "recorded": recorded}, lines, as_json=as_json)

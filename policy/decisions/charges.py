@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Final
 
-from ledger.domain.commands import MakeCharge
+from ledger.commands.runs.charge import CHARGE, MakeCharge
 from ledger.domain.facts import Contract, Facts, Organisation, Partition
 from ledger.domain.gate import Request, Verdict
 from ledger.domain.lineage_graph import Node, NodeKind, ancestors, coalitions_of
@@ -15,13 +16,13 @@ from ledger.wire.exact_numbers import format_number
 from policy.checks.field_readers import DAY_MS
 from policy.checks.findings import Findings
 from policy.decisions.documents_in_force import Binding, binding, caps_of, read_contract
-from policy.decisions.request import body_of
+from policy.decisions.request import on
 from policy.documents import Coalition, ContractDocument, Policy, RunBounds
 
 
-def charge(request: Request, facts: Facts) -> Verdict:
+def charge(request: Request, body: MakeCharge, facts: Facts) -> Verdict:
     """Decide a charge: a contract in force, partitions of its datasets, every cap on one run."""
-    body, findings = body_of(request, MakeCharge), Findings()
+    findings = Findings()
     contract = facts.contracts.get(body.contract)
     findings.check("contract_unknown", contract is not None, f"contract {body.contract}", "on record")
     if contract is None:
@@ -180,3 +181,7 @@ def _probability(leaf: Mechanism) -> Fraction:
     if isinstance(leaf, SampledWithoutReplacement):
         return Fraction(leaf.sample, leaf.population)
     return Fraction(getattr(leaf, "probability", 1))
+
+
+VERDICTS: Final = (on(CHARGE, charge),)
+"""By kind of command."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ledger.domain.commands import EnterDocument
+from typing import Final
+
+from ledger.commands.registration.document import CONTRACT, DATASET, POLICY, RECOMMENDATION, EnterDocument
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Header, Request, Verdict
 from policy.checks.field_readers import DAY_MS, format_time
@@ -14,14 +16,14 @@ from policy.decisions.documents_in_force import (
     read_policy,
     read_recommendation,
 )
-from policy.decisions.request import body_of, check_signatures, document_of
+from policy.decisions.request import check_signatures, document_of, on
 from policy.documents import ContractDocument, Policy
 
 
-def policy(request: Request, facts: Facts) -> Verdict:
+def policy(request: Request, body: EnterDocument, facts: Facts) -> Verdict:
     """A version of a domain's policy: by its issuer, in order, never dated back by more than a day."""
     findings = Findings()
-    document = document_of(findings, facts, body_of(request, EnterDocument).document, read_policy)
+    document = document_of(findings, facts, body.document, read_policy)
     if document is None:
         return findings.verdict()
     source = document.source
@@ -50,10 +52,10 @@ def _after_earlier(findings: Findings, document: Policy, facts: Facts) -> None:
         findings.not_after("effective_unordered", *times, document.source)
 
 
-def dataset(request: Request, facts: Facts) -> Verdict:
+def dataset(request: Request, body: EnterDocument, facts: Facts) -> Verdict:
     """A dataset: by its provider, once, in a domain that some policy governs."""
     findings = Findings()
-    document = document_of(findings, facts, body_of(request, EnterDocument).document, read_dataset)
+    document = document_of(findings, facts, body.document, read_dataset)
     if document is None:
         return findings.verdict()
     source = document.source
@@ -68,10 +70,10 @@ def dataset(request: Request, facts: Facts) -> Verdict:
     return findings.verdict(Header("dataset", document.id, 1, domain=document.domain, providers=providers))
 
 
-def recommendation(request: Request, facts: Facts) -> Verdict:
+def recommendation(request: Request, body: EnterDocument, facts: Facts) -> Verdict:
     """A version of a TSO's recommendation for a dataset on record."""
     findings = Findings()
-    document = document_of(findings, facts, body_of(request, EnterDocument).document, read_recommendation)
+    document = document_of(findings, facts, body.document, read_recommendation)
     if document is None:
         return findings.verdict()
     source = document.source
@@ -91,10 +93,10 @@ def recommendation(request: Request, facts: Facts) -> Verdict:
     return findings.verdict(Header("recommendation", document.dataset, document.version, providers=providers))
 
 
-def contract(request: Request, facts: Facts) -> Verdict:
+def contract(request: Request, body: EnterDocument, facts: Facts) -> Verdict:
     """A version of a contract: signed by all its parties, and by those of the version it replaces."""
     findings = Findings()
-    document = document_of(findings, facts, body_of(request, EnterDocument).document, read_contract)
+    document = document_of(findings, facts, body.document, read_contract)
     if document is None:
         return findings.verdict()
     source, actor = document.source, request.command.actor
@@ -130,3 +132,12 @@ def _contract_header(document: ContractDocument) -> Header:
         starts=document.starts,
         ends=document.ends,
     )
+
+
+VERDICTS: Final = (
+    on(POLICY, policy),
+    on(RECOMMENDATION, recommendation),
+    on(DATASET, dataset),
+    on(CONTRACT, contract),
+)
+"""By kind of command."""

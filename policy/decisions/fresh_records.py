@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import partial
 
-from ledger.domain.commands import OpenPartition
+from ledger.commands.registration.partition import OpenPartition
 from ledger.domain.facts import Facts
 from ledger.wire.malformed import Malformed
 from policy.checks.findings import Findings

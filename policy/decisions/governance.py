@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from ledger.commands.governance.decree import DECREE, Decree
+from ledger.commands.governance.revocation import REVOCATION, Revoke
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Request, Verdict
-from ledger.domain.governance_commands import Decree, Revoke
 from policy.checks.findings import Findings
 from policy.decisions.documents_in_force import dataset_of, policy_in_force, read_contract
-from policy.decisions.request import body_of
+from policy.decisions.request import on
 
 
-def revocation(request: Request, facts: Facts) -> Verdict:
+def revocation(request: Request, body: Revoke, facts: Facts) -> Verdict:
     """Decide a revocation: the newest version of a contract, by one of its TDPs."""
-    body, findings = body_of(request, Revoke), Findings()
+    findings = Findings()
     found = facts.contracts.get(body.contract)
     findings.check("contract_unknown", found is not None, f"contract {body.contract}", "on record")
     if found is None:
@@ -25,9 +28,9 @@ def revocation(request: Request, facts: Facts) -> Verdict:
     return findings.verdict()
 
 
-def decree(request: Request, facts: Facts) -> Verdict:
+def decree(request: Request, body: Decree, facts: Facts) -> Verdict:
     """Decide a decree: only by the SRO whose policy is in force for the partition."""
-    body, findings = body_of(request, Decree), Findings()
+    findings = Findings()
     found = facts.partitions.get(body.partition)
     findings.check("partition_unknown", found is not None, body.partition, "on record")
     if found is None:
@@ -38,3 +41,10 @@ def decree(request: Request, facts: Facts) -> Verdict:
     if version is not None:
         findings.equal("actor_not_issuer", "actor", request.command.actor, version.issuer, f"policy of {domain}")
     return findings.verdict()
+
+
+VERDICTS: Final = (
+    on(REVOCATION, revocation),
+    on(DECREE, decree),
+)
+"""By kind of command."""

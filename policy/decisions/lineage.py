@@ -10,27 +10,31 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Final
 
+from ledger.accounts.account_loss import over
+from ledger.commands.organisation_lineage.coalition import COALITION, Declare
+from ledger.commands.organisation_lineage.collusion import COLLUSION, Collude
+from ledger.commands.organisation_lineage.merger import ACQUISITION, MERGER, Join
+from ledger.commands.organisation_lineage.publication import PUBLICATION, Publish
+from ledger.commands.organisation_lineage.split import SPLIT, Split
+from ledger.commands.organisation_lineage.transfer import TRANSFER, Transfer
 from ledger.domain.facts import Account, Facts
 from ledger.domain.gate import Request, Verdict
-from ledger.domain.lineage_commands import Collude, Declare, Join, Publish, Split, Transfer
 from ledger.domain.lineage_graph import NodeKind
 from ledger.domain.outcomes import ChargeState
 from ledger.filters import NoRoom, read_rule
-from ledger.lineage.graph_edits import preview_merge
-from ledger.transitions.account_loss import over
+from ledger.organisation_lineage.graph_edits import preview_merge
 from ledger.wire.exact_numbers import ceil_decimal
 from policy.checks.findings import Findings
 from policy.decisions.documents_in_force import binding
 from policy.decisions.releases import check_transfer_allowed
-from policy.decisions.request import body_of
+from policy.decisions.request import on
 
 NAMED_MAX: Final = 16
 """Accounts over their cap that one denial names: an entry has room for 65,535 bytes."""
 
 
-def merger(request: Request, facts: Facts) -> Verdict:
+def merger(request: Request, body: Join, facts: Facts) -> Verdict:
     """Decide a merger or an acquisition: a proposed one is denied if it would freeze an account."""
-    body = body_of(request, Join)
     findings = _reported(request, facts, "parent_unknown", (body.organisation, *body.parents))
     if body.proposed and findings.verdict().permit:
         nodes = sorted({facts.organisations[did].node for did in (body.organisation, *body.parents)})
@@ -72,34 +76,32 @@ def _describe_full(facts: Facts, account: Account, now: int) -> tuple[str, str] 
     return f"the account of {whose} on {partition.ref} would be over its cap {much}", holder
 
 
-def collusion(request: Request, facts: Facts) -> Verdict:
+def collusion(request: Request, body: Collude, facts: Facts) -> Verdict:
     """Decide a collusion report."""
-    named = body_of(request, Collude).organisations
+    named = body.organisations
     return _reported(request, facts, "organisation_unknown", named).verdict()
 
 
-def split(request: Request, facts: Facts) -> Verdict:
+def split(request: Request, body: Split, facts: Facts) -> Verdict:
     """Decide a split report."""
-    body = body_of(request, Split)
     return _reported(request, facts, "organisation_unknown", (body.organisation, body.child)).verdict()
 
 
-def publication(request: Request, facts: Facts) -> Verdict:
+def publication(request: Request, body: Publish, facts: Facts) -> Verdict:
     """Decide a publication report."""
-    body = body_of(request, Publish)
     findings = _reported(request, facts, "organisation_unknown", (body.giver,) if body.giver else ())
     findings.check("charge_unknown", body.charge in facts.charges, f"charge {body.charge}", "on record")
     return findings.verdict()
 
 
-def coalition(request: Request, facts: Facts) -> Verdict:
+def coalition(request: Request, body: Declare, facts: Facts) -> Verdict:
     """Decide a coalition: an SRO declares it with a cap."""
-    return _reported(request, facts, "organisation_unknown", body_of(request, Declare).members).verdict()
+    return _reported(request, facts, "organisation_unknown", body.members).verdict()
 
 
-def transfer(request: Request, facts: Facts) -> Verdict:
+def transfer(request: Request, body: Transfer, facts: Facts) -> Verdict:
     """Decide a model transfer: any by an SRO; by a TDC only of a posted charge whose model may be released."""
-    body, findings = body_of(request, Transfer), Findings()
+    findings = Findings()
     roles = _roles(request, facts)
     found = facts.charges.get(body.charge)
     findings.check(
@@ -125,3 +127,15 @@ def _reported(request: Request, facts: Facts, code: str, named: Sequence[str]) -
     for did in named:
         findings.check(code, did in facts.organisations, did, "registered")
     return findings
+
+
+VERDICTS: Final = (
+    on(MERGER, merger),
+    on(ACQUISITION, merger),
+    on(COLLUSION, collusion),
+    on(SPLIT, split),
+    on(TRANSFER, transfer),
+    on(PUBLICATION, publication),
+    on(COALITION, coalition),
+)
+"""By kind of command."""

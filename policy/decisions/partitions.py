@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Final
 
-from ledger.domain.commands import OpenPartition, Retire
+from ledger.commands.registration.partition import PARTITION, OpenPartition
+from ledger.commands.registration.retirement import RETIREMENT, Retire
 from ledger.domain.facts import Dataset, Facts
 from ledger.domain.gate import Caps, Request, Verdict
 from ledger.wire.exact_numbers import format_number
@@ -17,13 +19,13 @@ from policy.decisions.documents_in_force import (
     read_recommendation,
 )
 from policy.decisions.fresh_records import check_fresh_records
-from policy.decisions.request import body_of
+from policy.decisions.request import on
 from policy.documents import Policy
 
 
-def partition(request: Request, facts: Facts) -> Verdict:
+def partition(request: Request, body: OpenPartition, facts: Facts) -> Verdict:
     """A partition opened by its provider, with a budget within the policy of its dataset's domain."""
-    body, findings = body_of(request, OpenPartition), Findings()
+    findings = Findings()
     findings.equal("actor_not_provider", "actor", request.command.actor, body.provider)
     dataset = facts.datasets.get((body.provider, body.dataset))
     findings.check("dataset_unknown", dataset is not None, f"{body.provider}/{body.dataset}", "registered")
@@ -89,11 +91,18 @@ def _recommended(findings: Findings, body: OpenPartition, dataset: Dataset, fact
         )
 
 
-def retirement(request: Request, facts: Facts) -> Verdict:
+def retirement(request: Request, body: Retire, facts: Facts) -> Verdict:
     """A partition retired by its provider."""
-    ref, findings = body_of(request, Retire).partition, Findings()
+    ref, findings = body.partition, Findings()
     found = facts.partitions.get(ref)
     findings.check("partition_unknown", found is not None, ref, "on record")
     if found is not None:
         findings.equal("actor_not_provider", "actor", request.command.actor, found.provider)
     return findings.verdict()
+
+
+VERDICTS: Final = (
+    on(PARTITION, partition),
+    on(RETIREMENT, retirement),
+)
+"""By kind of command."""

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from ledger.domain.commands import ReleaseKey, ReleaseModel
+from typing import Final
+
+from ledger.commands.governance.model_opening import MODEL_OPENING, OpenModel
+from ledger.commands.governance.release_notice import RELEASE_NOTICE, Announce
+from ledger.commands.runs.key_release import KEY_RELEASE, ReleaseKey
+from ledger.commands.runs.model_release import MODEL_RELEASE, ReleaseModel
 from ledger.domain.facts import Charge, Facts
 from ledger.domain.gate import Request, Verdict
-from ledger.domain.governance_commands import Announce, OpenModel
 from ledger.domain.outcomes import ChargeState
 from policy.attestation.verification import Expected, verify
 from policy.checks.field_readers import HOUR_MS
 from policy.checks.findings import Findings
 from policy.decisions.charges import check_consumer, check_contract_in_force, check_not_revoked
 from policy.decisions.documents_in_force import Binding, binding, read_contract
-from policy.decisions.request import body_of
+from policy.decisions.request import on
 from policy.documents import LEVEL_SEALED
 
 
-def key_release(request: Request, facts: Facts) -> Verdict:
+def key_release(request: Request, body: ReleaseKey, facts: Facts) -> Verdict:
     """Decide a key release: a pending charge, its own clean room, attested under every partition's policy."""
-    body, findings = body_of(request, ReleaseKey), Findings()
+    findings = Findings()
     charge = _charge(findings, body.charge, facts)
     if charge is None:
         return findings.verdict()
@@ -33,9 +37,9 @@ def key_release(request: Request, facts: Facts) -> Verdict:
     return findings.verdict()
 
 
-def model_opening(request: Request, facts: Facts) -> Verdict:
+def model_opening(request: Request, body: OpenModel, facts: Facts) -> Verdict:
     """Decide the opening of a sealed model: an attested clean room, and a contract in force."""
-    body, findings = body_of(request, OpenModel), Findings()
+    findings = Findings()
     charge = _charge(findings, body.charge, facts)
     if charge is None:
         return findings.verdict()
@@ -60,18 +64,18 @@ def _check_attested(
         findings.checks += verify(token, policy.attestation, expected, now, policy.source)
 
 
-def release_notice(request: Request, facts: Facts) -> Verdict:
+def release_notice(request: Request, body: Announce, facts: Facts) -> Verdict:
     """Decide a release notice: the clean room announces a model before it requests its release."""
-    body, findings = body_of(request, Announce), Findings()
+    findings = Findings()
     charge = _charge(findings, body.charge, facts)
     if charge is not None:
         findings.equal("key_not_clean_room", "key_id", request.command.key_id, charge.key_id)
     return findings.verdict()
 
 
-def model_release(request: Request, facts: Facts) -> Verdict:
+def model_release(request: Request, body: ReleaseModel, facts: Facts) -> Verdict:
     """Decide a model release: allowed by every partition's policy, announced in time, and never at Level 2."""
-    body, findings = body_of(request, ReleaseModel), Findings()
+    findings = Findings()
     charge = _charge(findings, body.charge, facts)
     if charge is None:
         return findings.verdict()
@@ -131,3 +135,12 @@ def _bindings(findings: Findings, charge: Charge, facts: Facts, now: int) -> dic
         if binds:
             bound[ref] = binds
     return bound
+
+
+VERDICTS: Final = (
+    on(KEY_RELEASE, key_release),
+    on(MODEL_OPENING, model_opening),
+    on(RELEASE_NOTICE, release_notice),
+    on(MODEL_RELEASE, model_release),
+)
+"""By kind of command."""

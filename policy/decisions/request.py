@@ -1,26 +1,32 @@
-"""What every decision reads from a request: its typed body, the documents it names, and their signatures."""
+"""What every decision reads from a request: its typed body, the documents that it names, and their signatures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeVar
 
+from ledger.commands.command_kind import CommandKind
 from ledger.domain.facts import Facts
-from ledger.domain.gate import Request
+from ledger.domain.gate import Gate, Request, Verdict
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record
 from policy.checks.field_readers import Inconsistent
 from policy.checks.findings import Findings
 
-B = TypeVar("B")
+B = TypeVar("B", bound=Record)
 D = TypeVar("D")
 
 
-def body_of(request: Request, kind: type[B]) -> B:
-    """The typed body. Raises: TypeError, if the caller paired a command with another kind's body."""
-    if not isinstance(request.body, kind):
-        message = f"a {request.command.kind} command cannot hold a {type(request.body).__name__}"
-        raise TypeError(message)
-    return request.body
+def on(kind: CommandKind[B], decide: Callable[[Request, B, Facts], Verdict]) -> tuple[str, Gate]:
+    """The policy's decision on one kind of command, by its name."""
+
+    def verdict(request: Request, facts: Facts) -> Verdict:
+        if not isinstance(request.body, kind.body):
+            message = f"a {request.command.kind} command cannot hold a {type(request.body).__name__}"
+            raise TypeError(message)
+        return decide(request, request.body, facts)
+
+    return kind.name, verdict
 
 
 def document_of(findings: Findings, facts: Facts, digest: str, read: Callable[[bytes], D]) -> D | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Self
 
-from ledger.domain.commands import UNITS
+from ledger.commands.registration.partition import UNITS
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
 from policy.documents import field_shapes as s
 from policy.documents.document_text import read_document

@@ -11,11 +11,12 @@ from typing import Any, Final, Self
 
 from msgspec import structs
 
-from ledger.domain.commands import RULES, UNITS
+from ledger.commands.registration.partition import UNITS
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
 from ledger.mechanisms.decomposition import kinds_of
 from ledger.mechanisms.mechanism import RELATIONS
 from ledger.mechanisms.plan import RunPlan
+from ledger.mechanisms.price_proofs import RULE_NAMES
 from policy.checks import field_readers as r
 from policy.documents import field_shapes as s
 from policy.documents.document_text import read_document
@@ -49,7 +50,7 @@ SHAPE: Final = s.document(
         "model_release": s.FLAG,
         "records_min": s.integer(1, RECORDS_MAX),
         "relation": s.word(*RELATIONS),
-        "rules": s.words(*RULES),
+        "rules": s.words(*RULE_NAMES),
         "run": POLICY_RUN,
         "unit": s.word(*UNITS),
         "version": s.VERSION,

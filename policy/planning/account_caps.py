@@ -8,11 +8,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from ledger.accounts import account_loss
 from ledger.domain.facts import GLOBAL, Account, Facts, Partition
 from ledger.domain.lineage_graph import NodeKind
 from ledger.filters import NoRoom, read_rule
 from ledger.mechanisms.loss import Loss
-from ledger.transitions import account_loss
 from ledger.wire.field_types import Ref
 from ledger.wire.records import Record
 from policy.checks.field_readers import DAY_MS

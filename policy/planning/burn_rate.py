@@ -5,12 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
+from ledger.accounts.account_loss import counted_loss
 from ledger.domain.facts import GLOBAL, Facts, Span
 from ledger.domain.lineage_graph import END
 from ledger.filters import NoRoom, read_rule
-from ledger.lineage.exposure import known_spans
 from ledger.mechanisms.loss import Loss
-from ledger.transitions.account_loss import counted_loss
+from ledger.organisation_lineage.exposure import known_spans
 from ledger.wire.field_types import Ref
 from ledger.wire.records import Record
 from policy.planning.account_caps import empty_account

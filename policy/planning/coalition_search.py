@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from ledger.domain.facts import Facts
 from ledger.filters import NoRoom, read_rule
-from ledger.lineage.coalitions import smallest_coalitions
+from ledger.organisation_lineage.coalitions import smallest_coalitions
 from ledger.wire.field_types import Did, Ref
 from ledger.wire.records import Record
 from policy.planning.account_caps import partition_bounds

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from ledger.domain.facts import Facts, holder_of
 from ledger.domain.lineage_graph import NodeKind
-from ledger.lineage.graph_edits import preview_merge
+from ledger.organisation_lineage.graph_edits import preview_merge
 from ledger.wire.field_types import Ref
 from ledger.wire.records import Record
 from policy.planning.account_caps import AccountStatus, account_status, empty_account, partition_bounds

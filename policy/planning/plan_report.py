@@ -6,7 +6,7 @@ from bisect import bisect_left
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from ledger.domain.entries import Entry
+from ledger.commands.entry import Entry
 from ledger.domain.facts import GLOBAL
 from ledger.domain.gate import Check
 from ledger.mechanisms.plan import Plan

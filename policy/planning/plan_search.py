@@ -15,6 +15,8 @@ from typing import Any, Final
 from msgspec import structs
 
 from ledger.accounting.calibration import NOISE_PLACES, Crossing, find_crossing, least_noise, log_excess, most_steps
+from ledger.accounts.headroom import Room
+from ledger.domain.decision import Rejected
 from ledger.domain.facts import GLOBAL, Account, Facts, Partition, holder_of
 from ledger.domain.gate import Check
 from ledger.domain.lineage_graph import coalitions_of
@@ -22,8 +24,6 @@ from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Loss
 from ledger.mechanisms.mechanism import NOISE_MAX, NOISE_MIN, STEPS_MAX, Mechanism, SelfComposed
 from ledger.mechanisms.plan import MechanismPlan, Plan, RunPlan, group_of
-from ledger.transitions.guards import Rejected
-from ledger.transitions.headroom import Room
 from ledger.wire.field_types import Ref
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record

@@ -13,7 +13,8 @@ from typing import Annotated, Generic, TypeVar
 
 from msgspec import Meta, structs
 
-from ledger.domain.commands import Command, EnterDocument
+from ledger.commands.registration.document import EnterDocument
+from ledger.domain.command import Command
 from ledger.domain.facts import GLOBAL, Charge, Facts, Partition, holder_of
 from ledger.domain.gate import Check, Request
 from ledger.domain.lineage_graph import SUCCESSION, NodeKind, knowers

@@ -14,17 +14,19 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+from ledger.accounts.headroom import Limit, Room
+from ledger.accounts.limits import limits_on
+from ledger.accounts.pricing import COMPUTED
+from ledger.commands.context import PendingCommand
+from ledger.commands.decide import decide_unsigned
+from ledger.commands.runs.charge import RUNS_MAX, MakeCharge
 from ledger.crypto.public_keys import CleanRoomKeys, PublicKey
-from ledger.domain.commands import RUNS_MAX, Command, MakeCharge
+from ledger.domain.command import Command
+from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Facts, Organisation, Partition, holder_of
 from ledger.domain.gate import Check, Gate, Request, Verdict
 from ledger.domain.outcomes import Code
 from ledger.mechanisms.plan import RunPlan
-from ledger.transitions.charges import limits_on
-from ledger.transitions.decide import decide_unsigned
-from ledger.transitions.guards import Decision, PendingCommand, Rejected
-from ledger.transitions.headroom import Limit, Room
-from ledger.transitions.pricing import COMPUTED
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import EPSILON_MAX
 from ledger.wire.field_types import Ref, Sha256, distinct, text, words
@@ -70,13 +72,9 @@ class PlannedRun:
         return cls(actor, body.contract, body.partitions, body.plan, body.recipients, body.base)
 
     @classmethod
-    def of(cls, pending: PendingCommand) -> PlannedRun:
-        """The run of a command. Raises: TypeError, if it is no charge."""
-        body = pending.body
-        if not isinstance(body, MakeCharge):
-            message = f"a {pending.command.kind} is no charge"
-            raise TypeError(message)
-        return cls(pending.command.actor, body.contract, body.partitions, body.plan, body.recipients, body.base)
+    def of(cls, actor: str, body: MakeCharge) -> PlannedRun:
+        """The run of a charge."""
+        return cls(actor, body.contract, body.partitions, body.plan, body.recipients, body.base)
 
 
 class DecisionReport(Record, frozen=True):

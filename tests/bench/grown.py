@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
-from ledger.domain.entries import Entry
+from ledger.commands.apply import apply
+from ledger.commands.entry import Entry
 from ledger.domain.memory_state import MemoryState
 from ledger.log.checkpoint import sign
 from ledger.store import tables
@@ -25,7 +26,6 @@ from ledger.store.engine import engine_of
 from ledger.store.merkle_tables import Tree
 from ledger.store.table_mapping import append_rows
 from ledger.store.tables import CHECKPOINT, ENTRY
-from ledger.transitions.apply import apply
 from ledger.verifier import Checkpoint
 from ledger.wire import canonical_json as c
 from tests.factories import stored as world

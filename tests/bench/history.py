@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
-from ledger.domain.entries import Entry
+from ledger.commands.apply import apply
+from ledger.commands.context import PendingCommand
+from ledger.commands.decide import decide
+from ledger.commands.entry import Entry
+from ledger.commands.registry import read_command
+from ledger.domain.decision import Decision
 from ledger.domain.memory_state import MemoryState
-from ledger.transitions.apply import apply
-from ledger.transitions.decide import decide
-from ledger.transitions.guards import Decision, PendingCommand
 from ledger.wire import canonical_json as c
 from tests.factories.documents import dense_plan
 from tests.factories.memory import LOG_PUBLIC, World, ref_of, settled_world
@@ -70,7 +72,7 @@ class History(World):
 
     def answer(self, state: MemoryState, sent: Sent) -> str:
         """What the core does with a command: read, verify, decide, write the entry, apply."""
-        asked = PendingCommand.read(*sent)
+        asked = read_command(*sent)
         decided = decide(state, asked, self.now, self.index, self.gate, LOG_PUBLIC.x)
         entry = entry_of(asked, decided, self.now)
         entry.to_bytes()

@@ -13,13 +13,13 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import migrations
+from ledger.commands.apply import apply
+from ledger.commands.decide import decide
+from ledger.commands.registry import read_command
 from ledger.domain.facts import GLOBAL, State, holder_of
 from ledger.domain.memory_state import MemoryState
 from ledger.store.database_state import DatabaseState
 from ledger.store.engine import engine_of
-from ledger.transitions.apply import apply
-from ledger.transitions.decide import decide
-from ledger.transitions.guards import PendingCommand
 from tests.bench.compare import Side, compare, nothing
 from tests.bench.history import HUB, History, Sent, banks, entry_of, opened
 from tests.factories.memory import LOG_PUBLIC, ref_of, snapshot
@@ -45,7 +45,7 @@ def _two(runs: int) -> tuple[History, Sent]:
 def _merge(runs: int, state: State) -> None:
     """Read, verify, decide and apply; the hub then knows all that the partition has lost."""
     world, sent = _two(runs)
-    asked = PendingCommand.read(*sent)
+    asked = read_command(*sent)
     decided = decide(state, asked, world.now, world.index, world.gate, LOG_PUBLIC.x)
     assert decided.code.word == "permitted", decided
     apply(state, entry_of(asked, decided, world.now), world.index)

@@ -11,11 +11,11 @@ import pytest
 from msgspec import structs
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from ledger.domain.commands import MakeCharge
+from ledger.accounts.pricing import COMPUTED
+from ledger.commands.registry import read_command
+from ledger.commands.runs.charge import MakeCharge
 from ledger.domain.facts import Partition
 from ledger.mechanisms.plan import Plan
-from ledger.transitions.guards import PendingCommand
-from ledger.transitions.pricing import COMPUTED
 from tests.bench.compare import Side, compare
 from tests.bench.history import HUB, Sent, opened
 from tests.factories.memory import ref_of
@@ -54,7 +54,7 @@ class Office:
 
     def read(self) -> MakeCharge:
         """The plan of this office in a command read anew."""
-        body = PendingCommand.read(*self.sent).body
+        body = read_command(*self.sent).body
         assert isinstance(body, MakeCharge)
         return body
 

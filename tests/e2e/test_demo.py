@@ -21,7 +21,7 @@ import pytest
 from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, SelfComposedDpEvent
 from dp_accounting.pld import PLDAccountant
 
-from ledger.domain.entries import Entry
+from ledger.commands.entry import Entry
 from ledger.domain.facts import GLOBAL, Account, Charge, holder_of
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.plan import Plan

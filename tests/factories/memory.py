@@ -12,16 +12,18 @@ from fractions import Fraction
 from typing import Any, Final
 
 from client.keys.signer import Signer
+from ledger.commands.apply import apply
+from ledger.commands.context import PendingCommand
+from ledger.commands.decide import LEDGER_ACTOR, decide
+from ledger.commands.entry import Entry
+from ledger.commands.registry import read_command
 from ledger.crypto.detached_jws import public_key, sign
-from ledger.domain.commands import Command
-from ledger.domain.entries import Entry
+from ledger.domain.command import Command
+from ledger.domain.decision import Decision
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Caps, Check, Header, Request, Verdict
 from ledger.domain.memory_state import MemoryState
 from ledger.mechanisms.loss import Loss
-from ledger.transitions.apply import apply
-from ledger.transitions.decide import LEDGER_ACTOR, decide
-from ledger.transitions.guards import Decision, PendingCommand
 from ledger.wire import canonical_json as c
 from policy.decisions.gate import gate as policy_gate
 from tests.factories.documents import DIGITS, NOW, partition
@@ -92,7 +94,7 @@ class World:
         """A command signed by the key called ``by``, or by its actor's own."""
         key = private_key(by or actor)
         raw = Command(kind, name, actor, public_key(key).thumbprint, body).to_bytes()
-        return PendingCommand.read(raw, sign(key, raw))
+        return read_command(raw, sign(key, raw))
 
     def submit(self, kind: str, name: str, actor: str, body: c.Object, by: str = "") -> Decision:
         """Decide, and apply what is recorded, through the entry's own bytes."""
@@ -208,7 +210,7 @@ class MemoryDriver(FactsDriver):
         """Sign a command and decide it."""
         raw = Command(kind, name, actor, signer.key_id, body).to_bytes()
         self._world.now = self.clock()
-        decision = self._world.send(PendingCommand.read(raw, signer.sign(raw)))
+        decision = self._world.send(read_command(raw, signer.sign(raw)))
         if decision.code.recorded:
             self._recorded.add(name)
         return Outcome(decision.code.word, decision.field, decision.detail)

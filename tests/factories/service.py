@@ -26,7 +26,7 @@ from client.keys.signer import Signer
 from client.service.service import Answer, Service
 from ledger.book.book import Book
 from ledger.crypto.detached_jws import Call
-from ledger.domain.commands import Command
+from ledger.domain.command import Command
 from ledger.mechanisms.loss import Loss
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c

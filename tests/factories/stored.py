@@ -14,7 +14,7 @@ from sqlalchemy import select
 import migrations
 from client.keys.signer import Signer
 from ledger.book.book import Book, Outcome, Submission
-from ledger.domain.commands import Command
+from ledger.domain.command import Command
 from ledger.domain.facts import Facts
 from ledger.store.engine import engine_of, url_of
 from ledger.store.tables import metadata

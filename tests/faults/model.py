@@ -1,9 +1,9 @@
 """The whole book written another way: plain sets, dictionaries and fractions, and every rule of it said once more.
 
-Nothing here is the ledger's. Who knows what is :class:`tests.ledger.lineage.run_sets.Sets`; an account is added up
-anew from the runs that its holder knows, whenever it is asked. A budget with δ = 0 is told in fractions of a nat; what
-a step costs under the other rules, and how much fits, is a table that the model is given (other tests hold it to
-proofs).
+Nothing here is the ledger's. Who knows what is :class:`tests.ledger.organisation_lineage.run_sets.Sets`; an account is
+added up anew from the runs that its holder knows, whenever it is asked. A budget with δ = 0 is told in fractions of a
+nat; what a step costs under the other rules, and how much fits, is a table that the model is given (other tests hold
+it to proofs).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from client.keys.signer import Signer
 from ledger.book.book import Submission
-from ledger.domain.entries import Entry
+from ledger.commands.entry import Entry
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time

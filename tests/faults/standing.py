@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from tests.ledger.lineage.run_sets import Sets, replayed
+from tests.ledger.organisation_lineage.run_sets import Sets, replayed
 
 Vector = tuple[Fraction | int, ...]
 

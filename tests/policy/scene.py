@@ -15,9 +15,10 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from ledger.commands.registry import read_body
 from ledger.crypto.detached_jws import public_key
 from ledger.crypto.public_keys import PublicKey
-from ledger.domain.commands import Command, read_body
+from ledger.domain.command import Command
 from ledger.domain.facts import Account, Charge, Contract, Dataset, Organisation, Partition, PolicyVersion, holder_of
 from ledger.domain.gate import Request, Verdict
 from ledger.domain.lineage_graph import Arrow, Node, NodeKind

@@ -24,7 +24,7 @@ from client.keys.data_encryption import encrypt
 from client.keys.signer import Signer, load_private
 from client.service.service import Service
 from ledger.book.book import Book
-from ledger.domain.entries import Entry
+from ledger.commands.entry import Entry
 from ledger.domain.facts import Charge
 from ledger.mechanisms.plan import Plan
 from ledger.verifier import LogKey

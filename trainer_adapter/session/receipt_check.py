@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from client.service.service import Answer, Service
-from ledger.domain.entries import Entry
+from ledger.commands.entry import Entry
 from ledger.domain.outcomes import Code
 from ledger.log.verification import verify_receipt
 from ledger.verifier import LogKey

@@ -11,7 +11,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 from client.service.service import Service
-from ledger.domain.entries import Entry
+from ledger.commands.entry import Entry
 from ledger.domain.outcomes import Code
 from ledger.log.verification import verify_receipt
 from ledger.verifier import LogKey

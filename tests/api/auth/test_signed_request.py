@@ -8,10 +8,10 @@ import pytest
 
 from client.http.endpoints import DOCUMENTS, SIGNATURE_HEADER
 from client.http.problems import Refused
+from ledger.commands.entry import Entry
 from ledger.crypto.detached_jws import Call, call_of
 from ledger.crypto.organisation_keys import parse_organisation_key
-from ledger.domain.commands import Command
-from ledger.domain.entries import Entry
+from ledger.domain.command import Command
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom

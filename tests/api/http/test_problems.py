@@ -16,7 +16,7 @@ import pytest
 from api.auth.authorisation import COMMANDS
 from client.http.endpoints import PATHS, PROBLEM_TYPE, SIGNATURE_HEADER
 from client.keys.signer import Signer
-from ledger.domain.commands import COMMAND_BYTES_MAX
+from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.wire.canonical_json import Object, digest
 from tests.factories.people import BANK_A, HOSPITAL, SRO
 from tests.factories.service import World

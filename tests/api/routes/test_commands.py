@@ -6,8 +6,8 @@ import pytest
 
 from client.http.endpoints import SIGNATURE_HEADER
 from client.http.problems import Refused
+from ledger.commands.entry import Entry
 from ledger.crypto.detached_jws import verify
-from ledger.domain.entries import Entry
 from ledger.verifier import Checkpoint, LogKey, verify_receipt
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION

@@ -16,7 +16,7 @@ from api.http.problems import Problem
 from api.http.snapshots import SnapshotProvider
 from api.routes.events import PER_ORGANISATION_MAX, Streams, events
 from client.keys.signer import Signer
-from ledger.domain.entries import Entry
+from ledger.commands.entry import Entry
 from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
 from tests.factories.service import World, contract_document
 

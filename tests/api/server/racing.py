@@ -15,8 +15,8 @@ import httpx
 
 from client.http.endpoints import JSON_TYPE, PATHS, SIGNATURE_HEADER
 from ledger.audit.replay import verify_book
+from ledger.commands.entry import Entry
 from ledger.crypto.detached_jws import Call
-from ledger.domain.entries import Entry
 from ledger.domain.facts import GLOBAL
 from ledger.verifier import verify_receipt
 from ledger.wire import canonical_json as c

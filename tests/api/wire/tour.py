@@ -11,7 +11,7 @@ from api.routes.events import PER_ORGANISATION_MAX
 from client.http.endpoints import BATCH, JSON_TYPE, MODEL_KEYS, PATHS, SIGNATURE_HEADER
 from client.keys.sealed_model import seal_deposit, seal_model
 from client.keys.signer import Signer
-from ledger.domain.entries import Entry
+from ledger.commands.entry import Entry
 from ledger.wire import canonical_json as c
 from tests.api.market import OTHER_BANK, Market
 from tests.api.wire.conforming import committed

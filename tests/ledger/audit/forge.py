@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import migrations
 from ledger.audit.replay import Broken, verify_book
-from ledger.domain.entries import Entry
+from ledger.commands.apply import apply
+from ledger.commands.entry import Entry
 from ledger.log.checkpoint import sign
 from ledger.store.append_only_triggers import sqlite_triggers
 from ledger.store.database_state import DatabaseState
@@ -20,7 +21,6 @@ from ledger.store.engine import engine_of
 from ledger.store.merkle_tables import Tree
 from ledger.store.table_mapping import append_rows
 from ledger.store.tables import CHECKPOINT, DOCUMENT, ENTRY
-from ledger.transitions.apply import apply
 from ledger.verifier import Checkpoint
 from tests.factories.people import LOG, ORIGIN
 from tests.factories.stored import copy, no_step

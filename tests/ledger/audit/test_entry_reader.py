@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from ledger.audit.entry_reader import Read, read_entry
 from ledger.audit.log_chunk import FAULTS, describe_error
+from ledger.commands.apply import effect_of
+from ledger.commands.entry import Entry
+from ledger.commands.runs.charge import Charged
+from ledger.commands.runs.settlement import Settled
 from ledger.crypto.detached_jws import public_key
-from ledger.domain.entries import Entry
 from ledger.mechanisms.mechanism import STEPS_MAX
-from ledger.transitions.apply import said
-from ledger.transitions.apply_charges import Charged, Settled
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import TIME_MAX
 from tests.factories.documents import dense_plan
@@ -68,7 +69,7 @@ KNOWN: Final = (_bytes("charge", _charge(*ROOM)), _bytes("post", _post("run-1", 
 def _strictly(data: bytes) -> Read | str:
     try:
         entry = Entry.parse(data)
-        return Read(entry.id, entry.kind, entry.time, said(entry))
+        return Read(entry.id, entry.kind, entry.time, effect_of(entry))
     except FAULTS as fault:
         return describe_error(fault)
 
@@ -150,8 +151,8 @@ def test_a_request_that_only_looks_like_the_bodys_own() -> None:
         found = _quickly(data)
         assert found == _strictly(data)
         assert isinstance(found, Read)
-        assert isinstance(found.said, Charged)
-        assert found.said.signing == ROOM[0]
+        assert isinstance(found.effect, Charged)
+        assert found.effect.signing == ROOM[0]
 
 
 @pytest.mark.parametrize("name", ['a"request', '}"request', '\\"request', '{"request', ',"request', '"request'])
@@ -163,8 +164,8 @@ def test_a_name_that_only_ends_like_the_bodys_own_request(name: str) -> None:
         found = _quickly(data)
         assert found == _strictly(data)
         assert isinstance(found, Read)
-        assert isinstance(found.said, Charged)
-        assert found.said.signing == ROOM[0]
+        assert isinstance(found.effect, Charged)
+        assert found.effect.signing == ROOM[0]
 
 
 @pytest.mark.parametrize("word", ["voided", "pending", "permitted"])
@@ -188,7 +189,7 @@ def test_an_entry_like_one_before_is_not_read_strictly() -> None:
 
 
 def _common(found: Read) -> tuple[object, ...]:
-    if isinstance(found.said, Charged):
-        return found.said.plan, found.said.prices
-    assert isinstance(found.said, Settled)
-    return (found.said.outcome,)
+    if isinstance(found.effect, Charged):
+        return found.effect.plan, found.effect.prices
+    assert isinstance(found.effect, Settled)
+    return (found.effect.outcome,)

@@ -13,9 +13,9 @@ import pytest
 
 from ledger.accounting.gaussian_certificates import certificate
 from ledger.audit.replay import Broken, verify_book
-from ledger.domain.commands import RULES
-from ledger.domain.entries import Entry
+from ledger.commands.entry import Entry
 from ledger.mechanisms.mechanism import PoissonGaussian
+from ledger.mechanisms.price_proofs import RULE_NAMES
 from ledger.wire.exact_numbers import DELTA_ONE
 from policy.checks.field_readers import format_time
 from policy.decisions.gate import gate
@@ -62,7 +62,7 @@ def publish(world: World, version: int, **changes: object) -> None:
         "level": 0,
         "mechanisms": [*MECHANISMS],
         "partition_age_days_max": None,
-        "rules": [*RULES],
+        "rules": [*RULE_NAMES],
         "version": version,
         **changes,
     }

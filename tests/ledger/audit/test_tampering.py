@@ -15,8 +15,8 @@ from msgspec import structs
 
 from client.keys.signer import Signer
 from ledger.audit.replay import Broken, verify_book
+from ledger.commands.entry import Entry
 from ledger.crypto import detached_jws
-from ledger.domain.entries import Entry
 from ledger.filters import read_rule
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from client.keys.signer import Signer
 from ledger.audit.replay import Broken, Fork, Shorter, verify_book
 from ledger.cli.main import app
-from ledger.domain.entries import Entry
+from ledger.commands.entry import Entry
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Request, Verdict
 from ledger.log import merkle

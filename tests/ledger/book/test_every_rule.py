@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ledger.audit.replay import verify_book
-from ledger.domain.commands import RULES
+from ledger.mechanisms.price_proofs import RULE_NAMES
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from policy.decisions.gate import gate
@@ -53,7 +53,7 @@ def world(tmp_path: Path, engine: str) -> Iterator[World]:
             **policy(),
             "effective": format_time(NOW),
             "mechanisms": [*MECHANISMS],
-            "rules": [*RULES],
+            "rules": [*RULE_NAMES],
             "version": 2,
         }
         openings = [made.partition(name, **changes) for name, changes in PARTITIONS.items()]
@@ -114,7 +114,7 @@ def test_what_no_rule_prices_is_recorded_as_refused(world: World) -> None:
     assert outcome.code.word == "not_priced"
     assert "laplace under REPLACE_SPECIAL has no proven price in the rule reference" in outcome.detail
     assert outcome.index is not None
-    narrow = {**policy(), "mechanisms": ["poisson_gaussian"], "rules": [*RULES], "version": 3}
+    narrow = {**policy(), "mechanisms": ["poisson_gaussian"], "rules": [*RULE_NAMES], "version": 3}
     boxed: c.Object = {"kind": "mechanism", "mechanism": ROUNDS, "v": 1}
     outcomes = world.submit(
         world.document("policy", narrow, "policy-3", SRO, SRO),

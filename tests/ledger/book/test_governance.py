@@ -14,14 +14,14 @@ from sqlalchemy import text
 from typer.testing import CliRunner
 
 from client.keys.signer import Signer
+from ledger.accounts.account_loss import counted_loss, frozen
 from ledger.audit.replay import Broken, verify_book
+from ledger.commands.governance.release_notice import NOTICES_MAX
 from ledger.crypto.organisation_keys import parse_organisation_key
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss
 from ledger.store.engine import engine_of
-from ledger.transitions.account_loss import counted_loss, frozen
-from ledger.transitions.revocations_and_decrees import NOTICES_MAX
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from policy.cli.plan import app

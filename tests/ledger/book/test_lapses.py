@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
+from ledger.accounts.pricing import CollectedPrices, PriceMissing
 from ledger.book.batch import Recorder
 from ledger.book.book import BookBusy, Outcome
 from ledger.book.document_quota import BYTES_MAX, DOCUMENTS_MAX, KEEP_MS, DocumentQuota
 from ledger.book.group_commit import Writer
 from ledger.book.prepare import AT_ONCE, CommandPreparer
 from ledger.book.publish import LogSigner
-from ledger.domain.entries import Entry
+from ledger.commands.context import PendingCommand
+from ledger.commands.entry import Entry
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Request, Verdict
 from ledger.domain.outcomes import ChargeState
 from ledger.store.engine import engine_of
-from ledger.transitions.guards import PendingCommand
-from ledger.transitions.pricing import CollectedPrices, PriceMissing
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number
 from ledger.wire.malformed import Malformed

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from ledger.audit.replay import verify_book
-from ledger.domain.entries import Entry
+from ledger.commands.entry import Entry
 from ledger.domain.facts import GLOBAL
 from ledger.filters import read_rule
 from ledger.wire import canonical_json as c

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.book.book import Submission
-from ledger.domain.commands import read_body
-from ledger.domain.entries import Entry
+from ledger.commands.entry import Entry
+from ledger.commands.runs.charge import CHARGE
 from ledger.domain.outcomes import Code
-from ledger.transitions.guards import PendingCommand
 from ledger.wire import canonical_json as c
 from policy.planning.hypothetical_facts import with_policy_throughout
 from policy.planning.what_if import PlannedRun, WhatIf
@@ -100,9 +99,8 @@ def test_every_recorded_charge_is_decided_so_again_on_the_facts_it_met(world: Wo
     strictest = c.dump({**policy(), "run": {"epsilon_max": "0.001"}})
     seen = set()
     for index, entry in charges:
-        asked = PendingCommand(entry.command, read_body(entry.command), entry.command.to_bytes(), entry.signature)
         with world.book.read(as_of=index) as facts:
-            question = WhatIf(facts, PlannedRun.of(asked), entry.time)
+            question = WhatIf(facts, PlannedRun.of(entry.actor, CHARGE.read_body(entry.command)), entry.time)
             decision = question.decision
             assert decision.outcome == entry.code.word
             if entry.code.refused:

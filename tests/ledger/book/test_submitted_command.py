@@ -12,7 +12,7 @@ import pytest
 from client.keys.signer import Signer
 from ledger.audit.replay import verify_book
 from ledger.book.book import BookStopped, Outcome, Submission
-from ledger.domain.entries import Entry
+from ledger.commands.entry import Entry
 from ledger.domain.facts import GLOBAL
 from ledger.domain.outcomes import ChargeState
 from ledger.filters import read_rule

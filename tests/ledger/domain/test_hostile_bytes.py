@@ -13,10 +13,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledger.commands.entry import Entry
+from ledger.commands.registry import read_command
 from ledger.crypto.detached_jws import Call, call_of, key_id_of, public_key, sign, verify
 from ledger.crypto.organisation_keys import parse_organisation_key
-from ledger.domain.commands import Command, parse_ref, read_body
-from ledger.domain.entries import Entry
+from ledger.domain.command import Command, parse_ref
 from ledger.log.tiles import Tile
 from ledger.mechanisms.mechanism import PoissonGaussian
 from ledger.mechanisms.plan import parse_plan
@@ -83,7 +84,7 @@ def _json(read: Callable[[c.Json], object], data: bytes) -> object:
 
 
 READERS: Final[dict[str, Reader]] = {
-    "command": Reader(COMMAND.to_bytes(), lambda data: read_body(Command.parse(data))),
+    "command": Reader(COMMAND.to_bytes(), lambda data: read_command(data).body),
     "entry": Reader(STORED.to_bytes(), Entry.parse),
     "plan": Reader(c.dump(PLAN), partial(_json, parse_plan)),
     "mechanism": Reader(

@@ -1,0 +1,84 @@
+"""What runs add to accounts and take from them: sums of losses, put down together.
+
+Nearly all entries of a book are of runs, and many runs in a row cost the same on the same accounts: equal losses are
+counted, and added once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ledger.domain.facts import GLOBAL, Account, State, holder_of
+from ledger.domain.lineage_graph import knowers
+from ledger.filters import read_rule
+from ledger.mechanisms.loss import Loss, Segment, loss_of
+
+Prices = tuple[tuple[str, tuple[Segment, ...]], ...]
+"""Each partition of a charge with the pieces it is charged by."""
+Places = tuple[tuple[str, str], ...]
+"""Accounts, by partition and holder."""
+
+
+class AccountSums:
+    """What runs add to accounts, as counts of equal losses, to be put down together."""
+
+    def __init__(self, state: State) -> None:
+        """Nothing yet."""
+        self._state = state
+        self._counts: dict[tuple[int, int, int], _Count] = {}
+
+    def add(self, places: Places, segments: tuple[Segment, ...], steps: int, posted: int, pending: int) -> None:
+        """So many losses of the first ``steps`` steps more, at each place."""
+        # By what they are and not by what they say, which is long; the count holds them, so no other gets their ids.
+        key = id(places), id(segments), steps
+        found = self._counts.get(key)
+        if found is None:
+            self._counts[key] = _Count(places, segments, steps, posted, pending)
+        else:
+            found.posted += posted
+            found.pending += pending
+
+    def put(self) -> None:
+        """Put them down. Raises: AssertionError, where more would be taken away than there is."""
+        # What is added first: on the way no sum is less than what it holds in the end.
+        for count in sorted(self._counts.values(), key=lambda one: -one.pending):
+            loss = loss_of(count.segments, count.steps)
+            for place in count.places:
+                ref, holder, posted, pending = self._state.accounts.get(place) or _empty(self._state, *place)
+                more = Account(ref, holder, _moved(posted, loss, count.posted), _moved(pending, loss, count.pending))
+                self._state.accounts[place] = more
+        self._counts.clear()
+
+
+@dataclass(slots=True)
+class _Count:
+    places: Places
+    segments: tuple[Segment, ...]
+    steps: int
+    posted: int
+    pending: int
+
+
+def _moved(total: Loss, loss: Loss, count: int) -> Loss:
+    if count == 0:
+        return total
+    many = loss if count in {1, -1} else loss.times(abs(count))
+    return total + many if count > 0 else total - many
+
+
+def touched(state: State, author: int, index: int, prices: Prices) -> Iterator[tuple[Places, tuple[Segment, ...]]]:
+    """Per partition: everyone's account and those of all who may know this charge; and its price."""
+    nodes = knowers(state.nodes, author, index)
+    return ((_places(ref, nodes), segments) for ref, segments in prices)
+
+
+@lru_cache(maxsize=4_096)
+def _places(ref: str, nodes: frozenset[int]) -> Places:
+    return (ref, GLOBAL), *((ref, holder_of(node)) for node in sorted(nodes))
+
+
+def _empty(state: State, ref: str, holder: str) -> Account:
+    zero = Loss.zero(len(read_rule(state.partitions[ref].terms).coordinates))
+    return Account(ref, holder, zero, zero)

@@ -1,0 +1,145 @@
+"""Whether an account has room for a run, with the numbers compared at the coordinate that decides.
+
+    order 8: 6.9000 + 0.8000 > 7.5000 nat
+
+What counts already, the run and the capacity, the first two rounded up and the last one down; in whole units where no
+decimals up to a dozen places keep the sides as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from ledger.accounts.account_loss import counted_loss
+from ledger.domain.facts import GLOBAL, Facts
+from ledger.domain.gate import Check
+from ledger.filters import Cap, Rule, read_rule
+from ledger.mechanisms.loss import Loss, Segment, loss_of
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import NAT, ceil_decimal, format_number
+
+CODE: Final = "no_room"
+_PLACES: Final = (4, 6, 8, 10, 12)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A cap on one account, as it binds one charge; ``share`` where it is a quota, so much of the capacity.
+
+    Attributes:
+        source: the document and version that says so; empty where the partition's own budget does.
+    """
+
+    partition: str
+    holder: str
+    cap: Cap
+    share: Fraction | None = None
+    source: str = ""
+
+    def to_json(self) -> c.Object:
+        """As the charge's entry records it, for replay to check."""
+        quota: c.Object = {} if self.share is None else {"share": format_number(self.share)}
+        return {"cap": self.cap.to_json(), "holder": self.holder, "partition": self.partition, **quota}
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """One account before and after a run, under its cap."""
+
+    limit: Limit
+    rule: Rule
+    before: Loss
+    segments: tuple[Segment, ...]
+    steps: int
+
+    @classmethod
+    def of(cls, facts: Facts, limit: Limit, segments: tuple[Segment, ...], steps: int) -> Room:
+        """The account as it is now; one without charges is empty."""
+        rule = read_rule(facts.partitions[limit.partition].terms)
+        account = facts.accounts.get((limit.partition, limit.holder))
+        before = counted_loss(facts, account) if account else Loss.zero(len(rule.coordinates))
+        return cls(limit, rule, before, segments, steps)
+
+    @property
+    def run(self) -> Loss:
+        """What the whole run costs."""
+        return loss_of(self.segments, self.steps)
+
+    @property
+    def after(self) -> Loss:
+        """With the run."""
+        return self.before + self.run
+
+    @property
+    def enough(self) -> bool:
+        """Whether the rule admits the run."""
+        return self.rule.admits(self.after, self.limit.cap)
+
+    def check(self, own: str) -> Check:
+        """As a decision lists it. Of a coalition's account it shows only whether it has room.
+
+        Args:
+            own: the holder of the lineage that asks.
+        """
+        limit, cap = self.limit, self.limit.cap
+        if limit.holder not in {GLOBAL, own}:
+            return Check(CODE, self.enough, silent(limit.partition, enough=self.enough), limit.holder)
+        whose = "the global account" if limit.holder == GLOBAL else "the account of this lineage"
+        whose = whose if limit.share is None else f"the quota of this lineage, {format_number(limit.share)} of all,"
+        used, wanted = (ceil_decimal(100 * self.rule.share(one, cap), 1) for one in (self.before, self.after))
+        text = f"{whose} of {limit.partition} is {used} % used and would be {wanted} %"
+        if not self.enough:
+            fit = steps_that_fit(self.rule, self.before, cap, self.segments, self.steps)
+            text = f"{text}; {fit} of the run's {self.steps} steps would fit"
+        compared = self.compared()
+        by = f"; the cap of ε {format_number(cap.epsilon)} is {self._says()}"
+        return Check(CODE, self.enough, f"{text}{by} ({compared})" if compared else f"{text}{by}", limit.holder)
+
+    def _says(self) -> str:
+        if self.limit.share is not None:
+            return f"the partition's, the share that of {self.limit.source or 'a document'}"
+        return f"that of {self.limit.source}" if self.limit.source else "the partition's"
+
+    def compared(self) -> str:
+        """The numbers at the coordinate that decides; empty where each holds an infinite charge or is closed."""
+        place = self.rule.decisive(self.after, self.limit.cap)
+        bound = None if place is None else self.limit.cap.capacity[place]
+        if place is None or bound is None:
+            return ""
+        name, one, unit = self.rule.coordinates[place]
+        values = self.before.finite[place], self.run.finite[place], bound
+        return f"{name}: {_sum(values, one)} {unit}".rstrip()
+
+
+def _sum(values: tuple[int, int, int], one: int) -> str:
+    """``a + b <= c`` with as few places as keep it true."""
+    before, run, bound = values
+    side = "<=" if before + run <= bound else ">"
+    for places in _PLACES if one == NAT else ():
+        scale = 10**places
+        up = [-(-value * scale // one) for value in (before, run)]
+        down = bound * scale // one
+        if (sum(up) <= down) == (before + run <= bound):
+            told = (ceil_decimal(Fraction(value, scale), places) for value in (*up, down))
+            return "{} + {} {side} {}".format(*told, side=side)
+    of = "" if one == 1 else f" times 1/{one}"
+    return f"{before} + {run} {side} {bound}{of}"
+
+
+def silent(partition: str, *, enough: bool) -> str:
+    """No more than that: the amounts would tell one member what the others did."""
+    return f"an account of a coalition has {'' if enough else 'no '}room on {partition}"
+
+
+def steps_that_fit(rule: Rule, before: Loss, cap: Cap, segments: tuple[Segment, ...], steps: int) -> int:
+    """The most first steps of a run that an account has room for."""
+    low, high = 0, steps
+    while low < high:
+        middle = (low + high + 1) // 2
+        if rule.admits(before + loss_of(segments, middle), cap):
+            low = middle
+        else:
+            high = middle - 1
+    return low

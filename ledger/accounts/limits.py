@@ -1,0 +1,67 @@
+"""Which caps limit a charge: the policy's on everyone and on its lineage, and those of coalitions that follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ledger.accounts.headroom import CODE, Limit, silent
+from ledger.accounts.pricing import COMPUTED, Bound, PriceSource
+from ledger.domain.decision import Rejected
+from ledger.domain.facts import GLOBAL, Facts, Organisation, Partition, holder_of
+from ledger.domain.gate import Caps, Check, Verdict
+from ledger.domain.lineage_graph import coalitions_of
+from ledger.domain.outcomes import Code
+from ledger.filters import NoRoom
+
+
+def limits_on(
+    facts: Facts,
+    partitions: tuple[Partition, ...],
+    verdict: Verdict,
+    author: Organisation,
+    numbers: PriceSource = COMPUTED,
+) -> list[Limit]:
+    """Every cap that binds a charge by this author. Raises: Rejected, if one has no room for anything."""
+    own = [_limit(bound, numbers) for bound in _bounds(partitions, dict(verdict.caps), author)]
+    return [*own, *_coalition_limits(facts, partitions, author.node, numbers)]
+
+
+def _bounds(partitions: tuple[Partition, ...], caps: dict[str, Caps], author: Organisation) -> Iterator[Bound]:
+    holder = holder_of(author.node)
+    for partition in partitions:
+        named = caps[partition.ref]
+        if named.everyone is not None:
+            yield Bound(partition, GLOBAL, named.everyone)
+        yield Bound(partition, holder, named.lineage, source=named.lineage_source)
+        if named.share is not None:
+            yield Bound(partition, holder, partition.epsilon, named.share, named.share_source)
+
+
+def _limit(bound: Bound, numbers: PriceSource) -> Limit:
+    try:
+        return Limit(bound.partition.ref, bound.holder, numbers.cap(bound), bound.share, bound.source)
+    except NoRoom as closed:
+        check = Check("cap_closed", passed=False, text=f"{bound.partition.ref}: {closed}")
+        raise Rejected(Code.POLICY_DENIED, check.text, "", {"checks": [check.to_json()]}) from None
+
+
+def _coalition_limits(
+    facts: Facts, partitions: tuple[Partition, ...], author: int, numbers: PriceSource
+) -> Iterator[Limit]:
+    """The caps of every coalition that follows the author; never beyond a partition's own budget."""
+    for coalition in coalitions_of(facts.nodes, author):
+        epsilon, holder = facts.nodes[coalition].epsilon, holder_of(coalition)
+        assert epsilon is not None
+        for partition in partitions:
+            try:
+                cap = numbers.cap(Bound(partition, holder, min(epsilon, partition.epsilon)))
+            except NoRoom:
+                full = Check(CODE, passed=False, text=silent(partition.ref, enough=False), source=holder)
+                raise no_room([full]) from None
+            yield Limit(partition.ref, holder, cap)
+
+
+def no_room(full: list[Check]) -> Rejected:
+    """The rejection that names every account without room."""
+    detail = "; ".join(check.text for check in full)
+    return Rejected(Code.BUDGET_EXHAUSTED, detail, "", {"checks": [check.to_json() for check in full]})

@@ -1,0 +1,216 @@
+"""What a charge costs and which capacities bind it, as numbers: computed now, prepared before, or recorded.
+
+A number can take seconds to compute. So the book computes the numbers of a command before the writer decides it
+(:mod:`ledger.book.prepare`), and they travel with the command as :class:`PreparedPrices`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final, Protocol, TypeVar, TypeVarTuple, cast
+
+from ledger.accounting.epsilon_report import reported_epsilon
+from ledger.domain.decision import Rejected
+from ledger.domain.facts import Partition
+from ledger.domain.outcomes import Code
+from ledger.filters import Cap, NoRoom, Rule, read_rule
+from ledger.mechanisms.decomposition import group_privacy
+from ledger.mechanisms.loss import Segment
+from ledger.mechanisms.plan import RunPlan, group_of
+from ledger.mechanisms.price_proofs import NotPriced
+from ledger.wire.malformed import Malformed
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A cap on one account before it is a number of the partition's rule; ``share`` where it is a quota.
+
+    Attributes:
+        source: the document and version that says so; empty where the partition's own budget does.
+    """
+
+    partition: Partition
+    holder: str
+    epsilon: Fraction
+    share: Fraction | None = None
+    source: str = ""
+
+
+class PricedRun(Protocol):
+    """A run to be priced, as the body of a charge has it; see :class:`ledger.commands.runs.charge.MakeCharge`."""
+
+    @property
+    def plan(self) -> RunPlan:
+        """What is to run."""
+        ...
+
+    @property
+    def unit_records_max(self) -> int | None:
+        """How many records one privacy unit has at most in what is trained on."""
+        ...
+
+
+class PriceSource(Protocol):
+    """Where the numbers of a charge come from."""
+
+    def price(self, partition: Partition, run: PricedRun) -> tuple[Segment, ...]:
+        """A run's price under a partition's rule. Raises: Malformed, Rejected."""
+        ...
+
+    def epsilon(self, partition: Partition, run: PricedRun) -> Fraction:
+        """The ε of the whole run at the partition's δ. Raises: Malformed, Rejected."""
+        ...
+
+    def cap(self, bound: Bound) -> Cap:
+        """The capacity that a charge must stay within. Raises: Malformed, NoRoom."""
+        ...
+
+    def watched(self, bound: Bound) -> Cap:
+        """The capacity whose shares alerts report. Raises: Malformed, NoRoom."""
+        ...
+
+
+class ComputedPrices:
+    """Computes every number on demand; a number that was computed before comes from a read-through cache."""
+
+    def number(self, compute: Callable[[*Ts], T], *args: *Ts) -> T:
+        """One number, from its function and the values that alone determine it. Raises: what the function raises."""
+        return compute(*args)
+
+    def price(self, partition: Partition, run: PricedRun) -> tuple[Segment, ...]:
+        """See :class:`PriceSource`."""
+        return self.number(_price, partition.terms, partition.relation, _group(partition, run), run.plan)
+
+    def epsilon(self, partition: Partition, run: PricedRun) -> Fraction:
+        """See :class:`PriceSource`."""
+        delta, unit_records = partition.delta, _group(partition, run)
+        return self.number(_epsilon, delta.numerator, delta.denominator, partition.relation, unit_records, run.plan)
+
+    def cap(self, bound: Bound) -> Cap:
+        """See :class:`PriceSource`."""
+        whole = self.number(_cap, bound.partition.terms, bound.epsilon)
+        return whole if bound.share is None else whole.part(bound.share)
+
+    def watched(self, bound: Bound) -> Cap:
+        """See :class:`PriceSource`."""
+        return self.cap(bound)
+
+    def capacity(self, rule: Rule, epsilon: Fraction) -> Cap:
+        """The capacity of a cap under the rule of a partition that opens. Raises: Malformed, NoRoom."""
+        return self.number(_capacity, rule, epsilon)
+
+
+COMPUTED: Final = ComputedPrices()
+
+
+class CollectedPrices(ComputedPrices):
+    """Computes every number and keeps it, errors included, for :class:`PreparedPrices`."""
+
+    def __init__(self) -> None:
+        """Begin with no number."""
+        self._results: dict[Hashable, object] = {}
+
+    def number(self, compute: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Compute one number and keep it."""
+        try:
+            result = compute(*args)
+        except (Rejected, NoRoom, NotPriced, Malformed) as error:
+            self._results[compute, args] = error
+            raise
+        self._results[compute, args] = result
+        return result
+
+    def prepared(self) -> PreparedPrices:
+        """The numbers as a value."""
+        for result in self._results.values():
+            if isinstance(result, Exception):
+                # The frames of a traceback would keep the state of the database that they read.
+                result.__traceback__ = result.__context__ = None
+        return PreparedPrices(self._results)
+
+
+class PriceMissing(Exception):  # noqa: N818 - what is the case
+    """A decision needs a number that was not prepared: the state has changed since. Prepare the command again."""
+
+
+class PreparedPrices(ComputedPrices):
+    """The numbers that were computed for one command: a value that travels with it. Computes nothing.
+
+    Each number is kept under all the values that determine it, so that one that is found is never outdated.
+    """
+
+    def __init__(self, results: Mapping[Hashable, object]) -> None:
+        """Keep these numbers, each under its function and the function's arguments."""
+        self._results = results
+
+    @property
+    def count(self) -> int:
+        """How many numbers there are."""
+        return len(self._results)
+
+    def number(self, compute: Callable[[*Ts], T], *args: *Ts) -> T:
+        """The number that was computed. Raises: PriceMissing, and what the function raised."""
+        try:
+            result = self._results[compute, args]
+        except KeyError:
+            raise PriceMissing from None
+        if isinstance(result, Exception):
+            raise result.with_traceback(None)
+        return cast("T", result)
+
+
+@lru_cache(maxsize=65_536)
+def _price(terms: str, relation: str, unit_records: int, plan: RunPlan) -> tuple[Segment, ...]:
+    try:
+        return read_rule(terms).segments(group_privacy(unit_records, plan.mechanism(plan.steps)), relation)
+    except (NotPriced, ArithmeticError) as fault:
+        raise Rejected(Code.NOT_PRICED, str(fault), "body.plan") from None
+
+
+def _cap(terms: str, epsilon: Fraction) -> Cap:
+    return read_rule(terms).cap(epsilon)
+
+
+def _capacity(rule: Rule, epsilon: Fraction) -> Cap:
+    return rule.cap(epsilon)
+
+
+def covered(partition: Partition, run: PricedRun, segments: tuple[Segment, ...]) -> bool:
+    """Whether a run costs at most this, whoever computed it. Slow when new, cached afterwards.
+
+    Raises:
+        Malformed, Rejected: as :meth:`PriceSource.price` does.
+        ValueError: for prices at other coordinates.
+    """
+    return _covered(partition.terms, partition.relation, _group(partition, run), run.plan, segments)
+
+
+@lru_cache(maxsize=65_536)
+def _covered(terms: str, relation: str, unit_records: int, plan: RunPlan, segments: tuple[Segment, ...]) -> bool:
+    try:
+        return read_rule(terms).covers(segments, group_privacy(unit_records, plan.mechanism(plan.steps)), relation)
+    except (NotPriced, ArithmeticError) as fault:
+        raise Rejected(Code.NOT_PRICED, str(fault), "body.plan") from None
+
+
+def _group(partition: Partition, run: PricedRun) -> int:
+    """What one privacy unit of a partition is to a run. Raises: Malformed."""
+    try:
+        return group_of(run.plan, partition.unit, partition.unit_records_max, run.unit_records_max)
+    except Malformed as fault:
+        raise fault.under("body.plan") from None
+
+
+@lru_cache(maxsize=65_536)
+def _epsilon(numerator: int, denominator: int, relation: str, unit_records: int, plan: RunPlan) -> Fraction:
+    whole = group_privacy(unit_records, plan.mechanism(plan.steps))
+    try:
+        return reported_epsilon(whole, Fraction(numerator, denominator), relation)
+    except (NotPriced, ArithmeticError) as fault:
+        raise Rejected(Code.NOT_PRICED, str(fault), "body.plan") from None

@@ -1,0 +1,49 @@
+"""Apply an entry to the state: the one place where state changes, for the writer and for replay alike."""
+
+from __future__ import annotations
+
+from ledger.accounts.account_sums import AccountSums
+from ledger.commands.command_kind import Change, RunEffect
+from ledger.commands.entry import Entry
+from ledger.commands.registry import KINDS
+from ledger.domain.facts import State
+
+Effect = RunEffect | Entry | None
+"""What applying an entry takes of it; None if it changes nothing but the log."""
+
+
+def apply(state: State, entry: Entry, index: int) -> None:
+    """Make the entry at ``index`` true."""
+    sums = AccountSums(state)
+    apply_effect(state, effect_of(entry), index, sums)
+    sums.put()
+
+
+def effect_of(entry: Entry) -> Effect:
+    """What applying an entry takes of it, read off the entry alone.
+
+    Of nearly all entries that is little, so that another process may read them and hand this over. Raises: Malformed.
+    """
+    if entry.code.refused:
+        return None
+    kind = KINDS[entry.kind]
+    if kind.effect is not None:
+        return kind.effect(entry.recorded)
+    return entry if kind.apply is not None else None
+
+
+def apply_effect(state: State, effect: Effect, index: int, sums: AccountSums) -> None:
+    """Apply what the entry at ``index`` says; accounts change once the caller puts ``sums`` down.
+
+    Raises:
+        KeyError, AssertionError: where that cannot be.
+    """
+    if not isinstance(effect, Entry):
+        if effect is not None:
+            effect.apply(state, index, sums)
+        return
+    # What is no run may look at accounts.
+    sums.put()
+    apply_kind = KINDS[effect.kind].apply
+    if apply_kind is not None:
+        apply_kind(Change(state, index, effect.recorded))

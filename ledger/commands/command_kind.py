@@ -1,0 +1,110 @@
+"""A kind of command: its body, who may send it and where, how it is decided, and what its entry changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from ledger.accounts.account_sums import AccountSums
+from ledger.commands.context import Context, PendingCommand
+from ledger.domain.command import Command
+from ledger.domain.decision import Decision
+from ledger.domain.facts import Facts, State
+from ledger.domain.gate import Gate
+from ledger.domain.outcomes import Code
+from ledger.organisation_lineage.graph_edits import LineageEdit
+from ledger.wire import canonical_json as c
+from ledger.wire.records import Record, convert
+
+B = TypeVar("B", bound=Record)
+R = TypeVar("R", bound=Record)
+B_co = TypeVar("B_co", bound=Record, covariant=True)
+
+SRO, TSO, TDP, TDC, CCR = "SRO", "TSO", "TDP", "TDC", "CCR"
+FIRST = ""
+"""The role of an organisation that is not on record: of an empty book it may ask to be the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded(Generic[B_co]):
+    """A command as its entry records it; ``derived`` is the entry's whole body."""
+
+    id: str
+    actor: str
+    time: int
+    code: Code
+    body: B_co
+    derived: c.Object
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[B_co]):
+    """The entry at ``index`` and the state that it changes."""
+
+    state: State
+    index: int
+    entry: Recorded[B_co]
+
+    @property
+    def body(self) -> B_co:
+        """The body of the command."""
+        return self.entry.body
+
+    def recorded(self, kind: type[R]) -> R:
+        """What the decision fixed, as the entry records it beside the request and the outcome. Raises: Malformed."""
+        fixed = {name: value for name, value in self.entry.derived.items() if name not in {"outcome", "request"}}
+        return convert(kind, fixed, "body")
+
+    def lineage_edit(self) -> LineageEdit:
+        """An edit of the lineage graph by this entry."""
+        return LineageEdit(self.state, self.index, self.entry.time)
+
+
+class RunEffect(Protocol):
+    """What applying the entry of a run takes of it: plain values, so that another process may read the entry."""
+
+    def apply(self, state: State, index: int, sums: AccountSums) -> None:
+        """Apply the entry at ``index``; what accounts gain goes to ``sums``. Raises: KeyError, AssertionError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CommandKind(Generic[B]):
+    """One kind of command.
+
+    Attributes:
+        decide: the guards on the current state, in order; changes nothing. Raises: Malformed, Rejected.
+        roles: the roles that may send it; a clean room's is ``CCR``. None sends what has no role but the book itself.
+        path: where it is sent over HTTP.
+        apply: how its entry changes the state; None if it changes nothing but the log.
+        effect: of a run's entry, what applying it takes. Raises: Malformed.
+        binds_all: its entries bind, or may bind, every organisation on record, which may all see them.
+        changes_prices: the prices of a later command are better prepared once it is recorded.
+    """
+
+    name: str
+    body: type[B]
+    decide: Callable[[Context[B]], Decision]
+    roles: tuple[str, ...] = ()
+    path: str = ""
+    apply: Callable[[Change[B]], None] | None = None
+    effect: Callable[[Recorded[B]], RunEffect] | None = None
+    binds_all: bool = False
+    changes_prices: bool = False
+
+    @property
+    def asks_role(self) -> bool:
+        """Whether every sender needs a role on record, which is checked before anything else is."""
+        return bool(self.roles) and not {FIRST, CCR} & set(self.roles)
+
+    def context(self, facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate) -> Context[B]:
+        """The context in which a command of this kind is decided. Raises: TypeError, for the body of another kind."""
+        if not isinstance(pending.body, self.body):
+            message = f"a {self.name} command cannot hold a {type(pending.body).__name__}"
+            raise TypeError(message)
+        return Context(facts, pending.command, pending.body, pending.prices, self.roles, now, index, gate)
+
+    def read_body(self, command: Command) -> B:
+        """The typed body of a command of this kind. Raises: Malformed, with the field under ``body``."""
+        return convert(self.body, command.body, "body")

@@ -1,0 +1,146 @@
+"""A pending command, the context in which it is decided, and the guards that several kinds of command share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Generic, TypeVar
+
+from ledger.accounts.pricing import COMPUTED, ComputedPrices
+from ledger.crypto.public_keys import CleanRoomKeys
+from ledger.domain.command import Command
+from ledger.domain.decision import Decision, Rejected
+from ledger.domain.facts import Charge, Contract, Facts, Organisation, Partition
+from ledger.domain.gate import Gate, Request, Verdict
+from ledger.domain.outcomes import ChargeState, Code
+from ledger.wire import canonical_json as c
+from ledger.wire.records import Record
+
+B_co = TypeVar("B_co", bound=Record, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCommand:
+    """A command as it came in.
+
+    Attributes:
+        verified_by: the ``x`` of a key that it was already seen to verify with.
+        prices: the numbers that were computed for it beforehand; else they are computed while it is decided.
+    """
+
+    command: Command
+    body: Record
+    raw: bytes
+    signature: str
+    verified_by: str = ""
+    prices: ComputedPrices = COMPUTED
+
+
+@dataclass(frozen=True, slots=True)
+class Context(Generic[B_co]):
+    """One command and what it is decided on: the facts, the time (ms) and place of its entry, and the gate."""
+
+    facts: Facts
+    command: Command
+    body: B_co
+    prices: ComputedPrices
+    roles: tuple[str, ...]
+    now: int
+    index: int
+    gate: Gate
+
+    def require_role(self) -> Organisation:
+        """The organisation that asks, in a role that may and by a key of its own. Raises: Rejected."""
+        command = self.command
+        organisation = self.facts.organisations.get(command.actor)
+        key = self.facts.keys.get(command.key_id)
+        if organisation is None or (key is not None and key.charge is not None):
+            raise Rejected(Code.NOT_AUTHORISED, f"{command.kind} is not for a clean room's key", "key_id")
+        # Of a clean room its key says which one it is, and an organisation that is not on record has no role.
+        roles = [role for role in self.roles if role not in {"", "CCR"}]
+        if not set(roles) & set(organisation.roles):
+            raise Rejected(Code.NOT_AUTHORISED, f"{command.kind} is for the role {' or '.join(roles)}", "actor")
+        return organisation
+
+    def require_permit(self, signers: tuple[str, ...] = (), epsilon: tuple[tuple[str, Fraction], ...] = ()) -> Verdict:
+        """The gate's verdict, if it permits. Raises: Rejected, with every check."""
+        verdict = self.gate(Request(self.command, self.body, self.now, signers, epsilon), self.facts)
+        failed = [check for check in verdict.checks if not check.passed]
+        if verdict.permit and not failed:
+            return verdict
+        # Every check, as a rejection records them; a permit's can be replayed from the facts.
+        checks: c.Object = {"checks": [check.to_json() for check in verdict.checks]}
+        detail = "; ".join(check.text for check in failed) or "the gate gave no reason"
+        missing = "; ".join(check.text for check in failed if check.code == "signature_missing")
+        if missing:
+            raise Rejected(Code.SIGNATURE_MISSING, missing, "body.signatures", checks)
+        if any(check.code == "document_malformed" for check in failed):
+            raise Rejected(Code.MALFORMED, detail, "body.document", checks)
+        raise Rejected(Code.POLICY_DENIED, detail, "", checks)
+
+    def permit(self, recorded: Record | None = None, code: Code = Code.PERMITTED) -> Decision:
+        """The decision that all guards hold, if the gate permits; ``recorded`` goes to the entry. Raises: Rejected."""
+        self.require_permit()
+        return Decision(code, derived={} if recorded is None else recorded.to_json())
+
+    def organisation(self, did: str, field: str) -> Organisation:
+        """A registered organisation that the body names. Raises: Rejected."""
+        found = self.facts.organisations.get(did)
+        if found is None:
+            raise Rejected(Code.NOT_FOUND, f"{did} is not registered", f"body.{field}")
+        return found
+
+    def organisations(self, dids: Iterable[str], field: str) -> list[Organisation]:
+        """Several of them. Raises: Rejected."""
+        return [self.organisation(did, f"{field}[{place}]") for place, did in enumerate(dids)]
+
+    def partition(self, ref: str, field: str = "partition") -> Partition:
+        """A partition that the body names. Raises: Rejected."""
+        found = self.facts.partitions.get(ref)
+        if found is None:
+            raise Rejected(Code.NOT_FOUND, f"there is no partition {ref}", f"body.{field}")
+        return found
+
+    def contract(self, document: str) -> Contract:
+        """A contract that the body names by its document's digest. Raises: Rejected."""
+        found = self.facts.contracts.get(document)
+        if found is None:
+            raise Rejected(Code.NOT_FOUND, f"there is no contract {document}", "body.contract")
+        return found
+
+    def charge(self, name: str, field: str = "charge") -> Charge:
+        """A charge that the body names. Raises: Rejected."""
+        found = self.facts.charges.get(name)
+        if found is None:
+            raise Rejected(Code.NOT_FOUND, f"there is no charge {name}", f"body.{field}")
+        return found
+
+    def require_clean_room(self, charge: Charge) -> None:
+        """Check that the clean room of a charge asks. Raises: Rejected."""
+        if self.command.key_id != charge.key_id:
+            detail = f"only the clean room of charge {charge.id} may ask for this"
+            raise Rejected(Code.NOT_AUTHORISED, detail, "key_id")
+
+    def require_new_clean_room(self, keys: CleanRoomKeys, use: str) -> None:
+        """Check that a clean room's signing key is used for nothing yet. Raises: Rejected."""
+        if keys.signing.thumbprint in self.facts.keys:
+            detail = f"the clean room's signing key is in use: one clean room, one {use}"
+            raise Rejected(Code.CONFLICT, detail, "body.clean_room.signing")
+
+    def require_evidence(self, digest: str) -> None:
+        """Check that an attestation is stored. Raises: Rejected."""
+        if digest not in self.facts.documents:
+            raise Rejected(Code.NOT_FOUND, f"no evidence {digest} was stored", "body.evidence")
+
+
+def require_pending(charge: Charge) -> None:
+    """Check that a charge is not settled. Raises: Rejected."""
+    if charge.state is not ChargeState.PENDING:
+        raise Rejected(Code.CONFLICT, f"charge {charge.id} is {charge.state} already", "body.charge")
+
+
+def require_posted(charge: Charge, reason: str = "its run was not posted") -> None:
+    """Check that what ran was posted after a key release. Raises: Rejected."""
+    if charge.state is not ChargeState.POSTED or charge.key_release is None:
+        raise Rejected(Code.CONFLICT, f"charge {charge.id} is {charge.state}: {reason}", "body.charge")

@@ -1,0 +1,88 @@
+"""Decide one command: a flat list of guards on the current state, which changes nothing.
+
+A decision takes effect only when :func:`ledger.commands.apply.apply` is given the entry; replay applies the
+same entries and must come to the same facts.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ledger.commands.context import PendingCommand
+from ledger.commands.registration.organisation import RegisterOrganisation
+from ledger.commands.registry import KINDS
+from ledger.crypto.detached_jws import verify
+from ledger.crypto.organisation_keys import SignerKey
+from ledger.crypto.public_keys import PublicKey
+from ledger.domain.decision import Decision, Rejected
+from ledger.domain.facts import Facts
+from ledger.domain.gate import Gate
+from ledger.domain.outcomes import Code
+from ledger.wire.malformed import Malformed
+
+LEDGER_ACTOR: Final = "did:web:ledger.invalid"
+"""The actor of entries that the book makes by itself (a lapse), signed with the log's key."""
+
+
+def decide(  # noqa: PLR0913, PLR0917 - the state, the command, when and where, and who decides
+    facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate, log_x: str
+) -> Decision:
+    """Decide a command now, as the entry at ``index``. Never raises for anything that a caller can send.
+
+    Args:
+        log_x: the log's public key, which alone signs a lapse.
+    """
+    try:
+        verify_signer(facts, pending, log_x)
+    except Rejected as refusal:
+        return refusal.decided
+    return decide_unsigned(facts, pending, now, index, gate)
+
+
+def decide_unsigned(facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate) -> Decision:
+    """Decide a command without its signature: one that is recorded already (replay), or a quote that no one signed."""
+    kind = KINDS[pending.command.kind]
+    context = kind.context(facts, pending, now, index, gate)
+    try:
+        if kind.asks_role:
+            context.require_role()
+        return kind.decide(context)
+    except Rejected as refusal:
+        return refusal.decided
+    except Malformed as fault:
+        return Decision(Code.MALFORMED, str(fault), fault.field)
+
+
+def verify_signer(facts: Facts, pending: PendingCommand, log_x: str) -> SignerKey:
+    """The key that a command verifies with. Raises: Rejected, if there is none."""
+    key = signing_key(facts, pending, log_x)
+    if pending.verified_by == key.x:
+        return key
+    try:
+        call = verify(pending.signature, pending.raw, key)
+    except Malformed as fault:
+        raise Rejected(Code.SIGNATURE_INVALID, str(fault), "signature") from None
+    if call is not None and call.id != pending.command.id:
+        raise Rejected(Code.SIGNATURE_INVALID, "signature.header.jti: is not the command's id", "signature")
+    return key
+
+
+def signing_key(facts: Facts, pending: PendingCommand, log_x: str) -> SignerKey:
+    """The key that a command must verify with: the one it names, if its actor owns it. Raises: Rejected."""
+    command = pending.command
+    own: SignerKey | None = None
+    if command.kind == "lapse":
+        own = PublicKey("Ed25519", log_x)
+    elif isinstance(pending.body, RegisterOrganisation) and not facts.organisations:
+        own = pending.body.key
+    if own is not None:
+        if command.key_id != own.thumbprint:
+            raise Rejected(Code.SIGNATURE_INVALID, "key_id: is not the key that signed", "key_id")
+        return own
+    key = facts.keys.get(command.key_id)
+    if key is None:
+        detail = f"no organisation and no clean room has registered the key {command.key_id}"
+        raise Rejected(Code.SIGNATURE_INVALID, detail, "key_id")
+    if key.owner != command.actor:
+        raise Rejected(Code.NOT_AUTHORISED, f"the key {key.key_id} is not {command.actor}'s", "actor")
+    return key.public

@@ -1,0 +1,109 @@
+"""Entries: what happened, as it is stored for ever.
+
+    {"actor":"did:web:bank-a.example","body":{"outcome":"pending","request":{...},...},"id":"run-1",
+     "key_id":"8kPT...","kind":"charge","signature":"eyJh...","time":1795233600000,"v":1}
+
+An entry is the command as it was signed (``body.request``), what was decided (``body.outcome``) and what the
+decision fixed (prices, limits, lineage). Its bytes are RFC 8785 and never more than 65,535.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from ledger.commands.command_kind import Recorded
+from ledger.commands.registry import KINDS, read_body
+from ledger.crypto.detached_jws import SIGNATURE_BYTES_MAX
+from ledger.domain.command import Command
+from ledger.domain.outcomes import Code
+from ledger.wire import canonical_json as c
+from ledger.wire.field_types import TIME_MAX
+from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record
+
+ENTRY_BYTES_MAX: Final = 65_535
+"""A tile of entries stores each with a 16-bit length (C2SP tlog-tiles)."""
+
+
+_OUTCOMES: Final = tuple(code.word for code in Code if code.recorded)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry; ``time`` is Unix milliseconds as the book saw it, never before the last entry's."""
+
+    kind: str
+    id: str
+    time: int
+    actor: str
+    key_id: str
+    body: c.Object
+    signature: str
+
+    @property
+    def request(self) -> c.Object:
+        """The body of the command."""
+        request = self.body["request"]
+        if not isinstance(request, dict):
+            raise Malformed("body.request", "must be an object")
+        return request
+
+    @property
+    def code(self) -> Code:
+        """What was decided."""
+        return Code.of(str(self.body["outcome"]))
+
+    @cached_property
+    def command(self) -> Command:
+        """The command, whose canonical bytes the signature covers."""
+        return Command(self.kind, self.id, self.actor, self.key_id, self.request)
+
+    @cached_property
+    def command_body(self) -> Record:
+        """The typed body of the command. Raises: Malformed."""
+        return read_body(self.command)
+
+    @property
+    def recorded(self) -> Recorded[Record]:
+        """What applying it takes. Raises: Malformed."""
+        return Recorded(self.id, self.actor, self.time, self.code, self.command_body, self.body)
+
+    @classmethod
+    def parse(cls, data: bytes) -> Entry:
+        """Read stored bytes; the exact inverse of :meth:`to_bytes`. Raises: Malformed."""
+        names = ("actor", "body", "id", "key_id", "kind", "signature", "time", "v")
+        known = c.fields(c.parse_canonical(data, ENTRY_BYTES_MAX), "", names)
+        c.integer(known["v"], "v", 1, 1)
+        body = known["body"]
+        if not isinstance(body, dict) or not isinstance(body.get("request"), dict):
+            raise Malformed("body.request", "must be an object")
+        c.one_of(body.get("outcome"), "body.outcome", _OUTCOMES)
+        return cls(
+            kind=c.one_of(known["kind"], "kind", tuple(KINDS)),
+            id=c.name(known["id"], "id"),
+            time=c.integer(known["time"], "time", 0, TIME_MAX),
+            actor=c.did(known["actor"], "actor"),
+            key_id=c.key_bytes(known["key_id"], "key_id"),
+            body=body,
+            signature=c.string(known["signature"], "signature", SIGNATURE_BYTES_MAX),
+        )
+
+    def to_bytes(self) -> bytes:
+        """The bytes that are stored and hashed. Raises: Malformed, beyond 65,535 bytes."""
+        data = c.dump(
+            {
+                "actor": self.actor,
+                "body": self.body,
+                "id": self.id,
+                "key_id": self.key_id,
+                "kind": self.kind,
+                "signature": self.signature,
+                "time": self.time,
+                "v": 1,
+            }
+        )
+        if len(data) > ENTRY_BYTES_MAX:
+            raise Malformed("", f"an entry of {len(data)} bytes is more than the {ENTRY_BYTES_MAX} allowed")
+        return data

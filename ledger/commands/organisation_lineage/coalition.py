@@ -1,0 +1,40 @@
+"""Organisations that from now on stay under a cap together."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ledger.commands.command_kind import SRO, Change, CommandKind
+from ledger.commands.context import Context
+from ledger.commands.organisation_lineage.lineage_fields import Parents, Several
+from ledger.domain.decision import Decision
+from ledger.domain.lineage_graph import NodeKind
+from ledger.wire.field_types import Positive
+from ledger.wire.records import Record
+
+
+class Declare(Record, frozen=True):
+    """A coalition: organisations that together stay under a cap of ε at each partition's δ."""
+
+    members: Several
+    epsilon: Positive
+
+
+def decide(context: Context[Declare]) -> Decision:
+    """Decide a coalition."""
+    members = context.organisations(context.body.members, "members")
+    return context.permit(Parents(tuple(sorted({one.node for one in members}))))
+
+
+def apply(change: Change[Declare]) -> None:
+    """Add a coalition that follows its members wherever they move."""
+    edit, body = change.lineage_edit(), change.body
+    edit.add_node(NodeKind.COALITION, change.entry.actor, body.epsilon, members=tuple(sorted(body.members)))
+    for node in sorted({change.state.organisations[did].node for did in body.members}):
+        edit.add_edge(node, edit.index, None)
+    edit.apply_to(change.state)
+
+
+COALITION: Final = CommandKind(
+    "coalition", Declare, decide, (SRO,), "/v1/coalitions", apply, binds_all=True, changes_prices=True
+)

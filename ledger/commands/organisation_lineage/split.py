@@ -1,0 +1,52 @@
+"""An organisation splits: the child keeps all that the organisation knew until now, and goes its own way."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ledger.commands.command_kind import SRO, Change, CommandKind
+from ledger.commands.context import Context
+from ledger.commands.organisation_lineage.lineage_fields import Parents
+from ledger.domain.decision import Decision, Rejected
+from ledger.domain.lineage_graph import Arrow, NodeKind
+from ledger.domain.outcomes import Code
+from ledger.organisation_lineage.exposure import count_missing
+from ledger.wire.field_types import Did
+from ledger.wire.records import Record
+
+
+class Split(Record, frozen=True):
+    """The child leaves the organisation, or is founded out of it, and keeps all that it knew."""
+
+    organisation: Did
+    child: Did
+
+
+def decide(context: Context[Split]) -> Decision:
+    """Decide a report of a split."""
+    facts = context.facts
+    parent = context.organisation(context.body.organisation, "organisation")
+    child = context.organisation(context.body.child, "child")
+    if parent.did == child.did:
+        raise Rejected(Code.MALFORMED, "body.child: must be another organisation", "body.child")
+    arrow = Arrow(parent.node, context.index)
+    if parent.node != child.node and not count_missing(facts, facts.nodes, child.node, arrow, context.index):
+        raise Rejected(Code.CONFLICT, f"{child.did} knows all that {parent.did} knows", "body.child")
+    return context.permit(Parents((parent.node, child.node)))
+
+
+def apply(change: Change[Split]) -> None:
+    """Move the child to a node that knows all that both knew.
+
+    From the same node it goes alone: the group is divided. From another all that stand with it move. A coalition that
+    follows the organisation follows the child too: else what its members know would be used outside of its cap.
+    """
+    edit, child = change.lineage_edit(), change.body.child
+    parent, own = change.recorded(Parents).parents
+    edit.add_node(NodeKind.ORGANISATION, child)
+    edit.merge_into((child,) if parent == own else change.state.nodes[own].members, sorted({parent, own}))
+    edit.extend_coalitions(child, change.body.organisation)
+    edit.apply_to(change.state)
+
+
+SPLIT: Final = CommandKind("split", Split, decide, (SRO,), "/v1/splits", apply, binds_all=True)

@@ -1,0 +1,65 @@
+"""A model handed over, with all that its giver knew: no one can say by which runs it was chosen and tuned.
+
+A seed may be the output of another run, the model the best of a hundred. Only where the run's own charge named
+the recipient was all fixed before anything was seen, and the model carries its own ancestry alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ledger.commands.command_kind import SRO, TDC, Change, CommandKind
+from ledger.commands.context import Context
+from ledger.commands.organisation_lineage.publication import find_giver
+from ledger.domain.decision import Decision, Rejected
+from ledger.domain.lineage_graph import Arrow, NodeKind
+from ledger.domain.outcomes import ChargeState, Code
+from ledger.organisation_lineage.exposure import count_missing
+from ledger.wire.field_types import Did, Name
+from ledger.wire.records import Record
+
+
+class Transfer(Record, frozen=True):
+    """The model of a charge handed over; ``giver`` is who had it, the charge's author unless said."""
+
+    charge: Name
+    recipient: Did
+    giver: Did | None = None
+
+
+class Handover(Record, frozen=True):
+    """What was handed over, as the entry records it: what the giver's node knew at ``before``."""
+
+    before: int
+    giver: Did
+    node: int
+
+
+def decide(context: Context[Transfer]) -> Decision:
+    """Decide a report of a transfer."""
+    facts, body = context.facts, context.body
+    reporter, charge = context.require_role(), context.charge(body.charge)
+    recipient = context.organisation(body.recipient, "recipient")
+    giver = find_giver(context, body.giver, charge, reporter)
+    if SRO not in reporter.roles and charge.state is not ChargeState.POSTED:
+        detail = f"charge {charge.id} is {charge.state}: a model is handed over after its run was posted"
+        raise Rejected(Code.CONFLICT, detail, "body.charge")
+    # Whose collusion was found knew more when it asked than its own node says.
+    colluded = any(facts.nodes[node].kind is NodeKind.COLLUSION for _, node in giver.moves)
+    planned = giver.did == charge.actor and recipient.did in charge.recipients and not colluded
+    arrow = Arrow(charge.author, charge.index + 1) if planned else Arrow(giver.node, context.index)
+    if not count_missing(facts, facts.nodes, recipient.node, arrow, context.index):
+        raise Rejected(Code.CONFLICT, f"{recipient.did} knows all that this would bring", "body.recipient")
+    return context.permit(Handover(arrow.cut, giver.did, arrow.node))
+
+
+def apply(change: Change[Transfer]) -> None:
+    """Add a node of the model, which knows what the arrow brings; the recipient's node knows it too."""
+    edit, recorded = change.lineage_edit(), change.recorded(Handover)
+    edit.add_node(NodeKind.MODEL, recorded.giver)
+    edit.add_edge(recorded.node, edit.index, recorded.before)
+    edit.add_edge(edit.index, change.state.organisations[change.body.recipient].node, None)
+    edit.apply_to(change.state)
+
+
+TRANSFER: Final = CommandKind("transfer", Transfer, decide, (SRO, TDC), "/v1/transfers", apply)

@@ -1,0 +1,1 @@
+"""Commands that register organisations, documents and partitions, and retire partitions."""

@@ -1,0 +1,178 @@
+"""A partition opens with a budget and a rule that is good for every cap its policy names."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Final
+
+from ledger.accounts.pricing import ComputedPrices
+from ledger.commands.command_kind import TDP, Change, CommandKind
+from ledger.commands.context import Context
+from ledger.domain.command import REASON_MAX
+from ledger.domain.decision import Decision, Rejected
+from ledger.domain.facts import Facts, Partition
+from ledger.domain.gate import Caps
+from ledger.domain.outcomes import Code
+from ledger.filters import RULES, NoRoom, Opening, Rule, choose_rule
+from ledger.mechanisms.decomposition import group_privacy
+from ledger.mechanisms.mechanism import GROUP_MAX, Mechanism, Relation
+from ledger.mechanisms.plan import RECORD, RunPlan, group_of
+from ledger.mechanisms.price_proofs import RULE_NAMES, NotPriced
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import DELTA_MIN, DELTA_ONE, EPSILON_MAX, format_number
+from ledger.wire.field_types import Did, Name, Sha256, between, distinct, text, words
+from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record
+
+COMMITMENTS_MAX: Final = 32
+"""Documents of record commitments that one partition names, each of up to 8,190 records."""
+UNITS: Final = ("record", "user")
+UnitRecords = Annotated[int, between(1, GROUP_MAX)]
+"""Records of one privacy unit."""
+
+
+class OpenPartition(Record, frozen=True):
+    """A slice of a dataset with a budget (ε, δ) of its own.
+
+    Attributes:
+        records: a public lower bound on how many there are.
+        unit_records_max: how many records one privacy unit holds at most; absent where the unit is the record.
+        slack: the part of δ kept for black boxes.
+        load: the plan that the partition is expected to be charged with.
+        commitments: digests of the stored commitments to its records.
+        reason: why the budget is above the recommended one.
+    """
+
+    provider: Did
+    dataset: Name
+    partition: Name
+    epsilon: Fraction
+    delta: Fraction
+    relation: Relation
+    unit: Annotated[str, words(*UNITS)]
+    records: Annotated[int, between(1, 10**12)]
+    rule: Annotated[str, words(*RULE_NAMES)]
+    data_key: Name
+    unit_records_max: UnitRecords | None = None
+    slack: Fraction | None = None
+    load: RunPlan | None = None
+    commitments: Annotated[tuple[Sha256, ...], distinct(COMMITMENTS_MAX)] = ()
+    reason: Annotated[str, text(REASON_MAX)] | None = None
+
+    def __post_init__(self) -> None:
+        """Only a unit of several records says how many. Raises: Malformed."""
+        super().__post_init__()
+        if self.unit == "record" and self.unit_records_max is not None:
+            raise Malformed("unit_records_max", "is for a unit that holds several records, not for 'record'")
+        if self.unit != "record" and self.unit_records_max is None:
+            raise Malformed("unit_records_max", "is missing: how many records does one unit hold at most?")
+
+    @property
+    def unit_records(self) -> int:
+        """How many records one privacy unit holds at most."""
+        return self.unit_records_max or 1
+
+    @property
+    def ref(self) -> str:
+        """``provider/dataset/partition``."""
+        return f"{self.provider}/{self.dataset}/{self.partition}"
+
+
+def decide(context: Context[OpenPartition]) -> Decision:
+    """Decide an opening."""
+    body, prices = context.body, context.prices
+    caps, rule = opening(context)
+    named = dict.fromkeys((body.epsilon, caps.lineage))
+    try:
+        terms: c.Object = {"caps": [prices.capacity(rule, one).to_json() for one in named], "terms": rule.to_json()}
+    except NoRoom as closed:
+        raise _closed(body, closed) from None
+    except Malformed as error:
+        raise error.under("body") from None
+    return Decision(Code.PERMITTED, derived=terms)
+
+
+def opening(context: Context[OpenPartition]) -> tuple[Caps, Rule]:
+    """Everything that is decided of an opening but whether its caps have room. Raises: Malformed, Rejected."""
+    facts, body = context.facts, context.body
+    context.require_role()
+    epsilon, delta = body.epsilon, body.delta
+    if not 0 < epsilon <= EPSILON_MAX:
+        detail = f"body.epsilon: must be greater than 0 and at most {EPSILON_MAX}"
+        raise Rejected(Code.MALFORMED, detail, "body.epsilon")
+    if delta and not DELTA_MIN <= delta < 1:
+        raise Rejected(Code.MALFORMED, "body.delta: must be 0, or at least 1e-11 and less than 1", "body.delta")
+    if body.ref in facts.partitions:
+        raise Rejected(Code.CONFLICT, f"{body.ref} was opened before; new records open a partition of a new name")
+    _own_data_key(facts, body)
+    caps = dict(context.require_permit().caps)[body.ref]
+    return caps, _rule_for(body, caps, context.prices)
+
+
+def _own_data_key(facts: Facts, body: OpenPartition) -> None:
+    """One data key, one partition: released for one, it would open the other without a charge."""
+    for other in facts.partitions.values():
+        if (other.provider, other.data_key) == (body.provider, body.data_key):
+            detail = f"body.data_key: {body.data_key} opens {other.ref} already; a new partition needs a key of its own"
+            raise Rejected(Code.CONFLICT, detail, "body.data_key")
+
+
+def _rule_for(body: OpenPartition, caps: Caps, prices: ComputedPrices) -> Rule:
+    """The rule that a new partition gets under these caps. Raises: Malformed, Rejected."""
+    epsilon, delta = body.epsilon, body.delta
+    load = _load(body)
+    slack = body.slack or Fraction(0)
+    if slack and slack >= delta:
+        raise Rejected(Code.MALFORMED, "body.slack: must be less than δ", "body.slack")
+    try:
+        opening = Opening(delta, (epsilon, caps.lineage), load, body.relation, int(slack * DELTA_ONE))
+        return prices.number(choose_rule, body.rule, opening)
+    except NoRoom as closed:
+        raise _closed(body, closed) from None
+    except NotPriced as error:
+        raise Rejected(Code.MALFORMED, f"body.load: {error}", "body.load") from None
+    except Malformed as error:
+        raise error.under("body") from None
+
+
+def _load(body: OpenPartition) -> Mechanism | None:
+    """The declared load as one privacy unit sees it. Raises: Rejected."""
+    plan = body.load
+    if RULES[body.rule].per_unit and body.unit not in {RECORD, plan.unit if plan else RECORD}:
+        detail = f"body.unit: must be 'record' for the rule {body.rule}, or what its load clips by"
+        raise Rejected(Code.MALFORMED, detail, "body.unit")
+    if plan is None:
+        return None
+    try:
+        return group_privacy(group_of(plan, body.unit, body.unit_records), plan.mechanism(plan.steps))
+    except Malformed as error:
+        raise error.under("body.load") from None
+
+
+def _closed(body: OpenPartition, closed: NoRoom) -> Rejected:
+    return Rejected(Code.MALFORMED, f"body.epsilon: at a δ of {format_number(body.delta)} {closed}", "body.epsilon")
+
+
+def apply(change: Change[OpenPartition]) -> None:
+    """Add the partition with its rule."""
+    body = change.body
+    change.state.partitions[body.ref] = Partition(
+        ref=body.ref,
+        provider=body.provider,
+        dataset=body.dataset,
+        epsilon=body.epsilon,
+        delta=body.delta,
+        relation=body.relation,
+        unit=body.unit,
+        unit_records_max=body.unit_records,
+        records=body.records,
+        data_key=body.data_key,
+        terms=c.dump(change.entry.derived["terms"]).decode(),
+        opened=change.entry.time,
+        retired=False,
+        index=change.index,
+        commitments=body.commitments,
+    )
+
+
+PARTITION: Final = CommandKind("partition", OpenPartition, decide, (TDP,), "/v1/partitions", apply, changes_prices=True)

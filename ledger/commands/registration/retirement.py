@@ -1,0 +1,35 @@
+"""A partition takes nothing new from here on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from ledger.commands.command_kind import TDP, Change, CommandKind
+from ledger.commands.context import Context
+from ledger.domain.decision import Decision, Rejected
+from ledger.domain.outcomes import Code
+from ledger.wire.field_types import Ref
+from ledger.wire.records import Record
+
+
+class Retire(Record, frozen=True):
+    """A partition takes nothing new; what is pending settles."""
+
+    partition: Ref
+
+
+def decide(context: Context[Retire]) -> Decision:
+    """Decide a retirement."""
+    if context.partition(context.body.partition).retired:
+        raise Rejected(Code.CONFLICT, f"{context.body.partition} is retired already", "body.partition")
+    return context.permit()
+
+
+def apply(change: Change[Retire]) -> None:
+    """Close the partition."""
+    ref = change.body.partition
+    change.state.partitions[ref] = replace(change.state.partitions[ref], retired=True)
+
+
+RETIREMENT: Final = CommandKind("retirement", Retire, decide, (TDP,), "/v1/retirements", apply)

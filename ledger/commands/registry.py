@@ -1,0 +1,74 @@
+"""The registry of commands: every kind, and the readers of commands, which know the kinds."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ledger.commands.command_kind import CommandKind
+from ledger.commands.context import PendingCommand
+from ledger.commands.governance.decree import DECREE
+from ledger.commands.governance.model_opening import MODEL_OPENING
+from ledger.commands.governance.release_notice import RELEASE_NOTICE
+from ledger.commands.governance.revocation import REVOCATION
+from ledger.commands.organisation_lineage.coalition import COALITION
+from ledger.commands.organisation_lineage.collusion import COLLUSION
+from ledger.commands.organisation_lineage.merger import ACQUISITION, MERGER
+from ledger.commands.organisation_lineage.publication import PUBLICATION
+from ledger.commands.organisation_lineage.split import SPLIT
+from ledger.commands.organisation_lineage.transfer import TRANSFER
+from ledger.commands.registration.document import CONTRACT, DATASET, POLICY, RECOMMENDATION
+from ledger.commands.registration.organisation import ORGANISATION
+from ledger.commands.registration.partition import PARTITION
+from ledger.commands.registration.retirement import RETIREMENT
+from ledger.commands.runs.charge import CHARGE
+from ledger.commands.runs.key_release import KEY_RELEASE
+from ledger.commands.runs.model_release import MODEL_RELEASE
+from ledger.commands.runs.settlement import LAPSE, POST, VOID
+from ledger.domain.command import COMMAND_BYTES_MAX, Command
+from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record, read
+
+KINDS: Final[dict[str, CommandKind[Any]]] = {
+    kind.name: kind
+    for kind in (
+        ORGANISATION,
+        POLICY,
+        DATASET,
+        PARTITION,
+        RETIREMENT,
+        CONTRACT,
+        CHARGE,
+        KEY_RELEASE,
+        POST,
+        VOID,
+        LAPSE,
+        MODEL_RELEASE,
+        RECOMMENDATION,
+        REVOCATION,
+        DECREE,
+        RELEASE_NOTICE,
+        MODEL_OPENING,
+        MERGER,
+        ACQUISITION,
+        COLLUSION,
+        SPLIT,
+        TRANSFER,
+        PUBLICATION,
+        COALITION,
+    )
+}
+"""By name."""
+
+
+def read_command(raw: bytes, signature: str = "") -> PendingCommand:
+    """A command from its canonical bytes, its body too, and its signature, not yet verified. Raises: Malformed."""
+    command = read(Command, raw, COMMAND_BYTES_MAX)
+    if command.kind not in KINDS:
+        raise Malformed("kind", f"must be one of {', '.join(KINDS)}")
+    return PendingCommand(command, read_body(command), raw, signature)
+
+
+def read_body(command: Command) -> Record:
+    """The typed body of a command. Raises: Malformed, with the field under ``body``."""
+    body: Record = KINDS[command.kind].read_body(command)
+    return body

@@ -1,0 +1,53 @@
+"""The data keys of a charge go to its attested clean room: from this entry on they count as released."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from ledger.accounts.account_sums import AccountSums
+from ledger.commands.command_kind import CCR, CommandKind, Recorded
+from ledger.commands.context import Context, require_pending
+from ledger.domain.decision import Decision, Rejected
+from ledger.domain.facts import State
+from ledger.domain.outcomes import Code
+from ledger.wire.field_types import KeyBytes, Name, Sha256
+from ledger.wire.records import Record
+
+
+class ReleaseKey(Record, frozen=True):
+    """The data keys of a charge's partitions for the attested clean room; ``nonce`` answers a challenge."""
+
+    charge: Name
+    evidence: Sha256
+    nonce: KeyBytes
+
+
+class Released(NamedTuple):
+    """A key release and the charge it is for."""
+
+    id: str
+    charge: str
+
+    def apply(self, state: State, _index: int, _sums: AccountSums) -> None:
+        """Note that the keys of the charge are released."""
+        state.charges[self.charge] = state.charges[self.charge]._replace(key_release=self.id)
+
+
+def decide(context: Context[ReleaseKey]) -> Decision:
+    """Decide a key release."""
+    charge = context.charge(context.body.charge)
+    context.require_clean_room(charge)
+    require_pending(charge)
+    if charge.key_release is not None:
+        detail = f"the keys of charge {charge.id} were released by {charge.key_release}"
+        raise Rejected(Code.CONFLICT, detail, "body.charge")
+    context.require_evidence(context.body.evidence)
+    return context.permit()
+
+
+def effect(entry: Recorded[ReleaseKey]) -> Released:
+    """What a key release changes."""
+    return Released(entry.id, entry.body.charge)
+
+
+KEY_RELEASE: Final = CommandKind("key_release", ReleaseKey, decide, (CCR,), "/v1/key-releases", effect=effect)

@@ -1,0 +1,104 @@
+"""A charge is settled once: posted for the steps that ran, voided for nothing, or lapsed after its deadline."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, NamedTuple
+
+from ledger.accounts.account_sums import AccountSums, touched
+from ledger.commands.command_kind import CCR, TDC, CommandKind, Recorded
+from ledger.commands.context import Context, require_pending
+from ledger.domain.decision import Decision, Rejected
+from ledger.domain.facts import State
+from ledger.domain.outcomes import ChargeState, Code
+from ledger.mechanisms.mechanism import STEPS_MAX
+from ledger.wire.field_types import Name, between
+from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record
+
+
+class Post(Record, frozen=True):
+    """Settle for the steps that ran (begun steps count), zero included."""
+
+    charge: Name
+    steps: Annotated[int, between(0, STEPS_MAX)]
+
+
+class Settle(Record, frozen=True):
+    """Settle without a count: void by a party, or lapse by the book itself after the deadline."""
+
+    charge: Name
+
+
+class Settled(NamedTuple):
+    """What a charge is settled for; ``steps`` is None where the entry names no count."""
+
+    charge: str
+    steps: int | None
+    outcome: str
+
+    def apply(self, state: State, _index: int, sums: AccountSums) -> None:
+        """Move what ran from pending to posted; the rest of it goes back to headroom. Raises: AssertionError."""
+        found = state.charges[self.charge]
+        assert found.state is ChargeState.PENDING, f"charge {found.id} is settled twice"
+        posts = self.outcome == Code.POSTED.word
+        steps = (found.steps if self.steps is None else self.steps) if posts else 0
+        for places, segments in touched(state, found.author, found.index, found.prices):
+            sums.add(places, segments, found.steps, 0, -1)
+            if steps:
+                sums.add(places, segments, steps, 1, 0)
+        state.charges[found.id] = found.settled(*((ChargeState.POSTED, steps) if posts else (ChargeState.VOIDED, None)))
+        if not posts:
+            state.contracts[found.contract] = state.contracts[found.contract].counting(-1)
+
+
+def _post(context: Context[Post]) -> Decision:
+    """Settle for the steps that ran, on the clean room's word: at most what was pending."""
+    charge, steps = context.charge(context.body.charge), context.body.steps
+    context.require_clean_room(charge)
+    require_pending(charge)
+    if steps > charge.steps:
+        raise Rejected(Code.MALFORMED, f"body.steps: at most the {charge.steps} that were charged", "body.steps")
+    return context.permit(code=Code.POSTED)
+
+
+def _void(context: Context[Settle]) -> Decision:
+    """Settle for nothing, by the TDC or the clean room, as long as no key was released."""
+    charge = context.charge(context.body.charge)
+    if context.command.key_id != charge.key_id:
+        author = context.require_role()
+        if author.did != charge.actor:
+            raise Rejected(Code.NOT_AUTHORISED, f"charge {charge.id} is not {author.did}'s", "actor")
+    require_pending(charge)
+    if charge.key_release is not None:
+        detail = f"the keys of charge {charge.id} were released: post what ran, zero steps included"
+        raise Rejected(Code.CONFLICT, detail, "body.charge")
+    return context.permit(code=Code.VOIDED)
+
+
+def _lapse(context: Context[Settle]) -> Decision:
+    """A deadline passed: posted in full if the key was released, voided if not. No policy is asked."""
+    charge = context.charge(context.body.charge)
+    require_pending(charge)
+    if context.now <= charge.deadline:
+        raise Rejected(Code.CONFLICT, f"the deadline of charge {charge.id} has not passed", "body.charge")
+    return Decision(Code.VOIDED if charge.key_release is None else Code.POSTED)
+
+
+def _posted(entry: Recorded[Post]) -> Settled:
+    _check_outcome(entry, Code.POSTED)
+    return Settled(entry.body.charge, entry.body.steps, entry.code.word)
+
+
+def _closed(entry: Recorded[Settle]) -> Settled:
+    _check_outcome(entry, Code.POSTED, Code.VOIDED)
+    return Settled(entry.body.charge, None, entry.code.word)
+
+
+def _check_outcome(entry: Recorded[Record], *codes: Code) -> None:
+    if entry.code not in codes:
+        raise Malformed("body.outcome", f"must be {' or '.join(one.word for one in codes)}")
+
+
+POST: Final = CommandKind("post", Post, _post, (CCR,), "/v1/posts", effect=_posted)
+VOID: Final = CommandKind("void", Settle, _void, (TDC, CCR), "/v1/voids", effect=_closed)
+LAPSE: Final = CommandKind("lapse", Settle, _lapse, effect=_closed)

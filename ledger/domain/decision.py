@@ -1,0 +1,28 @@
+"""The decision on a command before it is an entry, and the rejection that a guard raises."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from ledger.domain.outcomes import Code
+from ledger.wire import canonical_json as c
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An outcome before it is an entry; ``derived`` is what the entry's body adds to the request."""
+
+    code: Code
+    detail: str = ""
+    field: str = ""
+    derived: c.Object = dataclasses.field(default_factory=dict)
+
+
+class Rejected(Exception):  # noqa: N818 - a rejection is a value; it is raised by one guard and ends in a Decision
+    """One guard that did not hold."""
+
+    def __init__(self, code: Code, detail: str, where: str = "", derived: c.Object | None = None) -> None:
+        """The decision that this rejection gives."""
+        super().__init__(detail)
+        self.decided = Decision(code, detail, where, derived or {})

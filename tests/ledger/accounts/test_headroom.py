@@ -1,0 +1,99 @@
+"""The numbers a decision compares: they say what the rule says, on the safe side, for every rule."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Final
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.accounts.headroom import Limit, Room
+from ledger.domain.facts import GLOBAL
+from ledger.filters import Cap, Rule
+from ledger.filters.gaussian import GaussianRule
+from ledger.filters.pure_dp import PureSum
+from ledger.filters.reference_step import Reference
+from ledger.filters.renyi import Renyi
+from ledger.mechanisms.loss import Loss, Segment
+from ledger.wire.exact_numbers import DELTA_ONE, NAT
+
+DELTA: Final = Fraction(1, 100_000)
+EPSILON: Final = Fraction(3)
+OWN: Final = "lineage:7"
+RULES: Final[dict[str, Rule]] = {
+    "gaussian": GaussianRule(DELTA, EPSILON, 1_000, (10,)),
+    "pure": PureSum(),
+    "reference": Reference(DELTA, EPSILON, Fraction(2), Fraction(1, 16)),
+    "renyi": Renyi(DELTA, (4, 8), (500, 500), 1_000),
+}
+NUMBERS = st.integers(0, 12) | st.integers(0, 2 * NAT) | st.sampled_from((NAT, NAT + 1, NAT - 1))
+TOLD = re.compile(r"\(([a-z0-9 ]+): ([0-9.]+) \+ ([0-9.]+) (<=|>) ([0-9.]+)( times 1/[0-9]+)?( nat| of δ)?\)\Z")
+
+
+def room(kind: str, before: list[int], run: list[int], bounds: list[int | None], holder: str = GLOBAL) -> Room:
+    """An account with so much before, a run of one step, and a cap."""
+    rule = RULES[kind]
+    width = len(rule.coordinates)
+    limit = Limit("did:web:h.example/d/p", holder, Cap(EPSILON, tuple(bounds[:width])))
+    return Room(limit, rule, Loss(tuple(before[:width]), (0,) * width), (Segment(1, tuple(run[:width])),), 1)
+
+
+@given(
+    st.sampled_from(sorted(RULES)),
+    st.lists(NUMBERS, min_size=3, max_size=3),
+    st.lists(NUMBERS, min_size=3, max_size=3),
+    st.lists(NUMBERS.map(lambda bound: bound + 1), min_size=3, max_size=3),
+)
+def test_the_numbers_told_say_what_the_rule_says(
+    kind: str, before: list[int], run: list[int], bounds: list[int]
+) -> None:
+    """Added up they are on the side that the rule decides; what is used is never told less, a capacity never more."""
+    asked = room(kind, before, run, [*bounds])
+    check = asked.check(OWN)
+    assert check.passed == asked.enough == asked.rule.admits(asked.after, asked.limit.cap)
+    found = TOLD.search(check.text)
+    assert found, check.text
+    name, one, more, side, most, raw, _ = found.groups()
+    place = [one.name for one in asked.rule.coordinates].index(name)
+    unit = 1 if raw or name == "reference steps" else DELTA_ONE if name == "delta slack" else NAT
+    assert (Fraction(one) + Fraction(more) <= Fraction(most)) == (side == "<=") == check.passed
+    assert Fraction(one) * unit >= before[place]
+    assert Fraction(more) * unit >= run[place]
+    assert Fraction(most) * unit <= bounds[place]
+
+
+def test_what_is_compared_is_told_in_its_unit() -> None:
+    """Decimals while they keep the sides; whole units where only those do; steps as steps."""
+    few = room("renyi", [NAT // 2, NAT, 0], [NAT // 4, NAT, 0], [NAT, NAT, 0])
+    assert few.check(OWN).text.endswith(
+        "is 50.0 % used and would be 75.0 %; the cap of ε 3 is the partition's (order 4: 0.5000 + 0.2500 <= 1.0000 nat)"
+    )
+    over = room("pure", [NAT // 3], [1], [NAT // 3])
+    assert over.check(OWN).text.endswith("(order infinity: 0.3334 + 0.0001 > 0.3333 nat)")
+    full = room("pure", [NAT // 3 - 1], [1], [NAT // 3])
+    assert full.check(OWN).text.endswith(f"(order infinity: {NAT // 3 - 1} + 1 <= {NAT // 3} times 1/{NAT} nat)")
+    steps = room("reference", [2_400], [186], [2_434])
+    assert steps.check(OWN).text.endswith(
+        "0 of the run's 1 steps would fit; the cap of ε 3 is the partition's (reference steps: 2400 + 186 > 2434)",
+    )
+    slack = room("renyi", [0, 0, 1_000], [0, 0, 1], [NAT, NAT, 1_000])
+    assert slack.check(OWN).text.endswith(f"(delta slack: 1000 + 1 > 1000 times 1/{DELTA_ONE} of δ)")
+
+
+def test_where_every_order_is_infinite_nothing_is_compared() -> None:
+    """The share says full, and no number stands beside it."""
+    rule = RULES["renyi"]
+    limit = Limit("p/d/q", GLOBAL, Cap(EPSILON, (NAT, NAT, 0)))
+    asked = Room(limit, rule, Loss.zero(3), (Segment(1, (None, None, 0)),), 1)
+    check = asked.check(OWN)
+    assert not check.passed
+    assert check.text.endswith("0 of the run's 1 steps would fit; the cap of ε 3 is the partition's")
+
+
+def test_a_coalition_is_told_as_full_and_no_more() -> None:
+    """The amounts are of what others did."""
+    full = room("pure", [NAT], [NAT], [NAT], holder="lineage:9").check(OWN)
+    assert (full.passed, full.source) == (False, "lineage:9")
+    assert full.text == "an account of a coalition has no room on did:web:h.example/d/p"
