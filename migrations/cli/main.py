@@ -93,11 +93,11 @@ def move(limits: Limits, place: Place, target: Place, *, log: LogFile = None) ->
 
     key = need_key(log, place.path, target.path)
     with progress("moving") as step:
-        done = carry(place, target, key, limits, step)
-    verb = "was moved before" if done.repeated else "is moved"
+        head, repeated = carry(place, target, key, limits, step)
+    verb = "was moved before" if repeated else "is moved"
     return Result(
-        {"book": target.display_name, "entries": done.size, "repeated": done.repeated, "root": done.root.hex()},
-        f"the book {verb} to {target.display_name}: {done.size} entries, replayed and verified there; receipts stay "
+        {"book": target.display_name, "entries": head.size, "repeated": repeated, "root": head.root.hex()},
+        f"the book {verb} to {target.display_name}: {head.size} entries, replayed and verified there; receipts stay "
         f"valid. {place.display_name} can be read, and takes no more entries",
     )
 

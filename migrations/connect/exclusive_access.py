@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, event, inspect, text
 from sqlalchemy.exc import DatabaseError
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from ledger.store.engine import engine_of, is_postgres, lock_log
 from ledger.store.file_lock import FileChangedError, FileLock, LockHeldError, is_locked
@@ -53,22 +54,22 @@ def file_locked(place: Place, limits: Limits) -> Iterator[None]:
         return
     if not place.path.parent.is_dir():
         raise Absent(f"there is no folder {place.path.parent}")
-    end = time.monotonic() + limits.lock_s
-    while True:
-        try:
-            lock = FileLock.take(place.path)
-            break
-        except FileChangedError as error:
-            raise NotDone(str(error)) from None
-        except LockHeldError:
-            if time.monotonic() >= end:
-                held = f"another process has the book at {place.display_name} open for writing: stop it first"
-                raise NotDone(held) from None
-            time.sleep(_RETRY_S)
+    retried, over = retry_if_exception_type(LockHeldError), stop_after_delay(limits.lock_s)
+    retrying = Retrying(retry=retried, stop=over, wait=wait_fixed(_RETRY_S), reraise=True)
+    try:
+        lock = retrying(FileLock.take, place.path)
+    except FileChangedError as error:
+        raise NotDone(str(error)) from None
+    except LockHeldError:
+        raise _held(place) from None
     try:
         yield
     finally:
         lock.release()
+
+
+def _held(place: Place) -> NotDone:
+    return NotDone(f"another process has the book at {place.display_name} open for writing: stop it first")
 
 
 def is_held(place: Place, connection: Connection) -> bool:
@@ -121,9 +122,7 @@ def connected(place: Place, *, writes: bool, limits: Limits | None = None) -> It
             yield connection
     except DatabaseError as error:
         if getattr(error.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE:
-            raise NotDone(
-                f"another process has the book at {place.display_name} open for writing: stop it first"
-            ) from None
+            raise _held(place) from None
         message = str(error.orig).strip().partition("\n")[0]
         raise NotDone(f"{place.display_name}: {message}") from None
     finally:

@@ -85,7 +85,7 @@ class BookContents:
     def items(self, kind: Kind) -> Generator[bytes]:
         """See :class:`Contents`."""
         chosen, encode = _QUERIES[kind]
-        with closing(streamed(self._connection, chosen)) as rows:
+        with streamed(self._connection, chosen) as rows:
             for row in rows:
                 yield encode(*row)
 

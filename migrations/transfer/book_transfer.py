@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect
@@ -28,7 +27,7 @@ from migrations.connect.exclusive_access import Limits, connected, exclusive_tra
 from migrations.schema.revisions import bring_to, holds_book, revision_of
 from migrations.transfer.archive import Archive, write_archive
 from migrations.transfer.book_contents import BookContents, fill
-from migrations.transfer.log_check import Head, Step, check_trusted, refuse_older
+from migrations.transfer.log_check import Head, Step, check_trusted, head_of, refuse_older
 
 
 def back_up(place: Place, file: Path, key: LogKey | None, limits: Limits, step: Step) -> Head:
@@ -76,20 +75,14 @@ def restore(  # noqa: PLR0913 - each is the operator's own answer to a question 
     return head
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """What a move did; ``repeated`` if it had been done before."""
-
-    size: int
-    root: bytes
-    repeated: bool
-
-
-def move(source: Place, target: Place, key: LogKey, limits: Limits, step: Step) -> Moved:
+def move(source: Place, target: Place, key: LogKey, limits: Limits, step: Step) -> tuple[Head, bool]:
     """Make the same book elsewhere, on either engine, and seal the old one for ever.
 
     The source is sealed when the target is verified and only its commit is left. A move that ends between the two
     is taken up by the same move again; until then neither book takes an entry.
+
+    Returns:
+        The head of the moved book, and whether it had been moved before.
 
     Raises:
         Absent: if there is no book at ``source``.
@@ -102,14 +95,14 @@ def move(source: Place, target: Place, key: LogKey, limits: Limits, step: Step) 
     _require_book(source, limits)
     before = _moved_before(source, target, limits)
     if before is not None:
-        return before
+        return before, True
     # The target's transaction is the outer one, so that it commits last.
     with _new_book(target, limits) as made, exclusive_transaction(source, limits) as old:
         seal = _seal_before(old, source, target)
         head = fill(made, BookContents(old), key, step)
         if seal is None:
             put_seal(old, Seal(target.absolute, head.size))
-    return Moved(head.size, head.root, repeated=False)
+    return head, False
 
 
 def _require_book(place: Place, limits: Limits) -> None:
@@ -159,15 +152,15 @@ def _seal_before(connection: Connection, source: Place, target: Place) -> Seal |
     return seal
 
 
-def _moved_before(source: Place, target: Place, limits: Limits) -> Moved | None:
-    """What an earlier move to this target did, None if it was not done. Raises: NotDone, Absent."""
+def _moved_before(source: Place, target: Place, limits: Limits) -> Head | None:
+    """The head that an earlier move brought to this target, None if it was not done. Raises: NotDone, Absent."""
     with connected(source, writes=False, limits=limits) as old:
         seal = _seal_before(old, source, target)
         if seal is None or not tables_in(target, limits):
             return None
         with connected(target, writes=False, limits=limits) as new:
             revision_of(new, target.display_name)
-            root, there = Tree(old).root(), Tree(new)
-            if there.size < seal.tree_size or merkle.root(seal.tree_size, there.read) != root:
+            head, there = head_of(old), Tree(new)
+            if there.size < seal.tree_size or merkle.root(seal.tree_size, there.read) != head.root:
                 raise NotDone(f"there is something else at {target.display_name}, and nothing is written over")
-    return Moved(seal.tree_size, root, repeated=True)
+    return head

@@ -6,12 +6,11 @@ migration, and before a backup is trusted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Integer, Select, cast, select
+from sqlalchemy import Connection, Integer, Result, Select, cast, select
 
 from ledger.audit.replay import Broken
 from ledger.log import merkle
@@ -60,18 +59,20 @@ def verify_log(connection: Connection, key: LogKey | None, step: Step) -> Head:
     Raises:
         Broken: naming the first entry that is wrong, or what else is.
     """
-    size = Tree(connection).size
-    tree, table = merkle.CompactRange(), ENTRY
-    chosen = select(table.c.position, table.c.data).order_by(table.c.position)
-    with closing(_nodes(connection)) as nodes, closing(streamed(connection, chosen)) as entries:
-        for index, (position, data) in enumerate(entries):
-            if index != position:
+    size, tree = Tree(connection).size, merkle.CompactRange()
+    entries = streamed(connection, select(ENTRY.c.position, ENTRY.c.data).order_by(ENTRY.c.position))
+    level, position = TREE_NODE.c.level, TREE_NODE.c.position
+    # In the order in which appending completes them.
+    completed = (position + 1).bitwise_lshift(cast(level, Integer))
+    with streamed(connection, select(level, position, TREE_NODE.c.hash).order_by(completed, level)) as nodes, entries:
+        for index, row in enumerate(entries):
+            if index != row.position:
                 raise Broken(index, "is missing")
-            for made in tree.append(bytes(data)):
-                if next(nodes, None) != made:
+            for made in tree.append(bytes(row.data)):
+                if nodes.fetchone() != made:
                     raise Broken(index, f"tree node {made[0]}/{made[1]} is not that of the entries")
             step(index + 1, size)
-        if next(nodes, None) is not None:
+        if nodes.fetchone() is not None:
             raise Broken(None, "the tree has a node of no entry")
     head = Head(tree.size, tree.root(), latest_checkpoint(connection))
     check_note(head, key)
@@ -116,21 +117,6 @@ def refuse_older(size: int, kept: Checkpoint, name: str) -> None:
         )
 
 
-def streamed(connection: Connection, chosen: Select[Any]) -> Generator[tuple[Any, ...]]:
-    """The rows of a query, some at a time; close it where it may not be read to its end."""
-    found = connection.execute(chosen, execution_options={"yield_per": _AT_ONCE})
-    try:
-        for row in found:
-            yield tuple(row)
-    finally:
-        found.close()
-
-
-def _nodes(connection: Connection) -> Generator[tuple[int, int, bytes]]:
-    """Every stored node, in the order in which appending completes them."""
-    table = TREE_NODE
-    completed = (table.c.position + 1).bitwise_lshift(cast(table.c.level, Integer))
-    chosen = select(table.c.level, table.c.position, table.c.hash).order_by(completed, table.c.level)
-    with closing(streamed(connection, chosen)) as rows:
-        for level, position, value in rows:
-            yield int(level), int(position), bytes(value)
+def streamed(connection: Connection, chosen: Select[Any]) -> Result[tuple[Any, ...]]:
+    """The rows of a query, some at a time; a context manager, since it may not be read to its end."""
+    return connection.execute(chosen, execution_options={"yield_per": _AT_ONCE})
