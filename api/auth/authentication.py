@@ -12,15 +12,17 @@ from anyio.to_thread import run_sync
 from fastapi import Depends, Request
 
 from api.auth.access_tokens import Token, TokenInvalid, Tokens
-from api.auth.authorisation import CCR, COMMANDS, PUBLIC, Caller
+from api.auth.authorisation import PUBLIC, Caller
 from api.http.problems import Fault, Problem
+from ledger.commands.command_kind import CCR
+from ledger.commands.registry import CLIENT_KINDS
 
 if TYPE_CHECKING:
     from ledger.book.book import Book
     from ledger.domain.facts import Facts
 
 _SCHEME: Final = "bearer"
-DEFERRED: Final = frozenset({"quote_charge", *(f"submit_{kind}" for kind in COMMANDS)})
+DEFERRED: Final = frozenset({"quote_charge", *(f"submit_{kind}" for kind in CLIENT_KINDS)})
 """Operations that authenticate on the snapshot that they read from, in the thread that they run in. A batch is not one
 of them: an unauthenticated caller must not make the service hold so large a body."""
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from api.http.problems import Problem
+from ledger.commands.command_kind import CCR, SRO, TDC, TDP, TSO
+from ledger.commands.registry import CLIENT_KINDS, KINDS
 from ledger.domain.facts import GLOBAL, Facts, holder_of
 from ledger.domain.lineage_graph import ancestors, knows
 from ledger.domain.outcomes import Code
@@ -24,38 +26,10 @@ if TYPE_CHECKING:
     from ledger.commands.entry import Entry
     from ledger.domain.facts import Charge, Contract, Partition
 
-SRO, TSO, TDP, TDC, CCR, AUDITOR, OPERATOR = "SRO", "TSO", "TDP", "TDC", "CCR", "AUDITOR", "OPERATOR"
+AUDITOR, OPERATOR = "AUDITOR", "OPERATOR"
 ROLES: Final = (SRO, TSO, TDP, TDC, CCR, AUDITOR, OPERATOR)
 _PARTIES: Final = (SRO, TSO, TDP, TDC)
 _SEE_ALL: Final = frozenset({SRO, AUDITOR})
-
-COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "organisation": ("", SRO),
-    "policy": (SRO,),
-    "dataset": (TDP,),
-    "partition": (TDP,),
-    "retirement": (TDP,),
-    "contract": (TDP, TDC),
-    "charge": (TDC,),
-    "key_release": (CCR,),
-    "post": (CCR,),
-    "void": (TDC, CCR),
-    "model_release": (CCR,),
-    "model_opening": (TDC,),
-    "recommendation": (TSO,),
-    "revocation": (TDP,),
-    "decree": (SRO,),
-    "release_notice": (CCR,),
-    "merger": (SRO,),
-    "acquisition": (SRO,),
-    "collusion": (SRO,),
-    "split": (SRO,),
-    "transfer": (SRO, TDC),
-    "publication": (SRO,),
-    "coalition": (SRO,),
-}
-"""By kind of command, as the book has it. The empty role is an organisation that is not on record: of an empty book it
-may ask to be the first."""
 
 PUBLIC: Final = frozenset(
     {
@@ -72,7 +46,7 @@ PUBLIC: Final = frozenset(
 """Operations without a caller: a checkpoint and its hashes hold no party's data, and are meant to be compared."""
 
 OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    **{f"submit_{kind}": roles for kind, roles in COMMANDS.items()},
+    **{f"submit_{name}": kind.roles for name, kind in CLIENT_KINDS.items()},
     "deposit_model_key": (CCR,),
     "issue_challenge": (CCR, TDC),
     "read_deposit_key": (TDC, CCR),
@@ -221,7 +195,7 @@ def sees_entry(caller: Caller, entry: Entry, facts: Facts) -> bool:
 
     Refusals name what was requested, which may exist or not: their actor and the named providers see them.
     """
-    if caller.sees_all or (entry.kind in _OF_ALL and not caller.charge):
+    if caller.sees_all or (KINDS[entry.kind].binds_all and not caller.charge):
         return True
     if entry.actor == caller.organisation and not caller.charge:
         return True
@@ -237,19 +211,3 @@ def sees_entry(caller: Caller, entry: Entry, facts: Facts) -> bool:
         return True
     contract = facts.contracts.get(str(request.get("contract" if entry.kind != "contract" else "document", "")))
     return contract is not None and caller.sees_contract(contract, facts)
-
-
-_OF_ALL: Final = frozenset(
-    {
-        "organisation",
-        "policy",
-        "recommendation",
-        "merger",
-        "acquisition",
-        "collusion",
-        "split",
-        "publication",
-        "coalition",
-    }
-)
-"""Entries that bind, or may bind, every organisation on record."""

@@ -23,6 +23,7 @@ from ledger.book.submitted_command import BookBusy, Outcome, Submission
 from ledger.commands.context import PendingCommand
 from ledger.commands.decide import verify_signer
 from ledger.commands.registration.partition import OpenPartition
+from ledger.commands.registry import KINDS
 from ledger.commands.runs.charge import MakeCharge
 from ledger.domain.decision import Rejected
 from ledger.domain.outcomes import Code
@@ -39,11 +40,6 @@ AT_ONCE: Final = os.cpu_count() or 1
 """How many commands are priced at once: pricing is work for processors alone."""
 WAIT_S: Final = 30.0
 """How long a command waits for its turn to be priced."""
-
-_CHANGES_PRICES: Final = frozenset(
-    {"coalition", "contract", "dataset", "decree", "partition", "policy", "recommendation", "revocation"}
-)
-"""Kinds of command after which the prices of a later one are better prepared once they are recorded."""
 
 Prepared = PendingCommand | Outcome
 """A command that is ready for the writer, or the outcome of one that will never reach it."""
@@ -86,7 +82,7 @@ class CommandPreparer:
                 break
             command = one if one.verified_by else self._verified(state, one)
             ready.append(self._priced(state, command, again=again) if priced else command)
-            changing = changing or command.command.kind in _CHANGES_PRICES
+            changing = changing or KINDS[command.command.kind].changes_prices
         return ready
 
     def _verified(self, state: Snapshot, command: PendingCommand) -> PendingCommand:

@@ -58,6 +58,8 @@ KINDS: Final[dict[str, CommandKind[Any]]] = {
     )
 }
 """By name."""
+CLIENT_KINDS: Final = {name: kind for name, kind in KINDS.items() if kind.path}
+"""Those that clients send; the book lapses charges by itself."""
 
 
 def read_command(raw: bytes, signature: str = "") -> PendingCommand:

@@ -10,11 +10,11 @@ from typing import Final
 import httpx
 
 from api.auth.access_tokens import Issuer
-from api.auth.authorisation import COMMANDS
 from api.dev_issuer.issuer import DevelopmentIssuer
 from client.http.access_tokens import CleanRoomCredentials
-from client.http.endpoints import PATHS, SIGNATURE_HEADER
+from client.http.endpoints import SIGNATURE_HEADER
 from client.keys.signer import Signer
+from ledger.commands.registry import CLIENT_KINDS
 from ledger.crypto import detached_jws
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -120,7 +120,7 @@ def _roles(request: httpx.Request) -> tuple[str, ...]:
         return ("TDC",)
     if request.method == "PUT":
         return ("SRO",)
-    return next((COMMANDS[kind] for kind, path in PATHS.items() if path == request.url.path), ())
+    return next((kind.roles for kind in CLIENT_KINDS.values() if kind.path == request.url.path), ())
 
 
 def _body(request: httpx.Request) -> dict[str, c.Json]:

@@ -13,9 +13,9 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from api.auth.authorisation import COMMANDS
 from client.http.endpoints import PATHS, PROBLEM_TYPE, SIGNATURE_HEADER
 from client.keys.signer import Signer
+from ledger.commands.registry import KINDS
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.wire.canonical_json import Object, digest
 from tests.factories.people import BANK_A, HOSPITAL, SRO
@@ -159,11 +159,11 @@ def test_a_stopped_book_is_503_and_its_reason_is_logged(world: World, caplog: py
 
 
 @pytest.mark.parametrize(
-    "kind", sorted(kind for kind in PATHS if set(COMMANDS[kind]) & set(_SAID_BY) and kind != "void")
+    "kind", sorted(kind for kind in PATHS if set(KINDS[kind].roles) & set(_SAID_BY) and kind != "void")
 )
 def test_a_command_sent_to_another_kind_s_path_is_refused(quiet: World, kind: str) -> None:
     """Only a void may go to /v1/voids, whatever the signature says."""
-    actor = next(_SAID_BY[role] for role in COMMANDS[kind] if role in _SAID_BY)
+    actor = next(_SAID_BY[role] for role in KINDS[kind].roles if role in _SAID_BY)
     signer = {SRO: quiet.sro, HOSPITAL: quiet.hospital, BANK_A: quiet.bank}[actor]
     raw = quiet.command(signer, actor, "void", _VOID, "void-1")
     response = quiet.post(PATHS[kind], raw, signer.sign(raw))
