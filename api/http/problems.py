@@ -10,8 +10,6 @@ Codes are those of :mod:`ledger.domain.outcomes`; the few that only HTTP knows a
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from enum import Enum
 from http import HTTPMethod
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -27,7 +25,7 @@ from api.http.answers import Answer
 from api.http.field_types import one_of, schema_of
 from client.http.endpoints import PROBLEM_TYPE, SIGNATURE_HEADER
 from ledger.book.submitted_command import BookBusy, BookStopped
-from ledger.domain.outcomes import Code
+from ledger.domain.outcomes import Code, StableCode
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
@@ -41,51 +39,27 @@ _LOG: Final = logging.getLogger("api.problems")
 _UNAUTHENTICATED: Final = 401
 
 
-@dataclass(frozen=True, slots=True)
-class _Meaning:
-    word: str
-    http_status: int
-    title: str
-
-
-class Fault(Enum):
+class Fault(StableCode):
     """Errors that only HTTP or the service itself can report; none is recorded."""
 
-    BAD_REQUEST = _Meaning("bad_request", 400, "The service cannot read the request")
-    TOKEN_MISSING = _Meaning("token_missing", 401, "The request carries no access token")
-    TOKEN_INVALID = _Meaning("token_invalid", 401, "The access token is invalid")
-    METHOD_NOT_ALLOWED = _Meaning("method_not_allowed", 405, "The resource has no such method")
-    TIMED_OUT = _Meaning("timed_out", 408, "The request took too long to arrive")
-    STALE = _Meaning("stale", 412, "The resource has changed since the version that the request names")
-    TOO_LARGE = _Meaning("too_large", 413, "The body is larger than allowed")
-    URL_TOO_LONG = _Meaning("url_too_long", 414, "The URL is longer than allowed")
-    MEDIA_TYPE_UNSUPPORTED = _Meaning("media_type_unsupported", 415, "The service does not read this media type")
-    VERSION_MISSING = _Meaning("version_missing", 428, "The request must name the version that it replaces")
-    TOO_MANY = _Meaning("too_many", 429, "The caller has too many of these open")
-    HEAD_TOO_LARGE = _Meaning("head_too_large", 431, "The headers are larger than allowed")
-    INTERNAL = _Meaning("internal", 500, "Internal error; retry the same request")
-    BUSY = _Meaning("busy", 503, "The service is busy; retry the same request")
-    STOPPED = _Meaning("stopped", 503, "The book stopped; retry the same command after the service restarts")
-    UNANSWERED = _Meaning("unanswered", 503, "The service took too long; retry the same command")
-    KEY_STORE = _Meaning("key_store", 503, "The key store is unavailable; retry the same request")
-    KEY_WITHHELD = _Meaning(
-        "key_withheld", 503, "The key release is recorded, but the key was withheld; retry the same command"
-    )
-
-    @property
-    def word(self) -> str:
-        """The stable code."""
-        return self.value.word
-
-    @property
-    def http_status(self) -> int:
-        """The HTTP status that carries it."""
-        return self.value.http_status
-
-    @property
-    def title(self) -> str:
-        """A short sentence for people, the same at every occurrence."""
-        return self.value.title
+    BAD_REQUEST = 400, "The service cannot read the request"
+    TOKEN_MISSING = 401, "The request carries no access token"
+    TOKEN_INVALID = 401, "The access token is invalid"
+    METHOD_NOT_ALLOWED = 405, "The resource has no such method"
+    TIMED_OUT = 408, "The request took too long to arrive"
+    STALE = 412, "The resource has changed since the version that the request names"
+    TOO_LARGE = 413, "The body is larger than allowed"
+    URL_TOO_LONG = 414, "The URL is longer than allowed"
+    MEDIA_TYPE_UNSUPPORTED = 415, "The service does not read this media type"
+    VERSION_MISSING = 428, "The request must name the version that it replaces"
+    TOO_MANY = 429, "The caller has too many of these open"
+    HEAD_TOO_LARGE = 431, "The headers are larger than allowed"
+    INTERNAL = 500, "Internal error; retry the same request"
+    BUSY = 503, "The service is busy; retry the same request"
+    STOPPED = 503, "The book stopped; retry the same command after the service restarts"
+    UNANSWERED = 503, "The service took too long; retry the same command"
+    KEY_STORE = 503, "The key store is unavailable; retry the same request"
+    KEY_WITHHELD = 503, "The key release is recorded, but the key was withheld; retry the same command"
 
 
 _CHALLENGES: Final[dict[Code | Fault, str]] = {

@@ -31,7 +31,6 @@ class Credentials(Protocol):
 
     def token(self) -> str:
         """A token that is still valid. Raises: Refused, Unreachable, Malformed."""
-        ...
 
 
 class ClientCredentials:

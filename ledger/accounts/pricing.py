@@ -48,12 +48,10 @@ class PricedRun(Protocol):
     @property
     def plan(self) -> RunPlan:
         """What is to run."""
-        ...
 
     @property
     def unit_records_max(self) -> int | None:
         """How many records one privacy unit has at most in what is trained on."""
-        ...
 
 
 class PriceSource(Protocol):
@@ -61,19 +59,15 @@ class PriceSource(Protocol):
 
     def price(self, partition: Partition, run: PricedRun) -> tuple[Segment, ...]:
         """A run's price under a partition's rule. Raises: Malformed, Rejected."""
-        ...
 
     def epsilon(self, partition: Partition, run: PricedRun) -> Fraction:
         """The ε of the whole run at the partition's δ. Raises: Malformed, Rejected."""
-        ...
 
     def cap(self, bound: Bound) -> Cap:
         """The capacity that a charge must stay within. Raises: Malformed, NoRoom."""
-        ...
 
     def watched(self, bound: Bound) -> Cap:
         """The capacity whose shares alerts report. Raises: Malformed, NoRoom."""
-        ...
 
 
 class ComputedPrices:

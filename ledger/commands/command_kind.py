@@ -66,7 +66,6 @@ class RunEffect(Protocol):
 
     def apply(self, state: State, index: int, sums: AccountSums) -> None:
         """Apply the entry at ``index``; what accounts gain goes to ``sums``. Raises: KeyError, AssertionError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,79 +193,63 @@ class Facts(Protocol):
     @property
     def organisations(self) -> Mapping[str, Organisation]:
         """By DID."""
-        ...
 
     @property
     def keys(self) -> Mapping[str, SigningKey]:
         """By key id."""
-        ...
 
     @property
     def documents(self) -> Mapping[str, bytes]:
         """By SHA-256."""
-        ...
 
     @property
     def policies(self) -> Mapping[str, tuple[PolicyVersion, ...]]:
         """By domain, in order of version."""
-        ...
 
     @property
     def datasets(self) -> Mapping[tuple[str, str], Dataset]:
         """By provider and dataset id."""
-        ...
 
     @property
     def partitions(self) -> Mapping[str, Partition]:
         """By reference."""
-        ...
 
     @property
     def contracts(self) -> Mapping[str, Contract]:
         """By the document's digest."""
-        ...
 
     @property
     def contract_heads(self) -> Mapping[str, str]:
         """By contract id: the digest of its newest version."""
-        ...
 
     @property
     def charges(self) -> Mapping[str, Charge]:
         """By id."""
-        ...
 
     @property
     def accounts(self) -> Mapping[tuple[str, str], Account]:
         """By partition and holder; an account without charges is absent."""
-        ...
 
     @property
     def forgiven(self) -> Mapping[tuple[str, str], Loss]:
         """By partition and holder: what was settled when the last decree on the account was entered."""
-        ...
 
     @property
     def nodes(self) -> Mapping[int, Node]:
         """By index in the log."""
-        ...
 
     @property
     def publication(self) -> int | None:
         """The newest node of what was made public; it reaches the others. None if there is none."""
-        ...
 
     def accounts_of(self, holder: str) -> list[Account]:
         """Every account of one holder, by partition."""
-        ...
 
     def runs(self, spans: Iterable[Span]) -> int:
         """How many charges there are in these spans, which have none in common."""
-        ...
 
     def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
         """Per partition: posted and pending loss, summed over the charges in these spans."""
-        ...
 
 
 class State(Facts, Protocol):
@@ -274,54 +258,43 @@ class State(Facts, Protocol):
     @property
     def organisations(self) -> MutableMapping[str, Organisation]:
         """By DID."""
-        ...
 
     @property
     def keys(self) -> MutableMapping[str, SigningKey]:
         """By key id."""
-        ...
 
     @property
     def policies(self) -> MutableMapping[str, tuple[PolicyVersion, ...]]:
         """By domain, in order of version."""
-        ...
 
     @property
     def datasets(self) -> MutableMapping[tuple[str, str], Dataset]:
         """By provider and dataset id."""
-        ...
 
     @property
     def partitions(self) -> MutableMapping[str, Partition]:
         """By reference."""
-        ...
 
     @property
     def contracts(self) -> MutableMapping[str, Contract]:
         """By the document's digest."""
-        ...
 
     @property
     def contract_heads(self) -> MutableMapping[str, str]:
         """By contract id: the digest of its newest version."""
-        ...
 
     @property
     def charges(self) -> MutableMapping[str, Charge]:
         """By id."""
-        ...
 
     @property
     def accounts(self) -> MutableMapping[tuple[str, str], Account]:
         """By partition and holder."""
-        ...
 
     @property
     def forgiven(self) -> MutableMapping[tuple[str, str], Loss]:
         """By partition and holder."""
-        ...
 
     @property
     def nodes(self) -> MutableMapping[int, Node]:
         """By index in the log."""
-        ...

@@ -6,7 +6,6 @@ become entries; what is malformed, unauthenticated or failed inside is not recor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 from ledger.domain.exit_codes import ExitCode
@@ -20,82 +19,48 @@ class ChargeState(StrEnum):
     VOIDED = "voided"
 
 
-@dataclass(frozen=True, slots=True)
-class _Meaning:
-    word: str
-    http_status: int
-    exit_code: ExitCode
-    recorded: bool
-    title: str
+class StableCode(Enum):
+    """A code with its HTTP status and a short sentence for people, the same at every occurrence.
+
+    Attributes:
+        word: the code as it is written in entries, problems and JSON output.
+    """
+
+    def __init__(self, http_status: int, title: str) -> None:
+        """Take the word from the name."""
+        self.http_status, self.title = http_status, title
+        self.word = self.name.lower()
 
 
-class Code(Enum):
-    """Every outcome a command can have, with its HTTP status and its exit code on the command line."""
+class Code(StableCode):
+    """Every outcome a command can have.
 
-    MALFORMED = _Meaning(
-        "malformed", 422, ExitCode.INVALID, recorded=False, title="The input breaks a rule of its format"
-    )
-    SIGNATURE_INVALID = _Meaning(
-        "signature_invalid", 401, ExitCode.NOT_AUTHORISED, recorded=False, title="The signature does not verify"
-    )
-    SIGNATURE_MISSING = _Meaning(
-        "signature_missing", 401, ExitCode.NOT_AUTHORISED, recorded=False, title="A required signature is missing"
-    )
-    NOT_AUTHORISED = _Meaning(
-        "not_authorised", 403, ExitCode.NOT_AUTHORISED, recorded=False, title="The signer may not ask for this"
-    )
-    ID_REUSED = _Meaning(
-        "id_reused", 409, ExitCode.CONFLICT, recorded=False, title="The id was used for another command"
-    )
-    NOT_FOUND = _Meaning(
-        "not_found", 404, ExitCode.NOT_FOUND, recorded=False, title="A thing the command names does not exist"
-    )
-    CONFLICT = _Meaning(
-        "conflict", 409, ExitCode.CONFLICT, recorded=False, title="The command does not fit the state it meets"
-    )
-    NOT_PRICED = _Meaning(
-        "not_priced", 403, ExitCode.REFUSED, recorded=True, title="The rule has no proven price for the mechanism"
-    )
-    POLICY_DENIED = _Meaning(
-        "policy_denied", 403, ExitCode.REFUSED, recorded=True, title="A policy or contract denies it"
-    )
-    BUDGET_EXHAUSTED = _Meaning(
-        "budget_exhausted", 409, ExitCode.REFUSED, recorded=True, title="An account has no room for it"
-    )
-    PENDING = _Meaning("pending", 201, ExitCode.DONE, recorded=True, title="Charged and pending")
-    POSTED = _Meaning("posted", 201, ExitCode.DONE, recorded=True, title="Settled for what ran")
-    VOIDED = _Meaning("voided", 201, ExitCode.DONE, recorded=True, title="Settled for nothing")
-    PERMITTED = _Meaning("permitted", 201, ExitCode.DONE, recorded=True, title="Permitted and recorded")
+    Attributes:
+        exit_code: of a command line that ends with it.
+        recorded: whether it becomes an entry, final for the command's id: what is done, or refused by policy or budget.
+        refused: asked for and not given.
+    """
 
-    @property
-    def word(self) -> str:
-        """The stable code as it is written in entries, problems and JSON output."""
-        return self.value.word
+    MALFORMED = 422, "The input breaks a rule of its format", ExitCode.INVALID
+    SIGNATURE_INVALID = 401, "The signature does not verify", ExitCode.NOT_AUTHORISED
+    SIGNATURE_MISSING = 401, "A required signature is missing", ExitCode.NOT_AUTHORISED
+    NOT_AUTHORISED = 403, "The signer may not ask for this", ExitCode.NOT_AUTHORISED
+    ID_REUSED = 409, "The id was used for another command", ExitCode.CONFLICT
+    NOT_FOUND = 404, "A thing the command names does not exist", ExitCode.NOT_FOUND
+    CONFLICT = 409, "The command does not fit the state it meets", ExitCode.CONFLICT
+    NOT_PRICED = 403, "The rule has no proven price for the mechanism", ExitCode.REFUSED
+    POLICY_DENIED = 403, "A policy or contract denies it", ExitCode.REFUSED
+    BUDGET_EXHAUSTED = 409, "An account has no room for it", ExitCode.REFUSED
+    PENDING = 201, "Charged and pending"
+    POSTED = 201, "Settled for what ran"
+    VOIDED = 201, "Settled for nothing"
+    PERMITTED = 201, "Permitted and recorded"
 
-    @property
-    def http_status(self) -> int:
-        """The HTTP status that carries it."""
-        return self.value.http_status
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """The exit code of a command line that ends with it."""
-        return self.value.exit_code
-
-    @property
-    def recorded(self) -> bool:
-        """Whether it becomes an entry, final for the command's id."""
-        return self.value.recorded
-
-    @property
-    def title(self) -> str:
-        """A short sentence for people, the same at every occurrence."""
-        return self.value.title
-
-    @property
-    def refused(self) -> bool:
-        """Asked for and not given."""
-        return self.name in _REFUSED
+    def __init__(self, http_status: int, title: str, exit_code: ExitCode = ExitCode.DONE) -> None:
+        """Done, unless it says otherwise."""
+        super().__init__(http_status, title)
+        self.exit_code, self.refused = exit_code, exit_code is not ExitCode.DONE
+        self.recorded = exit_code in {ExitCode.DONE, ExitCode.REFUSED}
 
     @classmethod
     def of(cls, word: str) -> Code:
@@ -104,4 +69,3 @@ class Code(Enum):
 
 
 _BY_WORD = {code.word: code for code in Code}
-_REFUSED = frozenset(code.name for code in Code if code.exit_code)

@@ -133,7 +133,6 @@ class Executor(Protocol):
     @property
     def dialect(self) -> Dialect:
         """Of the database."""
-        ...
 
     @overload
     def execute(
@@ -147,7 +146,6 @@ class Executor(Protocol):
 
     def execute(self, statement: _Any, parameters: _Any = None, *, execution_options: _Any = None) -> Result[_Any]:
         """Run one statement, or the same one for each set of parameters."""
-        ...
 
 
 class ShortReads:
