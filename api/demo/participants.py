@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-from client.service.service import Answer, Service
 from client.keys.signer import Signer
+from client.service.service import Answer, Service
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 
-DOMAIN: Final = "health"
 DATASET: Final = "digits"
 ATTESTER: Final = "https://attester.demo.invalid"
 EPSILON: Final = "5"
@@ -38,11 +37,16 @@ class Organisation:
     service: Service
 
     @classmethod
-    def found(cls, folder: Path, slug: str, name: str, role: str, enrol: Enrol) -> Organisation:
-        """A party with a fresh key, kept in ``folder`` and known to the issuer."""
+    def create(cls, folder: Path, slug: str, name: str, role: str, enrol: Enrol) -> Organisation:
+        """A party with a fresh key, stored in ``folder`` and known to the issuer."""
         signer, did = Signer.generate(), f"did:web:{slug}.demo.invalid"
         signer.save(folder / f"{slug}.pem")
         return cls(did, name, role, signer, enrol(did, signer))
+
+    @property
+    def slug(self) -> str:
+        """Its DID's first label, by which its files are named."""
+        return self.did.removeprefix("did:web:").partition(".")[0]
 
     def submit(self, kind: str, body: c.Object, replaces: str | None = None) -> Answer:
         """Sign a command and send it; ``replaces`` is the tag of a version before. Raises: Refused, Unreachable."""
@@ -50,95 +54,54 @@ class Organisation:
 
     def register(self, registrar: Organisation) -> Answer:
         """Enter it by the registrar's word, with proof that it has its key."""
-        claim: c.Object = {
-            "key": self.signer.jwk,
-            "name": self.name,
-            "organisation": self.did,
-            "roles": [self.role],
-        }
-        body: c.Object = {**claim, "possession": self.signer.sign(c.dump(claim))}
-        return registrar.submit("organisation", body)
+        claim: c.Object = {"key": self.signer.jwk, "name": self.name, "organisation": self.did, "roles": [self.role]}
+        return registrar.submit("organisation", {**claim, "possession": self.signer.sign(c.dump(claim))})
 
     def enter(self, kind: str, document: c.Object, *others: Organisation) -> tuple[str, Answer]:
-        """Store a document with everybody's signature, and enter it; its digest."""
+        """Store a document with everyone's signature, and enter it; its digest."""
         data = c.dump(document)
         stored = [self.service.put_document(one.signer, data) for one in (self, *others)]
         body: c.Object = {"document": stored[0].document, "signatures": [one.signature for one in stored]}
         return stored[0].document, self.submit(kind, body, stored[0].replaces)
 
 
-def policy(sro: Organisation, attester: Ed25519PrivateKey, now: int) -> c.Object:
+_DOCUMENTS: Final[Mapping[str, c.Object]] = json.loads(files("api.demo").joinpath("documents.json").read_bytes())
+"""The documents that are signed, without their parties and times."""
+
+
+def policy(sro: Organisation, attester: c.Object, now: int) -> c.Object:
     """A Level 1 policy: one renewable budget for everyone, a smaller one for each lineage."""
-    x = c.base64url(attester.public_key().public_bytes_raw())
-    return {
-        "attestation": {
-            "attesters": [{"issuer": ATTESTER, "key": {"crv": "Ed25519", "kty": "OKP", "x": x}}],
-            "claims": {"swname": "epsilon-trainer"},
-        },
-        "budget": {"delta_max": DELTA, "epsilon_max": "6"},
-        "domain": DOMAIN,
-        "effective": format_time(now),
-        "id": "health-images",
-        "issuer": sro.did,
-        "kind": "policy",
-        "level": 1,
-        "lineage": {"epsilon_max": "4.5"},
-        "mechanisms": ["poisson_gaussian"],
-        "model_release": True,
-        "partition_age_days_max": 90,
-        "records_min": 500,
-        "relation": RELATION,
-        "rules": ["renyi"],
-        "run": {"epsilon_max": "2.5"},
-        "unit": "record",
-        "v": 1,
-        "version": 1,
+    attestation: c.Object = {
+        "attesters": [{"issuer": ATTESTER, "key": attester}],
+        "claims": {"swname": "epsilon-trainer"},
     }
+    return {**_DOCUMENTS["policy"], "attestation": attestation, "effective": format_time(now), "issuer": sro.did}
 
 
 def dataset(tdp: Organisation) -> c.Object:
     """What the hospital offers."""
-    return {
-        "deidentification": "writers are not named",
-        "domain": DOMAIN,
-        "id": DATASET,
-        "kind": "dataset",
-        "provider": tdp.did,
-        "schema": "8 by 8 pixels from 0 to 1, and the digit",
-        "unit": "record",
-        "v": 1,
-    }
+    return {**_DOCUMENTS["dataset"], "provider": tdp.did}
 
 
 def partition(tdp: Organisation, name: str, records: int) -> c.Object:
     """A slice of it with a budget of its own."""
     return {
+        **_DOCUMENTS["partition"],
         "data_key": f"{DATASET}-{name}",
-        "dataset": DATASET,
-        "delta": DELTA,
-        "epsilon": EPSILON,
         "partition": name,
         "provider": tdp.did,
         "records": records,
-        "relation": RELATION,
-        "rule": "renyi",
-        "unit": "record",
     }
 
 
 def contract(tdp: Organisation, tdc: Organisation, now: int) -> c.Object:
     """What the hospital and one bank agree on."""
     return {
+        **_DOCUMENTS["contract"],
         "datasets": [{"dataset": DATASET, "provider": tdp.did}],
         "ends": format_time(now + 180 * _DAY_MS),
-        "id": f"digits-{tdc.did.split(':')[2].split('.')[0]}",
-        "kind": "contract",
-        "purpose": "reading handwritten amounts",
-        "run": {"epsilon_max": "2.1"},
-        "runs_max": 8,
+        "id": f"{DATASET}-{tdc.slug}",
         "starts": format_time(now),
         "tdc": tdc.did,
         "tdps": [tdp.did],
-        "v": 1,
-        "version": 1,
     }

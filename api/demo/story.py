@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,13 +18,13 @@ from api.demo import digits, participants
 from api.demo.participants import Enrol, Organisation
 from api.demo.trainer import Address, Run, Task, train, write_job
 from api.keys.key_store import FileKeyStore
-from client.keys.data_encryption import encrypt
 from client.http.problems import Refused
-from client.keys.signer import Signer, load_private
-from ledger.wire import canonical_json as c
+from client.keys.data_encryption import encrypt
+from client.keys.signer import Signer
 from ledger.accounting.calibration import calibrate_noise
 from ledger.accounting.epsilon_report import report_epsilon
 from ledger.mechanisms.plan import Plan
+from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal, parse_number
 
 STEPS: Final = 60
@@ -38,7 +38,7 @@ class Story:
     """The demonstration, on a running service."""
 
     def __init__(self, folder: Path, address: Address, enrol: Enrol, keys: FileKeyStore, console: Console) -> None:
-        """Tell it on ``console``; leave what it makes in ``folder``."""
+        """Show it on ``console``; leave what it makes in ``folder``."""
         self._folder, self._address, self._enrol = folder, address, enrol
         self._keys, self._console = keys, console
         self._runs: list[Run] = []
@@ -49,27 +49,26 @@ class Story:
         self._now = now
         attester = Signer.generate()
         attester.save(self._folder / "keys" / "attester.pem")
-        self._sro = self._found("health-council", "Health Data Council", "SRO")
-        self._tdp = self._found("lotus-hospital", "Lotus Hospital", "TDP")
+        self._sro = self._create("health-council", "Health Data Council", "SRO")
+        self._tdp = self._create("lotus-hospital", "Lotus Hospital", "TDP")
         self._banks = [
-            self._found("banyan-bank", "Banyan Bank", "TDC"),
-            self._found("cedar-bank", "Cedar Bank", "TDC"),
+            self._create("banyan-bank", "Banyan Bank", "TDC"),
+            self._create("cedar-bank", "Cedar Bank", "TDC"),
         ]
         for one in (self._sro, self._tdp, *self._banks):
             one.register(self._sro)
-        private = load_private(self._folder / "keys" / "attester.pem")
-        _, answer = self._sro.enter("policy", participants.policy(self._sro, private, now))
-        self._say(
+        _, answer = self._sro.enter("policy", participants.policy(self._sro, attester.jwk, now))
+        self._print(
             f"{self._sro.name} (SRO) publishes a signed Level 1 policy: one renewable budget for all, at most "
             f"ε 4.5 for each lineage, entry {answer.index}"
         )
         _, answer = self._tdp.enter("dataset", participants.dataset(self._tdp))
-        self._say(f"{self._tdp.name} (TDP) registers its data set of handwritten digits, entry {answer.index}")
+        self._print(f"{self._tdp.name} (TDP) registers its data set of handwritten digits, entry {answer.index}")
         (self._folder / "data" / "test.npz").write_bytes(digits.archive(digits.TEST))
         self._first = self._open_partition("2026-q3", digits.FIRST)
 
-    def _found(self, slug: str, name: str, role: str) -> Organisation:
-        return Organisation.found(self._folder / "keys", slug, name, role, self._enrol)
+    def _create(self, slug: str, name: str, role: str) -> Organisation:
+        return Organisation.create(self._folder / "keys", slug, name, role, self._enrol)
 
     def _open_partition(self, name: str, part: slice) -> str:
         ref = f"{self._tdp.did}/{participants.DATASET}/{name}"
@@ -79,7 +78,7 @@ class Story:
         (self._folder / "data" / f"{name}.sealed").write_bytes(stored)
         answer = self._tdp.submit("partition", body)
         terms: Any = answer.body["terms"]
-        self._say(
+        self._print(
             f"partition {name}: {digits.RECORDS} records, encrypted at rest; budget ε {participants.EPSILON} at "
             f"δ {participants.DELTA}, rule renyi at orders {', '.join(map(str, terms['orders']))}, entry {answer.index}"
         )
@@ -92,13 +91,13 @@ class Story:
         for bank in self._banks:
             document = participants.contract(self._tdp, bank, self._now)
             self._contracts[bank.did], answer = bank.enter("contract", document, self._tdp)
-            self._say(f"{bank.name} (TDC) and {self._tdp.name} sign a contract, entry {answer.index}")
+            self._print(f"{bank.name} (TDC) and {self._tdp.name} sign a contract, entry {answer.index}")
         self._plan = self._calibrated()
-        told = report_epsilon(self._plan.mechanism(STEPS), self._delta, participants.RELATION)
-        self._say(
+        reported = report_epsilon(self._plan.mechanism(STEPS), self._delta, participants.RELATION)
+        self._print(
             f"each plans {STEPS} steps, sampling probability 1/2, noise multiplier "
-            f"{self._plan.to_json()['noise_multiplier']}: ε {ceil_decimal(told.epsilon, 4)} at δ {participants.DELTA} "
-            f"by {told.accountant} under {told.relation} ({told.version})"
+            f"{self._plan.to_json()['noise_multiplier']}: ε {ceil_decimal(reported.epsilon, 4)} "
+            f"at δ {participants.DELTA} by {reported.accountant} under {reported.relation} ({reported.version})"
         )
         self._run(self._banks[0], self._first, "2026-q3.sealed", accuracy_target="0.8")
 
@@ -113,7 +112,9 @@ class Story:
 
     def _released(self, steps: int) -> Fraction:
         """The ε of the steps that ran, by PLD; nothing for none."""
-        return report_epsilon(self._plan.mechanism(steps), self._delta, participants.RELATION).epsilon if steps else Fraction(0)
+        if not steps:
+            return Fraction(0)
+        return report_epsilon(self._plan.mechanism(steps), self._delta, participants.RELATION).epsilon
 
     def until_refused(self) -> None:
         """Chapter 3: runs follow until one no longer fits."""
@@ -121,9 +122,9 @@ class Story:
         for turn in range(1, RUNS_MAX):
             run = self._run(self._banks[turn % 2], self._first, "2026-q3.sealed")
             if run.refusal is not None:
-                self._say(f"[bold]refused[/bold], entry {run.refusal['index']}: the key stays with {self._tdp.name}")
+                self._print(f"[bold]refused[/bold], entry {run.refusal['index']}: the key stays with {self._tdp.name}")
                 for reason in run.refusal["reasons"]:
-                    self._say(f"  {reason['code']}: {reason['detail']}")
+                    self._print(f"  {reason['code']}: {reason['detail']}")
                 return
         raise AssertionError("no run was ever refused")
 
@@ -133,19 +134,19 @@ class Story:
         second = self._open_partition("2026-q4", digits.SECOND)
         bank = self._runs[-1].bank
         self._run(bank, second, "2026-q4.sealed")
-        merged = self._found("banyan-cedar", "Banyan Cedar Bank", "TDC")
+        merged = self._create("banyan-cedar", "Banyan Cedar Bank", "TDC")
         merged.register(self._sro)
         before = self._lineages(self._first)
         body: c.Object = {"organisation": merged.did, "parents": [bank.did for bank in self._banks]}
         answer = self._sro.submit("merger", body)
-        self._say(f"{self._banks[0].name} and {self._banks[1].name} merge into {merged.name}, entry {answer.index}")
+        self._print(f"{self._banks[0].name} and {self._banks[1].name} merge into {merged.name}, entry {answer.index}")
         after = self._lineages(self._first)
         parts = " + ".join(str(before[bank.did]) for bank in self._banks)
-        self._say(
+        self._print(
             f"loss on 2026-q3 in units of 2^-40 nat at the rule's highest order: {parts} = {after[merged.did]}: "
             "the union of their runs, each once"
         )
-        self._asks_again(merged, second)
+        self._quote(merged, second)
         self._fits = Task("banyan-cedar-run-1", merged, self._contracts[self._banks[0].did], second, "2026-q4.sealed")
 
     def leave_job(self, address: Address) -> Path:
@@ -154,22 +155,22 @@ class Story:
 
     def _lineages(self, ref: str) -> dict[str, int]:
         """Each organisation's lineage and its loss at the highest order, pending counted in full."""
-        found: Any = self._sro.service.accounts(ref)["accounts"]
+        accounts: Any = self._sro.service.accounts(ref)["accounts"]
         return {
             did: int(one["posted"]["finite"][-2]) + int(one["pending"]["finite"][-2])
-            for one in found
+            for one in accounts
             for did in one["organisations"]
         }
 
-    def _asks_again(self, merged: Organisation, second: str) -> None:
+    def _quote(self, merged: Organisation, second: str) -> None:
         """What the merged bank would get now, under a contract of one that it descends from."""
         for name, ref in (("2026-q3", self._first), ("2026-q4", second)):
             try:
                 merged.service.quote(merged.signer, merged.did, self._charge_body(ref))
-                self._say(f"a run of {merged.name} on {name} would be permitted")
+                self._print(f"a run of {merged.name} on {name} would be permitted")
             except Refused as refused:
                 reasons = "; ".join(reason.detail for reason in refused.reasons)
-                self._say(f"a run of {merged.name} on {name} would be refused ({refused.code}): {reasons}")
+                self._print(f"a run of {merged.name} on {name} would be refused ({refused.code}): {reasons}")
 
     def _charge_body(self, ref: str) -> c.Object:
         sealing: c.Object = {"crv": "X25519", "kty": "OKP", "x": c.base64url(bytes(range(32)))}
@@ -182,34 +183,34 @@ class Story:
         }
 
     def _run(self, bank: Organisation, ref: str, data: str, accuracy_target: str = "") -> Run:
-        name = f"{bank.did.split(':')[2].split('.')[0]}-run-{len(self._runs) + 1}"
+        name = f"{bank.slug}-run-{len(self._runs) + 1}"
         task = Task(name, bank, self._contracts[bank.did], ref, data, accuracy_target)
-        self._say(f"{bank.name} asks for {name} on {ref.rpartition('/')[2]}")
+        self._print(f"{bank.name} asks for {name} on {ref.rpartition('/')[2]}")
         run = train(write_job(self._folder, self._address, self._plan, task), task, self._console)
         run.shares = self._shares(ref)
         self._runs.append(run)
         if run.report is not None:
             steps, charged = run.report["steps"], run.report["steps_charged"]
             early = f", stopped early, {charged - steps} go back to headroom" if steps < charged else ""
-            self._say(
+            self._print(
                 f"{steps} of {charged} steps ran{early}; accuracy {run.report['accuracy']:.1%} on the public test set; "
                 f"{run.shares['share']} of the partition's capacity is used"
             )
         return run
 
     def _shares(self, ref: str) -> dict[str, str]:
-        found: Any = self._sro.service.accounts(ref)["accounts"]
-        everyone = next(one for one in found if one["holder"] == "global")
+        accounts: Any = self._sro.service.accounts(ref)["accounts"]
+        everyone = next(one for one in accounts if one["holder"] == "global")
         share = ceil_decimal(100 * parse_number(everyone["share_of_budget"].rstrip("0").rstrip("."), "share"), 1)
         return {"more": str(everyone["runs_like_the_last"]), "share": f"{share} %", "odometer": everyone["odometer"]}
 
     def table(self) -> Table:
         """What each run released, what share is used, and how many more such runs fit."""
         table = Table(title="What was released, and what is left", title_justify="left")
-        table.add_column("run", no_wrap=True)
-        table.add_column("partition", no_wrap=True)
-        table.add_column("steps", justify="right", no_wrap=True)
-        table.add_column("accuracy", justify="right", no_wrap=True)
+        for name in ("run", "partition"):
+            table.add_column(name, no_wrap=True)
+        for name in ("steps", "accuracy"):
+            table.add_column(name, justify="right", no_wrap=True)
         for name in (f"ε at δ {participants.DELTA} (PLD)", "share used", "such runs that still fit"):
             table.add_column(name, justify="right", overflow="fold")
         for run in self._runs:
@@ -218,44 +219,45 @@ class Story:
                 table.add_row(run.id, name, "0", "refused", "0", run.shares["share"], "0")
                 continue
             steps, accuracy = run.report["steps"], f"{run.report['accuracy']:.1%}"
-            told = ceil_decimal(self._released(steps), 4)
-            table.add_row(run.id, name, str(steps), accuracy, told, run.shares["share"], run.shares["more"])
+            epsilon = ceil_decimal(self._released(steps), 4)
+            table.add_row(run.id, name, str(steps), accuracy, epsilon, run.shares["share"], run.shares["more"])
         return table
 
     def _chapter(self, number: int, title: str) -> None:
         self._console.print(f"\n[bold]{number}. {title}[/bold]")
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         self._console.print(line, highlight=False)
 
     def _waiting(self, what: str) -> Progress:
-        console = self._console
-        columns = (SpinnerColumn(), TextColumn(what))
-        progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        columns, quiet = (SpinnerColumn(), TextColumn(what)), not self._console.is_terminal
+        progress = Progress(*columns, console=self._console, transient=True, disable=quiet)
         progress.add_task(what, total=None)
         return progress
 
 
-def verification(folder: Path, console: Console, say: Callable[[str], None]) -> None:
+def verification(folder: Path, console: Console) -> None:
     """Chapter 5: the log is verified; then one byte of one entry of a copy is changed."""
     console.print("\n[bold]5. The log is verified, and a forgery is found[/bold]")
+    show = partial(console.print, highlight=False)
     book, copy = folder / "book.sqlite", folder / "tampered.sqlite"
-    say(_verify(book, folder))
+    show(_verify(book, folder))
     with sqlite3.connect(book) as source, sqlite3.connect(copy) as target:
         source.backup(target)
-        index, data = target.execute("SELECT position, data FROM entry WHERE kind = 'post' ORDER BY position").fetchone()
+        index, data = target.execute(
+            "SELECT position, data FROM entry WHERE kind = 'post' ORDER BY position"
+        ).fetchone()
         at = data.index(b'"steps":') + len(b'"steps":')
         forged = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
         target.execute("DROP TRIGGER entry_no_update")
         target.execute("UPDATE entry SET data = ? WHERE position = ?", (forged, index))
     source.close()
     target.close()
-    say(f"in a copy of the book, one byte of entry {index} is changed, in the steps it posted")
-    say(_verify(copy, folder))
+    show(f"in a copy of the book, one byte of entry {index} is changed, in the steps it posted")
+    show(_verify(copy, folder))
 
 
 def _verify(book: Path, folder: Path) -> str:
     command = [sys.executable, "-m", "epsilon_ledger", "verify", str(book), "--log", str(folder / "log.vkey")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
     return (done.stdout or done.stderr).strip()
-

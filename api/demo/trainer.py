@@ -8,14 +8,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from api.demo.participants import ATTESTER, Organisation
-from ledger.mechanisms.plan import Plan, USER
+from api.demo.participants import Organisation
+from ledger.mechanisms.plan import USER, Plan
 from ledger.verifier import LogKey
 
 
@@ -57,51 +59,34 @@ class Task:
 
 
 def write_job(folder: Path, address: Address, plan: Plan, task: Task) -> Path:
-    """The job's file. Its values are our own: names, digests and numbers that need no escaping."""
-    slug = task.bank.did.split(":")[2].split(".")[0]
-    target = f'accuracy_target = "{task.accuracy_target}"\n' if task.accuracy_target else ""
+    """The job's file."""
     known = plan.to_json()
-    unit = 'unit = "user"\n' if plan.unit == USER else ""
-    text = f"""v = 1
-
-[train]
-id = "{task.id}"
-service = "{address.service}"
-issuer = "{address.issuer}"
-log = "{address.log.vkey}"
-actor = "{task.bank.did}"
-key = "../keys/{slug}.pem"
-contract = "{task.contract}"
-deadline_s = 3600
-model = "digits-linear"
-learning_rate = "0.3"
-momentum = "0.9"
-block_steps = 10
-test = "../data/test.npz"
-{target}output = "../runs/{task.id}"
-
-[train.attester]
-issuer = "{ATTESTER}"
-key = "../keys/attester.pem"
-
-[train.data]
-"{task.partition}" = "../data/{task.data}"
-
-[train.plan]
-batch_size_expected = {known["batch_size_expected"]}
-clipping_norm = "{known["clipping_norm"]}"
-kind = "dp_sgd"
-noise_multiplier = "{known["noise_multiplier"]}"
-steps = {known["steps"]}
-{unit}v = 1
-
-[train.plan.sampler]
-kind = "poisson"
-probability = "{known["sampler"]["probability"] if isinstance(known["sampler"], dict) else ""}"
-"""
+    sampler = known["sampler"]
+    assert isinstance(sampler, dict)
     path = folder / "jobs" / f"{task.id}.toml"
+    text = rendered(
+        "job.toml",
+        **{name: known[name] for name in ("batch_size_expected", "clipping_norm", "noise_multiplier", "steps")},
+        accuracy_target=f'accuracy_target = "{task.accuracy_target}"\n' if task.accuracy_target else "",
+        actor=task.bank.did,
+        contract=task.contract,
+        data=task.data,
+        id=task.id,
+        issuer=address.issuer,
+        log=address.log.vkey,
+        partition=task.partition,
+        probability=sampler["probability"],
+        service=address.service,
+        slug=task.bank.slug,
+        unit='unit = "user"\n' if plan.unit == USER else "",
+    )
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def rendered(name: str, **values: object) -> str:
+    """A packaged TOML file with its ``$`` names replaced: our own digests and numbers, which need no escaping."""
+    return Template(files("api.demo").joinpath(name).read_text("utf-8")).substitute(values)
 
 
 def train(job: Path, task: Task, console: Console) -> Run:
@@ -114,30 +99,33 @@ def train(job: Path, task: Task, console: Console) -> Run:
             if event["event"] == "stage":
                 console.print(f"  [dim]·[/dim] {event['text']}", highlight=False)
             elif event["event"] == "step":
-                done = f"{event['step']} of {event['steps']}, ε {event['epsilon']}"
-                progress.update(bar, description="noisy steps", completed=event["step"], total=event["steps"], done=done)
+                step, steps = event["step"], event["steps"]
+                done = f"{step} of {steps}, ε {event['epsilon']}"
+                progress.update(bar, description="noisy steps", completed=step, total=steps, done=done)
             elif event["event"] == "report":
                 run.report = event
             elif event["event"] == "refused":
                 run.refusal = event
-    if run.report is None and run.refusal is None:
-        raise TrainerFailed(f"the trainer of {task.id} ended without a report")
     return run
 
 
 def _events(job: Path) -> Iterator[dict[str, Any]]:
-    command = [sys.executable, "-m", "epsilon_ledger", "train", str(job), "--json"]
-    # A fault of the trainer is told by its last event; what else it writes would break the progress bar.
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    # The trainer reports an error in its last event; what else it writes would break the progress bar.
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(  # noqa: S603 - our own command
+        [sys.executable, "-m", "epsilon_ledger", "train", str(job), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        told = False
+        ended = False
         for line in process.stdout:
             event = json.loads(line)
-            told = told or event["event"] in {"report", "refused"}
+            ended = ended or event["event"] in {"report", "refused"}
             yield event
-        fault = process.stderr.read()
-    if not told:
-        raise TrainerFailed(fault.strip() or f"the trainer ended with exit code {process.returncode}")
+        error = process.stderr.read()
+    if not ended:
+        raise TrainerFailed(error.strip() or f"the trainer ended with exit code {process.returncode}")

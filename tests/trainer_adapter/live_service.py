@@ -155,14 +155,15 @@ def _furnished(  # noqa: PLR0913, PLR0917 - what a place is made of
     folder: Path, book: Book, store: FileKeyStore, address: Address, enrol: Enrol, changes: c.Object, clock: Clock
 ) -> Place:
     now = clock() // 1000 * 1000
-    Signer.generate().save(folder / "keys" / "attester.pem")
+    attester = Signer.generate()
+    attester.save(folder / "keys" / "attester.pem")
     sro, tdp, bank = (
-        Organisation.found(folder / "keys", slug, slug, role, enrol)
+        Organisation.create(folder / "keys", slug, slug, role, enrol)
         for slug, role in (("council", "SRO"), ("hospital", "TDP"), ("bank", "TDC"))
     )
     for one in (sro, tdp, bank):
         one.register(sro)
-    policy = {**participants.policy(sro, load_private(folder / "keys" / "attester.pem"), now), **changes}
+    policy = {**participants.policy(sro, attester.jwk, now), **changes}
     sro.enter("policy", policy)
     unit: c.Object = {"unit": policy["unit"]}
     tdp.enter("dataset", {**participants.dataset(tdp), **unit})

@@ -185,7 +185,7 @@ def test_one_key_by_the_service_and_another_by_grant(tmp_path: Path) -> None:
 
 def _with_a_clinic(place: Place) -> tuple[str, str]:
     """A second provider, which keeps its key ``KEY`` to itself: its partition, and a contract with both."""
-    clinic = Organisation.found(place.folder / "keys", "clinic", "clinic", "TDP", place.enrol)
+    clinic = Organisation.create(place.folder / "keys", "clinic", "clinic", "TDP", place.enrol)
     clinic.register(place.sro)
     clinic.enter("dataset", participants.dataset(clinic))
     clinic.submit("partition", participants.partition(clinic, "2026-q3", digits.RECORDS))
