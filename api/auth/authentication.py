@@ -13,7 +13,7 @@ from fastapi import Depends, Request
 
 from api.auth.access_tokens import Token, TokenInvalid, Tokens
 from api.auth.authorisation import PUBLIC, Caller
-from api.http.problems import Fault, Problem
+from api.http.problems import Problem, ServiceCode
 from ledger.commands.command_kind import CCR
 from ledger.commands.registry import CLIENT_KINDS
 
@@ -40,7 +40,7 @@ class UnauthenticatedRequest:
         try:
             token = self._tokens.verify(self._bearer, lambda key_id: _room_key(facts, key_id))
         except TokenInvalid as error:
-            raise Problem(Fault.TOKEN_INVALID, str(error), field="authorization") from None
+            raise Problem(ServiceCode.TOKEN_INVALID, str(error), field="authorization") from None
         caller = _of_token(token, facts)
         caller.check(self._operation)
         self._request.state.caller = caller
@@ -74,7 +74,9 @@ def _bearer(request: Request) -> str:
     values = request.headers.getlist("authorization")
     scheme, _, token = values[0].partition(" ") if len(values) == 1 else ("", "", "")
     if scheme.lower() != _SCHEME or not token:
-        raise Problem(Fault.TOKEN_MISSING, "send one header 'authorization: Bearer <token>'", field="authorization")
+        raise Problem(
+            ServiceCode.TOKEN_MISSING, "send one header 'authorization: Bearer <token>'", field="authorization"
+        )
     return token.strip()
 
 

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
 from api.http.field_types import DetachedJws, schema_of
-from api.http.problems import Fault, Problem
+from api.http.problems import Problem, ServiceCode
 from client.http.endpoints import JSON_TYPE, SIGNATURE_HEADER
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
@@ -45,7 +45,7 @@ async def batch_bytes(request: Request) -> bytes:
 async def _json(request: Request, size_max: int) -> bytes:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != JSON_TYPE:
-        raise Problem(Fault.MEDIA_TYPE_UNSUPPORTED, f"the body must be {JSON_TYPE}", field="content-type")
+        raise Problem(ServiceCode.MEDIA_TYPE_UNSUPPORTED, f"the body must be {JSON_TYPE}", field="content-type")
     return await bounded(request, size_max)
 
 
@@ -65,7 +65,7 @@ async def signature(request: Request) -> str:
 
 async def bounded(request: Request, size_max: int, within_s: float = BODY_S) -> bytes:
     """The body, unless it is longer or takes longer to arrive. Raises: Problem."""
-    fault = Problem(Fault.TOO_LARGE, f"the body has more than the {size_max} bytes allowed")
+    fault = Problem(ServiceCode.TOO_LARGE, f"the body has more than the {size_max} bytes allowed")
     declared = request.headers.get("content-length", "0")
     # The server has already refused a length that is not a number.
     if len(declared) > len(str(size_max)) or int(declared) > size_max:
@@ -78,10 +78,10 @@ async def bounded(request: Request, size_max: int, within_s: float = BODY_S) -> 
                     raise fault
                 body += chunk
     except TimeoutError:
-        raise Problem(Fault.TIMED_OUT, f"the body took more than the {within_s:g} seconds allowed") from None
+        raise Problem(ServiceCode.TIMED_OUT, f"the body took more than the {within_s:g} seconds allowed") from None
     except ClientDisconnect:
         # No one receives it; the log counts it as an error of the caller, not of the service.
-        raise Problem(Fault.BAD_REQUEST, "the body is incomplete") from None
+        raise Problem(ServiceCode.BAD_REQUEST, "the body is incomplete") from None
     return bytes(body)
 
 

@@ -10,6 +10,7 @@ Codes are those of :mod:`ledger.domain.outcomes`; the few that only HTTP knows a
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from http import HTTPMethod
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -28,19 +29,23 @@ from ledger.book.submitted_command import BookBusy, BookStopped
 from ledger.domain.outcomes import Code, StableCode
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from starlette.routing import BaseRoute
-    from starlette.types import Scope
 
 _LOG: Final = logging.getLogger("api.problems")
 _UNAUTHENTICATED: Final = 401
 
 
-class Fault(StableCode):
-    """Errors that only HTTP or the service itself can report; none is recorded."""
+class ServiceCode(StableCode):
+    """Errors that only HTTP or the service itself can report; none is recorded.
+
+    Attributes:
+        retry_s: seconds after which to retry (RFC 9110, 10.2.3), 0 where a retry does not help.
+    """
 
     BAD_REQUEST = 400, "The service cannot read the request"
     TOKEN_MISSING = 401, "The request carries no access token"
@@ -52,76 +57,26 @@ class Fault(StableCode):
     URL_TOO_LONG = 414, "The URL is longer than allowed"
     MEDIA_TYPE_UNSUPPORTED = 415, "The service does not read this media type"
     VERSION_MISSING = 428, "The request must name the version that it replaces"
-    TOO_MANY = 429, "The caller has too many of these open"
+    TOO_MANY = 429, "The caller has too many of these open", 30
     HEAD_TOO_LARGE = 431, "The headers are larger than allowed"
     INTERNAL = 500, "Internal error; retry the same request"
-    BUSY = 503, "The service is busy; retry the same request"
-    STOPPED = 503, "The book stopped; retry the same command after the service restarts"
-    UNANSWERED = 503, "The service took too long; retry the same command"
-    KEY_STORE = 503, "The key store is unavailable; retry the same request"
-    KEY_WITHHELD = 503, "The key release is recorded, but the key was withheld; retry the same command"
+    BUSY = 503, "The service is busy; retry the same request", 2
+    STOPPED = 503, "The book stopped; retry the same command after the service restarts", 30
+    UNANSWERED = 503, "The service took too long; retry the same command", 5
+    KEY_STORE = 503, "The key store is unavailable; retry the same request", 5
+    KEY_WITHHELD = 503, "The key release is recorded, but the key was withheld; retry the same command", 5
+
+    def __init__(self, http_status: int, title: str, retry_s: int = 0) -> None:
+        """Not to be retried, unless it says otherwise."""
+        super().__init__(http_status, title)
+        self.retry_s = retry_s
 
 
-_CHALLENGES: Final[dict[Code | Fault, str]] = {
-    Fault.TOKEN_MISSING: "Bearer",
-    Fault.TOKEN_INVALID: 'Bearer error="invalid_token"',
+_CODES: Final[tuple[StableCode, ...]] = (*Code, *ServiceCode)
+_CHALLENGES: Final[dict[StableCode, str]] = {
+    ServiceCode.TOKEN_MISSING: "Bearer",
+    ServiceCode.TOKEN_INVALID: 'Bearer error="invalid_token"',
 }
-_WAITS_S: Final[dict[Code | Fault, int]] = {
-    Fault.BUSY: 2,
-    Fault.KEY_STORE: 5,
-    Fault.KEY_WITHHELD: 5,
-    Fault.STOPPED: 30,
-    Fault.TOO_MANY: 30,
-    Fault.UNANSWERED: 5,
-}
-"""Seconds after which to retry (RFC 9110, 10.2.3)."""
-
-
-class Problem(Exception):  # noqa: N818 - RFC 9457's word
-    """One problem, to raise or to render. ``index`` is that of the entry that records it, if one does."""
-
-    def __init__(  # noqa: PLR0913 - one argument per member of the body
-        self,
-        code: Code | Fault,
-        detail: str,
-        *,
-        field: str = "",
-        id: str = "",  # noqa: A002 - the wire's name
-        index: int | None = None,
-        reasons: tuple[c.Object, ...] = (),
-        remaining: tuple[c.Object, ...] = (),
-    ) -> None:
-        """Describe this occurrence; ``remaining`` is the headroom where a request exceeded it."""
-        super().__init__(detail)
-        self.code = code
-        self.status = code.http_status
-        self._body: c.Object = {
-            "code": code.word,
-            "detail": detail,
-            "field": field,
-            "id": id,
-            "index": index,
-            "reasons": list(reasons),
-            "status": code.http_status,
-            "title": code.title,
-            "type": f"urn:epsilon:problem:{code.word}",
-            **({"remaining": list(remaining)} if remaining else {}),
-        }
-
-    @property
-    def body(self) -> c.Object:
-        """Its members, for where a problem is one item of an answer."""
-        return self._body
-
-    def response(self, headers: Mapping[str, str] | None = None) -> Response:
-        """The HTTP answer."""
-        extra = dict(headers or {})
-        if self.status == _UNAUTHENTICATED:
-            # RFC 9110, 15.5.2: a 401 names how to authenticate; RFC 6750, 3.1: and what was wrong with a token.
-            extra["www-authenticate"] = _CHALLENGES.get(self.code, f'JWS header="{SIGNATURE_HEADER}"')
-        if self.code in _WAITS_S:
-            extra.setdefault("retry-after", str(_WAITS_S[self.code]))
-        return Response(c.dump(self._body), self.status, {"cache-control": "no-store", **extra}, PROBLEM_TYPE)
 
 
 class Reason(Answer, frozen=True):
@@ -142,7 +97,7 @@ class RemainingShare(Answer, frozen=True):
 class ProblemDetails(Answer, frozen=True):
     """RFC 9457; code is stable, and type is a name made of it."""
 
-    code: Annotated[str, one_of(*sorted({item.word for group in (Code, Fault) for item in group}))]
+    code: Annotated[str, one_of(*sorted({item.word for item in _CODES}))]
     detail: str
     field: Annotated[str, Meta(description="dotted path into the input; empty for the whole")]
     id: Annotated[str, Meta(description="the command's id; empty where none was read")]
@@ -160,13 +115,55 @@ class ProblemDetails(Answer, frozen=True):
     ) = None
 
 
+class Problem(Exception):  # noqa: N818 - RFC 9457's word
+    """One problem, to raise or to render. ``index`` is that of the entry that records it, if one does."""
+
+    def __init__(  # noqa: PLR0913 - one argument per member of the body
+        self,
+        code: StableCode,
+        detail: str,
+        *,
+        field: str = "",
+        id: str = "",  # noqa: A002 - the wire's name
+        index: int | None = None,
+        reasons: tuple[Reason, ...] = (),
+        remaining: tuple[RemainingShare, ...] = (),
+    ) -> None:
+        """Describe this occurrence; ``remaining`` is the headroom where a request exceeded it."""
+        super().__init__(detail)
+        self.code = code
+        self.status = code.http_status
+        self.details = ProblemDetails.of(
+            code,
+            code=code.word,
+            detail=detail,
+            field=field,
+            id=id,
+            index=index,
+            reasons=reasons,
+            remaining=remaining or None,
+            status=code.http_status,
+            type=f"urn:epsilon:problem:{code.word}",
+        )
+
+    def response(self, headers: Mapping[str, str] | None = None) -> Response:
+        """The HTTP answer."""
+        extra = dict(headers or {})
+        if self.status == _UNAUTHENTICATED:
+            # RFC 9110, 15.5.2: a 401 names how to authenticate; RFC 6750, 3.1: and what was wrong with a token.
+            extra["www-authenticate"] = _CHALLENGES.get(self.code, f'JWS header="{SIGNATURE_HEADER}"')
+        if isinstance(self.code, ServiceCode) and self.code.retry_s:
+            extra.setdefault("retry-after", str(self.code.retry_s))
+        return Response(write(self.details), self.status, {"cache-control": "no-store", **extra}, PROBLEM_TYPE)
+
+
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The OpenAPI responses for the problems a route may answer with; 405, 500 and 503 belong to every route."""
     return {status: _of_one_status(status) for status in (*statuses, 405, 500, 503)}
 
 
 def _of_one_status(status: int) -> dict[str, Any]:
-    known = {item.word: item.title for group in (Code, Fault) for item in group if item.http_status == status}
+    known = {item.word: item.title for item in _CODES if item.http_status == status}
     form = {
         "title": f"Problem{status}",
         "allOf": [schema_of(ProblemDetails)],
@@ -178,74 +175,65 @@ def _of_one_status(status: int) -> dict[str, Any]:
 
 def example(status: int, *, code: str = "", detail: str = "", **members: Any) -> c.Object:  # noqa: ANN401 - JSON
     """The body of a problem of one status, for the OpenAPI document; of the first code of that status by default."""
-    codes: list[Code | Fault] = [item for group in (Code, Fault) for item in group if item.http_status == status]
-    problem = Problem(next((item for item in codes if item.word == code), codes[0]), detail, **members)
-    return dict(sorted(problem.body.items()))
+    codes = [item for item in _CODES if item.http_status == status]
+    return Problem(next((item for item in codes if item.word == code), codes[0]), detail, **members).details.to_json()
 
 
 def install(app: FastAPI) -> None:
     """Report every error of ``app`` as a problem."""
+    for kind, problem_of in _PROBLEMS.items():
 
-    @app.exception_handler(Problem)
-    def _problem(_request: Request, fault: Problem) -> Response:
-        return fault.response()
+        def handle(
+            request: Request, error: Exception, problem_of: Callable[[Request, Any], Problem] = problem_of
+        ) -> Response:
+            return problem_of(request, error).response(getattr(error, "headers", None))
 
-    @app.exception_handler(BookStopped)
-    def _stopped(request: Request, fault: BookStopped) -> Response:
-        # The operator finds the cause in the log.
-        _LOG.error("%s %s: %s", request.method, request.url.path, fault)
-        return Problem(Fault.STOPPED, "").response()
-
-    @app.exception_handler(BookBusy)
-    def _busy(_request: Request, fault: BookBusy) -> Response:
-        return Problem(Fault.BUSY, str(fault)).response()
-
-    @app.exception_handler(PoolTimeout)
-    def _no_connection(_request: Request, _fault: PoolTimeout) -> Response:
-        return Problem(Fault.BUSY, "every connection to the book is in use").response()
-
-    @app.exception_handler(Malformed)
-    def _malformed(_request: Request, fault: Malformed) -> Response:
-        return Problem(Code.MALFORMED, str(fault), field=fault.field).response()
-
-    @app.exception_handler(RequestValidationError)
-    def _validation(_request: Request, fault: RequestValidationError) -> Response:
-        first = fault.errors()[0]
-        field = ".".join(str(part) for part in first["loc"][1:])
-        return Problem(Code.MALFORMED, f"{field}: {first['msg']}", field=field).response()
-
-    @app.exception_handler(HTTPException)
-    def _http(request: Request, fault: HTTPException) -> Response:
-        headers = dict(fault.headers or {})
-        if fault.status_code == Fault.METHOD_NOT_ALLOWED.http_status:
-            # Of several routes at one path the framework names the methods of the first.
-            headers["Allow"] = ", ".join(sorted(_methods(request)))
-        return _of_status(request, fault).response(headers)
+        app.add_exception_handler(kind, handle)
 
 
-def failed(method: str, path: str, fault: Exception) -> Problem:
+def failed(method: str, path: str, error: Exception) -> Problem:
     """An internal error: details for the log, none for the caller."""
-    _LOG.error("%s %s failed with %s", method, path, type(fault).__name__, exc_info=fault)
-    return Problem(Fault.INTERNAL, "")
+    _LOG.error("%s %s failed with %s", method, path, type(error).__name__, exc_info=error)
+    return Problem(ServiceCode.INTERNAL, "")
+
+
+def _stopped(request: Request, error: BookStopped) -> Problem:
+    # The operator finds the cause in the log.
+    _LOG.error("%s %s: %s", request.method, request.url.path, error)
+    return Problem(ServiceCode.STOPPED, "")
+
+
+def _invalid(_request: Request, error: RequestValidationError) -> Problem:
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"][1:])
+    return Problem(Code.MALFORMED, f"{field}: {first['msg']}", field=field)
+
+
+def _of_status(request: Request, error: HTTPException) -> Problem:
+    if error.status_code == Code.NOT_FOUND.http_status:
+        return Problem(Code.NOT_FOUND, f"there is no resource at {request.url.path[:200]}")
+    if error.status_code == ServiceCode.METHOD_NOT_ALLOWED.http_status:
+        # Of several routes at one path the framework names the methods of the first.
+        error.headers = {"Allow": ", ".join(sorted(_methods(request)))}
+        return Problem(ServiceCode.METHOD_NOT_ALLOWED, f"the resource does not support {request.method[:20]}")
+    return Problem(ServiceCode.BAD_REQUEST, str(error.detail))
 
 
 def _methods(request: Request) -> set[str]:
     """Those that any route takes at this path, and HEAD beside GET."""
-    found = {name for name in map(str, HTTPMethod) if _is_served({**request.scope, "method": name}, request.app.routes)}
-    return {*found, "HEAD"} if "GET" in found else found
+    scopes = ({**request.scope, "method": name} for name in map(str, HTTPMethod))
+    routes: Iterable[BaseRoute] = request.app.routes
+    served = {str(scope["method"]) for scope in scopes if any(one.matches(scope)[0] is Match.FULL for one in routes)}
+    return {*served, "HEAD"} if "GET" in served else served
 
 
-def _is_served(scope: Scope, routes: Iterable[BaseRoute]) -> bool:
-    return any(one.matches(scope)[0] is Match.FULL for one in routes)
-
-
-def _of_status(request: Request, fault: HTTPException) -> Problem:
-    known: dict[int, tuple[Code | Fault, str]] = {
-        Code.NOT_FOUND.http_status: (Code.NOT_FOUND, f"there is no resource at {request.url.path[:200]}"),
-        Fault.METHOD_NOT_ALLOWED.http_status: (
-            Fault.METHOD_NOT_ALLOWED,
-            f"the resource does not support {request.method[:20]}",
-        ),
-    }
-    code, detail = known.get(fault.status_code, (Fault.BAD_REQUEST, str(fault.detail)))
-    return Problem(code, detail)
+_PROBLEMS: Final[dict[type[Exception], Callable[[Request, Any], Problem]]] = {
+    BookBusy: lambda _, error: Problem(ServiceCode.BUSY, str(error)),
+    BookStopped: _stopped,
+    HTTPException: _of_status,
+    Malformed: lambda _, error: Problem(Code.MALFORMED, str(error), field=error.field),
+    PoolTimeout: lambda *_: Problem(ServiceCode.BUSY, "every connection to the book is in use"),
+    Problem: lambda _, problem: problem,
+    RequestValidationError: _invalid,
+}
+"""The problem that reports an error, by the class of the error."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from fastapi import Query
 
 from api.http.field_types import PLACE_PATTERN
-from api.http.problems import Fault, Problem
+from api.http.problems import Problem, ServiceCode
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.wire.malformed import Malformed
 
@@ -72,7 +72,7 @@ class SnapshotProvider:
 @contextmanager
 def _slot(slots: threading.BoundedSemaphore) -> Iterator[None]:
     if not slots.acquire(blocking=False):
-        raise Problem(Fault.BUSY, "too many slow requests are running; retry in a moment")
+        raise Problem(ServiceCode.BUSY, "too many slow requests are running; retry in a moment")
     try:
         yield
     finally:

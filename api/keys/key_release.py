@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from api.http.problems import Fault, Problem
+from api.http.problems import Problem, ServiceCode
 from api.keys.key_store import KeyStore, KeyUnavailable
 from client.keys.hpke_envelope import ENVELOPE_VERSION, SUITE, seal
 from client.keys.sealed_model import model_ref
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ENVELOPE_BYTES_MAX: Final = 1 << 20
 OPENING_LIFE_MS: Final = 3_600_000
 _LOG: Final = logging.getLogger("api.withheld")
-_OWN_WORDS: Final = frozenset({Fault.KEY_WITHHELD, Code.CONFLICT})
+_OWN_WORDS: Final = frozenset({ServiceCode.KEY_WITHHELD, Code.CONFLICT})
 """Codes whose detail names a charge or a key, and nothing else."""
 
 
@@ -88,7 +88,7 @@ class KeyReleases:
                 kept = sealed and self._store.keep(command.id, sealed)
             return _object(kept) if kept else None
         except KeyUnavailable as error:
-            raise Problem(Fault.KEY_WITHHELD, str(error), id=command.id, index=index) from None
+            raise Problem(ServiceCode.KEY_WITHHELD, str(error), id=command.id, index=index) from None
 
     def _release(self, command: Command, body: ReleaseKey, index: int) -> Callable[[], bytes | None]:
         """Seals the data keys of a charge that is still open. Raises: Problem, if it is not."""
@@ -182,11 +182,9 @@ def log_withheld(command: Command) -> Iterator[None]:
 
 
 def _reason(problem: Problem) -> str:
-    body = problem.body
-    listed = body["reasons"]
-    failed = [str(one["code"]) for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    detail = str(body["detail"]) if problem.code in _OWN_WORDS else ", ".join(failed)
-    first = " ".join(word for word in (problem.code.word, str(body["field"])) if word)
+    details = problem.details
+    detail = details.detail if problem.code in _OWN_WORDS else ", ".join(reason.code for reason in details.reasons)
+    first = " ".join(word for word in (details.code, details.field) if word)
     return f"{first}: {detail}" if detail else first
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import Request
 
 from api.auth.authorisation import Caller
-from api.http.problems import Fault, Problem, failed
+from api.http.problems import Problem, ServiceCode, failed
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -77,7 +77,7 @@ class Requests:
         request_id = given if _ID.match(given) else f"{self._prefix}-{next(self._numbers)}"
         answering, begun = Answering(send, request_id), perf_counter()
         if self._in_flight >= self._in_flight_max:
-            await _problem(Problem(Fault.BUSY, "too many requests are being answered"), scope, receive, answering)
+            await _problem(Problem(ServiceCode.BUSY, "too many requests are being answered"), scope, receive, answering)
         else:
             await self._within_time(scope, receive, answering)
         seconds = perf_counter() - begun
@@ -97,7 +97,7 @@ class Requests:
         try:
             await asyncio.wait({task}, timeout=self._answer_s)
             if not task.done() and not answering.status:
-                late = Problem(Fault.UNANSWERED, f"there was no answer within {self._answer_s:g} seconds")
+                late = Problem(ServiceCode.UNANSWERED, f"there was no answer within {self._answer_s:g} seconds")
                 await _problem(late, scope, receive, answering)
                 answering.over = True
                 self._late.add(task)

@@ -112,4 +112,4 @@ def _prepare(value: object, where: str, context: _BatchContext) -> Submission | 
 
 
 def _problem(problem: Problem) -> c.Object:
-    return {"problem": problem.body, "status": problem.status}
+    return {"problem": problem.details.to_json(), "status": problem.status}

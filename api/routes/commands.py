@@ -17,7 +17,7 @@ from api.auth.visibility import require_visible
 from api.http.answers import Answer
 from api.http.body import SIGNATURE_PARAMETER, Document, Raw, Signature
 from api.http.field_types import DryRun, KeyBytes, PathDigest, schema_of
-from api.http.problems import Fault, Problem, declared
+from api.http.problems import Problem, ServiceCode, declared
 from api.keys.key_release import log_withheld
 from api.keys.nonces import LIFE_S, NoRoom
 from api.routes.if_match import VERSIONED, check_version, tag_replaced
@@ -170,7 +170,7 @@ def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
         try:
             nonce = challenges.issue(charge)
         except NoRoom:
-            raise Problem(Fault.BUSY, "too many challenges are open; one expires soon") from None
+            raise Problem(ServiceCode.BUSY, "too many challenges are open; one expires soon") from None
         return json_response(Challenge(expires_s=LIFE_S, nonce=nonce))
 
     return router

@@ -27,7 +27,7 @@ from api.auth.authentication import Calling
 from api.auth.authorisation import Caller, sees_entry
 from api.http.field_types import PLACE_PATTERN
 from api.http.head import is_head
-from api.http.problems import Fault, Problem
+from api.http.problems import Problem, ServiceCode
 from api.wire.responses import shows_text
 from ledger.commands.entry import Entry
 from ledger.domain.facts import Facts
@@ -65,9 +65,9 @@ class Streams:
         """Open a stream. Raises: Problem, if too many are open."""
         with self._lock:
             if self._open[organisation] >= PER_ORGANISATION_MAX:
-                raise Problem(Fault.TOO_MANY, f"{organisation} has {PER_ORGANISATION_MAX} streams open")
+                raise Problem(ServiceCode.TOO_MANY, f"{organisation} has {PER_ORGANISATION_MAX} streams open")
             if self._open.total() >= STREAMS_MAX:
-                raise Problem(Fault.BUSY, "too many streams are open; retry later")
+                raise Problem(ServiceCode.BUSY, "too many streams are open; retry later")
             self._open[organisation] += 1
 
     def close(self, organisation: str) -> None:

@@ -12,7 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from api.auth.authentication import Calling
 from api.http.answers import Answer
 from api.http.field_types import Always
-from api.http.problems import Fault, Problem
+from api.http.problems import Problem, ServiceCode
 from api.wire.responses import json_response, shows, shows_text
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def health_router(snapshots: SnapshotProvider, metrics: Metrics) -> APIRouter:
     )
     def read_ready() -> Response:
         if snapshots.book.stopped is not None:
-            raise Problem(Fault.STOPPED, "")
+            raise Problem(ServiceCode.STOPPED, "")
         with snapshots.read() as facts:
             return json_response(Ready(entries=facts.size, ready=True))
 

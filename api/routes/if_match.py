@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from api.http.etags import etag_of, names
-from api.http.problems import Fault, Problem
+from api.http.problems import Problem, ServiceCode
 from api.routes.registry import policy_of
 from api.wire.registry_answers import ContractHead
 from ledger.commands.registration.document import EnterDocument
@@ -42,9 +42,9 @@ def check_version(facts: Snapshot, command: Command, if_match: str | None, calle
     current = None if data is None else tag_replaced(facts, command.kind, data, caller)
     if current is not None and if_match is None:
         detail = f"a next version needs the header {HEADER} with the tag of the version that it replaces"
-        raise Problem(Fault.VERSION_MISSING, detail, field=HEADER, id=command.id)
+        raise Problem(ServiceCode.VERSION_MISSING, detail, field=HEADER, id=command.id)
     if if_match is not None and not (current and names(if_match, current)):
-        raise Problem(Fault.STALE, "it is not the tag of the current version", field=HEADER, id=command.id)
+        raise Problem(ServiceCode.STALE, "it is not the tag of the current version", field=HEADER, id=command.id)
 
 
 def tag_replaced(facts: Facts, kind: str, data: bytes, caller: Caller) -> str | None:

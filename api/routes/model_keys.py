@@ -13,7 +13,7 @@ from api.auth.signed_request import verify_registered_key
 from api.http.answers import Answer
 from api.http.body import SIGNATURE_PARAMETER, Raw, Signature
 from api.http.field_types import Digest, KeyBytes
-from api.http.problems import Fault, Problem
+from api.http.problems import Problem, ServiceCode
 from api.keys.key_store import KeyUnavailable
 from api.wire.responses import json_response, shows, takes
 from client.http.endpoints import MODEL_KEYS, SIGNATURE_HEADER
@@ -103,4 +103,4 @@ def _deposit_key(store: KeyStore) -> str:
 
 def _failed(fault: KeyUnavailable) -> Problem:
     _LOG.warning("the key store failed", extra={"reason": str(fault)})
-    return Problem(Fault.KEY_STORE, str(fault))
+    return Problem(ServiceCode.KEY_STORE, str(fault))

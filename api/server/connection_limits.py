@@ -17,7 +17,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from api.http.body import BODY_S
-from api.http.problems import Fault, Problem
+from api.http.problems import Problem, ServiceCode
 
 if TYPE_CHECKING:
     import asyncio
@@ -85,7 +85,7 @@ class Connection(HttpToolsProtocol):
             self._deaf = True
             transport.abort()
         elif others >= self.limits.open:
-            self._refuse(Problem(Fault.BUSY, "as many connections are open as the service has room for"))
+            self._refuse(Problem(ServiceCode.BUSY, "as many connections are open as the service has room for"))
         else:
             self._set_timer(self.limits.head_s)
 
@@ -117,7 +117,7 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
             return
         except httptools.HttpParserError:
-            self._refuse(self._told or Problem(Fault.BAD_REQUEST, "this is no HTTP request"))
+            self._refuse(self._told or Problem(ServiceCode.BAD_REQUEST, "this is no HTTP request"))
             return
         # Bytes without a callback may be part of one long line that the parser buffers.
         self._unread_bytes = 0 if self._heard else self._unread_bytes + len(piece)
@@ -151,10 +151,12 @@ class Connection(HttpToolsProtocol):
             self._close()
             return
         what = "body" if self._part is _Part.BODY else "head"
-        self._refuse(Problem(Fault.TIMED_OUT, f"the {what} took more than the {seconds:g} seconds allowed"))
+        self._refuse(Problem(ServiceCode.TIMED_OUT, f"the {what} took more than the {seconds:g} seconds allowed"))
 
     def _head_too_large(self) -> Problem:
-        return Problem(Fault.HEAD_TOO_LARGE, f"the headers have more than the {self.limits.head_bytes} bytes allowed")
+        return Problem(
+            ServiceCode.HEAD_TOO_LARGE, f"the headers have more than the {self.limits.head_bytes} bytes allowed"
+        )
 
     def _refuse(self, problem: Problem) -> None:
         """Read no more; answer with the problem, unless another answer is under way; and close."""
@@ -227,7 +229,9 @@ class Connection(HttpToolsProtocol):
         """Some of its target."""
         super().on_url(url)
         if len(self.url) > self.limits.url_bytes:
-            self._told = Problem(Fault.URL_TOO_LONG, f"the URL has more than the {self.limits.url_bytes} bytes allowed")
+            self._told = Problem(
+                ServiceCode.URL_TOO_LONG, f"the URL has more than the {self.limits.url_bytes} bytes allowed"
+            )
             raise self._told
         self._count(len(url))
 

@@ -25,6 +25,7 @@ from api.http.field_types import (
     one_of,
 )
 from api.http.pagination import fetch_from
+from api.http.problems import RemainingShare
 from api.wire.command_answers import RuleTerms
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.commands.registration.partition import UNITS
@@ -239,11 +240,11 @@ def _odometer(rule: Rule, loss: Loss) -> str | None:
         return None
 
 
-def remaining(facts: Snapshot, refs: c.Json, caller: Caller) -> tuple[c.Object, ...]:
+def remaining(facts: Snapshot, refs: c.Json, caller: Caller) -> tuple[RemainingShare, ...]:
     """For a rejected charge: the share of capacity left on the global account and on that of the caller's lineage."""
     known = facts.organisations.get(caller.organisation)
     holders = [GLOBAL, *([holder_of(known.node)] if known else [])]
-    found: list[c.Object] = []
+    shares: list[RemainingShare] = []
     for ref in refs if isinstance(refs, list) else []:
         partition = facts.partitions.get(str(ref))
         if partition is None or not caller.sees_partition(partition, facts):
@@ -252,9 +253,6 @@ def remaining(facts: Snapshot, refs: c.Json, caller: Caller) -> tuple[c.Object, 
             account = facts.accounts.get((partition.ref, holder))
             rule = read_rule(partition.terms)
             used = rule.share(account.loss, rule.cap(partition.epsilon)) if account else Fraction(0)
-            found.append({"holder": holder, "partition": partition.ref, "share": _floor(max(1 - used, Fraction(0)))})
-    return tuple(found)
-
-
-def _floor(share: Fraction) -> str:
-    return format_number(Fraction(int(share * _SHARE_UNIT), _SHARE_UNIT))
+            floor = Fraction(int(max(1 - used, Fraction(0)) * _SHARE_UNIT), _SHARE_UNIT)
+            shares.append(RemainingShare(holder=holder, partition=partition.ref, share=format_number(floor)))
+    return tuple(shares)

@@ -150,39 +150,43 @@ _PERMITS: Final = {"charge": "pending", "post": "posted", "void": "voided"}
 _ENVELOPE: Final = Annotated[Envelope | None, Meta(extra_json_schema={"default": "absent"})]
 """Null where the service only authorises, and absent from a dry run."""
 _RELEASES: Final = frozenset({"key_release", "model_opening"})
-Receipt = Annotated[str, Meta(description="a C2SP tlog-proof; null where nothing was recorded")]
-Repeated = Annotated[bool, Meta(description="the very same command was recorded before")]
 
 
-def _record(name: str, required: Mapping[str, Any], optional: Mapping[str, Any], doc: str) -> type[Answer]:
+class CommandAnswer(Answer, frozen=True):
+    """What was recorded, with its receipt."""
+
+    body: Annotated[Any, Meta(extra_json_schema={"type": "object"})]
+    id: Name
+    index: Index | None
+    outcome: str
+    receipt: Annotated[str, Meta(description="a C2SP tlog-proof; null where nothing was recorded")] | None
+    repeated: Annotated[bool, Meta(description="the very same command was recorded before")]
+
+
+def _record(
+    name: str, required: Mapping[str, Any], optional: Mapping[str, Any], doc: str, base: type[Answer] = Answer
+) -> type[Answer]:
     fields: list[Any] = [*required.items(), *((field, kind | None, None) for field, kind in optional.items())]
-    made = msgspec.defstruct(name, fields, bases=(Answer,), namespace={"__doc__": doc}, frozen=True)
+    made = msgspec.defstruct(name, fields, bases=(base,), namespace={"__doc__": doc}, frozen=True)
     assert issubclass(made, Answer)
     return made
 
 
 @cache
 def answer_to(kind: str) -> type[Answer]:
-    """The answer to a command of a kind, as :func:`api.wire.responses.answered` writes it."""
-    return _record(titled(kind, "Answer"), *_answer_fields(kind), "What was recorded, with its receipt.")
+    """The answer to a command of a kind, which says what that kind's decision fixed."""
+    envelope = {"envelope": _ENVELOPE} if kind in _RELEASES else {}
+    return _record(titled(kind, "Answer"), _narrowed(kind), envelope, str(CommandAnswer.__doc__), CommandAnswer)
 
 
-def _answer_fields(kind: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _narrowed(kind: str) -> Mapping[str, Any]:
+    """The fields of :class:`CommandAnswer` whose type depends on the kind of command."""
     outcome = Annotated[str, Meta(extra_json_schema={"const": _PERMITS.get(kind, "permitted")})]
     request = Annotated[Any, Meta(extra_json_schema={"$ref": f"#/components/schemas/{titled(kind, 'Body')}"})]
     # A quote or a dry run has what was decided, and nothing more.
     recorded = {"outcome": outcome, "request": request, **(_ALERTS if kind == "charge" else {})}
     doc = f"What the decision on a {kind.replace('_', ' ')} fixed, and the request."
-    fields = {
-        "body": _record(titled(kind, "Decided"), _FIXED.get(kind, {}), recorded, doc),
-        "id": Name,
-        "index": Index | None,
-        "outcome": outcome,
-        "receipt": Receipt | None,
-        "repeated": Repeated,
-    }
-    # Null where the service only authorises; absent from a dry run.
-    return fields, {"envelope": _ENVELOPE} if kind in _RELEASES else {}
+    return {"body": _record(titled(kind, "Decided"), _FIXED.get(kind, {}), recorded, doc), "outcome": outcome}
 
 
 class BatchProblem(Answer, frozen=True):
@@ -192,11 +196,14 @@ class BatchProblem(Answer, frozen=True):
     status: Annotated[int, Meta(ge=400, le=599)]
 
 
-_CHARGED: Final[Mapping[str, Any]] = {
-    **_answer_fields("charge")[0],
-    "status": Annotated[int, Meta(extra_json_schema={"enum": [200, 201]})],
-}
-BatchAnswer: Final = _record("BatchAnswer", _CHARGED, {}, "What was recorded for one charge of a batch.")
+_STATUS: Final = {"status": Annotated[int, Meta(extra_json_schema={"enum": [200, 201]})]}
+BatchAnswer: Final = _record(
+    "BatchAnswer",
+    {**_narrowed("charge"), **_STATUS},
+    {},
+    "What was recorded for one charge of a batch.",
+    CommandAnswer,
+)
 
 
 def batch_schema() -> Schema:

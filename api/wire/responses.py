@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi.responses import Response
+from msgspec import structs
 
 from api.http.field_types import EntityTag, Schema, schema_of
-from api.http.problems import Problem, declared
+from api.http.problems import Problem, Reason, RemainingShare, declared
 from api.wire.account_answers import remaining
+from api.wire.command_answers import CommandAnswer
+from api.wire.decision_answers import Check
 from client.http.endpoints import JSON_TYPE
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
-from ledger.wire.records import Record, write
+from ledger.wire.records import Record, convert, write
 
 if TYPE_CHECKING:
     from api.auth.authorisation import Caller
@@ -69,14 +72,7 @@ def answer(outcome: Outcome, extra: c.Object | None = None, status: int | None =
 
 def answered(outcome: Outcome) -> c.Object:
     """What was recorded, as an answer shows it."""
-    return {
-        "body": outcome.body,
-        "id": outcome.id,
-        "index": outcome.index,
-        "outcome": outcome.code.word,
-        "receipt": outcome.receipt,
-        "repeated": outcome.repeated,
-    }
+    return structs.asdict(CommandAnswer.of(outcome, outcome=outcome.code.word))
 
 
 def status_of(outcome: Outcome) -> int:
@@ -84,7 +80,7 @@ def status_of(outcome: Outcome) -> int:
     return 200 if outcome.repeated else outcome.code.http_status
 
 
-def refusal(outcome: Outcome, remaining: tuple[c.Object, ...] = ()) -> Problem:
+def refusal(outcome: Outcome, remaining: tuple[RemainingShare, ...] = ()) -> Problem:
     """The problem that reports a rejection; ``remaining`` is the headroom that the caller may see."""
     return Problem(
         outcome.code,
@@ -105,14 +101,10 @@ def with_headroom(book: Book, outcome: Outcome, command: Command, caller: Caller
         return refusal(outcome, remaining(facts, command.body.get("partitions"), caller))
 
 
-def reasons(body: c.Object) -> tuple[c.Object, ...]:
+def reasons(body: c.Object) -> tuple[Reason, ...]:
     """Every check of a decision that failed, in order."""
-    checks = body.get("checks")
-    return tuple(
-        {"code": check["code"], "detail": check["text"]}
-        for check in (checks if isinstance(checks, list) else [])
-        if isinstance(check, dict) and check.get("passed") is False
-    )
+    checks = convert(tuple[Check, ...], body.get("checks", []))
+    return tuple(Reason(code=check.code, detail=check.text) for check in checks if not check.passed)
 
 
 def json_response(answer: Record | c.Json, status: int = 200) -> Response:
