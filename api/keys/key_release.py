@@ -17,9 +17,8 @@ from api.keys.key_store import KeyStore, KeyUnavailable
 from client.keys.hpke_envelope import ENVELOPE_VERSION, SUITE, seal
 from client.keys.sealed_model import model_ref
 from ledger.commands.entry import Entry
-from ledger.commands.governance.model_opening import OpenModel
-from ledger.commands.registry import read_body
-from ledger.commands.runs.key_release import ReleaseKey
+from ledger.commands.governance.model_opening import MODEL_OPENING, OpenModel
+from ledger.commands.runs.key_release import KEY_RELEASE, ReleaseKey
 from ledger.domain.command import Command
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.wire import canonical_json as c
@@ -52,10 +51,8 @@ class KeyReleases:
 
     def release(self, command: Command, submission: Submission) -> tuple[Outcome, c.Object | None]:
         """The outcome, and the envelope if it was permitted and the store holds the keys. Raises: Problem."""
-        body = read_body(command)
-        if not isinstance(body, ReleaseKey | OpenModel):
-            message = "only key releases and openings are routed here"
-            raise TypeError(message)
+        kind = MODEL_OPENING if command.kind == MODEL_OPENING.name else KEY_RELEASE
+        body: ReleaseKey | OpenModel = kind.read_body(command)
         with self._turn:
             self._check_nonce(command, body)
             outcome = self._book.submit([submission])[0]

@@ -10,8 +10,7 @@ from api.http.answers import Answer
 from api.http.field_types import Count, Digest, EntityTag, Index, KeyBytes, Node, ReportedNumber, Time, one_of
 from api.wire.command_requests import Signing
 from ledger.commands.entry import Entry
-from ledger.commands.registration.organisation import ROLES, RegisterOrganisation
-from ledger.commands.registry import read_body
+from ledger.commands.registration.organisation import ORGANISATION, ROLES
 from ledger.domain import facts
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.field_types import Did, Name, text
@@ -54,8 +53,7 @@ class OwnedKey(Answer, frozen=True):
     @classmethod
     def of_registration(cls, entry: Entry, index: int) -> Self:
         """The key that an organisation was registered with."""
-        body = read_body(entry.command)
-        assert isinstance(body, RegisterOrganisation)
+        body = ORGANISATION.read_body(entry.command)
         key = body.key
         return cls(index=index, key=key, key_id=key.thumbprint, owner=body.organisation, since=entry.time)
 

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from client.keys.hpke_envelope import DATA_KEY_BYTES, ENVELOPE_VERSION, SUITE, seal
 from ledger.commands.entry import Entry
-from ledger.commands.registry import read_body
-from ledger.commands.runs.charge import MakeCharge
-from ledger.commands.runs.key_release import ReleaseKey
+from ledger.commands.runs.charge import CHARGE
+from ledger.commands.runs.key_release import KEY_RELEASE
 from ledger.domain.command import parse_ref
 from ledger.domain.outcomes import Code
 from ledger.log.verification import verify_receipt
@@ -84,10 +83,7 @@ def check(charge: Proven, release: Proven, log: LogKey, provider: str, now: int)
     """
     charged, at = _entry(charge, "charge", Code.PENDING, log)
     released, index = _entry(release, "key_release", Code.PERMITTED, log)
-    asked, run = read_body(released.command), read_body(charged.command)
-    if not isinstance(asked, ReleaseKey) or not isinstance(run, MakeCharge):
-        message = "a kind has one body"
-        raise TypeError(message)
+    asked, run = KEY_RELEASE.read_body(released.command), CHARGE.read_body(charged.command)
     if asked.charge != charged.id or index <= at:
         raise Malformed("release", f"is not of the charge {charged.id}")
     if released.key_id != run.clean_room.signing.thumbprint:
@@ -112,9 +108,7 @@ def check(charge: Proven, release: Proven, log: LogKey, provider: str, now: int)
 def fetch(service: Service, release: str) -> tuple[Proven, Proven]:
     """The charge and the key release, as the service reports them. Raises: Refused, Unreachable, Malformed."""
     released = _fetch(service, release)
-    asked = read_body(Entry.parse(released.entry).command)
-    if not isinstance(asked, ReleaseKey):
-        raise Malformed("release", f"{release} is no key release")
+    asked = KEY_RELEASE.read_body(Entry.parse(released.entry).command)
     return _fetch(service, asked.charge), released
 
 

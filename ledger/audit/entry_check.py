@@ -135,8 +135,7 @@ def _lenient(gate: Gate, *, denied: bool) -> Gate:
 
 
 def _recorded_gate(entry: Entry) -> Gate:
-    def gate(request: Request, facts: Facts) -> Verdict:
-        del request
+    def gate(_request: Request, facts: Facts) -> Verdict:
         recorded = entry.body.get("header")
         header = None if recorded is None else convert(Header, recorded, "body.header")
         return Verdict(permit=True, checks=(), header=header, caps=_caps(entry, facts))

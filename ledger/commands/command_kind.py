@@ -15,6 +15,7 @@ from ledger.domain.gate import Gate
 from ledger.domain.outcomes import Code
 from ledger.organisation_lineage.graph_edits import LineageEdit
 from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, convert
 
 B = TypeVar("B", bound=Record)
@@ -105,5 +106,7 @@ class CommandKind(Generic[B]):
         return Context(facts, pending.command, pending.body, pending.prices, self.roles, now, index, gate)
 
     def read_body(self, command: Command) -> B:
-        """The typed body of a command of this kind. Raises: Malformed, with the field under ``body``."""
+        """The typed body of a command of this kind. Raises: Malformed, with a field of the body under ``body``."""
+        if command.kind != self.name:
+            raise Malformed("kind", f"must be '{self.name}', not '{command.kind}'")
         return convert(self.body, command.body, "body")
