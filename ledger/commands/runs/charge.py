@@ -11,22 +11,23 @@ from functools import lru_cache
 from typing import Annotated, Any, Final, NamedTuple
 
 from ledger.accounts.account_sums import AccountSums, Prices, touched
-from ledger.accounts.alerts import crossed
 from ledger.accounts.headroom import Limit, Room
 from ledger.accounts.limits import limits_on, no_room
-from ledger.accounts.pricing import PriceSource
+from ledger.accounts.pricing import Bound, PriceSource
 from ledger.commands.command_kind import TDC, CommandKind, Recorded
 from ledger.commands.context import Context
 from ledger.commands.registration.partition import UnitRecords
 from ledger.crypto.public_keys import CleanRoomKeys
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.facts import Charge, Facts, Organisation, Partition, SigningKey, State, holder_of
+from ledger.domain.facts import GLOBAL, Charge, Facts, Organisation, Partition, SigningKey, State, holder_of
 from ledger.domain.gate import Caps
 from ledger.domain.lineage_graph import knows
 from ledger.domain.outcomes import ChargeState, Code
+from ledger.filters import read_rule
 from ledger.mechanisms.loss import parse_segments
 from ledger.mechanisms.plan import RunPlan
 from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import format_number
 from ledger.wire.field_types import Did, Name, Ref, Sha256, Time, distinct
 from ledger.wire.records import Record
 
@@ -83,9 +84,21 @@ class PricedCharge:
         }
 
     def alerts(self, facts: Facts, numbers: PriceSource) -> list[c.Json]:
-        """What it crosses."""
-        steps, author = self.body.plan.steps, self.author.node
-        return crossed(facts, self.partitions, dict(self.caps), dict(self.prices), steps, author, numbers)
+        """Each share that the used part of an account is below before the charge, and at or above afterwards.
+
+        The global account is compared with the partition's own budget, capped or only watched; then the lineage's.
+        """
+        found: list[c.Json] = []
+        caps, prices = dict(self.caps), dict(self.prices)
+        for partition in (one for one in self.partitions if caps[one.ref].alerts):
+            named, rule = caps[partition.ref], read_rule(partition.terms)
+            for holder, epsilon in ((GLOBAL, partition.epsilon), (holder_of(self.author.node), named.lineage)):
+                limit = Limit(partition.ref, holder, numbers.watched(Bound(partition, holder, epsilon)))
+                room = Room.of(facts, limit, prices[partition.ref], self.body.plan.steps)
+                low, high = rule.share(room.before, limit.cap), rule.share(room.after, limit.cap)
+                passed = [share for share in named.alerts if low < share <= high]
+                found += [{"holder": holder, "partition": partition.ref, "share": format_number(one)} for one in passed]
+        return found
 
 
 def decide(context: Context[MakeCharge]) -> Decision:
@@ -129,51 +142,26 @@ def _check_base(context: Context[MakeCharge], author: int) -> None:
 
 
 class Charged(NamedTuple):
-    """What a charge's entry says. ``prices``: each partition with its price as recorded, in canonical bytes."""
+    """What a charge's entry says.
 
-    id: str
-    contract: str
-    actor: str
-    author: int
-    partitions: tuple[str, ...]
-    plan: str
-    steps: int
-    key_id: str
+    Attributes:
+        charge: the pending charge, without its index and prices.
+        signing: the clean room's key for signatures.
+        prices: each partition with its price as recorded, in canonical bytes.
+    """
+
+    charge: Charge
     signing: str
-    sealing: str
-    deadline: int
     prices: tuple[tuple[str, bytes], ...]
-    recipients: tuple[str, ...]
-    base: tuple[str, ...]
-    pipeline: str | None
 
     def apply(self, state: State, index: int, sums: AccountSums) -> None:
         """Add the charge, the key of its clean room and a run of its contract; its loss is pending."""
-        priced = _prices(self.prices)
-        state.charges[self.id] = Charge(
-            id=self.id,
-            contract=self.contract,
-            actor=self.actor,
-            author=self.author,
-            partitions=self.partitions,
-            plan=self.plan,
-            steps=self.steps,
-            steps_posted=None,
-            state=ChargeState.PENDING,
-            key_id=self.key_id,
-            sealing=self.sealing,
-            key_release=None,
-            deadline=self.deadline,
-            prices=priced,
-            recipients=self.recipients,
-            base=self.base,
-            index=index,
-            pipeline=self.pipeline,
-        )
-        state.keys[self.key_id] = SigningKey(self.key_id, self.actor, self.signing, self.id, index)
-        state.contracts[self.contract] = state.contracts[self.contract].counting(1)
-        for places, segments in touched(state, self.author, index, priced):
-            sums.add(places, segments, self.steps, 0, 1)
+        charge = self.charge._replace(prices=_prices(self.prices), index=index)
+        state.charges[charge.id] = charge
+        state.keys[charge.key_id] = SigningKey(charge.key_id, charge.actor, self.signing, charge.id, index)
+        state.contracts[charge.contract] = state.contracts[charge.contract].counting(1)
+        for places, segments in touched(state, charge.author, index, charge.prices):
+            sums.add(places, segments, charge.steps, 0, 1)
 
 
 @lru_cache(maxsize=4_096)
@@ -193,8 +181,8 @@ def charged(  # noqa: PLR0913, PLR0917 - what an entry says, part by part
     name: str, actor: str, author: int, body: MakeCharge, plan: RunPlan, prices: tuple[tuple[str, bytes], ...]
 ) -> Charged:
     """What applying a charge takes of its entry."""
-    signing = body.clean_room.signing
-    return Charged(
+    keys = body.clean_room
+    charge = Charge(
         id=name,
         contract=body.contract,
         actor=actor,
@@ -202,15 +190,19 @@ def charged(  # noqa: PLR0913, PLR0917 - what an entry says, part by part
         partitions=body.partitions,
         plan=plan.digest,
         steps=plan.steps,
-        key_id=signing.thumbprint,
-        signing=signing.x,
-        sealing=body.clean_room.sealing.x,
+        steps_posted=None,
+        state=ChargeState.PENDING,
+        key_id=keys.signing.thumbprint,
+        sealing=keys.sealing.x,
+        key_release=None,
         deadline=body.deadline,
-        prices=prices,
+        prices=(),
         recipients=body.recipients,
         base=body.base,
+        index=-1,
         pipeline=body.pipeline,
     )
+    return Charged(charge, keys.signing.x, prices)
 
 
 CHARGE: Final = CommandKind("charge", MakeCharge, decide, (TDC,), "/v1/charges", effect=effect)

@@ -190,6 +190,6 @@ def test_an_entry_like_one_before_is_not_read_strictly() -> None:
 
 def _common(found: Read) -> tuple[object, ...]:
     if isinstance(found.effect, Charged):
-        return found.effect.plan, found.effect.prices
+        return found.effect.charge.plan, found.effect.prices
     assert isinstance(found.effect, Settled)
     return (found.effect.outcome,)
