@@ -71,7 +71,7 @@ def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRo
         answered = {JSON_TYPE: {"schema": schema_of(answer_to(kind))}}
         router.add_api_route(
             path,
-            _key_release_route(book, releases, kind, binding) if kind in _RELEASES else _route(book, kind, binding),
+            _route(book, releases, kind, binding),
             methods=["POST"],
             operation_id=f"submit_{kind}",
             status_code=201,
@@ -86,21 +86,28 @@ def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRo
     return router
 
 
-def _route(book: Book, kind: str, binding: Binding) -> Callable[..., Response]:
+def _route(book: Book, releases: KeyReleases, kind: str, binding: Binding) -> Callable[..., Response]:
     def decide(
         raw: bytes, jws: str, unknown: UnauthenticatedRequest, dry_run: str, if_match: str | None = None
     ) -> Response:
+        dry, released = dry_run == "true", kind in _RELEASES
         with book.read() as facts:
             caller = unknown.authenticate(facts)
             submission = Submission(raw, jws)
             command = _command(submission, kind, caller)
-            _check_binding(binding, submission, dry_run)
-            require_visible(facts, caller, submission)
+            with log_withheld(command) if released and not dry else nullcontext():
+                _check_binding(binding, submission, dry_run)
+                require_visible(facts, caller, submission)
             if kind in VERSIONED:
                 check_version(facts, command, if_match, caller)
-        if dry_run == "true":
+        if dry:
+            # A dry run does not use up the nonce of a key release.
             return _respond(book, caller, command, book.quote(submission), 200)
-        return _respond(book, caller, command, book.submit([submission])[0])
+        if not released:
+            return _respond(book, caller, command, book.submit([submission])[0])
+        with log_withheld(command):
+            outcome, envelope = releases.release(command, submission)
+            return answer(outcome, {"envelope": envelope})
 
     def submit(raw: Raw, jws: Signature, unknown: DeferredCaller, dry_run: DryRun = "false") -> Response:
         return decide(raw, jws, unknown, dry_run)
@@ -111,26 +118,6 @@ def _route(book: Book, kind: str, binding: Binding) -> Callable[..., Response]:
         return decide(raw, jws, unknown, dry_run, if_match)
 
     return submit_version if kind in VERSIONED else submit
-
-
-def _key_release_route(book: Book, releases: KeyReleases, kind: str, binding: Binding) -> Callable[..., Response]:
-    def submit(raw: Raw, jws: Signature, unknown: DeferredCaller, dry_run: DryRun = "false") -> Response:
-        with book.read() as facts:
-            caller = unknown.authenticate(facts)
-            submission = Submission(raw, jws)
-            command = _command(submission, kind, caller)
-            dry = dry_run == "true"
-            with nullcontext() if dry else log_withheld(command):
-                _check_binding(binding, submission, dry_run)
-                require_visible(facts, caller, submission)
-        if dry:
-            # A dry run does not use up the nonce.
-            return _respond(book, caller, command, book.quote(submission), 200)
-        with log_withheld(command):
-            outcome, envelope = releases.release(command, submission)
-            return answer(outcome, {"envelope": envelope})
-
-    return submit
 
 
 def _check_binding(binding: Binding, submission: Submission, dry_run: str) -> None:

@@ -6,7 +6,8 @@ A number can take seconds to compute. So the book computes the numbers of a comm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -19,6 +20,7 @@ from ledger.domain.outcomes import Code
 from ledger.filters import Cap, NoRoom, Rule, read_rule
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Segment
+from ledger.mechanisms.mechanism import Mechanism
 from ledger.mechanisms.plan import RunPlan, group_of
 from ledger.mechanisms.price_proofs import NotPriced
 from ledger.wire.malformed import Malformed
@@ -159,22 +161,6 @@ class PreparedPrices(ComputedPrices):
         return cast("T", result)
 
 
-@lru_cache(maxsize=65_536)
-def _price(terms: str, relation: str, unit_records: int, plan: RunPlan) -> tuple[Segment, ...]:
-    try:
-        return read_rule(terms).segments(group_privacy(unit_records, plan.mechanism(plan.steps)), relation)
-    except (NotPriced, ArithmeticError) as fault:
-        raise Rejected(Code.NOT_PRICED, str(fault), "body.plan") from None
-
-
-def _cap(terms: str, epsilon: Fraction) -> Cap:
-    return read_rule(terms).cap(epsilon)
-
-
-def _capacity(rule: Rule, epsilon: Fraction) -> Cap:
-    return rule.cap(epsilon)
-
-
 def covered(partition: Partition, run: PricedRun, segments: tuple[Segment, ...]) -> bool:
     """Whether a run costs at most this, whoever computed it. Slow when new, cached afterwards.
 
@@ -185,26 +171,44 @@ def covered(partition: Partition, run: PricedRun, segments: tuple[Segment, ...])
     return _covered(partition.terms, partition.relation, _group(partition, run), run.plan, segments)
 
 
-@lru_cache(maxsize=65_536)
-def _covered(terms: str, relation: str, unit_records: int, plan: RunPlan, segments: tuple[Segment, ...]) -> bool:
-    try:
-        return read_rule(terms).covers(segments, group_privacy(unit_records, plan.mechanism(plan.steps)), relation)
-    except (NotPriced, ArithmeticError) as fault:
-        raise Rejected(Code.NOT_PRICED, str(fault), "body.plan") from None
-
-
 def _group(partition: Partition, run: PricedRun) -> int:
     """What one privacy unit of a partition is to a run. Raises: Malformed."""
     try:
         return group_of(run.plan, partition.unit, partition.unit_records_max, run.unit_records_max)
-    except Malformed as fault:
-        raise fault.under("body.plan") from None
+    except Malformed as error:
+        raise error.under("body.plan") from None
+
+
+@contextmanager
+def _priced(unit_records: int, plan: RunPlan) -> Iterator[Mechanism]:
+    """The whole run as one privacy unit sees it; what has no price is rejected."""
+    try:
+        yield group_privacy(unit_records, plan.mechanism(plan.steps))
+    except (NotPriced, ArithmeticError) as error:
+        raise Rejected(Code.NOT_PRICED, str(error), "body.plan") from None
+
+
+@lru_cache(maxsize=65_536)
+def _price(terms: str, relation: str, unit_records: int, plan: RunPlan) -> tuple[Segment, ...]:
+    with _priced(unit_records, plan) as whole:
+        return read_rule(terms).segments(whole, relation)
+
+
+@lru_cache(maxsize=65_536)
+def _covered(terms: str, relation: str, unit_records: int, plan: RunPlan, segments: tuple[Segment, ...]) -> bool:
+    with _priced(unit_records, plan) as whole:
+        return read_rule(terms).covers(segments, whole, relation)
 
 
 @lru_cache(maxsize=65_536)
 def _epsilon(numerator: int, denominator: int, relation: str, unit_records: int, plan: RunPlan) -> Fraction:
-    whole = group_privacy(unit_records, plan.mechanism(plan.steps))
-    try:
+    with _priced(unit_records, plan) as whole:
         return reported_epsilon(whole, Fraction(numerator, denominator), relation)
-    except (NotPriced, ArithmeticError) as fault:
-        raise Rejected(Code.NOT_PRICED, str(fault), "body.plan") from None
+
+
+def _cap(terms: str, epsilon: Fraction) -> Cap:
+    return read_rule(terms).cap(epsilon)
+
+
+def _capacity(rule: Rule, epsilon: Fraction) -> Cap:
+    return rule.cap(epsilon)
