@@ -18,12 +18,6 @@ Sums = dict[str, tuple[Loss, Loss]]
 """By partition: posted and pending."""
 
 
-def exposure(facts: Facts, partition: str, node: int) -> Loss | None:
-    """The exposure of a lineage to a partition, pending counted in full; None if there is none."""
-    account = facts.accounts.get((partition, holder_of(node)))
-    return account.loss if account else None
-
-
 def known_spans(nodes: Mapping[int, Node], node: int, size: int, before: int | None = None) -> list[Span]:
     """The spans of charges that a node knows, or knew at ``before``, in a log of ``size`` entries."""
     cuts = ((at, min(Arrow(at, cut).cut, size)) for at, cut in reach(nodes, node, before).items())
@@ -60,9 +54,10 @@ def subtract(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
     return rest
 
 
-def count_missing(facts: Facts, nodes: Mapping[int, Node], receiver: int, arrow: Arrow, size: int) -> int:
+def count_missing(facts: Facts, receiver: int, arrow: Arrow, size: int) -> int:
     """How many charges an edge would bring to a node that does not know them."""
-    return facts.runs(subtract(known_spans(nodes, arrow.node, size, arrow.before), known_spans(nodes, receiver, size)))
+    brought = known_spans(facts.nodes, arrow.node, size, arrow.before)
+    return facts.runs(subtract(brought, known_spans(facts.nodes, receiver, size)))
 
 
 class ExposureSums:

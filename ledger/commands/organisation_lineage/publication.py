@@ -35,7 +35,7 @@ def decide(context: Context[Publish]) -> Decision:
     reporter, charge = context.require_role(), context.charge(body.charge)
     giver = find_giver(context, body.giver, charge, reporter)
     public, arrow = facts.publication, Arrow(giver.node, context.index)
-    if public is not None and not count_missing(facts, facts.nodes, public, arrow, context.index):
+    if public is not None and not count_missing(facts, public, arrow, context.index):
         raise Rejected(Code.CONFLICT, f"all that {giver.did} knows is public already", "body.charge")
     return context.permit(Published(giver.did, giver.node))
 

@@ -30,7 +30,7 @@ def decide(context: Context[Split]) -> Decision:
     if parent.did == child.did:
         raise Rejected(Code.MALFORMED, "body.child: must be another organisation", "body.child")
     arrow = Arrow(parent.node, context.index)
-    if parent.node != child.node and not count_missing(facts, facts.nodes, child.node, arrow, context.index):
+    if parent.node != child.node and not count_missing(facts, child.node, arrow, context.index):
         raise Rejected(Code.CONFLICT, f"{child.did} knows all that {parent.did} knows", "body.child")
     return context.permit(Parents((parent.node, child.node)))
 

@@ -48,7 +48,7 @@ def decide(context: Context[Transfer]) -> Decision:
     colluded = any(facts.nodes[node].kind is NodeKind.COLLUSION for _, node in giver.moves)
     planned = giver.did == charge.actor and recipient.did in charge.recipients and not colluded
     arrow = Arrow(charge.author, charge.index + 1) if planned else Arrow(giver.node, context.index)
-    if not count_missing(facts, facts.nodes, recipient.node, arrow, context.index):
+    if not count_missing(facts, recipient.node, arrow, context.index):
         raise Rejected(Code.CONFLICT, f"{recipient.did} knows all that this would bring", "body.recipient")
     return context.permit(Handover(arrow.cut, giver.did, arrow.node))
 
