@@ -13,12 +13,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger.domain.commands import KINDS, Command, read_body
-from tests.ledger.domain.test_commands import BODIES, DIGEST, KEY, OPTIONAL, REF, X, command
 
+from ledger.commands.registry import KINDS, read_command
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from tests.ledger.domain import command_model as model
+from tests.ledger.commands import command_model as model
+from tests.ledger.commands.test_command_bodies import BODIES, DIGEST, KEY, OPTIONAL, REF, X, command
 from tests.ledger.mechanisms.test_plan import PLAN
 
 GONE: Final = object()
@@ -126,12 +126,12 @@ def agree(data: bytes) -> bool:
         value, canonical = model.read(data)
     except model.Refused:
         with pytest.raises(Malformed):
-            Command.parse(data)
+            read_command(data)
         return False
-    read = Command.parse(data)
+    pending = read_command(data)
+    read, body = pending.command, pending.body
     assert read.to_bytes() == canonical == data
     assert (read.kind, read.id, read.actor, read.key_id) == tuple(value[n] for n in ("kind", "id", "actor", "key_id"))
-    body = read_body(read)
     assert _plain(body) == read.body == value["body"]
     for name, rule in model.BODIES[read.kind].items():
         if name in value["body"] and rule.removeprefix("optional ").startswith("number"):
