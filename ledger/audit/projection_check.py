@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from sqlalchemy import LargeBinary, String, Table, cast, select
 
@@ -12,45 +11,8 @@ from ledger.domain.memory_state import MemoryState
 from ledger.log.verification_findings import Broken
 from ledger.mechanisms.loss import Loss
 from ledger.organisation_lineage.exposure import known_spans
-from ledger.store.database_state import PROJECTIONS
 from ledger.store.engine import Executor, is_postgres
-from ledger.store.snapshot import Snapshot
 from ledger.store.tables import ENTRY, metadata
-
-
-def check_rows(book: Snapshot, state: MemoryState) -> None:
-    """Every stored row is what the entries make it, and none is missing. Raises: Broken."""
-    for name in PROJECTIONS:
-        rebuilt: dict[Any, Any] = getattr(state, name)
-        rows = getattr(book, name)
-        count, last = 0, None
-        try:
-            for place, value in rows.stored():
-                # Rows come by their keys: one that stands twice would stand in for one that is gone.
-                if place == last:
-                    raise Broken(None, f"{name}: the row of {place} stands twice")
-                count, last = count + 1, place
-                if rebuilt.get(place) != value:
-                    row = rows.row_that_differs(place, value, rebuilt.get(place))
-                    raise Broken(None, f"{name}: the row of {row} is not what the entries make it")
-        except _FAULTS:
-            _find_unreadable(name, rows)
-            raise
-        if count != len(rebuilt):
-            place = min(rebuilt.keys() - {place for place, _ in rows.stored()})
-            row = rows.row_that_differs(place, None, rebuilt[place])
-            raise Broken(None, f"{name}: the row of {row} is missing: it is not what the entries make it")
-
-
-def _find_unreadable(name: str, rows: Any) -> None:  # noqa: ANN401 - of any table
-    for place in rows:
-        try:
-            rows[place]
-        except _FAULTS as fault:
-            raise Broken(None, f"{name}: the row of {place} cannot be read: {fault}") from None
-
-
-_FAULTS = (LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)
 
 
 def check_sums(state: MemoryState, size: int) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from sqlalchemy.exc import DatabaseError
 from ledger.accounts.account_sums import AccountSums
 from ledger.audit.entry_check import check_before, check_fits
 from ledger.audit.log_chunk import FAULTS, Chunk, Stored, describe_error, read_chunk
-from ledger.audit.projection_check import check_rows, check_sums, find_invalid_text
+from ledger.audit.projection_check import check_sums, find_invalid_text
 from ledger.audit.signature_batch import SignatureBatch
 from ledger.audit.tree_rebuild import TreeRebuild
 from ledger.audit.trusted_checkpoints import check_trusted
@@ -34,7 +34,9 @@ from ledger.domain.memory_state import MemoryState
 from ledger.log.verification import verify_receipt
 from ledger.log.verification_findings import Broken, Fork, Shorter
 from ledger.store.cosignatures import check_cosignatures
+from ledger.store.documents import StoredDocuments
 from ledger.store.engine import engine_of
+from ledger.store.row_check import check_rows
 from ledger.store.schema_revision import check_schema
 from ledger.store.seal import check_seal
 from ledger.store.snapshot import Log, Snapshot
@@ -46,8 +48,6 @@ CHUNK: Final = 1_024
 CHUNK_BYTES: Final = 1 << 21
 """Entries that are read together, and bytes of them (and one fetch more); eight chunks for each process are held."""
 _FETCHED: Final = 64
-DOCUMENTS_BYTES_MAX: Final = 32 << 20
-"""Documents that are held at once."""
 Step = Callable[[int, int], None]
 
 
@@ -141,14 +141,13 @@ class _Replay:
 
     def __init__(self, book: Snapshot, key: LogKey, check: _Check | None, pool: WorkerPool) -> None:
         self._book, self._key, self._check, self._pool = book, key, check, pool
-        self._documents = Documents(book)
-        self._state = MemoryState(documents=self._documents)  # type: ignore[arg-type] # replay only reads them
+        self._state = MemoryState(documents=StoredDocuments(book.connection))  # type: ignore[arg-type] # replay only reads them
         self._growth = TreeRebuild(book, key)
         self._last = 0
 
     def run(self, step: Step, kept: int, signatures: SignatureBatch) -> VerificationReport:
         book, state = self._book, self._state
-        documents = self._documents.check()
+        documents = _check_documents(book)
         try:
             for chunk in self._read():
                 self._apply(chunk)
@@ -238,44 +237,15 @@ def _stored(book: Snapshot) -> Iterator[list[Stored]]:
         yield chunk
 
 
-class Documents(Mapping[str, bytes]):
-    """The book's documents, each hashed once and read when asked for; only the newest read are held."""
-
-    def __init__(self, book: Snapshot) -> None:
-        """Nothing read yet."""
-        self._connection = book.connection
-        self._table = DOCUMENT
-        self._held: dict[str, bytes] = {}
-        self._bytes = 0
-
-    def check(self) -> int:
-        """Hash every one; how many there are. Raises: Broken, for one whose bytes have another digest."""
-        count = 0
-        chosen = select(self._table.c.digest, self._table.c.data)
-        with self._connection.execute(chosen, execution_options={"yield_per": 64}) as found:
-            for name, data in found:
-                if c.digest(bytes(data)) != name:
-                    raise Broken(None, f"document {name}: its bytes have another digest")
-                count += 1
-        return count
-
-    def __getitem__(self, name: str) -> bytes:
-        if name not in self._held:
-            found = self._connection.execute(select(self._table.c.data).where(self._table.c.digest == name)).scalar()
-            if found is None:
-                raise KeyError(name)
-            if self._bytes + len(found) > DOCUMENTS_BYTES_MAX:
-                self._held.clear()
-                self._bytes = 0
-            self._held[name] = bytes(found)
-            self._bytes += len(found)
-        return self._held[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return (str(name) for name in self._connection.execute(select(self._table.c.digest)).scalars())
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+def _check_documents(book: Snapshot) -> int:
+    """Hash every document; how many there are. Raises: Broken, for one whose bytes have another digest."""
+    table, count = DOCUMENT, 0
+    with book.connection.execute(select(table.c.digest, table.c.data), execution_options={"yield_per": 64}) as found:
+        for name, data in found:
+            if c.digest(bytes(data)) != name:
+                raise Broken(None, f"document {name}: its bytes have another digest")
+            count += 1
+    return count
 
 
 __all__ = ["Broken", "Fork", "Shorter", "verify", "verify_book"]

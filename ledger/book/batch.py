@@ -12,23 +12,17 @@ from sqlalchemy import Connection
 from ledger.accounts.pricing import PriceMissing
 from ledger.book.publish import LogSigner
 from ledger.book.submitted_command import Outcome
-from ledger.commands.apply import apply
+from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
 from ledger.commands.decide import LEDGER_ACTOR, decide, verify_signer
 from ledger.commands.entry import Entry
 from ledger.commands.registry import read_body
-from ledger.commands.runs.charge import MakeCharge
-from ledger.commands.runs.key_release import ReleaseKey
-from ledger.commands.runs.model_release import ReleaseModel
-from ledger.commands.runs.settlement import Post, Settle
 from ledger.crypto import detached_jws
 from ledger.domain.command import Command
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.gate import Gate
 from ledger.domain.outcomes import Code
-from ledger.store.database_state import DatabaseState
-from ledger.store.merkle_tables import entry_bytes, entry_index, entry_indexes, latest_checkpoint
-from ledger.store.snapshot import Log, Snapshot
+from ledger.store.snapshot import Snapshot
 from ledger.store.table_mapping import append_rows
 from ledger.store.tables import ENTRY
 from ledger.wire import canonical_json as c
@@ -48,37 +42,17 @@ class Batch:
     is the database's.
     """
 
-    def __init__(self, connection: Connection, recorder: Recorder) -> None:
+    def __init__(self, connection: Connection, recorder: Recorder, state: WriterState) -> None:
         """Begin on an open writing transaction; charges whose deadline has passed lapse first."""
         self.connection = connection
+        self.state = state
         self._recorder = recorder
-        self._state = DatabaseState(connection)
-        log = Log(connection)
-        self.tree = log.tree
-        self._entries: dict[str, tuple[int, Entry]] = {}
+        self.tree = state.begin(connection)
+        self._entries: dict[int, Entry] = {}
         self._rows: list[dict[str, object]] = []
-        self.note = latest_checkpoint(connection)
-        self._stored: dict[str, int | None] = {}
-        self._now = recorder.now(log)
-        for charge in self._state.due(self._now, LAPSES_MAX):
+        self._now = recorder.now(state.time)
+        for charge in state.due(self._now, LAPSES_MAX):
             self.record(recorder.lapse(charge))
-
-    def prefetch(self, commands: Sequence[PendingCommand]) -> None:
-        """Load the ids, actors, keys, charges, contracts and partitions that commands name; the rest on demand."""
-        names = [pending.command.id for pending in commands]
-        self._stored = {**dict.fromkeys(names), **entry_indexes(self.connection, names)}
-        state = self._state
-        charges = [pending.body for pending in commands if isinstance(pending.body, MakeCharge)]
-        settled = (
-            pending.body for pending in commands if isinstance(pending.body, Post | ReleaseKey | ReleaseModel | Settle)
-        )
-        state.organisations.load(pending.command.actor for pending in commands)
-        state.keys.load(
-            [pending.command.key_id for pending in commands] + [body.clean_room.signing.thumbprint for body in charges]
-        )
-        state.charges.load([body.charge for body in settled] + [name for body in charges for name in body.base])
-        state.contracts.load(body.contract for body in charges)
-        state.partitions.load(ref for body in charges for ref in body.partitions)
 
     def record_call(self, call: Sequence[PendingCommand]) -> list[Outcome]:
         """Record commands in order, up to the first that lacks a price that it needs: no price is computed here."""
@@ -95,7 +69,7 @@ class Batch:
         if known is not None:
             return known
         index = self.tree.size
-        decided = decide(self._state, pending, self._now, index, self._recorder.gate, self._recorder.log_x)
+        decided = decide(self.state.facts, pending, self._now, index, self._recorder.gate, self._recorder.log_x)
         if not decided.code.recorded:
             return outcome_of(pending, decided)
         command = pending.command
@@ -111,23 +85,19 @@ class Batch:
         return replace(outcome_of(pending, decided), index=index, body=body)
 
     def _append(self, index: int, entry: Entry, data: bytes) -> None:
-        apply(self._state, entry, index)
-        self.tree.append(data)
-        self._entries[entry.id] = (index, entry)
+        self.tree.add(self.state.append(entry, data))
+        self._entries[index] = entry
         self._rows.append({"position": index, "id": entry.id, "kind": entry.kind, "time": entry.time, "data": data})
 
     def _known(self, pending: PendingCommand) -> Outcome | None:
         """The outcome that this id has already (it is an idempotency key): for the same command only."""
         name = pending.command.id
-        if name in self._entries:
-            index, entry = self._entries[name]
-        else:
-            found = self._stored[name] if name in self._stored else entry_index(self.connection, name)
-            if found is None:
-                return None
-            index, entry = found, Entry.parse(entry_bytes(self.connection, found))
+        index = self.state.recorded(name)
+        if index is None:
+            return None
+        entry = self._entries.get(index) or self.state.entry(self.tree, index)
         try:
-            verify_signer(self._state, pending, self._recorder.log_x)
+            verify_signer(self.state.facts, pending, self._recorder.log_x)
         except Rejected as refusal:
             return outcome_of(pending, refusal.decided)
         if entry.command != pending.command:
@@ -138,7 +108,7 @@ class Batch:
     def flush(self) -> bool:
         """Write the changed state and the new entries; whether there is any."""
         if self._rows:
-            self._state.flush()
+            self.state.write_rows(self.connection)
             append_rows(self.connection, ENTRY, self._rows)
         return bool(self._rows)
 
@@ -158,13 +128,13 @@ class Recorder:
         self._public = detached_jws.public_key(signer.private)
         self.log_x = self._public.x
 
-    def now(self, log: Log) -> int:
-        """The time of the next entry (ms): the clock's, and never before the last entry's."""
-        return max(self.clock(), log.time)
+    def now(self, last: int) -> int:
+        """The time of the next entry (ms): the clock's, and never before the last entry's, ``last``."""
+        return max(self.clock(), last)
 
     def decide(self, state: Snapshot, pending: PendingCommand) -> Decision:
         """Decide as the next entry would be decided, for a quote or to compute prices; changes nothing."""
-        return decide(state, pending, self.now(state), state.size, self.gate, self.log_x)
+        return decide(state, pending, self.now(state.time), state.size, self.gate, self.log_x)
 
     def lapse(self, charge: str) -> PendingCommand:
         """The book's own command for a charge whose deadline has passed."""

@@ -31,6 +31,7 @@ from ledger.book.preconditions import check_usable, take_lock
 from ledger.book.prepare import CommandPreparer, Prepared
 from ledger.book.publish import LogSigner
 from ledger.book.submitted_command import BookBusy, BookStopped, BookUnusable, Outcome, Submission
+from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
 from ledger.domain.gate import DOCUMENT_BYTES_MAX, Gate
 from ledger.store.engine import engine_of
@@ -51,7 +52,12 @@ class Book:
     """An open book. Open it with :meth:`open`: one process an SQLite book, any number a PostgreSQL one."""
 
     def __init__(
-        self, engines: tuple[Engine, Engine], recorder: Recorder, kept: CheckpointFile | None, lock: FileLock | None
+        self,
+        engines: tuple[Engine, Engine],
+        recorder: Recorder,
+        state: WriterState,
+        kept: CheckpointFile | None,
+        lock: FileLock | None,
     ) -> None:
         """Use :meth:`open`."""
         self._writes, self._reads = engines
@@ -61,7 +67,7 @@ class Book:
         self._quota = DocumentQuota()
         self._closed = False
         self._preparer = CommandPreparer(self._reads, recorder)
-        self._writer = Writer(engines, recorder, kept, lock)
+        self._writer = Writer(engines, recorder, state, kept, lock)
 
     @classmethod
     def open(  # noqa: PLR0913 - where it is, who decides and signs, and what is asked of it
@@ -96,8 +102,9 @@ class Book:
         try:
             recorder = Recorder(gate, clock, LogSigner(log_key, origin))
             keeping = None if kept is None else CheckpointFile(kept, recorder.signer.key)
-            check_usable(engines[1], recorder.signer, keeping, volatile=volatile)
-            return cls(engines, recorder, keeping, lock)
+            state = WriterState(recorder.signer.key)
+            check_usable(engines[1], state, keeping, volatile=volatile)
+            return cls(engines, recorder, state, keeping, lock)
         except BaseException:
             for engine in engines:
                 engine.dispose()
@@ -152,7 +159,7 @@ class Book:
             return pending
         while True:
             with self.read() as facts:
-                if not facts.due(self._recorder.now(facts), 1):
+                if not facts.due(self._recorder.now(facts.time), 1):
                     # The prices are cached; should they have changed since, they are computed once more.
                     return outcome_of(pending, self._recorder.decide(facts, replace(pending, prices=COMPUTED)))
             # A command would find them lapsed, so they lapse now.

@@ -16,7 +16,7 @@ from ledger.book.submitted_command import BookUnusable
 from ledger.files.atomic_file import SHARED, replace_file
 from ledger.log.verification import open_checkpoint
 from ledger.store.snapshot import Snapshot
-from ledger.verifier import LogKey
+from ledger.verifier import LogKey, verify_consistency
 from ledger.wire.malformed import Malformed
 
 KEEP_S: Final = 1.0
@@ -34,8 +34,12 @@ class CheckpointFile:
         self._next = 0.0
         self.note: str | None = None
 
-    def check(self, book: Snapshot) -> None:
+    def check(self, book: Snapshot, root: bytes) -> None:
         """See that the book has grown from what is kept.
+
+        Args:
+            book: all of it; the stored nodes of its tree are believed only where they prove the root.
+            root: over its entries.
 
         Raises:
             BookUnusable: if it is older than the checkpoint or has another history, or the file cannot be read.
@@ -55,7 +59,7 @@ class CheckpointFile:
                 f"{self._path}: it is an older copy, which would give back what was charged since; "
                 "put the newest copy in its place"
             )
-        if kept.size and book.root_at(kept.size) != kept.root:
+        if kept.size and not verify_consistency(kept.size, book.size, book.consistency(kept.size), kept.root, root):
             raise BookUnusable(
                 f"the first {kept.size} entries of the book are not those under the checkpoint kept at {self._path}: "
                 "it has another history; find the book that was kept, and give both checkpoints to an auditor"

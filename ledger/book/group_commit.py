@@ -24,10 +24,11 @@ from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.preconditions import recheck
 from ledger.book.publish import publish
 from ledger.book.submitted_command import BookStopped, Outcome
+from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
 from ledger.store.engine import lock_log
 from ledger.store.file_lock import FileLock
-from ledger.store.snapshot import Snapshot
+from ledger.store.merkle_tables import log_size
 
 BATCH_MAX: Final = 512
 """Commands of one batch, unless one call has more."""
@@ -46,6 +47,7 @@ class Writer:
         self,
         engines: tuple[Engine, Engine],
         recorder: Recorder,
+        state: WriterState,
         kept: CheckpointFile | None,
         lock: FileLock | None,
     ) -> None:
@@ -54,10 +56,12 @@ class Writer:
         Args:
             engines: what the thread writes by, and what it reads by.
             recorder: decides and signs.
+            state: the state of the book, which belongs to the thread from here on.
             kept: the file of the newest checkpoint.
             lock: the lock on the file of an SQLite book.
         """
         self._writes, self._reads = engines
+        self._state = state
         self._lock = lock
         self._recorder = recorder
         self._kept = kept
@@ -128,22 +132,23 @@ class Writer:
     def _rest_s(self) -> float:
         """How long until something is due."""
         rest = REST_S if self._kept is None else min(REST_S, self._kept.due_s())
-        # If the database does not answer now, or has no free connection, the writer asks again later.
-        with suppress(SQLAlchemyError), self._reads.begin() as connection:
-            deadline = Snapshot(connection).next_deadline()
-            if deadline is not None:
-                rest = min(rest, (deadline + 1 - self._recorder.clock()) / 1000)
+        deadline = self._state.next_deadline()
+        if deadline is not None:
+            rest = min(rest, (deadline + 1 - self._recorder.clock()) / 1000)
         return max(rest, _TICK_S)
 
     def _idle(self) -> None:
-        due: list[str] = []
-        with suppress(SQLAlchemyError), self._reads.begin() as connection:
-            snapshot = Snapshot(connection)
-            due = snapshot.due(self._recorder.now(snapshot), 1)
-        if due:
+        deadline = self._state.next_deadline()
+        if (deadline is not None and deadline < self._recorder.now(self._state.time)) or self._is_behind():
             self._commit([])
         if self._kept is not None and not self._kept.due_s():
             self._kept.write()
+
+    def _is_behind(self) -> bool:
+        """Whether another process has appended entries. If the database does not answer, it is asked again later."""
+        with suppress(SQLAlchemyError), self._reads.begin() as connection:
+            return log_size(connection) > self._state.size
+        return False
 
     def _serve(self, calls: list[_Call]) -> None:
         answers = self._commit([pending for pending, _ in calls])
@@ -157,11 +162,10 @@ class Writer:
         with self._writes.begin() as connection:
             lock_log(connection)
             recheck(connection, self._lock)
-            batch = Batch(connection, self._recorder)
-            batch.prefetch([pending for call in calls for pending in call])
+            batch = Batch(connection, self._recorder, self._state)
             outcomes = publish(batch, self._recorder.signer, [batch.record_call(call) for call in calls])
-        if self._kept is not None and batch.note is not None:
-            self._kept.note = batch.note
+        if self._kept is not None and self._state.note is not None:
+            self._kept.note = self._state.note
         return outcomes
 
     def _stop(self, fault: BaseException, calls: list[_Call]) -> None:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, Engine, make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 
+from ledger.log.verification_findings import Broken
 from ledger.store.append_only_triggers import altered_trigger
 from ledger.store.database_grants import rights_problem
 from ledger.store.engine import is_postgres, name_of, url_of, volatile_setting
 from ledger.store.file_lock import FileChangedError, FileLock, LockHeldError
 from ledger.store.foreign_objects import foreign_object
+from ledger.store.row_check import check_rows
 from ledger.store.schema_revision import BookUnusable, check_schema
 from ledger.store.seal import seal_of
 from ledger.store.snapshot import Snapshot
@@ -20,13 +22,14 @@ from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
     from ledger.book.checkpoint_file import CheckpointFile
-    from ledger.book.publish import LogSigner
+    from ledger.book.writer_state import WriterState
 
 
-def check_usable(engine: Engine, signer: LogSigner, kept: CheckpointFile | None, *, volatile: bool) -> None:
-    """Check that a book is complete, append-only, durable and of this log.
+def check_usable(engine: Engine, state: WriterState, kept: CheckpointFile | None, *, volatile: bool) -> None:
+    """Check that a book is complete, append-only, durable and of this log, and read it into the writer's state.
 
     Args:
+        state: of the empty log; of the book's last entry afterwards.
         kept: the file with the checkpoint that the book must extend.
         volatile: a server whose commits do not wait for the disk is accepted.
 
@@ -44,14 +47,14 @@ def check_usable(engine: Engine, signer: LogSigner, kept: CheckpointFile | None,
             setting = None if volatile else volatile_setting(connection)
             if setting is not None:
                 raise BookUnusable(f"the server has {setting} off, and may lose what it committed: turn it on")
-            snapshot = Snapshot(connection)
             try:
-                if snapshot.size:
-                    signer.check(snapshot)
+                state.begin(connection)
+                snapshot = Snapshot(connection)
                 if kept is not None:
-                    kept.check(snapshot)
-            except (Malformed, KeyError) as fault:
-                raise BookUnusable(f"the book is not this log's, or was changed: {fault}") from None
+                    kept.check(snapshot, state.root)
+                check_rows(snapshot, state.facts)
+            except (Malformed, KeyError, Broken) as error:
+                raise BookUnusable(f"the book is not this log's, or was changed: {error}") from None
     except OperationalError as fault:
         if engine.dialect.name == "sqlite":
             raise _no_book(fault) from None

@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger.log.checkpoint import receipt, sign
-from ledger.log.verification import open_checkpoint
 from ledger.store.merkle_tables import Tree
 from ledger.store.table_mapping import append_rows
 from ledger.store.tables import CHECKPOINT
 from ledger.verifier import Checkpoint, LogKey
-from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
     from ledger.book.batch import Batch
     from ledger.book.submitted_command import Outcome
-    from ledger.store.snapshot import Snapshot
 
 
 def publish(batch: Batch, signer: LogSigner, outcomes: Sequence[Sequence[Outcome]]) -> list[list[Outcome]]:
@@ -39,17 +36,17 @@ def publish(batch: Batch, signer: LogSigner, outcomes: Sequence[Sequence[Outcome
     """
     if batch.flush():
         batch.tree.flush()
-        batch.note = signer.sign(batch.tree)
-        append_rows(batch.connection, CHECKPOINT, [{"tree_size": batch.tree.size, "note": batch.note}])
+        batch.state.note = note = signer.sign(batch.tree)
+        append_rows(batch.connection, CHECKPOINT, [{"tree_size": batch.tree.size, "note": note}])
     return [[_with_receipt(batch, one) for one in call] for call in outcomes]
 
 
 def _with_receipt(batch: Batch, outcome: Outcome) -> Outcome:
     if outcome.index is None:
         return outcome
-    if batch.note is None:
+    if batch.state.note is None:
         raise AssertionError("every entry is under a checkpoint")
-    return replace(outcome, receipt=receipt(outcome.index, batch.tree.proof(outcome.index), batch.note))
+    return replace(outcome, receipt=receipt(outcome.index, batch.tree.proof(outcome.index), batch.state.note))
 
 
 class LogSigner:
@@ -64,9 +61,3 @@ class LogSigner:
     def sign(self, tree: Tree) -> str:
         """The signed checkpoint of a tree."""
         return sign(Checkpoint(self._origin, tree.size, tree.root()), self.private)
-
-    def check(self, snapshot: Snapshot) -> None:
-        """Check that the newest checkpoint is this log's and is over the book's own tree. Raises: Malformed."""
-        checkpoint = open_checkpoint(snapshot.checkpoint, self.key)
-        if (checkpoint.size, checkpoint.root) != (snapshot.size, snapshot.root):
-            raise Malformed("checkpoint", f"is of {checkpoint.size} entries, the book has {snapshot.size} others")

@@ -87,6 +87,11 @@ class CompactRange:
         self.size = 0
         self._newest: dict[int, tuple[int, bytes]] = {}
 
+    @property
+    def nodes(self) -> dict[tuple[int, int], bytes]:
+        """The hashes that are held, by level and position."""
+        return {(level, position): value for level, (position, value) in self._newest.items()}
+
     def append(self, entry: bytes) -> list[tuple[int, int, bytes]]:
         """Add an entry's bytes; returns the nodes (level, position, hash) that it completes, lowest first."""
         made = append(self.size, leaf_hash(entry), self._read)

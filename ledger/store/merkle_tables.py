@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final
 
@@ -39,16 +39,28 @@ def _nodes(how_many: int) -> TextClause:
 class Tree:
     """The tree as one transaction sees it."""
 
-    def __init__(self, connection: Executor, size: int | None = None) -> None:
-        """Its size is one more than the last position, since entries leave no gap; or ``size``, for an earlier one."""
-        self._connection = connection
-        self._nodes: dict[tuple[int, int], bytes] = {}
+    def __init__(
+        self, connection: Executor, size: int | None = None, known: Mapping[tuple[int, int], bytes] | None = None
+    ) -> None:
+        """Its size is one more than the last position, since entries leave no gap; or ``size``, for an earlier one.
+
+        Args:
+            connection: reads what is not known, and writes what is new.
+            size: how many entries the tree covers.
+            known: hashes that need not be read, by level and position.
+        """
+        self.connection = connection
+        self._nodes = {**(known or {})}
         self._new: list[tuple[int, int, bytes]] = []
         self.size = log_size(connection) if size is None else size
 
     def append(self, entry: bytes) -> None:
         """Add a leaf."""
-        for level, position, value in merkle.append(self.size, leaf_hash(entry), self.read):
+        self.add(merkle.append(self.size, leaf_hash(entry), self.read))
+
+    def add(self, completed: Iterable[tuple[int, int, bytes]]) -> None:
+        """Add a leaf by the nodes that it completes (level, position, hash), itself first."""
+        for level, position, value in completed:
             self._nodes[level, position] = value
             self._new.append((level, position, value))
         self.size += 1
@@ -57,7 +69,7 @@ class Tree:
         """The hash of a complete subtree. Raises: KeyError, if the book lacks it."""
         known = self._nodes.get((level, position))
         if known is None:
-            found = self._connection.execute(_NODE, {"level": level, "position": position}).scalar()
+            found = self.connection.execute(_NODE, {"level": level, "position": position}).scalar()
             if found is None:
                 raise KeyError((level, position))
             known = self._nodes[level, position] = bytes(found)
@@ -84,14 +96,14 @@ class Tree:
         if missing := [place for place in wanted if place not in self._nodes]:
             named = {f"l{at}": level for at, (level, _) in enumerate(missing)}
             named |= {f"p{at}": place for at, (_, place) in enumerate(missing)}
-            for row in self._connection.execute(_nodes(len(missing)), named).mappings():
+            for row in self.connection.execute(_nodes(len(missing)), named).mappings():
                 self._nodes[int(row["level"]), int(row["position"])] = bytes(row["hash"])
         return merkle.inclusion_proof(index, self.size, self.read)
 
     def flush(self) -> None:
         """Write the new nodes."""
         rows = [{"level": level, "position": place, "hash": value} for level, place, value in self._new]
-        append_rows(self._connection, TREE_NODE, rows)
+        append_rows(self.connection, TREE_NODE, rows)
         self._new.clear()
 
 
@@ -127,6 +139,17 @@ def entry_bytes(connection: Executor, index: int) -> bytes:
     if found is None:
         raise KeyError(index)
     return bytes(found)
+
+
+def entries_from(connection: Executor, start: int) -> Iterator[tuple[int, bytes]]:
+    """The indexes and exact bytes of the entries from one index on, read a thousand at a time."""
+    while True:
+        chosen = select(ENTRY.c.position, ENTRY.c.data).where(ENTRY.c.position >= start)
+        some = connection.execute(chosen.order_by(ENTRY.c.position).limit(_PAGE)).all()
+        yield from ((int(index), bytes(data)) for index, data in some)
+        if len(some) < _PAGE:
+            return
+        start = int(some[-1][0]) + 1
 
 
 def entries_in_order(connection: Executor, before: int) -> Iterator[bytes]:

@@ -100,7 +100,7 @@ def test_a_checkpoint_is_written_at_most_once_a_second(world: World, kept: Path)
     keeper = CheckpointFile(kept, LOG)
     assert keeper.due_s() > 3_600
     with world.book.read() as facts:
-        keeper.check(facts)
+        keeper.check(facts, facts.root)
     assert keeper.due_s() == 0
     keeper.write()
     first = kept.read_text(encoding="utf-8")

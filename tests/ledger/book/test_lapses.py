@@ -19,6 +19,7 @@ from ledger.book.document_quota import BYTES_MAX, DOCUMENTS_MAX, KEEP_MS, Docume
 from ledger.book.group_commit import Writer
 from ledger.book.prepare import AT_ONCE, CommandPreparer
 from ledger.book.publish import LogSigner
+from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
 from ledger.commands.entry import Entry
 from ledger.domain.facts import Facts
@@ -137,7 +138,8 @@ def test_what_was_not_priced_is_made_ready_again(world: World) -> None:
     world.book.close()
     reads, writes = engine_of(world.url, writes=False), engine_of(world.url, writes=True)
     recorder = Recorder(gate, world.clock, LogSigner(LOG_KEY, ORIGIN))
-    preparer, writer = CommandPreparer(reads, recorder), Writer((writes, reads), recorder, None, None)
+    preparer = CommandPreparer(reads, recorder)
+    writer = Writer((writes, reads), recorder, WriterState(recorder.signer.key), None, None)
 
     def write(ready: list[PendingCommand | Outcome]) -> list[str]:
         asked = [one for one in ready if isinstance(one, PendingCommand)]

@@ -1,0 +1,154 @@
+"""The current state as the writer decides on it: folded from the entries, never read from the rows that they make.
+
+A row of an account or a key can be changed by whoever may write to the database, and nothing shows it. An entry cannot:
+the root over all entries is in a checkpoint that the log's key signed. So the writer applies every entry once, when the
+book is opened, keeps the state in memory, and changes it by applying what it appends. The rows are written for readers.
+Entries that another process appended (PostgreSQL) are applied before the next batch is decided, and only if the newest
+checkpoint covers them.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import Any, Final
+
+from ledger.commands.apply import apply
+from ledger.commands.entry import Entry
+from ledger.domain.memory_state import MemoryState
+from ledger.domain.outcomes import ChargeState
+from ledger.log.merkle import CompactRange
+from ledger.log.verification import open_checkpoint
+from ledger.store.database_state import PROJECTIONS, DatabaseState
+from ledger.store.documents import StoredDocuments
+from ledger.store.engine import Executor
+from ledger.store.merkle_tables import Tree, entries_from, entry_bytes, latest_checkpoint
+from ledger.verifier import LogKey, leaf_hash, verify_inclusion
+from ledger.wire.malformed import Malformed
+
+_APPLY_ERRORS: Final = (Malformed, LookupError, AssertionError, ArithmeticError, TypeError, AttributeError)
+"""What applying an entry that is wrong may raise."""
+
+
+class _Changes(dict[Any, Any]):
+    """One part of the state, with the keys that were set since its rows were last written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed: dict[Any, None] = {}
+
+    def __setitem__(self, key: Any, value: Any) -> None:  # noqa: ANN401 - of any part
+        super().__setitem__(key, value)
+        self.changed[key] = None
+
+
+class WriterState:
+    """The state after the first :attr:`size` entries, for the one thread of a process that appends to the log.
+
+    An error in the middle of a change leaves it ahead of the database, and good for nothing.
+
+    Attributes:
+        facts: the state to decide on.
+        time: the time of the last entry (ms), 0 for an empty log.
+        note: the signed checkpoint over all entries, None for an empty log.
+    """
+
+    def __init__(self, key: LogKey) -> None:
+        """The state of an empty log, whose public key is ``key``."""
+        self._changes = {name: _Changes() for name in PROJECTIONS}
+        self._documents = StoredDocuments()
+        parts: dict[str, Any] = {**self._changes}
+        self.facts = MemoryState(documents=self._documents, **parts)  # type: ignore[arg-type] # no one writes to them
+        self.time = 0
+        self.note: str | None = None
+        self._key = key
+        self._tree = CompactRange()
+        self._indexes: dict[str, int] = {}
+        self._deadlines: list[tuple[int, str]] = []
+
+    @property
+    def size(self) -> int:
+        """How many entries were applied."""
+        return self._tree.size
+
+    @property
+    def root(self) -> bytes:
+        """The root hash over them."""
+        return self._tree.root()
+
+    def begin(self, connection: Executor) -> Tree:
+        """Apply the entries that the state lacks, for a transaction that appends more; returns the tree to append to.
+
+        Raises:
+            Malformed: if one cannot be applied, or the newest checkpoint of the log's key is not over all of them.
+        """
+        self._documents.connection = connection
+        before = self.size
+        for index, data in entries_from(connection, before):
+            try:
+                if index != self.size:
+                    raise Malformed("", "is missing")
+                self.append(Entry.parse(data), data)
+            except _APPLY_ERRORS as error:
+                raise Malformed("", f"entry {self.size}: {error}") from None
+        if self.size > before:
+            self._check_signed(connection)
+            # The process that appended them has written their rows.
+            self._clear()
+        return Tree(connection, self.size, self._tree.nodes)
+
+    def _check_signed(self, connection: Executor) -> None:
+        self.note = latest_checkpoint(connection)
+        if self.note is None:
+            raise Malformed("checkpoint", f"is missing over the {self.size} entries of the book")
+        checkpoint = open_checkpoint(self.note, self._key)
+        if (checkpoint.size, checkpoint.root) != (self.size, self.root):
+            raise Malformed("checkpoint", f"is of {checkpoint.size} entries, the book has {self.size} others")
+
+    def append(self, entry: Entry, data: bytes) -> list[tuple[int, int, bytes]]:
+        """Apply the next entry; returns the nodes (level, position, hash) that it completes in the tree."""
+        if entry.time < self.time:
+            raise Malformed("time", "lies before the time of the entry before it")
+        apply(self.facts, entry, self.size)
+        charge = self.facts.charges.get(entry.id)
+        if charge is not None and charge.index == self.size:
+            heappush(self._deadlines, (charge.deadline, charge.id))
+        self.time = entry.time
+        self._indexes[entry.id] = self.size
+        return self._tree.append(data)
+
+    def recorded(self, command_id: str) -> int | None:
+        """The index of a command's entry, None if there is none."""
+        return self._indexes.get(command_id)
+
+    def entry(self, tree: Tree, index: int) -> Entry:
+        """A stored entry. Raises: Malformed, if its bytes are not those under the root."""
+        data = entry_bytes(tree.connection, index)
+        if not verify_inclusion(leaf_hash(data), index, tree.size, tree.proof(index), self.root):
+            raise Malformed("", f"entry {index}: its bytes, or the nodes of the tree above it, were changed")
+        return Entry.parse(data)
+
+    def due(self, now: int, most: int) -> list[str]:
+        """The ids of pending charges whose deadline has passed, oldest first. They are named once: lapse them."""
+        names: list[str] = []
+        while len(names) < most and (deadline := self.next_deadline()) is not None and deadline < now:
+            names.append(heappop(self._deadlines)[1])
+        return names
+
+    def next_deadline(self) -> int | None:
+        """The earliest deadline (ms) of a pending charge; None if none is pending."""
+        charges, waiting = self.facts.charges, self._deadlines
+        while waiting and charges[waiting[0][1]].state is not ChargeState.PENDING:
+            heappop(waiting)
+        return waiting[0][0] if waiting else None
+
+    def write_rows(self, connection: Executor) -> None:
+        """Write the rows of what changed, for readers."""
+        rows = DatabaseState(connection)
+        for name, part in self._changes.items():
+            getattr(rows, name).update({key: part[key] for key in part.changed})
+        rows.flush()
+        self._clear()
+
+    def _clear(self) -> None:
+        for part in self._changes.values():
+            part.changed.clear()
