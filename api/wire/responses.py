@@ -12,8 +12,8 @@ from api.http.field_types import EntityTag, Schema, schema_of
 from api.http.problems import Problem, Reason, RemainingShare, declared
 from api.wire.account_answers import remaining
 from api.wire.command_answers import CommandAnswer
-from api.wire.decision_answers import Check
 from client.http.endpoints import JSON_TYPE
+from ledger.domain.gate import Check
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
 from ledger.wire.records import Record, convert, write
