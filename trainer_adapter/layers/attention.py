@@ -6,45 +6,54 @@ into the batch dimension that the kernel has already; each record still attends 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 
+class AttentionCall(NamedTuple):
+    """The arguments of ``torch.nn.functional.scaled_dot_product_attention``."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    attn_mask: Tensor | None = None
+    dropout_p: float = 0.0
+    is_causal: bool = False
+    scale: float | None = None
+    enable_gqa: bool = False
+
+    def run(self) -> Tensor:
+        """As PyTorch does."""
+        return functional.scaled_dot_product_attention(**self._asdict())
+
+
 class _Folded(torch.autograd.Function):
     """Used under ``vmap`` only: what is differentiated is the call inside."""
 
     @staticmethod
-    def forward(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, options: Mapping[str, Any]) -> Tensor:
+    def forward(*arguments: Any) -> Tensor:  # noqa: ANN401 - those of the call
         """As the plain function."""
-        return functional.scaled_dot_product_attention(query, key, value, mask, **options)
+        return AttentionCall(*arguments).run()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ANN401 - PyTorch's own
         """Keep nothing: this has no backward of its own."""
 
     @staticmethod
-    def vmap(  # noqa: PLR0913, PLR0917 - PyTorch's signature
-        info: Any,  # noqa: ANN401 - PyTorch's own
-        in_dims: Sequence[int | None],
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Tensor | None,
-        options: Mapping[str, Any],
-    ) -> tuple[Tensor, int]:
+    def vmap(info: Any, in_dims: Sequence[int | None], *arguments: Any) -> tuple[Tensor, int]:  # noqa: ANN401 - PyTorch's own
         """Fold the units' dimension into the first of each tensor."""
-        dims = zip((query, key, value), in_dims, strict=False)
-        heads = [_first(one, dim, info.batch_size) for one, dim in dims]
-        spread = None
+        units, call = info.batch_size, AttentionCall(*arguments)
+        query, key, value = (_first(one, dim, units) for one, dim in zip(call[:3], in_dims, strict=False))
+        mask = call.attn_mask
         if mask is not None:
-            spread = _mask(_first(mask, in_dims[3], info.batch_size), heads[0])
-        folded = [one.flatten(0, 1) for one in heads]
-        output = attention(folded[0], folded[1], folded[2], spread, **options)
-        return output.reshape(info.batch_size, -1, *output.shape[1:]), 0
+            mask = _mask(_first(mask, in_dims[3], units), query)
+        query, key, value = (one.flatten(0, 1) for one in (query, key, value))
+        output = attention(call._replace(query=query, key=key, value=value, attn_mask=mask))
+        return output.reshape(units, -1, *output.shape[1:]), 0
 
 
 def _first(value: Tensor, dim: int | None, units: int) -> Tensor:
@@ -57,20 +66,10 @@ def _mask(mask: Tensor, query: Tensor) -> Tensor:
     return full.expand(len(mask), query.shape[1], *full.shape[2:]).flatten(0, 1)
 
 
-def attention(  # noqa: PLR0913, PLR0917 - PyTorch's signature
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,  # noqa: FBT001, FBT002 - as above
-    scale: float | None = None,
-    enable_gqa: bool = False,  # noqa: FBT001, FBT002 - as above
-) -> Tensor:
+def attention(call: AttentionCall) -> Tensor:
     """As ``torch.nn.functional.scaled_dot_product_attention``; dropout is left to it, which refuses it here."""
-    options: dict[str, Any] = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
-    batched = any(torch._C._functorch.is_batchedtensor(one) for one in (query, key, value))  # noqa: SLF001 - it has no other name
-    if not batched or query.dim() != 4 or dropout_p:
-        return functional.scaled_dot_product_attention(query, key, value, attn_mask, **options)
-    output: Tensor = _Folded.apply(query, key, value, attn_mask, options)  # type: ignore[no-untyped-call] # PyTorch
+    batched = any(torch._C._functorch.is_batchedtensor(one) for one in call[:3])  # noqa: SLF001 - it has no other name
+    if not batched or call.query.dim() != 4 or call.dropout_p:
+        return call.run()
+    output: Tensor = _Folded.apply(*call)  # type: ignore[no-untyped-call] # PyTorch
     return output

@@ -20,7 +20,7 @@ and by feature, ``AlphaDropout``, attention's ``dropout_p``, what drops between 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -29,9 +29,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
-from trainer_adapter.layers.functional_call import body_of
+from trainer_adapter.layers.attention import AttentionCall
+from trainer_adapter.layers.functional_call import FunctionMode, body_of
 from trainer_adapter.layers.philox import WORD, philox
 from trainer_adapter.layers.rnn import has_dropout, unrolled
 
@@ -83,7 +83,7 @@ def dropout_keys(keys: Keys | None, places: Tensor, valid: Tensor) -> Tensor:
     return torch.where(valid[..., None], torch.from_numpy(parts.astype(np.int64)), 0)
 
 
-class PerExampleDropout(TorchFunctionMode):
+class PerExampleDropout(FunctionMode):
     """Draws every mask of one record's forward pass from its key.
 
     Attributes:
@@ -96,27 +96,19 @@ class PerExampleDropout(TorchFunctionMode):
         self._key = key
         self.calls = 0
 
-    def __torch_function__(
-        self,
-        func: Any,  # noqa: ANN401 - any function of PyTorch's
-        types: Iterable[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401 - any result
-        """Called by PyTorch in the place of ``func``."""
-        del types
-        given: Mapping[str, Any] = kwargs or {}
-        if func in _OPENED:
+    def replace(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any function of PyTorch's
+        """Run the call, with this record's masks if it drops something."""
+        if function in _OPENED:
             with self:
-                return body_of(func)(*args, **given)
-        recurrent = unrolled(func, args, given) if has_dropout(func, args) else None
+                return body_of(function)(*args, **kwargs)
+        recurrent = unrolled(function, args, kwargs) if has_dropout(function, args) else None
         if recurrent is not None:
             with self:
-                return recurrent(*args, **given)
-        if func is functional.scaled_dot_product_attention:
-            return self._attention(*args, **given)
-        kind = _KINDS.get(func)
-        return func(*args, **given) if kind is None else self._drop(kind, *args, **given)
+                return recurrent(*args, **kwargs)
+        if function is functional.scaled_dot_product_attention:
+            return self._attention(AttentionCall(*args, **kwargs))
+        kind = _KINDS.get(function)
+        return function(*args, **kwargs) if kind is None else self._drop(kind, *args, **kwargs)
 
     def _drop(self, kind: _Kind, input: Tensor, p: float, train: bool) -> Tensor:  # noqa: A002, FBT001 - PyTorch's names
         below = _below(p)
@@ -126,31 +118,19 @@ class PerExampleDropout(TorchFunctionMode):
             dropped = input * 0.0
         else:
             shape = _of_channels(input.shape) if kind.channels else input.shape
-            dropped = _dropped(input, self._kept(shape, below), below / LANES, alpha=kind.alpha)
+            dropped = _dropped(input, self._mask(shape, below), below / LANES, alpha=kind.alpha)
         return input.copy_(dropped) if kind.in_place else dropped
 
-    def _attention(  # noqa: PLR0913, PLR0917 - PyTorch's signature
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attn_mask: Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,  # noqa: FBT001, FBT002 - as above
-        scale: float | None = None,
-        enable_gqa: bool = False,  # noqa: FBT001, FBT002 - as above
-    ) -> Tensor:
-        below = _below(dropout_p)
-        if dropout_p == 1 or not below or self._key is None:
-            whole = functional.scaled_dot_product_attention(
-                query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
-            )
+    def _attention(self, call: AttentionCall) -> Tensor:
+        below = _below(call.dropout_p)
+        if call.dropout_p == 1 or not below or self._key is None:
+            whole = call._replace(dropout_p=0.0).run()
             return whole * 0.0 if below and self._key is not None else whole
-        weights = _weights(query, key, attn_mask, is_causal, scale, enable_gqa)
-        weights = _dropped(weights, self._kept(weights.shape, below), below / LANES, alpha=False)
-        return weights @ (_spread(value, query) if enable_gqa else value)
+        weights = _weights(call)
+        weights = _dropped(weights, self._mask(weights.shape, below), below / LANES, alpha=False)
+        return weights @ (_spread(call.value, call.query) if call.enable_gqa else call.value)
 
-    def _kept(self, shape: Sequence[int], below: int) -> Tensor:
+    def _mask(self, shape: Sequence[int], below: int) -> Tensor:
         """Which places of one record stay, bool: the next mask under its key."""
         assert self._key is not None
         count, low, high = math.prod(shape), self._key[:1], self._key[1:]
@@ -175,21 +155,14 @@ def _of_channels(shape: Sequence[int]) -> tuple[int, ...]:
     return (*shape[:2], *(1 for _ in shape[2:]))
 
 
-def _weights(  # noqa: PLR0913, PLR0917 - what attention is told
-    query: Tensor,
-    key: Tensor,
-    mask: Tensor | None,
-    is_causal: bool,  # noqa: FBT001 - as PyTorch
-    scale: float | None,
-    grouped: bool,  # noqa: FBT001 - as above
-) -> Tensor:
+def _weights(call: AttentionCall) -> Tensor:
     """Attention's weights of all pairs of positions (Vaswani et al. 2017, section 3.2.1), held at once.
 
     No fused kernel takes a mask of them from outside. Where nothing may be looked at they are zero, as in PyTorch.
     """
-    query = query * (query.shape[-1] ** -0.5 if scale is None else scale)
-    scores = query @ (_spread(key, query) if grouped else key).mT
-    if is_causal:
+    query, mask = call.query * (call.query.shape[-1] ** -0.5 if call.scale is None else call.scale), call.attn_mask
+    scores = query @ (_spread(call.key, query) if call.enable_gqa else call.key).mT
+    if call.is_causal:
         if mask is not None:
             raise ValueError("attention takes a mask or is_causal, not both")
         mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()

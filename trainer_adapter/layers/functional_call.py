@@ -3,12 +3,14 @@
 :func:`call` does as ``torch.func.functional_call``, which, where one module occurs in a model twice, leaves the values
 it was given in the model (PyTorch 2.13). Here a tensor is known by identity: wherever it occurs, and however often, the
 new value takes its place, and afterwards the old one is back. :func:`in_modes` sets training and evaluation mode module
-by module; :func:`body_of` gives the body of a function of PyTorch's that is made of others.
+by module; :class:`FunctionMode` takes the place of every function of PyTorch's; :func:`body_of` gives the body of one
+that is made of others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from types import FunctionType
@@ -16,6 +18,7 @@ from typing import Any, Final
 from weakref import ref
 
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 _GUARDS: Final = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
@@ -78,13 +81,24 @@ def in_modes(wanted: Mapping[nn.Module, bool]) -> Iterator[None]:
             module.training = training
 
 
+class FunctionMode(TorchFunctionMode):
+    """Within its block every call of a PyTorch function goes through :meth:`replace`."""
+
+    @abstractmethod
+    def replace(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any function of PyTorch's
+        """The result of the call."""
+
+    def __torch_function__(
+        self, func: object, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> object:
+        """Called by PyTorch in the place of ``func``."""
+        del types
+        return self.replace(func, args, kwargs or {})
+
+
 def body_of(function: FunctionType) -> FunctionType:
     """The same body without its own dispatch to ``__torch_function__``."""
-    names = {**function.__globals__, **dict.fromkeys(_GUARDS, _never)}
+    names = {**function.__globals__, **dict.fromkeys(_GUARDS, lambda *_: False)}
     copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__ = function.__kwdefaults__
     return copy
-
-
-def _never(*_: object) -> bool:
-    return False

@@ -74,17 +74,8 @@ def _relu(given: Tensor, state: State, weights: _Weights) -> State:
 def _layers(step: _Step) -> Callable[..., tuple[Tensor, ...]]:
     """PyTorch's function for all layers and positions, with its signature; its output, then its last states."""
 
-    def run(  # noqa: PLR0913, PLR0917 - PyTorch's signature
-        x: Tensor,
-        first: Tensor | Sequence[Tensor],
-        params: Sequence[Tensor],
-        has_biases: bool,  # noqa: FBT001 - as above
-        num_layers: int,
-        dropout: float,
-        train: bool,  # noqa: FBT001 - as above
-        bidirectional: bool,  # noqa: FBT001 - as above
-        batch_first: bool,  # noqa: FBT001 - as above
-    ) -> tuple[Tensor, ...]:
+    def run(*arguments: Any) -> tuple[Tensor, ...]:  # noqa: ANN401 - PyTorch's, by position
+        x, first, params, has_biases, num_layers, dropout, train, bidirectional, batch_first = arguments
         directions = 2 if bidirectional else 1
         runs = num_layers * directions
         starts = list(zip(*(each.unbind(0) for each in _several(first)), strict=True))
@@ -128,8 +119,8 @@ def _cell(step: _Step) -> Callable[..., Any]:
         b_hh: Tensor | None = None,
     ) -> Tensor | State:
         weights = _Weights(w_ih, w_hh, b_ih, b_hh)
-        found = step(weights.of_input(x), _several(state), weights)
-        return found[0] if isinstance(state, Tensor) else found
+        result = step(weights.of_input(x), _several(state), weights)
+        return result[0] if isinstance(state, Tensor) else result
 
     return run
 
@@ -140,13 +131,9 @@ def _several(state: Tensor | Sequence[Tensor]) -> State:
 
 def _weights(params: Sequence[Tensor], runs: int, *, biases: bool) -> list[_Weights]:
     each = len(params) // runs
-    plain = 4 if biases else 2
-    found = []
-    for at in range(0, len(params), each):
-        projection = params[at + plain] if each > plain else None
-        bias_input, bias_state = (params[at + 2], params[at + 3]) if biases else (None, None)
-        found.append(_Weights(params[at], params[at + 1], bias_input, bias_state, projection))
-    return found
+    no_biases = [] if biases else [None, None]
+    starts = range(0, len(params), each)
+    return [_Weights(params[at], params[at + 1], *no_biases, *params[at + 2 : at + each]) for at in starts]
 
 
 _LAYERS: Final[dict[Any, Callable[..., Any]]] = {

@@ -9,25 +9,24 @@ no rule covers is listed by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from trainer_adapter.layers.attention import attention
+from trainer_adapter.layers.attention import AttentionCall, attention
 from trainer_adapter.layers.dropout import PerExampleDropout
-from trainer_adapter.layers.functional_call import body_of
+from trainer_adapter.layers.functional_call import FunctionMode, body_of
 from trainer_adapter.layers.rnn import unrolled
 from trainer_adapter.per_sample.layer_rules import CapturedCall, Layer, take
 from trainer_adapter.per_sample.record_loss import RecordLoss
 
 
-class LayerCallCapture(TorchFunctionMode):
+class LayerCallCapture(FunctionMode):
     """The uses of some parameters in a forward pass.
 
     Attributes:
@@ -46,33 +45,25 @@ class LayerCallCapture(TorchFunctionMode):
         self.uncovered: set[str] = set()
         self.outputs: list[tuple[torch.Size, torch.dtype]] = []
 
-    def __torch_function__(
-        self,
-        func: Any,  # noqa: ANN401 - any function of PyTorch's
-        types: Iterable[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401 - whatever it gives
-        """Called by PyTorch in the place of ``func``."""
-        del types
-        given: Mapping[str, Any] = kwargs or {}
-        named = {self._names[id(value)] for value in tree_leaves((args, dict(given))) if id(value) in self._names}
-        if func is scaled_dot_product_attention:
-            return attention(*args, **given)
-        recurrent = unrolled(func, args, given)
+    def replace(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any function of PyTorch's
+        """Run the call, by its rule if it has one; what uses a parameter without a rule is noted."""
+        named = {self._names[id(value)] for value in tree_leaves((args, dict(kwargs))) if id(value) in self._names}
+        if function is scaled_dot_product_attention:
+            return attention(AttentionCall(*args, **kwargs))
+        recurrent = unrolled(function, args, kwargs)
         if recurrent is not None:
             with self:
-                return recurrent(*args, **given)
+                return recurrent(*args, **kwargs)
         if not named:
-            return func(*args, **given)
-        taken = take(func, args, given, self._name)
+            return function(*args, **kwargs)
+        taken = take(function, args, kwargs, self._name)
         if taken is not None:
             return self._probed(taken)
-        if isinstance(func, FunctionType) and func.__module__ == "torch.nn.functional":
+        if isinstance(function, FunctionType) and function.__module__ == "torch.nn.functional":
             # Made of functions that may have rules: its body runs under our eyes.
             with self:
-                return body_of(func)(*args, **given)
-        output = func(*args, **given)
+                return body_of(function)(*args, **kwargs)
+        output = function(*args, **kwargs)
         # Asking for a shape or a type is no use of the values.
         if any(isinstance(value, Tensor) for value in tree_leaves(output)):
             self.uncovered |= named

@@ -12,18 +12,18 @@ made itself, and reads nothing that another pass made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode, resolve_name
+from torch.overrides import resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ledger.wire.malformed import Malformed
 from trainer_adapter.layers.dropout import PerExampleDropout
-from trainer_adapter.layers.functional_call import call
+from trainer_adapter.layers.functional_call import FunctionMode, call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,7 +97,7 @@ def check_on_dummies(
         raise Malformed("model", "lets one record change the output of another")
 
 
-class RefuseRandomness(TorchFunctionMode):
+class RefuseRandomness(FunctionMode):
     """Refuses draws from PyTorch's own generators, by the name of the function that drew."""
 
     def __init__(self, device: torch.device) -> None:
@@ -109,20 +109,12 @@ class RefuseRandomness(TorchFunctionMode):
         gpu = [torch.cuda.get_rng_state(self._device)] if self._device.type == "cuda" else []
         return [torch.get_rng_state(), *gpu]
 
-    def __torch_function__(
-        self,
-        func: Any,  # noqa: ANN401 - any function of PyTorch's
-        types: Iterable[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401 - whatever it gives
-        """Called by PyTorch in the place of ``func``."""
-        del types
-        output = func(*args, **(kwargs or {}))
-        its_own = (kwargs or {}).get("generator") is not None
-        if its_own or not all(map(torch.equal, self._before, self._states())):
+    def replace(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any function of PyTorch's
+        """Run the call. Raises: Malformed, if it drew."""
+        output = function(*args, **kwargs)
+        if kwargs.get("generator") is not None or not all(map(torch.equal, self._before, self._states())):
             self._before = self._states()  # reported once, and not again for what runs on the way out
-            name = resolve_name(func) or getattr(func, "__name__", "a function")
+            name = resolve_name(function) or getattr(function, "__name__", "a function")
             raise Malformed("model", f"draws randomness by {name}: only dropout is drawn for each record by itself")
         return output
 
