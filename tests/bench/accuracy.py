@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -145,7 +146,7 @@ def run(recipe: Recipe, plan: Plan, seed: int, data: Data, folder: Path, on_step
 
     with (
         charged(folder, name, plan, len(inputs), recipe.epsilon) as told,
-        StepLog.create(folder / "steps.log", name, plan, BLOCK_STEPS) as log,
+        closing(StepLog.create(folder / "steps.log", name, plan, BLOCK_STEPS)) as log,
     ):
         told.steps = train(
             plan,

@@ -27,12 +27,12 @@ from client.service.service import Service
 from ledger.mechanisms.plan import Plan
 from trainer_adapter.cli import models
 from trainer_adapter.cli.job import Job
-from trainer_adapter.cli.main import _consumer
 from trainer_adapter.cli.train import train_job
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.job.step_log import StepLog
 from trainer_adapter.run.checkpointing import CheckpointStore
+from trainer_adapter.session.protocol import consumer_service
 
 
 class Hook:
@@ -92,7 +92,7 @@ def _run(asked: dict[str, Any]) -> None:
     kill = asked["kill"]
     _hooked(Hook(Path(asked["trace"]), (kill[0], kill[1]) if kill else None))
     job = Job.load(Path(asked["job"]))
-    with _consumer(job) as service:
+    with consumer_service(job) as service:
         train_job(job, service, lambda _: None, resume=asked["resume"])
 
 

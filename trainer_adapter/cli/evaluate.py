@@ -118,7 +118,7 @@ def _open(job: Job, service: Service, say: Say) -> tuple[str, SealedContents]:
 def _key(job: Job, service: Service, model: str, say: Say) -> bytes:
     consumer, identity = Signer.load(job.key), CleanRoomIdentity.fresh(deadline=0)
     keys = identity.public()
-    attester = DevelopmentAttester(job.attester_issuer, load_private(job.attester_key))
+    attester = DevelopmentAttester(job.attester.issuer, load_private(job.attester.key))
     claims: c.Object = {"charge": job.id, "cnf": keys, "plan": job.plan.digest}
     nonce, evidence = attester.deposit_evidence(service, consumer, claims, say)
     body: c.Object = {"charge": job.id, "clean_room": keys, "evidence": evidence, "model": model, "nonce": nonce}

@@ -33,46 +33,48 @@ class TrainEnding:
     id: str
     resumes: bool
 
-    def __call__(self, fault: Exception, code: int, then: str) -> tuple[int, str]:
+    def __call__(self, error: Exception, code: int, then: str) -> tuple[int, str]:
         """The exit code and what to do next."""
         from trainer_adapter.session.receipt_check import NotProven
 
-        if isinstance(fault, NotProven):
-            return ExitCode.VERIFICATION_FAILED, f"Keep what you have, and tell the others. {self._stands()}"
+        if isinstance(error, NotProven):
+            return ExitCode.VERIFICATION_FAILED, f"Keep what you have, and tell the others. {self._recorded()}"
         if code == ExitCode.REFUSED:
-            return code, f"{self._stands()} Change what is named and ask under a new id in the job."
-        return self._after(fault, code) if self.service.recorded else self._before(fault, code, then)
+            return code, f"{self._recorded()} Change what is named and ask under a new id in the job."
+        return self._after(error, code) if self.service.recorded else self._before(error, code, then)
 
-    def _before(self, fault: Exception, code: int, then: str) -> tuple[int, str]:
+    def _before(self, error: Exception, code: int, then: str) -> tuple[int, str]:
         """No entry was heard of."""
         from client.http.problems import Unreachable
         from ledger.wire.malformed import Malformed
 
-        if isinstance(fault, FileExistsError):
+        if isinstance(error, FileExistsError):
             return (
                 ExitCode.CONFLICT,
                 f"Nothing was recorded: see what is there{f', or {_GO_ON}' if self.resumes else '.'}",
             )
-        if isinstance(fault, Malformed) and fault.field.partition(".")[0] == "answer":
+        if isinstance(error, Malformed) and error.field.partition(".")[0] == "answer":
             # The service answered, and not in a way that can be read: what it did is unknown.
             code = ExitCode.INTERNAL_ERROR
         if code not in {ExitCode.INTERNAL_ERROR, ExitCode.RETRY}:
             return code, then
-        if isinstance(fault, Unreachable) and not fault.sent:
+        if isinstance(error, Unreachable) and not error.sent:
             return code, "Nothing was recorded: run the command again in a moment."
         return code, f"Whether {self.id} was charged is unknown: {_GO_ON if self.resumes else _VOIDED}"
 
-    def _after(self, fault: Exception, code: int) -> tuple[int, str]:
+    def _after(self, error: Exception, code: int) -> tuple[int, str]:
         """What was recorded stays; the keys of a run that does not resume are gone with its process."""
         from trainer_adapter.session.key_grants import NotGranted
 
-        over = isinstance(fault, NotGranted) and fault.posted
+        over = isinstance(error, NotGranted) and error.posted
         if code == ExitCode.RETRY and self.resumes and not over:
-            return code, f"{self._stands()} {_GO_ON.capitalize()}"
-        return ExitCode.INTERNAL_ERROR, self._stands()
+            return code, f"{self._recorded()} {_GO_ON.capitalize()}"
+        return ExitCode.INTERNAL_ERROR, self._recorded()
 
-    def _stands(self) -> str:
-        return f"{_entries(self.service)} `epsilon charge show PROFILE {self.id}` tells where the charge stands."
+    def _recorded(self) -> str:
+        return (
+            f"{_entries(self.service)} `epsilon charge show PROFILE {self.id}` shows the current state of the charge."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +83,11 @@ class OpeningEnding:
 
     service: Service
 
-    def __call__(self, fault: Exception, code: int, then: str) -> tuple[int, str]:
+    def __call__(self, error: Exception, code: int, then: str) -> tuple[int, str]:
         """The exit code and what to do next."""
         from trainer_adapter.session.receipt_check import NotProven
 
-        if isinstance(fault, NotProven):
+        if isinstance(error, NotProven):
             return ExitCode.VERIFICATION_FAILED, f"Keep what you have, and tell the others. {_entries(self.service)}"
         if not self.service.recorded:
             return code, then
@@ -98,7 +100,7 @@ class OpeningEnding:
 
 def _entries(service: Service) -> str:
     """What is recorded, in a sentence."""
-    found = [str(one) for one in dict.fromkeys(service.recorded)]
-    if not found:
+    recorded = [str(one) for one in dict.fromkeys(service.recorded)]
+    if not recorded:
         return "Nothing was recorded."
-    return f"What was recorded stands: entr{'y' if len(found) == 1 else 'ies'} {', '.join(found)}."
+    return f"Recorded: entr{'y' if len(recorded) == 1 else 'ies'} {', '.join(recorded)}."

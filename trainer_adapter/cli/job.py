@@ -16,10 +16,11 @@ unexecuted steps back. ``records_per_user_max`` is there where the plan's unit i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number, parse_positive
@@ -28,12 +29,11 @@ from trainer_adapter.job.job_spec import (
     RECORDS_PER_UNIT_MAX,
     REQUIRED,
     Assignment,
-    assigned,
+    Reader,
     path_in,
+    plain,
     read_train,
 )
-
-_OWN: Final = ("learning_rate", "model", "momentum", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,35 +45,35 @@ class Job(Assignment):
     learning_rate: Fraction
     momentum: Fraction
     test: Path
-    accuracy_target: Fraction | None
-    records_per_user_max: int | None
+    accuracy_target: Fraction | None = None
+    records_per_user_max: int | None = None
 
     @classmethod
     def load(cls, path: Path) -> Job:
         """Read a job file. Raises: Malformed, naming the field; OSError."""
-        return read_train(path, lambda value: cls._parse(value, path.parent))
-
-    @classmethod
-    def _parse(cls, value: object, folder: Path) -> Job:
-        known = c.fields(value, "", (*REQUIRED, *_OWN), (*OPTIONAL, "accuracy_target", "records_per_user_max"))
-        target = parse_number(known["accuracy_target"], "accuracy_target") if "accuracy_target" in known else None
-        model = c.string(known["model"], "model", 200)
-        base = assigned(known, folder)
-        if ":" in model and base["pipeline"] is None:
-            base["pipeline"] = path_in(folder, model.rpartition(":")[0], "model")
-        return cls(
-            **base,
-            folder=folder,
-            model=model,
-            learning_rate=parse_positive(known["learning_rate"], "learning_rate"),
-            momentum=parse_number(known["momentum"], "momentum"),
-            test=path_in(folder, known["test"], "test"),
-            accuracy_target=target,
-            records_per_user_max=_bound(known),
-        )
+        known = read_train(path, _REQUIRED, _OPTIONAL)
+        file, colon, _ = known["model"].rpartition(":")
+        if colon:
+            known.setdefault("pipeline", path.parent / file)
+        return cls(**known, folder=path.parent)
 
 
-def _bound(known: dict[str, Any]) -> int | None:
-    if "records_per_user_max" not in known:
-        return None
-    return c.integer(known["records_per_user_max"], "records_per_user_max", 1, RECORDS_PER_UNIT_MAX)
+def _model(value: object, field: str, folder: Path) -> str:
+    name = c.string(value, field, 200)
+    if ":" in name:
+        path_in(name.rpartition(":")[0], field, folder)
+    return name
+
+
+_REQUIRED: Final[Mapping[str, Reader]] = {
+    **REQUIRED,
+    "learning_rate": plain(parse_positive),
+    "model": _model,
+    "momentum": plain(parse_number),
+    "test": path_in,
+}
+_OPTIONAL: Final[Mapping[str, Reader]] = {
+    **OPTIONAL,
+    "accuracy_target": plain(parse_number),
+    "records_per_user_max": plain(c.integer, 1, RECORDS_PER_UNIT_MAX),
+}

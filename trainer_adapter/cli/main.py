@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+
+from client.cli.command_group import CommandGroup
+from client.cli.error_report import errors_reported
+from ledger.domain.exit_codes import ExitCode
+from trainer_adapter.cli.exit_codes import OpeningEnding, TrainEnding
 
 if TYPE_CHECKING:
     from client.service.service import Service
@@ -17,35 +26,15 @@ if TYPE_CHECKING:
     from trainer_adapter.run.charged_run import Run
     from trainer_adapter.session.model_release import Pause
 
-app = typer.Typer(pretty_exceptions_show_locals=False)
+_GROUP: Final = CommandGroup()
+app: Final = _GROUP.app
+_say: Final = partial(typer.echo, err=True)
 
-_EXAMPLES: Final = """
-Examples:
-
-  epsilon train demo/jobs/banyan-cedar-run-1.toml
-
-  epsilon train job.toml --json > report.json
-
-With a table `[train.resume]` in the job, a run that was killed goes on with --resume.
-"""
-
+SealedJob = Annotated[Path, typer.Argument(metavar="JOB", help="The job file of a run that left a sealed model.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Stay until the providers have had their notice of the model.")]
 
 
-@app.callback()
-def _group() -> None:
-    """The trainer's commands."""
-
-
-@app.command(
-    epilog="""
-Examples:
-
-  epsilon device
-
-  CUDA_VISIBLE_DEVICES= epsilon device
-"""
-)
+@_GROUP.app.command(epilog="\nExamples:\n\n  epsilon device\n\n  CUDA_VISIBLE_DEVICES= epsilon device\n")
 def device() -> None:
     """Name the device that training would run on."""
     from trainer_adapter.cli.device import choose, in_words
@@ -53,7 +42,11 @@ def device() -> None:
     typer.echo(in_words(choose()))
 
 
-@app.command(epilog=_EXAMPLES)
+@_GROUP.command(
+    "demo/jobs/banyan-cedar-run-1.toml",
+    "job.toml --json > report.json",
+    note="With a table `[train.resume]` in the job, a run that was killed goes on with --resume.",
+)
 def train(
     job: Annotated[Path, typer.Argument(metavar="JOB", help="A job in TOML.")],
     *,
@@ -66,84 +59,63 @@ def train(
     ] = False,
 ) -> None:
     """Run one training job in one clean room: charge, key, data, noise, post."""
-    from client.cli.error_report import errors_reported
-    from trainer_adapter.cli.exit_codes import TrainEnding
     from trainer_adapter.cli.job import Job
+    from trainer_adapter.session.protocol import consumer_service
 
     with errors_reported(as_json=as_json, printer=_print_error):
         known, pause = Job.load(job), time.sleep if wait else None
-        with _consumer(known) as service:
+        with consumer_service(known) as service:
             ending = TrainEnding(service, known.id, resumes=known.resume is not None)
             with errors_reported(as_json=as_json, id=known.id, ending=ending, printer=_print_error):
                 run = _run_for_programs if as_json else _run_for_people
                 report = run(known, service, pause=pause, resume=resume)
     if as_json:
-        _print_event("report", **report.to_json())
+        _print_event("report", **asdict(report))
     else:
         typer.echo(report.in_words())
 
 
-@app.command(
-    epilog="""
-Examples:
-
-  epsilon evaluate job.toml
-
-  epsilon evaluate job.toml --json
-"""
-)
+@_GROUP.command("job.toml", "job.toml --json")
 def evaluate(
-    job: Annotated[Path, typer.Argument(metavar="JOB", help="The job file of a run that left a sealed model.")],
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    job: SealedJob, *, as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False
 ) -> None:
     """Open a sealed model in an attested clean room, and measure it on the job's public test set."""
-    from client.cli.error_report import errors_reported
-    from trainer_adapter.cli.exit_codes import OpeningEnding
-    from trainer_adapter.cli.job import Job
+    with _opened(job, as_json=as_json) as (known, service):
+        from trainer_adapter.cli.evaluate import measure
 
-    with errors_reported(as_json=as_json):
-        known = Job.load(job)
-        with _consumer(known) as service, errors_reported(as_json=as_json, ending=OpeningEnding(service)):
-            from trainer_adapter.cli.evaluate import measure
-
-            opened = measure(known, service, lambda line: typer.echo(line, err=True))
-    typer.echo(json.dumps(opened.to_json()) if as_json else opened.in_words())
+        report = measure(known, service, _say)
+    typer.echo(json.dumps(report.to_json()) if as_json else report.in_words())
 
 
-@app.command(
-    epilog="""
-Examples:
-
-  epsilon release job.toml
-
-  epsilon release job.toml --wait --json
-"""
-)
+@_GROUP.command("job.toml", "job.toml --wait --json")
 def release(
-    job: Annotated[Path, typer.Argument(metavar="JOB", help="The job file of a run that left a sealed model.")],
+    job: SealedJob,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was released, or why not, as JSON.")] = False,
     wait: Wait = False,
 ) -> None:
     """Ask again whether a sealed model may leave, and write it if it may."""
-    from client.cli.error_report import errors_reported
-    from trainer_adapter.cli.exit_codes import OpeningEnding
+    with _opened(job, as_json=as_json) as (known, service):
+        from trainer_adapter.cli.evaluate import release as release_model
+
+        model = release_model(known, service, _say, time.sleep if wait else None)
+    typer.echo(json.dumps({"charge": known.id, "model": model}) if as_json else f"{known.id}: released as {model}")
+
+
+@contextmanager
+def _opened(path: Path, *, as_json: bool) -> Iterator[tuple[Job, Service]]:
+    """The job of a sealed model and the service as its consumer calls it; errors of the block are reported."""
     from trainer_adapter.cli.job import Job
+    from trainer_adapter.session.protocol import consumer_service
 
     with errors_reported(as_json=as_json):
-        known = Job.load(job)
-        with _consumer(known) as service, errors_reported(as_json=as_json, ending=OpeningEnding(service)):
-            from trainer_adapter.cli.evaluate import release as ask
-
-            model = ask(known, service, lambda line: typer.echo(line, err=True), time.sleep if wait else None)
-    typer.echo(json.dumps({"charge": known.id, "model": model}) if as_json else f"{known.id}: released as {model}")
+        known = Job.load(path)
+        with consumer_service(known) as service, errors_reported(as_json=as_json, ending=OpeningEnding(service)):
+            yield known, service
 
 
 def _print_error(error: Object) -> None:
     """An error as one of the events: a refusal, or anything else that went wrong."""
-    from ledger.domain.exit_codes import ExitCode
-
     _print_event("refused" if error["exit_code"] == ExitCode.REFUSED else "fault", **error)
 
 
@@ -180,13 +152,6 @@ def _run_for_people(job: Job, service: Service, *, pause: Pause | None, resume: 
             progress.update(task, completed=step, loss=f"{left.spent} of {left.charged.number}")
 
         return train_job(job, service, say, on_step=on_step, pause=pause, resume=resume)
-
-
-def _consumer(job: Job) -> Service:
-    """The service as the consumer calls it."""
-    from trainer_adapter.session.protocol import consumer_service
-
-    return consumer_service(job)
 
 
 def _print_event(event: str, **members: object) -> None:

@@ -1,24 +1,29 @@
 """The models a run can name; what they do before their first layer is public and looks at one record.
 
-A name with a colon, as ``networks.py:small``, is a function in a file beside the job: see
-:mod:`trainer_adapter.cli.user_model`.
+A name with a colon, as ``networks.py:small``, is a function without arguments in a Python file beside the job: the
+user's own model. Its digest is in the charge and in the clean room's evidence, as the job's pipeline is. No one reads
+the code: the mechanism bounds what a model learns by training, not what code does that was written to leak records. A
+policy or a provider that minds requires a pipeline.
 """
 
 from __future__ import annotations
 
+import sys
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 import torch
 from torch import Tensor, nn
 
 from ledger.wire.malformed import Malformed
-from trainer_adapter.cli.user_model import own_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+FILE_BYTES_MAX: Final = 1 << 20
+ERROR_TEXT_MAX: Final = 300
 PIXELS: Final = 64
 CLASSES: Final = 10
 HIDDEN: Final = 32
@@ -47,7 +52,7 @@ def make(name: str, folder: Path | None = None, seed: int = 0) -> nn.Module:
         Malformed: for a name that is not known, or a file or a function that gives no model.
     """
     if folder is not None and ":" in name:
-        given: Callable[[], nn.Module] = partial(own_model, folder, name)
+        given: Callable[[], nn.Module] = partial(_own_model, folder, name)
     elif name in _MODELS:
         given = _MODELS[name]
     else:
@@ -72,3 +77,50 @@ _MODELS: Final[dict[str, Callable[[], nn.Module]]] = {
     "digits-linear": _digits_linear,
     "digits-mlp": _digits_mlp,
 }
+
+
+def _own_model(folder: Path, name: str) -> nn.Module:
+    """What the function ``FILE:FUNCTION`` gives.
+
+    Raises:
+        Malformed: naming ``model``, if there is no such file or function, if it raises, or gives no model.
+    """
+    file, _, function = name.rpartition(":")
+    if not file.endswith(".py") or not function.isidentifier():
+        raise Malformed("model", f"must be FILE.py:FUNCTION, which {name} is not")
+    made = getattr(_module(folder / file, file), function, None)
+    if not callable(made):
+        raise Malformed("model", f"{file} has no function {function}")
+    try:
+        model = made()
+    except (Exception, SystemExit) as error:
+        raise _raised(name, error) from error
+    if not isinstance(model, nn.Module):
+        raise Malformed("model", f"{name} gave a {type(model).__name__}, and must give a torch.nn.Module")
+    if not any(value.requires_grad for value in model.parameters()):
+        raise Malformed("model", f"{name} gave a module with nothing to train")
+    return model
+
+
+def _module(path: Path, file: str) -> ModuleType:
+    try:
+        with path.open("rb") as opened:
+            source = opened.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise Malformed("model", f"{file} cannot be read: {error.strerror}") from None
+    if len(source) > FILE_BYTES_MAX:
+        raise Malformed("model", f"{file} has more than {FILE_BYTES_MAX} bytes")
+    module = ModuleType("epsilon_own_model")
+    module.__file__ = str(path)
+    # Under a name, for classes that look up the module they were made in.
+    sys.modules[module.__name__] = module
+    try:
+        exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102 - what the command is asked to run
+    except (Exception, SystemExit) as error:
+        raise _raised(file, error) from error
+    return module
+
+
+def _raised(what: str, error: BaseException) -> Malformed:
+    text = " ".join(str(error).split())[:ERROR_TEXT_MAX]
+    return Malformed("model", f"{what} raised {type(error).__name__}: {text}")

@@ -34,23 +34,12 @@ class Report:
         model: the released model's SHA-256, or empty if its release was refused.
     """
 
-    charge: str
-    steps: int
-    steps_charged: int
     accuracy: float
+    charge: str
     device: str
     model: str
-
-    def to_json(self) -> dict[str, object]:
-        """For programs."""
-        return {
-            "accuracy": self.accuracy,
-            "charge": self.charge,
-            "device": self.device,
-            "model": self.model,
-            "steps": self.steps,
-            "steps_charged": self.steps_charged,
-        }
+    steps: int
+    steps_charged: int
 
     def in_words(self) -> str:
         """For people."""
@@ -107,7 +96,7 @@ def train_job(  # noqa: PLR0913 - one name for each thing a command may choose
             if target is not None and run.budget.at_block_boundary and _public_accuracy(run, test) >= target:
                 break
     steps, right = run.taken, _public_accuracy(run, test)
-    return Report(job.id, steps, run.steps, right, in_words(device), run.release())
+    return Report(right, job.id, in_words(device), run.release(), steps, run.steps)
 
 
 def _public_accuracy(run: ModelRun, test: tuple[Tensor, Tensor]) -> float:

@@ -78,8 +78,8 @@ class Stream:
         normals = torch.empty((2, pairs), dtype=torch.float64)
         for start in range(0, pairs, PAIRS_AT_ONCE):
             self._box_muller(normals[:, start : start + PAIRS_AT_ONCE])
-        found: NDArray[np.float64] = normals.flatten()[:count].reshape(shape).numpy()
-        return found
+        result: NDArray[np.float64] = normals.flatten()[:count].reshape(shape).numpy()
+        return result
 
     def _box_muller(self, into: torch.Tensor) -> None:
         """Fill ``into``, shape (2, pairs), in place and small enough for the caches: several times as fast."""

@@ -40,7 +40,7 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.poisson_sampler import Microbatch, draw, microbatches
 from trainer_adapter.dpsgd.privacy_units import UnitRecords
 from trainer_adapter.dpsgd.self_check import SelfCheckFailed, agree, reference_clipped_sum
-from trainer_adapter.layers.functional_call import in_modes, modes
+from trainer_adapter.layers.functional_call import in_modes
 from trainer_adapter.per_sample.microbatch import Batch, MicrobatchGradientSum
 from trainer_adapter.per_sample.model_checks import check_modules, check_on_dummies, public_parameters, trainable
 from trainer_adapter.per_sample.record_loss import LossFn, RecordLoss
@@ -67,8 +67,7 @@ def float_above(number: Fraction) -> float:
 
 def float_below(number: Fraction) -> float:
     """The greatest float64 that is at most ``number``."""
-    near = float(number)
-    return near if Fraction(near) <= number else math.nextafter(near, -math.inf)
+    return -float_above(-number)
 
 
 class Engine:
@@ -127,7 +126,7 @@ class Engine:
         self.noise_std: Final = float_above(plan.noise_multiplier * plan.clipping_norm)
         if not model.training:
             model.train()
-        self._modes = modes(model)
+        self._modes = {module: module.training for module in model.modules()}
         check_modules(model)
         check_on_dummies(model, loss_fn, data)
         public, values = self._units.public_batch(microbatch, self._device), self._record.values()

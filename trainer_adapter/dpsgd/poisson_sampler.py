@@ -60,7 +60,7 @@ def draw(stream: Stream, records: int, probability: Fraction) -> NDArray[np.int6
     for start in range(0, records, WORDS_AT_ONCE):
         words = stream.words(min(WORDS_AT_ONCE, records - start))
         # 2^64 is no 64-bit word: at probability 1 every record enters.
-        inside = np.arange(len(words)) if below > _LARGEST else np.flatnonzero(words < np.uint64(below))
+        inside = np.arange(len(words)) if below == 1 << 64 else np.flatnonzero(words < np.uint64(below))
         drawn.append(inside.astype(np.int64) + start)
     return np.concatenate(drawn) if drawn else np.empty(0, dtype=np.int64)
 
@@ -75,6 +75,3 @@ def microbatches(drawn: NDArray[np.int64], size: int) -> Iterator[Microbatch]:
         indices = np.zeros(size, dtype=np.int64)
         indices[: len(part)] = part
         yield Microbatch(indices, np.arange(size) < len(part))
-
-
-_LARGEST: Final = (1 << 64) - 1

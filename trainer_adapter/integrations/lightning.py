@@ -29,30 +29,22 @@ class LedgerCallback(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Charge, get the key, open the data. Raises: Malformed, Refused, OSError, Unreachable."""
+        del pl_module
         if trainer.accumulate_grad_batches != 1 or trainer.world_size != 1:
             raise Malformed("trainer", "must not accumulate batches, and has one device: a step is one noisy sum")
-        del pl_module
         self._run.open()
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
         """Replace the gradient; without one the step that follows changes nothing. Raises: Malformed, OSError."""
+        del pl_module
         _only(optimizer, self._run)
         if self._run.gradients() is None:
             trainer.should_stop = True
-        del pl_module
 
-    def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: object,
-        batch: object,
-        batch_idx: int,
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: object) -> None:
         """Log the privacy loss, and stop before a step that was not charged."""
-        del outputs, batch, batch_idx
         left = self._run.remaining()
-        logged = {"epsilon": float(left.spent.epsilon or "inf"), "steps_left": float(left.steps)}
+        logged = {"epsilon": float(left.spent), "steps_left": float(left.steps)}
         pl_module.log_dict(logged, prog_bar=True, batch_size=1)
         if left.steps == 0:
             trainer.should_stop = True

@@ -7,15 +7,15 @@ and no noise covers them. A name that is not on the list is refused before anyth
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Final
 
 from mlflow import MlflowClient
 
-from ledger.wire.exact_numbers import ceil_decimal, format_number
+from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
 from trainer_adapter.run.charged_run import Run
 
+PLACES: Final = 6
 PUBLIC: Final = frozenset({"public/accuracy", "public/auc", "public/loss"})
 """Metrics that may be given: measured on public records alone, which the caller vouches for."""
 
@@ -38,9 +38,9 @@ class PublicLog:
             "dp/clipping_norm": format_number(plan.clipping_norm),
             "dp/contract": known.contract,
             "dp/delta": format_number(charged.delta),
-            "dp/epsilon_charged": _told(charged.epsilon),
+            "dp/epsilon_charged": charged.rounded_up(PLACES),
             "dp/noise_multiplier": format_number(plan.noise_multiplier),
-            "dp/partitions": " ".join(ref for ref, _ in known.data)[:6_000],
+            "dp/partitions": " ".join(known.data)[:6_000],
             "dp/plan": plan.digest,
             "dp/sampling_probability": format_number(plan.sampling_probability),
             "dp/steps": str(plan.steps),
@@ -57,13 +57,7 @@ class PublicLog:
         if private:
             raise Malformed(private[0], f"is not among what may leave a clean room: {', '.join(sorted(PUBLIC))}")
         spent = self._run.remaining().spent
-        logged = {
-            **(metrics or {}),
-            "dp/epsilon": float("inf") if spent.epsilon is None else float(_told(spent.epsilon)),
-        }
+        epsilon = float("inf") if spent.epsilon is None else float(spent.rounded_up(PLACES))
+        logged = {**(metrics or {}), "dp/epsilon": epsilon}
         for name, value in logged.items():
             self._client.log_metric(self._id, name, value, step=step)
-
-
-def _told(epsilon: Fraction | None) -> str:
-    return "infinite" if epsilon is None else ceil_decimal(epsilon, 6)

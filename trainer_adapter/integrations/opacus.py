@@ -106,12 +106,12 @@ class LedgerAccountant(IAccountant):  # type: ignore[misc] # Opacus brings no ty
                 )
         self._making = True
         try:
-            found = make(**options)
+            private = make(**options)
         finally:
             self._making = False
-        _, optimiser, loader = found
+        _, optimiser, loader = private
         self.hold(optimiser, loader)
-        return found
+        return private
 
     def hold(self, optimiser: DPOptimizer, loader: DPDataLoader) -> None:
         """Let them take their steps from the charge. Raises: Refusal, for less noise or other draws than the plan's."""

@@ -11,9 +11,7 @@ Trainer is public: any gradient it gives is thrown away before the optimiser ste
 
 from __future__ import annotations
 
-from typing import Any
-
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainingArguments
 
 from ledger.wire.malformed import Malformed
 from trainer_adapter.training.attach import ModelRun
@@ -26,52 +24,25 @@ class LedgerTrainerCallback(TrainerCallback):
         """``run`` is attached to the parameters that the Trainer trains, and to its optimiser."""
         self._run = run
 
-    def on_train_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: Any,  # noqa: ANN401
-    ) -> None:
+    def on_train_begin(self, args: TrainingArguments, *_: object, **__: object) -> None:
         """Charge, get the key, open the data. Raises: Malformed, Refused, OSError, Unreachable."""
-        del state, control, kwargs
         if args.gradient_accumulation_steps != 1 or args.world_size != 1:
             raise Malformed("arguments", "must not accumulate batches, and have one device: a step is one noisy sum")
         self._run.open()
 
-    def on_pre_optimizer_step(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: Any,  # noqa: ANN401
-    ) -> None:
+    def on_pre_optimizer_step(self, args: object, state: object, control: TrainerControl, **_: object) -> None:
         """Replace the gradient; without one the step that follows changes nothing. Raises: Malformed, OSError."""
-        del args, state, kwargs
+        del args, state
         if self._run.gradients() is None:
             control.should_training_stop = True
 
-    def on_step_end(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: Any,  # noqa: ANN401
-    ) -> None:
+    def on_step_end(self, args: object, state: object, control: TrainerControl, **_: object) -> None:
         """Stop before a step that was not charged."""
-        del args, state, kwargs
+        del args, state
         if self._run.remaining().steps == 0:
             control.should_training_stop = True
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: Any,  # noqa: ANN401
-    ) -> None:
+    def on_log(self, *_: object, logs: object = None, **__: object) -> None:
         """Add the loss of privacy so far to what is logged."""
-        del args, state, control
-        logs = kwargs.get("logs")
         if isinstance(logs, dict):
-            logs["epsilon"] = float(self._run.remaining().spent.epsilon or "inf")
+            logs["epsilon"] = float(self._run.remaining().spent)

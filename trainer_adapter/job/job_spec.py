@@ -36,10 +36,10 @@ run can go on: see :mod:`trainer_adapter.run.checkpointing`.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from ledger.domain.command import parse_ref
 from ledger.log.verification import parse_log_key
@@ -48,31 +48,24 @@ from ledger.mechanisms.plan import Plan
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from trainer_adapter.job.preprocessing import NO_PREPROCESSING, Preprocessing
+from trainer_adapter.job.preprocessing import Constants, read_preprocessing
 from trainer_adapter.job.step_log import BLOCK_STEPS_MAX
 
 ASSIGNMENT_BYTES_MAX: Final = 65_536
-REQUIRED: Final = (
-    "actor",
-    "attester",
-    "block_steps",
-    "contract",
-    "data",
-    "deadline_s",
-    "id",
-    "issuer",
-    "key",
-    "log",
-    "output",
-    "plan",
-    "service",
-)
-_STATED: Final = ("base", "recipients", "unit_records_max")
-OPTIONAL: Final = ("grants", "pipeline", "preprocessing", "resume", *_STATED)
 CHARGES_MAX: Final = 16
 RECORDS_PER_UNIT_MAX: Final = 1_024
 """Records of one privacy unit that train."""
 T = TypeVar("T")
+Reader: TypeAlias = Callable[[Any, str, Path], Any]
+"""From a field's value, its name and the folder of the file to what is read. Raises: Malformed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attester:
+    """The development attester that signs for the clean room: the name that a policy trusts, and its key's file."""
+
+    issuer: str
+    key: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +78,7 @@ class Resume:
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """One run. ``data`` maps each partition to its file at rest; without ``resume`` a run dies with its process.
-
-    ``stated`` is what the charge's body says as the file says it.
-    """
+    """One run. ``data`` maps each partition to its file at rest; without ``resume`` a run dies with its process."""
 
     id: str
     service: str
@@ -100,78 +90,57 @@ class Assignment:
     deadline_s: int
     block_steps: int
     output: Path
-    attester_issuer: str
-    attester_key: Path
-    data: tuple[tuple[str, Path], ...]
+    attester: Attester
+    data: dict[str, Path]
     plan: Plan
     grants: Path | None = None
     pipeline: Path | None = None
-    preprocessing: Preprocessing = NO_PREPROCESSING
+    preprocessing: tuple[Constants, ...] = ()
     resume: Resume | None = None
-    stated: c.Object = field(default_factory=dict)
+    base: list[c.Json] | None = None
+    recipients: list[c.Json] | None = None
+    unit_records_max: int | None = None
+
+    @property
+    def stated(self) -> c.Object:
+        """What the charge's body says as the file says it."""
+        stated = {"base": self.base, "recipients": self.recipients, "unit_records_max": self.unit_records_max}
+        return {name: value for name, value in stated.items() if value is not None}
 
     @classmethod
     def load(cls, path: Path) -> Assignment:
         """Read an assignment file. Raises: Malformed, naming the field; OSError."""
-        return read_train(
-            path, lambda value: Assignment(**assigned(c.fields(value, "", REQUIRED, OPTIONAL), path.parent))
-        )
+        return Assignment(**read_train(path, REQUIRED, OPTIONAL))
 
 
-def read_train(path: Path, parse: Callable[[object], T]) -> T:
-    """Read the table ``[train]`` of a TOML file. Raises: Malformed, naming the field; OSError."""
+def read_train(path: Path, required: Mapping[str, Reader], optional: Mapping[str, Reader]) -> dict[str, Any]:
+    """The fields of the table ``[train]`` of a TOML file. Raises: Malformed, naming the field; OSError."""
     with path.open("rb") as file:
         text = file.read(ASSIGNMENT_BYTES_MAX + 1)
     if len(text) > ASSIGNMENT_BYTES_MAX:
         raise Malformed(str(path), f"a job has at most {ASSIGNMENT_BYTES_MAX} bytes")
     try:
         whole = tomllib.loads(text.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as fault:
-        raise Malformed(str(path), f"is not TOML: {fault}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise Malformed(str(path), f"is not TOML: {error}") from None
     except (RecursionError, ValueError):
         # What tomllib leaves to Python: brackets nested too deep, an integer of thousands of digits.
         raise Malformed(str(path), "is nested too deep or holds too long a number") from None
     c.integer(c.fields(whole, "", ("train", "v"))["v"], "v", 1, 1)
     try:
-        return parse(whole["train"])
-    except Malformed as fault:
-        raise fault.under("train") from None
+        known = c.fields(whole["train"], "", tuple(required), tuple(optional))
+        readers = {**required, **optional}
+        return {name: readers[name](value, name, path.parent) for name, value in known.items()}
+    except Malformed as error:
+        raise error.under("train") from None
 
 
-def assigned(known: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The members of an :class:`Assignment`, from a table that has them all. Raises: Malformed."""
-    attester = c.fields(known["attester"], "attester", ("issuer", "key"))
-    data = known["data"]
-    if not isinstance(data, dict) or not data:
-        raise Malformed("data", "must name the file of at least one partition")
-    try:
-        plan = Plan.parse(known["plan"])
-    except Malformed as fault:
-        raise fault.under("plan") from None
-    return {
-        "id": c.name(known["id"], "id"),
-        "service": c.string(known["service"], "service"),
-        "issuer": c.string(known["issuer"], "issuer"),
-        "log": parse_log_key(c.string(known["log"], "log")),
-        "actor": c.did(known["actor"], "actor"),
-        "key": path_in(folder, known["key"], "key"),
-        "contract": c.sha256(known["contract"], "contract"),
-        "deadline_s": c.integer(known["deadline_s"], "deadline_s", 60, 30 * 86_400),
-        "block_steps": c.integer(known["block_steps"], "block_steps", 1, BLOCK_STEPS_MAX),
-        "output": path_in(folder, known["output"], "output"),
-        "attester_issuer": c.string(attester["issuer"], "attester.issuer", 200),
-        "attester_key": path_in(folder, attester["key"], "attester.key"),
-        "data": tuple((parse_ref(ref, "data"), path_in(folder, file, f"data.{ref}")) for ref, file in data.items()),
-        "grants": path_in(folder, known["grants"], "grants") if "grants" in known else None,
-        "pipeline": path_in(folder, known["pipeline"], "pipeline") if "pipeline" in known else None,
-        "plan": plan,
-        "preprocessing": Preprocessing.parse(known.get("preprocessing", []), folder),
-        "resume": _resume(known["resume"], folder) if "resume" in known else None,
-        "stated": _stated(known),
-    }
+def plain(read: Callable[..., T], *bounds: int) -> Reader:
+    """A reader of a value that names no file."""
+    return lambda value, field, _: read(value, field, *bounds)
 
 
-def path_in(folder: Path, value: object, field: str) -> Path:
+def path_in(value: object, field: str, folder: Path) -> Path:
     """A path relative to a folder. Raises: Malformed."""
     text = c.string(value, field)
     if "\0" in text:
@@ -179,15 +148,57 @@ def path_in(folder: Path, value: object, field: str) -> Path:
     return folder / text
 
 
-def _stated(known: dict[str, Any]) -> c.Object:
-    if "unit_records_max" in known:
-        c.integer(known["unit_records_max"], "unit_records_max", 1, GROUP_MAX)
-    for name, read in (("base", c.name), ("recipients", c.did)):
-        for place, one in enumerate(c.strings(known[name], name, CHARGES_MAX) if name in known else ()):
-            read(one, f"{name}[{place}]")
-    return {name: known[name] for name in _STATED if name in known}
+def _attester(value: object, field: str, folder: Path) -> Attester:
+    known = c.fields(value, field, ("issuer", "key"))
+    return Attester(c.string(known["issuer"], "attester.issuer", 200), path_in(known["key"], "attester.key", folder))
 
 
-def _resume(value: object, folder: Path) -> Resume:
-    known = c.fields(value, "resume", ("every_s", "key"))
-    return Resume(path_in(folder, known["key"], "resume.key"), c.integer(known["every_s"], "resume.every_s", 0, 86_400))
+def _data(value: object, field: str, folder: Path) -> dict[str, Path]:
+    if not isinstance(value, dict) or not value:
+        raise Malformed(field, "must name the file of at least one partition")
+    return {parse_ref(ref, field): path_in(file, f"{field}.{ref}", folder) for ref, file in value.items()}
+
+
+def _plan(value: object, field: str) -> Plan:
+    try:
+        return Plan.parse(value)
+    except Malformed as error:
+        raise error.under(field) from None
+
+
+def _resume(value: object, field: str, folder: Path) -> Resume:
+    known = c.fields(value, field, ("every_s", "key"))
+    return Resume(path_in(known["key"], "resume.key", folder), c.integer(known["every_s"], "resume.every_s", 0, 86_400))
+
+
+def _several(read: Callable[[object, str], str]) -> Reader:
+    def items(value: object, field: str, _: Path) -> list[str]:
+        return [read(one, f"{field}[{place}]") for place, one in enumerate(c.strings(value, field, CHARGES_MAX))]
+
+    return items
+
+
+REQUIRED: Final[Mapping[str, Reader]] = {
+    "actor": plain(c.did),
+    "attester": _attester,
+    "block_steps": plain(c.integer, 1, BLOCK_STEPS_MAX),
+    "contract": plain(c.sha256),
+    "data": _data,
+    "deadline_s": plain(c.integer, 60, 30 * 86_400),
+    "id": plain(c.name),
+    "issuer": plain(c.string),
+    "key": path_in,
+    "log": plain(lambda value, field: parse_log_key(c.string(value, field))),
+    "output": path_in,
+    "plan": plain(_plan),
+    "service": plain(c.string),
+}
+OPTIONAL: Final[Mapping[str, Reader]] = {
+    "base": _several(c.name),
+    "grants": path_in,
+    "pipeline": path_in,
+    "preprocessing": lambda value, _, folder: read_preprocessing(value, folder),
+    "recipients": _several(c.did),
+    "resume": _resume,
+    "unit_records_max": plain(c.integer, 1, GROUP_MAX),
+}

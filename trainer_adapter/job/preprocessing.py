@@ -65,21 +65,11 @@ class Constants:
     source: str | Charged
 
 
-@dataclass(frozen=True, slots=True)
-class Preprocessing:
-    """What a run does before its model, in order."""
-
-    items: tuple[Constants, ...] = ()
-
-    @classmethod
-    def parse(cls, value: object, folder: Path) -> Preprocessing:
-        """Read the list. Raises: Malformed, naming the item and the rule."""
-        if not isinstance(value, list) or len(value) > ITEMS_MAX:
-            raise Malformed("preprocessing", f"must be a list of at most {ITEMS_MAX} items")
-        return cls(tuple(_item(one, f"preprocessing.{place}", folder) for place, one in enumerate(value)))
-
-
-NO_PREPROCESSING: Final = Preprocessing()
+def read_preprocessing(value: object, folder: Path) -> tuple[Constants, ...]:
+    """What a run does before its model, in order. Raises: Malformed, naming the item and the rule."""
+    if not isinstance(value, list) or len(value) > ITEMS_MAX:
+        raise Malformed("preprocessing", f"must be a list of at most {ITEMS_MAX} items")
+    return tuple(_item(one, f"preprocessing.{place}", folder) for place, one in enumerate(value))
 
 
 def _item(value: object, where: str, folder: Path) -> Constants:

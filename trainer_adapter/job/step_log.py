@@ -15,7 +15,7 @@ goes on after what it began.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from ledger.files.atomic_file import replace_file, sync_folder
 from ledger.wire.canonical_json import dump, fields, integer, parse
@@ -23,7 +23,6 @@ from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
     from ledger.mechanisms.plan import Plan
     from ledger.wire.canonical_json import Object
@@ -119,14 +118,6 @@ class StepLog:
             os.close(self._descriptor)
         self._descriptor, self._broken = -1, True
 
-    def __enter__(self) -> Self:
-        """The log itself."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
-        """Close it."""
-        self.close()
-
     def _append(self, line: bytes) -> None:
         rest = memoryview(line + b"\n")
         try:
@@ -161,9 +152,9 @@ def steps_begun(path: Path, run: str, plan: Plan) -> int:
         try:
             block = _object(line, where, ("first", "last"))
             begun = _follows(block["first"], block["last"], begun, block_steps, plan.steps)
-        except Malformed as fault:
+        except Malformed as error:
             if place < len(lines):
-                raise fault.under(where) if not fault.field.startswith(where) else fault from None
+                raise error.under(where) if not error.field.startswith(where) else error from None
             begun = min(begun + block_steps, plan.steps)
     return begun
 

@@ -78,8 +78,8 @@ def dropout_keys(keys: Keys | None, places: Tensor, valid: Tensor) -> Tensor:
     """
     if keys is None:
         return torch.zeros((*places.shape, 2), dtype=torch.int64)
-    found = keys[places.numpy()]
-    parts = np.stack((found & np.uint64(WORD), found >> np.uint64(32)), axis=-1)
+    words = keys[places.numpy()]
+    parts = np.stack((words & np.uint64(WORD), words >> np.uint64(32)), axis=-1)
     return torch.where(valid[..., None], torch.from_numpy(parts.astype(np.int64)), 0)
 
 
@@ -184,5 +184,5 @@ def _dropped(value: Tensor, kept: Tensor, rate: float, *, alpha: bool) -> Tensor
         return torch.where(kept, value * (1 / (1 - rate)), 0.0)
     # Klambauer et al. 2017: back to mean 0 and variance 1, if they were that before.
     stretch = ((_ALPHA * _ALPHA * rate + 1) * (1 - rate)) ** -0.5
-    found: Tensor = torch.where(kept, value, -_ALPHA) * stretch + stretch * _ALPHA * rate
-    return found
+    result: Tensor = torch.where(kept, value, -_ALPHA) * stretch + stretch * _ALPHA * rate
+    return result

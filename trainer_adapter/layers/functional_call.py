@@ -63,11 +63,6 @@ def _flat_weights(model: nn.Module) -> Iterator[None]:
             module._flat_weights, module._flat_weight_refs = weights, refs  # noqa: SLF001 - as above
 
 
-def modes(model: nn.Module) -> dict[nn.Module, bool]:
-    """Which of its modules are in training mode."""
-    return {module: module.training for module in model.modules()}
-
-
 @contextmanager
 def in_modes(wanted: Mapping[nn.Module, bool]) -> Iterator[None]:
     """With each module in training mode or not; afterwards as it was."""

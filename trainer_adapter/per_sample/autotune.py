@@ -26,7 +26,8 @@ _ROUNDS: Final = 4
 def candidates(factors: Sequence[PerExampleGrad], size: int, precision: Precision) -> tuple[str, ...]:
     """The kernels that can compute the norms of these gradients, whose parameter has ``size`` values."""
     kinds = {type(factor) for factor in factors}
-    size_bytes = _units(factors[0]) * size * precision.work.itemsize
+    units = len(next(iter(_tensors(factors[0]).values())))
+    size_bytes = units * size * precision.work.itemsize
     if kinds == {EmbeddingGrad}:
         return ("embedding_rows",)
     if kinds <= {OuterProductGrad, EmbeddingGrad}:
@@ -84,10 +85,6 @@ def _tensors(grad: PerExampleGrad) -> dict[str, Tensor]:
     """Its tensors by name; all begin with the units' dimension."""
     values = {member.name: getattr(grad, member.name) for member in fields(grad)}
     return {name: value for name, value in values.items() if isinstance(value, Tensor)}
-
-
-def _units(grad: PerExampleGrad) -> int:
-    return len(next(iter(_tensors(grad).values())))
 
 
 def _layout(grad: PerExampleGrad) -> tuple[object, ...]:

@@ -97,21 +97,9 @@ class ConvGrad:
         """Multiplied out by one convolution in which every image is a group of its own."""
         units, images = self.grad.shape[:2]
         folded = units * images
-        weight = self.grad.new_zeros(1).expand(folded * self.kernel[0], *self.kernel[1:])
-        dims = len(self.stride)
-        result: Tensor = torch.ops.aten.convolution_backward(
-            self.grad.reshape(1, -1, *self.grad.shape[3:]),
-            self.inputs.reshape(1, -1, *self.inputs.shape[3:]),
-            weight,
-            None,
-            self.stride,
-            self.padding,
-            self.dilation,
-            False,  # noqa: FBT003 - aten takes it by position: not transposed
-            (0,) * dims,
-            folded * self.groups,
-            (False, True, False),
-        )[1]
+        grad, inputs = (value.reshape(1, -1, *value.shape[3:]) for value in (self.grad, self.inputs))
+        kernel = (folded * self.kernel[0], *self.kernel[1:])
+        result = self._backward(grad, inputs, kernel, folded * self.groups)
         if images == 1:
             return result.reshape(units, *self.kernel)
         return result.reshape(units, images, *self.kernel).sum(dim=1)
@@ -119,17 +107,21 @@ class ConvGrad:
     def product(self, weights: Tensor) -> Tensor:
         """The sum over units of weight times gradient, by the convolution's own backward; shape (*kernel,)."""
         scaled = self.grad * weights.reshape(-1, *(1,) * (self.grad.dim() - 1))
+        return self._backward(scaled.flatten(0, 1), self.inputs.flatten(0, 1), self.kernel, self.groups)
+
+    def _backward(self, grad: Tensor, inputs: Tensor, kernel: tuple[int, ...], groups: int) -> Tensor:
+        """The gradient of a weight of this shape, by the convolution's own backward."""
         result: Tensor = torch.ops.aten.convolution_backward(
-            scaled.flatten(0, 1),
-            self.inputs.flatten(0, 1),
-            self.grad.new_zeros(1).expand(self.kernel),
+            grad,
+            inputs,
+            grad.new_zeros(1).expand(kernel),
             None,
             self.stride,
             self.padding,
             self.dilation,
-            False,  # noqa: FBT003 - as above
+            False,  # noqa: FBT003 - aten takes it by position: not transposed
             (0,) * len(self.stride),
-            self.groups,
+            groups,
             (False, True, False),
         )[1]
         return result

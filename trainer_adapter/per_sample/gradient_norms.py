@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Final, TypeAlias
 
 import torch
@@ -96,10 +97,12 @@ def norms_grouped_conv(factors: Sequence[PerExampleGrad], precision: Precision) 
 def norms_conv_backward(factors: Sequence[PerExampleGrad], precision: Precision) -> tuple[Tensor, Summed]:
     """Multiply out for the norm alone, and sum through the convolution's own backward."""
     factor = _patches(factors)
-    window = torch.Size(factor.kernel[2:]).numel()
+    channels_out, window = factor.kernel[0], prod(factor.kernel[2:])
     positions = factor.grad.shape[1] * factor.grad[0, 0, 0].numel()
     left, right = squares(factor.grad, precision), squares(factor.inputs, precision) * window
-    norms = squares(factor.whole_unfolded(), precision) + _slack(left, right, positions, *_sides(factor), precision)
+    norms = squares(factor.whole_unfolded(), precision) + _slack(
+        left, right, positions, channels_out, prod(factor.kernel[1:]), precision
+    )
 
     def summed(weights: Tensor) -> Tensor:
         inputs, grad = _finite(factor.inputs), _finite(factor.grad)
@@ -185,10 +188,6 @@ def _inner(one: OuterProductGrad | EmbeddingGrad, other: OuterProductGrad | Embe
         assert isinstance(other, EmbeddingGrad)
         left = (one.places[:, :, None] == other.places[:, None, :]).to(right.dtype)
     return (left * right).sum(dim=2).to(torch.float64).sum(dim=1)
-
-
-def _sides(factor: ConvGrad) -> tuple[int, int]:
-    return factor.kernel[0], torch.Size(factor.kernel[1:]).numel()
 
 
 def _slack_of(joined: Sequence[OuterProductGrad | EmbeddingGrad], precision: Precision) -> Tensor:

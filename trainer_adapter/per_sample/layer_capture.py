@@ -22,7 +22,7 @@ from trainer_adapter.layers.attention import AttentionCall, attention
 from trainer_adapter.layers.dropout import PerExampleDropout
 from trainer_adapter.layers.functional_call import FunctionMode, body_of
 from trainer_adapter.layers.rnn import unrolled
-from trainer_adapter.per_sample.layer_rules import CapturedCall, Layer, take
+from trainer_adapter.per_sample.layer_rules import CapturedCall, Factors, take
 from trainer_adapter.per_sample.record_loss import RecordLoss
 
 
@@ -30,7 +30,7 @@ class LayerCallCapture(FunctionMode):
     """The uses of some parameters in a forward pass.
 
     Attributes:
-        layers: the calls that rules cover, in order. saved: what was saved of each.
+        factors: of the calls that rules cover, in order. saved: what was saved of each.
         uncovered: the parameters that some call used without a rule.
         outputs: shape and type of each output, as one record has it.
     """
@@ -40,7 +40,7 @@ class LayerCallCapture(FunctionMode):
         super().__init__()
         self._names = {id(value): name for name, value in parameters.items()}
         self._probes = probes
-        self.layers: list[Layer] = []
+        self.factors: list[Factors] = []
         self.saved: list[Tensor] = []
         self.uncovered: set[str] = set()
         self.outputs: list[tuple[torch.Size, torch.dtype]] = []
@@ -56,7 +56,7 @@ class LayerCallCapture(FunctionMode):
                 return recurrent(*args, **kwargs)
         if not named:
             return function(*args, **kwargs)
-        taken = take(function, args, kwargs, self._name)
+        taken = take(function, args, kwargs, lambda value: self._names.get(id(value)))
         if taken is not None:
             return self._probed(taken)
         if isinstance(function, FunctionType) and function.__module__ == "torch.nn.functional":
@@ -69,14 +69,11 @@ class LayerCallCapture(FunctionMode):
             self.uncovered |= named
         return output
 
-    def _name(self, value: object) -> str | None:
-        return self._names.get(id(value))
-
     def _probed(self, taken: CapturedCall) -> Tensor:
-        self.layers.append(taken.layer)
+        self.factors.append(taken.factors)
         self.saved.append(taken.saved)
         self.outputs.append((taken.output.shape, taken.output.dtype))
-        return taken.output if self._probes is None else taken.output + self._probes[len(self.layers) - 1]
+        return taken.output if self._probes is None else taken.output + self._probes[len(self.factors) - 1]
 
 
 def parameters_with_rules(
@@ -97,8 +94,8 @@ def parameters_with_rules(
         leaked: set[str] = set(capture.uncovered)
         if output.requires_grad and watched:
             order = sorted(watched)
-            found = torch.autograd.grad(output.sum(), [known[name] for name in order], allow_unused=True)
-            leaked |= {name for name, value in zip(order, found, strict=True) if value is not None}
+            grads = torch.autograd.grad(output.sum(), [known[name] for name in order], allow_unused=True)
+            leaked |= {name for name, value in zip(order, grads, strict=True) if value is not None}
         if not leaked:
             return [name for name in record.trained if name in watched], capture.outputs
         watched -= leaked

@@ -1,15 +1,15 @@
 """Per-example gradient rules: one for each function of PyTorch whose per-example gradient has a factored form.
 
-A rule looks at one call. Where it applies, it computes the output from the parameters' values alone (no gradient runs
-into them) and says what of the call to save. Where it does not, the parameter takes the general way: it goes through
-the model once for each record.
+A rule looks at one call whose input is no parameter. Where it applies, it computes the output from the parameters'
+values alone (no gradient runs into them) and says what of the call to save. Where it does not, the parameter takes the
+general way: it goes through the model once for each record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -23,108 +23,74 @@ from trainer_adapter.per_sample.gradient_factors import (
     PerExampleGrad,
 )
 
+Geometry: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], int]
+"""Of a convolution: its kernel, stride, padding, dilation and groups."""
 NameOf: TypeAlias = Callable[[object], str | None]
 """The name of a tensor that is a parameter under a rule, or None."""
 
 
-class Layer(Protocol):
-    """One call: turns what was saved of it, and the gradient of its output, into per-example gradients."""
+Factors: TypeAlias = Callable[[Tensor, Tensor], Iterator[tuple[str, PerExampleGrad]]]
+"""From what was saved of a call and the gradient of its output to per-example gradients by parameter.
 
-    def factors(self, saved: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
-        """Both tensors begin with the units' dimension and are in the work type, indices excepted."""
-        ...
+Both tensors begin with the units' dimension and are in the work type, indices excepted.
+"""
 
 
 class CapturedCall(NamedTuple):
-    """A call that a rule covers: its output, what to save, and the layer that turns it into gradients."""
+    """A call that a rule covers: its output, what to save, and what turns it into gradients."""
 
     output: Tensor
     saved: Tensor
-    layer: Layer
+    factors: Factors
 
 
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """``weight`` (p, d), or (d, p) if ``turned``; one of its names may be None where only the other trains."""
+def _linear_factors(
+    weight: str | None, bias: str | None, saved: Tensor, grad: Tensor, *, turned: bool = False
+) -> Iterator[tuple[str, PerExampleGrad]]:
+    """Of a weight (p, d), or (d, p) if ``turned``: all dimensions between the first and the last are positions.
 
-    weight: str | None
-    bias: str | None
-    turned: bool = False
-
-    def factors(self, saved: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
-        """All dimensions between the first and the last are positions."""
-        left, right = _positions(grad), _positions(saved)
-        if self.weight is not None:
-            yield self.weight, OuterProductGrad(right, left) if self.turned else OuterProductGrad(left, right)
-        if self.bias is not None:
-            yield self.bias, DenseGrad(left.sum(dim=1))
-
-
-@dataclass(frozen=True, slots=True)
-class Convolution:
-    """In one, two or three dimensions of space."""
-
-    weight: str | None
-    bias: str | None
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-    dilation: tuple[int, ...]
-    groups: int
-
-    def factors(self, saved: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
-        """All dimensions before the channels count images."""
-        saved, grad = (_images(value, len(self.stride)) for value in (saved, grad))
-        if self.weight is not None:
-            geometry = (self.stride, self.padding, self.dilation, self.groups)
-            yield self.weight, ConvGrad(saved, grad, self.kernel, *geometry)
-        if self.bias is not None:
-            yield self.bias, DenseGrad(grad.sum(dim=(1, *range(3, grad.dim()))))
-
-
-@dataclass(frozen=True, slots=True)
-class Embedding:
-    """A table of ``height`` rows; ``padding`` is the row that never trains."""
-
-    weight: str
-    height: int
-    padding: int | None
-
-    def factors(self, saved: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
-        """``saved`` are the rows looked up."""
-        places = saved.reshape(len(saved), -1)
-        right = grad.reshape(*places.shape, grad.shape[-1])
-        if self.padding is not None:
-            right = torch.where((places == self.padding)[..., None], 0.0, right)
-        yield self.weight, EmbeddingGrad(places, right, self.height)
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """A normalisation's scale and shift: ``saved`` is what was scaled.
-
-    They have the last ``last`` dimensions of it; or, where ``space`` is no None, the channels before as many dimensions
-    of space.
+    One of the names may be None where only the other trains.
     """
+    left, right = _positions(grad), _positions(saved)
+    if weight is not None:
+        yield weight, OuterProductGrad(right, left) if turned else OuterProductGrad(left, right)
+    if bias is not None:
+        yield bias, DenseGrad(left.sum(dim=1))
 
-    weight: str | None
-    bias: str | None
-    last: int
-    space: int | None = None
 
-    def factors(self, saved: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
-        """Positions are summed before anything is multiplied by a weight."""
-        if self.weight is not None:
-            yield self.weight, DenseGrad(self._over_positions(grad * saved))
-        if self.bias is not None:
-            yield self.bias, DenseGrad(self._over_positions(grad))
+def _convolution_factors(
+    weight: str | None, bias: str | None, geometry: Geometry, saved: Tensor, grad: Tensor
+) -> Iterator[tuple[str, PerExampleGrad]]:
+    """In one, two or three dimensions of space; all dimensions before the channels count images."""
+    space = len(geometry[1])
+    saved, grad = _images(saved, space), _images(grad, space)
+    if weight is not None:
+        yield weight, ConvGrad(saved, grad, *geometry)
+    if bias is not None:
+        yield bias, DenseGrad(_over_positions(grad, 0, space))
 
-    def _over_positions(self, value: Tensor) -> Tensor:
-        if self.space is not None:
-            images = _images(value, self.space)
-            return images.sum(dim=(1, *range(3, images.dim())))
-        between = tuple(range(1, value.dim() - self.last))
-        return value.sum(dim=between) if between else value
+
+def _embedding_factors(
+    weight: str, height: int, padding: int | None, saved: Tensor, grad: Tensor
+) -> Iterator[tuple[str, PerExampleGrad]]:
+    """Of a table of ``height`` rows, from the rows looked up; ``padding`` is the row that never trains."""
+    places = saved.reshape(len(saved), -1)
+    right = grad.reshape(*places.shape, grad.shape[-1])
+    if padding is not None:
+        right = torch.where((places == padding)[..., None], 0.0, right)
+    yield weight, EmbeddingGrad(places, right, height)
+
+
+def _over_positions(value: Tensor, last: int, space: int | None) -> Tensor:
+    """The sum over positions, but not over the last dimensions; or, where ``space`` is no None, not over channels.
+
+    The channels come before as many dimensions of space.
+    """
+    if space is not None:
+        images = _images(value, space)
+        return images.sum(dim=(1, *range(3, images.dim())))
+    between = tuple(range(1, value.dim() - last))
+    return value.sum(dim=between) if between else value
 
 
 def _images(value: Tensor, space: int) -> Tensor:
@@ -138,34 +104,34 @@ def _positions(value: Tensor) -> Tensor:
 
 def _linear(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
     x, weight, bias = args["input"], args["weight"], args["bias"]
-    if name(x) or weight.dim() != 2:
+    if weight.dim() != 2:
         return None
     output = functional.linear(x, _value(name, weight))
     if bias is not None:
         output = output + _value(name, bias).to(output.dtype)
-    return CapturedCall(output, x.to(output.dtype), Linear(name(weight), name(bias)))
+    return CapturedCall(output, x.to(output.dtype), partial(_linear_factors, name(weight), name(bias)))
 
 
 def _matmul(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
     x, weight = args["input"], args["other"]
-    if name(x) or weight.dim() != 2 or x.dim() < 1:
+    if weight.dim() != 2 or x.dim() < 1:
         return None
     output = torch.matmul(x, _value(name, weight))
-    return CapturedCall(output, x.to(output.dtype), Linear(name(weight), None, turned=True))
+    return CapturedCall(output, x.to(output.dtype), partial(_linear_factors, name(weight), None, turned=True))
 
 
 def _addmm(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
-    bias, x, weight = args["input"], args["mat1"], args["mat2"]
-    if name(x) or bias.dim() != 1 or (args["beta"], args["alpha"]) != (1, 1):
+    x, bias, weight = args["mat1"], args["input"], args["mat2"]
+    if bias.dim() != 1 or (args["beta"], args["alpha"]) != (1, 1):
         return None
     output = torch.mm(x, _value(name, weight)) + _value(name, bias)
-    return CapturedCall(output, x.to(output.dtype), Linear(name(weight), name(bias), turned=True))
+    return CapturedCall(output, x.to(output.dtype), partial(_linear_factors, name(weight), name(bias), turned=True))
 
 
 def _convolution(dims: int, plain: Callable[..., Tensor]) -> Rule:
     def rule(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
         x, weight, bias, padding = args["input"], args["weight"], args["bias"], args["padding"]
-        if name(x) or x.dim() != dims + 2:  # a single image without a batch dimension: the general way
+        if x.dim() != dims + 2:  # a single image without a batch dimension: the general way
             return None
         stride, dilation = _each(args["stride"], dims), _each(args["dilation"], dims)
         if padding == "same":
@@ -175,14 +141,15 @@ def _convolution(dims: int, plain: Callable[..., Tensor]) -> Rule:
         weight_now, bias_now = _value(name, weight), None if bias is None else _value(name, bias)
         output = plain(x, weight_now, bias_now, stride, padding, dilation, args["groups"])
         geometry = (tuple(weight.shape), stride, padding, dilation, args["groups"])
-        return CapturedCall(output, x.to(output.dtype), Convolution(name(weight), name(bias), *geometry))
+        factors = partial(_convolution_factors, name(weight), name(bias), geometry)
+        return CapturedCall(output, x.to(output.dtype), factors)
 
     return rule
 
 
 def _embedding(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
     places, weight = args["input"], args["weight"]
-    # EmbeddingGrad that are scaled down as they are looked up, or gradients that are by how often: the general way.
+    # Rows that are scaled down as they are looked up, or gradients that are by how often: the general way.
     if args["max_norm"] is not None or args["scale_grad_by_freq"]:
         return None
     padding = args["padding_idx"]
@@ -190,41 +157,35 @@ def _embedding(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
         padding += len(weight)
     output = functional.embedding(places, weight.detach())
     known = name(weight)
-    return None if known is None else CapturedCall(output, places, Embedding(known, len(weight), padding))
+    return (
+        None
+        if known is None
+        else CapturedCall(output, places, partial(_embedding_factors, known, len(weight), padding))
+    )
 
 
-def _layer_norm(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
-    x, shape = args["input"], args["normalized_shape"]
-    if name(x):
-        return None
-    return _scaled(name, functional.layer_norm(x, shape, eps=args["eps"]), args, len(shape))
+def _norm(plain: Callable[..., Tensor], size: str, *, channels: bool = False) -> Rule:
+    """A normalisation whose scale has the shape ``size`` of the call, or one value for each of its channels."""
 
+    def rule(name: NameOf, args: Mapping[str, Any]) -> CapturedCall:
+        x = args["input"]
+        last, space = (1, x.dim() - 2) if channels else (len(args[size]), None)
+        output = normal = plain(x, args[size], eps=args["eps"])
+        for value, combine in ((args["weight"], torch.mul), (args.get("bias"), torch.add)):
+            if value is not None:
+                known = _value(name, value)
+                output = combine(output, known if space is None else known.reshape(-1, *(1,) * space))
+        weight, bias = name(args["weight"]), name(args.get("bias"))
 
-def _rms_norm(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
-    x, shape = args["input"], args["normalized_shape"]
-    if name(x):
-        return None
-    return _scaled(name, functional.rms_norm(x, shape, eps=args["eps"]), args, len(shape))
+        def factors(saved: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
+            if weight is not None:
+                yield weight, DenseGrad(_over_positions(grad * saved, last, space))
+            if bias is not None:
+                yield bias, DenseGrad(_over_positions(grad, last, space))
 
+        return CapturedCall(output, normal.to(output.dtype), factors)
 
-def _group_norm(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
-    x = args["input"]
-    if name(x):
-        return None
-    return _scaled(name, functional.group_norm(x, args["num_groups"], eps=args["eps"]), args, 1, x.dim() - 2)
-
-
-def _scaled(name: NameOf, normal: Tensor, args: Mapping[str, Any], last: int, space: int | None = None) -> CapturedCall:
-    def spread(value: Tensor) -> Tensor:
-        known = _value(name, value)
-        return known if space is None else known.reshape(-1, *(1,) * space)
-
-    output, weight, bias = normal, args["weight"], args.get("bias")
-    if weight is not None:
-        output = output * spread(weight)
-    if bias is not None:
-        output = output + spread(bias)
-    return CapturedCall(output, normal.to(output.dtype), Scale(name(weight), name(bias), last, space))
+    return rule
 
 
 def _value(name: NameOf, tensor: Tensor) -> Tensor:
@@ -263,9 +224,9 @@ RULES: Final[dict[Any, tuple[Mapping[str, Any], Rule]]] = {
     functional.conv2d: (_CONVOLUTION, _convolution(2, functional.conv2d)),
     functional.conv3d: (_CONVOLUTION, _convolution(3, functional.conv3d)),
     functional.embedding: (_EMBEDDING, _embedding),
-    functional.layer_norm: (_LAYER_NORM, _layer_norm),
-    functional.rms_norm: (_RMS_NORM, _rms_norm),
-    functional.group_norm: (_GROUP_NORM, _group_norm),
+    functional.layer_norm: (_LAYER_NORM, _norm(functional.layer_norm, "normalized_shape")),
+    functional.rms_norm: (_RMS_NORM, _norm(functional.rms_norm, "normalized_shape")),
+    functional.group_norm: (_GROUP_NORM, _norm(functional.group_norm, "num_groups", channels=True)),
 }
 
 
@@ -276,6 +237,6 @@ def take(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: 
         return None
     signature, rule = known
     given = dict(zip(signature, args, strict=False)) | dict(kwargs)
-    if len(args) > len(signature) or not given.keys() <= signature.keys():
+    if len(args) > len(signature) or not given.keys() <= signature.keys() or name(given.get("mat1", given["input"])):
         return None
     return rule(name, {**signature, **given})

@@ -26,7 +26,7 @@ from trainer_adapter.per_sample.autotune import choose
 from trainer_adapter.per_sample.gradient_factors import DenseGrad, PerExampleGrad
 from trainer_adapter.per_sample.gradient_norms import KERNELS
 from trainer_adapter.per_sample.layer_capture import LayerCallCapture, parameters_with_rules
-from trainer_adapter.per_sample.layer_rules import Layer
+from trainer_adapter.per_sample.layer_rules import Factors
 from trainer_adapter.per_sample.model_checks import RefuseRandomness, check_stateless, first_line
 from trainer_adapter.per_sample.record_loss import RecordLoss
 from trainer_adapter.per_sample.vmap_or_loop import UnitMap, looped, vectorised
@@ -73,7 +73,7 @@ class MicrobatchGradientSum:
         self._record, self._precision, self._bound = record, record.precision, bound
         self._names = list(values)
         self._device = dummies.inputs.device
-        self._layers: list[Layer] = []
+        self._layers: list[Factors] = []
         self.drops = 0
         self._map: UnitMap = vectorised
         tensors = [*values.values(), *dummies]
@@ -143,8 +143,8 @@ class MicrobatchGradientSum:
         try:
             with torch.no_grad(), _quietly(), torch.autocast(self._device.type, enabled=False):
                 run(*tensors, *self._probes)
-        except Exception as fault:
-            raise Malformed("compiled", f"the model does not compile: {first_line(fault)}") from fault
+        except Exception as error:
+            raise Malformed("compiled", f"the model does not compile: {first_line(error)}") from error
         return run
 
     def _sum(self, *tensors: Tensor) -> Tensor:
@@ -177,8 +177,8 @@ class MicrobatchGradientSum:
             )
             grads = torch.autograd.grad(losses.sum(), [*probes, *alone.values()], materialize_grads=True)
         factors: dict[str, list[PerExampleGrad]] = {name: [] for name in self._record.trained}
-        for layer, one, grad in zip(self._layers, saved, grads[: len(probes)], strict=True):
-            for name, factor in layer.factors(self._wide(one.detach()), self._wide(grad)):
+        for factors_of, one, grad in zip(self._layers, saved, grads[: len(probes)], strict=True):
+            for name, factor in factors_of(self._wide(one.detach()), self._wide(grad)):
                 factors[name].append(factor)
         for name, grad in zip(alone, grads[len(probes) :], strict=True):
             factors[name].append(DenseGrad(self._wide(grad)))
@@ -190,7 +190,7 @@ class MicrobatchGradientSum:
             capture, dropping = LayerCallCapture(ruled, probes), PerExampleDropout(key)
             with capture:
                 outputs = self._record.outputs({**values, **alone}, inputs.unsqueeze(0), dropping)
-            self._layers, self.drops = capture.layers, dropping.calls
+            self._layers, self.drops = capture.factors, dropping.calls
             if capture.uncovered:
                 name = min(capture.uncovered)
                 raise Malformed(f"model.{name}", "is not used the same way twice: what a run does must be fixed")

@@ -82,17 +82,21 @@ def check_on_dummies(
     try:
         with RefuseRandomness(device), PerExampleDropout(None):
             before = call(model, state, inputs)
-        _check_output(before)
-        _check_buffers(model, buffers)
+        if not isinstance(before, Tensor) or before.dim() < 1 or before.shape[0] != DUMMIES:
+            raise Malformed("model", "must give one tensor whose first dimension counts the records")
+        for name, value in model.named_buffers():
+            if not torch.equal(buffers[name], value):
+                raise Malformed(f"model.{name}", "is a buffer that training changes outside the noisy sum")
         with PerExampleDropout(None):
             after = call(model, state, _change_first(inputs))
         loss = loss_fn(before[:1], targets[:1])
-        _check_one_number(loss)
+        if loss.numel() != 1:
+            raise Malformed("loss_fn", "must give one number for one record")
         _check_reached(model, parameters, loss)
-    except (RuntimeError, ValueError, IndexError, TypeError) as fault:
-        if isinstance(fault, Malformed):
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        if isinstance(error, Malformed):
             raise
-        raise Malformed("model", f"does not run on a batch of public dummy records: {first_line(fault)}") from fault
+        raise Malformed("model", f"does not run on a batch of public dummy records: {first_line(error)}") from error
     if not torch.allclose(before[1:], after[1:], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True):
         raise Malformed("model", "lets one record change the output of another")
 
@@ -124,20 +128,16 @@ def dummies(data: tuple[Tensor, Tensor], lead: tuple[int, ...], device: torch.de
 
     Numbers are random, integers of inputs 0 and 1 by turns, those of targets 0.
     """
-    inputs, targets = (part.shape[1:] for part in data)
     made = []
-    for part, shape in zip(data, (inputs, targets), strict=True):
+    for part in data:
+        shape = torch.Size((*lead, *part.shape[1:]))
         if part.is_floating_point():
             public = torch.Generator().manual_seed(1)
-            value = torch.rand((*lead, *shape), generator=public, dtype=torch.float64)
+            value = torch.rand(shape, generator=public, dtype=torch.float64)
         else:
-            value = torch.zeros((*lead, *shape)) if part is data[1] else _by_turns((*lead, *shape))
+            value = torch.zeros(shape) if part is data[1] else (torch.arange(shape.numel()) % 2).reshape(shape)
         made.append(value.to(device, part.dtype))
     return made[0], made[1]
-
-
-def _by_turns(shape: tuple[int, ...]) -> Tensor:
-    return (torch.arange(torch.Size(shape).numel()) % 2).reshape(shape)
 
 
 def _change_first(inputs: Tensor) -> Tensor:
@@ -158,28 +158,12 @@ def public_parameters(model: nn.Module) -> dict[str, Tensor]:
     return made
 
 
-def _check_output(output: object) -> None:
-    if not isinstance(output, Tensor) or output.dim() < 1 or output.shape[0] != DUMMIES:
-        raise Malformed("model", "must give one tensor whose first dimension counts the records")
-
-
-def _check_one_number(loss: Tensor) -> None:
-    if loss.numel() != 1:
-        raise Malformed("loss_fn", "must give one number for one record")
-
-
-def _check_buffers(model: nn.Module, used: dict[str, Tensor]) -> None:
-    for name, value in model.named_buffers():
-        if not torch.equal(used[name], value):
-            raise Malformed(f"model.{name}", "is a buffer that training changes outside the noisy sum")
-
-
 def _check_reached(model: nn.Module, parameters: dict[str, Tensor], loss: Tensor) -> None:
-    names = list(trainable(model))
-    if not loss.requires_grad:
-        raise Malformed(f"model.{names[0]}", "gets no gradient from a record's loss: freeze it or use it")
-    reached = torch.autograd.grad(loss.sum(), [parameters[name] for name in names], allow_unused=True)
-    for name, gradient in zip(names, reached, strict=True):
+    reached: dict[str, Tensor | None] = dict.fromkeys(trainable(model))
+    if loss.requires_grad:
+        tensors = [parameters[name] for name in reached]
+        reached = dict(zip(reached, torch.autograd.grad(loss.sum(), tensors, allow_unused=True), strict=True))
+    for name, gradient in reached.items():
         if gradient is None:
             raise Malformed(f"model.{name}", "gets no gradient from a record's loss: freeze it or use it")
 
@@ -207,18 +191,18 @@ class _Pass(TorchDispatchMode):
     ) -> object:
         del types
         named = dict(kwargs or {})
-        read = dict(_held((args, named)))
+        read = dict(_tensors((args, named)))
         specs = func._schema.arguments  # noqa: SLF001 - where an operator says what it writes
         given = {spec.name: value for spec, value in zip(specs, args, strict=False)} | named
-        written = dict(_held([given.get(one.name) for one in specs if one.alias_info and one.alias_info.is_write]))
+        written = dict(_tensors([given.get(one.name) for one in specs if one.alias_info and one.alias_info.is_write]))
         self.met |= bool(read.keys() & self._others.keys() or written.keys() - self.made.keys())
-        found: object = func(*args, **named)
+        result: object = func(*args, **named)
         # Held, so that no other memory comes to lie in the same place.
-        self.made |= {place: leaf for place, leaf in _held(found) if place not in read}
-        return found
+        self.made |= {place: leaf for place, leaf in _tensors(result) if place not in read}
+        return result
 
 
-def _held(value: object) -> Iterator[tuple[int, Tensor]]:
+def _tensors(value: object) -> Iterator[tuple[int, Tensor]]:
     for leaf in tree_leaves(value):
         if isinstance(leaf, Tensor) and (place := leaf.untyped_storage().data_ptr()):
             yield place, leaf

@@ -8,19 +8,18 @@ times as long; rules for layers, norms and products stay what they are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 import torch
-from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 UnitMap: TypeAlias = Callable[..., Callable[..., Any]]
 """As ``vmap``, of a function and its ``in_dims``: 0 or None for each argument."""
 
 
-def vectorised(function: Callable[..., Any], in_dims: int | tuple[int | None, ...] = 0) -> Callable[..., Any]:
-    """All units at once; no randomness but what is passed in."""
-    return torch.func.vmap(function, in_dims=in_dims, randomness="error")
+vectorised: Final[UnitMap] = partial(torch.func.vmap, randomness="error")
+"""All units at once; no randomness but what is passed in."""
 
 
 def looped(function: Callable[..., Any], in_dims: int | tuple[int | None, ...] = 0) -> Callable[..., Any]:
@@ -31,14 +30,10 @@ def looped(function: Callable[..., Any], in_dims: int | tuple[int | None, ...] =
         split, shape = tree_flatten([arg for arg, dim in zip(args, dims, strict=True) if dim is not None])
         # Unbound at once: the gradient of each piece by itself would have the size of the whole.
         units = zip(*(value.unbind(0) for value in split), strict=True)
-        found = []
+        results = []
         for unit in units:
             own = iter(tree_unflatten(list(unit), shape))
-            found.append(function(*(arg if dim is None else next(own) for arg, dim in zip(args, dims, strict=True))))
-        return tree_map(_stacked, *found)
+            results.append(function(*(arg if dim is None else next(own) for arg, dim in zip(args, dims, strict=True))))
+        return tree_map(lambda *values: torch.stack(values), *results)
 
     return run
-
-
-def _stacked(*values: Tensor) -> Tensor:
-    return torch.stack(values)

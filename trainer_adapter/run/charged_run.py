@@ -13,7 +13,7 @@ before.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from errno import EEXIST
 from types import TracebackType
@@ -89,7 +89,6 @@ class Run:
         self._session: Session | None = None
         self._budget: StepBudget | None = None
         self._progress: ProgressReporter | None = None
-        self._whole: EpsilonSpent | None = None
 
     @property
     def steps(self) -> int:
@@ -152,18 +151,18 @@ class Run:
         """Charge the run; the identity that was saved for a charge that was not made is deleted."""
         try:
             return session.charge()
-        except (Refused, Unreachable, OSError) as fault:
-            if fresh and self.checkpoints is not None and not _may_be_recorded(fault):
+        except (Refused, Unreachable, OSError) as error:
+            if fresh and self.checkpoints is not None and not _may_be_recorded(error):
                 self.checkpoints.delete_identity()
             raise
 
     def _open_data(self, session: Session) -> dict[str, bytes]:
         try:
             return session.open_data()
-        except NotGranted as fault:
+        except NotGranted as error:
             # A partition stayed closed, so no step can have been taken: unless the run may be resumed, post that.
             if self.checkpoints is None or session.near_deadline():
-                fault.posted = self._post_briefly(session, 0)
+                error.posted = self._post_briefly(session, 0)
             raise
 
     def begin(self) -> StepBudget:
@@ -179,7 +178,7 @@ class Run:
         log = self._open_log(self._session)
         stopped = self._stack.enter_context(stop_signals())
         progress = ProgressReporter(self._session.report_progress, self._session.why_over)
-        self._progress = self._stack.enter_context(progress)
+        self._progress = self._stack.enter_context(closing(progress))
         self._budget = StepBudget(self.assignment.plan, log, (stopped, progress.ended, self._session.near_deadline))
         return self._budget
 
@@ -196,7 +195,7 @@ class Run:
     def _open_log(self, session: Session) -> StepLog:
         known, path = self.assignment, self.assignment.output / LOG_FILE
         how = StepLog.resume if self._resumed and path.exists() else StepLog.create
-        log = self._stack.enter_context(how(path, known.id, known.plan, known.block_steps))
+        log = self._stack.enter_context(closing(how(path, known.id, known.plan, known.block_steps)))
         reported = session.steps_reported() if self._resumed else 0
         if reported > log.steps_begun():
             rule = f"has {log.steps_begun()} steps, but {reported} were reported: it was put back"
@@ -218,10 +217,7 @@ class Run:
 
     def remaining(self) -> Remaining:
         """What is left of the run, and its loss so far. Raises: Malformed, before the first step is asked for."""
-        budget = self.budget
-        if self._whole is None:
-            self._whole = self.spent(self.steps)
-        return Remaining(budget.left, self.spent(budget.steps_durable), self._whole)
+        return Remaining(self.budget.left, self.spent(self.budget.steps_durable), self.spent(self.steps))
 
     def release_model(self, data: bytes, pause: Pause | None = None) -> str:
         """After the block: request the release of the model, as safetensors; its SHA-256 if it left, or nothing.
@@ -240,10 +236,10 @@ class Run:
         """Itself."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Post what ran. Raises: Refused, Unreachable, if nothing else broke: then the charge stays in full."""
         try:
-            self._settle(broken=fault is not None)
+            self._settle(broken=error is not None)
         finally:
             if self._owns_service:
                 self.service.close()
@@ -257,7 +253,7 @@ class Run:
         if why:
             self.say(f"training ended early: {why}")
         if not self.watched:
-            self.say("nobody knows what was done with the records: nothing is posted, the charge stands in full")
+            self.say("it is unknown what was done with the records: nothing is posted, the charge stays in full")
             return
         if not broken and not self.ended():
             session.post(budget.taken)
@@ -270,13 +266,13 @@ class Run:
         try:
             session.post(steps, brief=True)
         except (Refused, Unreachable, Malformed) as unposted:
-            self.say(f"nothing was posted, so the charge stands as it is: {unposted}")
+            self.say(f"nothing was posted, so the charge stays as it is: {unposted}")
             return False
         return True
 
 
-def _may_be_recorded(fault: Exception) -> bool:
+def _may_be_recorded(error: Exception) -> bool:
     """Whether a charge may be recorded whose command ended with this."""
-    if isinstance(fault, Refused):
-        return fault.exit_code in {ExitCode.INTERNAL_ERROR, ExitCode.RETRY}
-    return isinstance(fault, Unreachable) and fault.sent
+    if isinstance(error, Refused):
+        return error.exit_code in {ExitCode.INTERNAL_ERROR, ExitCode.RETRY}
+    return isinstance(error, Unreachable) and error.sent

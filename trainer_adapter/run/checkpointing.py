@@ -165,7 +165,7 @@ def _restore(data: bytes, model: nn.Module, optimiser: torch.optim.Optimizer, al
     try:
         about, tensors = _about(data), load(data)
         model.load_state_dict(_under("model.", tensors))
-        state: dict[int, dict[str, Any]] = {int(at): dict(found) for at, found in about["plain"].items()}
+        state: dict[int, dict[str, Any]] = {int(at): dict(plain) for at, plain in about["plain"].items()}
         for name, value in _under("optimiser.", tensors).items():
             at, _, member = name.partition(".")
             state.setdefault(int(at), {})[member] = value
@@ -173,15 +173,15 @@ def _restore(data: bytes, model: nn.Module, optimiser: torch.optim.Optimizer, al
         for name, one in also.items():
             one.load_state_dict(about["also"][name])
         return Position(c.integer(about["step"], "step", 0, 2**53 - 1), c.boolean(about["ended"], "ended"))
-    except (SafetensorError, RuntimeError, ValueError, KeyError, TypeError) as fault:
-        raise Malformed(RUN_FILE, f"does not fit this model and optimiser ({type(fault).__name__})") from fault
+    except (SafetensorError, RuntimeError, ValueError, KeyError, TypeError) as error:
+        raise Malformed(RUN_FILE, f"does not fit this model and optimiser ({type(error).__name__})") from error
 
 
 def _about(data: bytes) -> dict[str, Any]:
     # The header of safetensors: eight bytes of length, then JSON, with our text among its metadata.
     length = int.from_bytes(data[:8], "little")
-    found: dict[str, Any] = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["about"])
-    return found
+    about: dict[str, Any] = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["about"])
+    return about
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from client.http.problems import Refused, Unreachable
 from ledger.wire.malformed import Malformed
@@ -56,14 +55,6 @@ class ProgressReporter:
         self._news.set()
         self._thread.join(FAREWELL_S)
 
-    def __enter__(self) -> Self:
-        """Itself."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
-        """Close."""
-        self.close()
-
     def _run(self) -> None:
         wait = self._pace_s
         while not self._ended:
@@ -82,21 +73,22 @@ class ProgressReporter:
         if steps == self._reported:
             return True
         try:
-            self._send(steps)
-            self._reported = steps
-            self._sent += 1
+            if self._is_accepted(steps):
+                self._reported = steps
+                self._sent += 1
             # The first look comes with the second report, so that a run hears early of what ended before it began.
-            if self._sent % LOOK_EVERY == 2:
+            if self._reported != steps or self._sent % LOOK_EVERY == 2:
                 self._ended = self._over()
-        except Refused as refused:
-            return refused.status < _SERVER_ERROR and self._refused()
-        except (Unreachable, Malformed):
+        except (Refused, Unreachable, Malformed):
             return False
         return True
 
-    def _refused(self) -> bool:
+    def _is_accepted(self, steps: int) -> bool:
+        """Whether the service took the report. Raises: Refused, if it failed itself; Unreachable."""
         try:
-            self._ended = self._over()
-        except (Refused, Unreachable, Malformed):
+            self._send(steps)
+        except Refused as refused:
+            if refused.status >= _SERVER_ERROR:
+                raise
             return False
         return True

@@ -66,14 +66,12 @@ class ProviderGrants:
         by_provider: dict[str, list[str]] = {}
         for ref in self.stored:
             by_provider.setdefault(ref.partition("/")[0], []).append(ref)
+        numbers = [""] if len(by_provider) == 1 else [f".{number}" for number in range(1, len(by_provider) + 1)]
         return [
             f"epsilon key grant PROFILE {self.release} {' '.join(f'--data-key {ref}=FILE' for ref in refs)}"
-            f" > {quote(str(self.folder.resolve() / self._name(number, len(by_provider))))}"
-            for number, refs in enumerate(by_provider.values(), start=1)
+            f" > {quote(str(self.folder.resolve() / f'{self.release}{number}.json'))}"
+            for number, refs in zip(numbers, by_provider.values(), strict=True)
         ]
-
-    def _name(self, number: int, of: int) -> str:
-        return f"{self.release}.json" if of == 1 else f"{self.release}.{number}.json"
 
     def wait(self, ended: Callable[[], str]) -> dict[str, bytes]:
         """The records of each partition, decrypted, once every key has come.
@@ -99,21 +97,21 @@ class ProviderGrants:
         opened: dict[str, bytes] = {}
         try:
             files = [*self._files()]
-        except OSError as fault:
+        except OSError as error:
             # A folder on another machine may come back.
-            if self._seen != {(str(fault), 0, 0)}:
-                self.say(f"{self.folder} cannot be read, and the clean room waits on: {fault}")
-            self._seen = {(str(fault), 0, 0)}
+            if self._seen != {(str(error), 0, 0)}:
+                self.say(f"{self.folder} cannot be read, and the clean room waits on: {error}")
+            self._seen = {(str(error), 0, 0)}
             return opened
         for path in files:
             try:
-                found = self._open(path)
-            except (Malformed, OSError) as fault:
-                self.say(f"{path} is not taken, and the clean room waits on: {fault}")
+                records = self._open(path)
+            except (Malformed, OSError) as error:
+                self.say(f"{path} is not taken, and the clean room waits on: {error}")
                 continue
-            if found:
+            if records:
                 self.say(f"{path} is taken: granted by the provider, sealed with HPKE to this clean room alone")
-            opened |= found
+            opened |= records
         return opened
 
     def _files(self) -> Iterable[Path]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from client.http.problems import Reason, Refused
 from client.service.service import Service
 from ledger.domain.exit_codes import ExitCode
 from ledger.filters import Rule, read_rule
-from ledger.mechanisms.loss import Loss, Segment, loss_of, read_segments
+from ledger.mechanisms.loss import Loss, loss_of, read_segments
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal, format_number, parse_positive
 from ledger.wire.malformed import Malformed
@@ -35,10 +36,18 @@ class EpsilonSpent:
         """As ``ε 0.7312``."""
         return f"ε {self.number}"
 
+    def __float__(self) -> float:
+        """The ε as a float of some library's, rounded to the nearest."""
+        return float("inf") if self.epsilon is None else float(self.epsilon)
+
     @property
     def number(self) -> str:
         """As ``0.7312``."""
-        return "infinite" if self.epsilon is None else ceil_decimal(self.epsilon, PLACES)
+        return self.rounded_up(PLACES)
+
+    def rounded_up(self, places: int) -> str:
+        """With so many decimal places."""
+        return "infinite" if self.epsilon is None else ceil_decimal(self.epsilon, places)
 
 
 class LossReport:
@@ -52,15 +61,15 @@ class LossReport:
         """The prices as the entry of a charge holds them. Raises: Refused, Unreachable, Malformed."""
         if not isinstance(prices, dict):
             raise Malformed("prices", "must be an object")
-        self._last: dict[int, EpsilonSpent] = {}
-        self.prices: Final = {ref: _priced(service.partition(ref), prices[ref]) for ref in partitions}
+        rules = {ref: read_rule(c.dump(service.partition(ref)["terms"]).decode()) for ref in partitions}
+        self.prices: Final = {ref: (rule, read_segments(prices[ref])) for ref, rule in rules.items()}
 
-    def spent(self, steps: int) -> EpsilonSpent:
-        """The loss of the first steps of the run; cached, since each step of a block asks for the same."""
-        if steps not in self._last:
-            spent = [_spent(rule, loss_of(segments, steps)) for rule, segments in self.prices.values()]
-            self._last = {steps: max(spent, key=lambda one: (one.epsilon is None, one.epsilon or 0))}
-        return self._last[steps]
+        self.spent: Final = lru_cache(maxsize=2)(self._spent)
+        """The loss of the first steps of the run; cached, since each step of a block needs that and the whole run's."""
+
+    def _spent(self, steps: int) -> EpsilonSpent:
+        spent = [_spent(rule, loss_of(segments, steps)) for rule, segments in self.prices.values()]
+        return max(spent, key=lambda one: (one.epsilon is None, one.epsilon or 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +156,6 @@ def _current_loss(service: Service, ref: str, holder: str, width: int) -> Loss:
 def _loss(value: c.Json) -> Loss:
     known = c.fields(value, "loss", ("finite", "infinite"))
     return Loss(tuple(int(one) for one in known["finite"]), tuple(known["infinite"]))
-
-
-def _priced(partition: c.Object, prices: c.Json) -> tuple[Rule, tuple[Segment, ...]]:
-    return read_rule(c.dump(partition["terms"]).decode()), read_segments(prices)
 
 
 def _spent(rule: Rule, loss: Loss) -> EpsilonSpent:

@@ -158,31 +158,23 @@ class ModelReleaseRequest:
         try:
             sealed_key = seal_deposit(key, self._own.deposit_key(), known.id, name)
             self._own.deposit_model_key(self._signer, known.id, name, sealed_key)
-        except (Refused, Unreachable) as fault:
+        except (Refused, Unreachable) as error:
             # A model whose key no one keeps would be noise: then it goes with this process.
-            say(f"the model is not kept: {fault}")
+            say(f"the model is discarded: {error}")
             return
         replace_file(known.output / SEALED_FILE, sealed)
         say(f"the model is sealed as {name}, for attested clean rooms alone")
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """The receipt of a release: the index of its entry, and the text that proves it."""
-
-    index: int
-    text: str
-
-
-def receipt_of(model: Path) -> Receipt:
-    """The receipt beside a released model. Raises: Malformed, OSError."""
+def receipt_of(model: Path) -> tuple[int, str]:
+    """The receipt beside a released model: its entry's index, and the text. Raises: Malformed, OSError."""
     with _receipt_path(model).open("rb") as file:
         text = file.read(RECEIPT_BYTES_MAX).decode("utf-8", "replace")
     lines = text.split("\n", 2)
     index = lines[1].removeprefix("index ") if len(lines) > 1 else ""
     if not index.isascii() or not index.isdecimal() or len(index) > INDEX_DIGITS_MAX:
         raise Malformed("receipt", "has no index on its second line")
-    return Receipt(int(index), text)
+    return int(index), text
 
 
 def _receipt_path(model: Path) -> Path:

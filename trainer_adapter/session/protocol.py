@@ -85,8 +85,8 @@ class Session:
         deadline = (int(service.clock()) + assignment.deadline_s) * 1000
         self.identity = identity or CleanRoomIdentity.fresh(deadline)
         self._consumer = Signer.load(assignment.key)
-        self._attester = DevelopmentAttester(assignment.attester_issuer, load_private(assignment.attester_key))
-        self._sealed = [(ref, file.read_bytes()) for ref, file in assignment.data]
+        self._attester = DevelopmentAttester(assignment.attester.issuer, load_private(assignment.attester.key))
+        self._sealed = [(ref, file.read_bytes()) for ref, file in assignment.data.items()]
         self._pipeline = {} if assignment.pipeline is None else {"pipeline": _digest_of(assignment.pipeline)}
         # From its charge on the clean room speaks for itself: the key that the charge names is its credential.
         self._own = clean_room_service(assignment, service, self.identity, say)
@@ -267,7 +267,7 @@ class Session:
 
     @property
     def _partitions(self) -> list[str]:
-        return [ref for ref, _ in self._assignment.data]
+        return list(self._assignment.data)
 
 
 def _digest_of(path: Path) -> str:

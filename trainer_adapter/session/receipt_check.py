@@ -26,8 +26,8 @@ def check_recorded(service: Service, answer: Answer, log: LogKey, kind: str, wan
     try:
         index, _ = verify_receipt(answer.receipt, data, log)
         entry = Entry.parse(data)
-    except Malformed as fault:
-        raise NotProven(fault.field, fault.rule) from None
+    except Malformed as error:
+        raise NotProven(error.field, error.rule) from None
     if (index, entry.id, entry.kind, entry.code) != (answer.index, answer.id, kind, wanted):
         raise NotProven("receipt", f"is of another entry than that of {answer.id}")
     return index, entry

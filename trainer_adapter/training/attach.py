@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from client.service.service import Service
 from ledger.mechanisms.plan import USER
-from ledger.wire.exact_numbers import ceil_decimal, format_number
+from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import MICROBATCH, Engine
@@ -172,7 +172,12 @@ class ModelRun(Run):
         inputs = constants.inputs(torch.cat([one for one, _ in parts])).to(device)
         targets = torch.cat([one for _, one in parts]).to(device)
         users = None if options.records_per_user_max is None else read_users(opened)
-        self._begin()
+        budget = self.begin()
+        if self._at.step > budget.steps_durable:
+            rule = f"has {budget.steps_durable} steps, but the saved model {self._at.step}: it was put back"
+            raise Malformed("steps.log", rule)
+        if self._at.ended:
+            budget.taken = self._at.step
         self._engine = self._checked_engine(loss, (inputs, targets), users)
 
     def _take(self, step: int, *, update: bool) -> None:
@@ -182,18 +187,10 @@ class ModelRun(Run):
                 self._engine.step(step, self.optimiser, self._randomness)
             else:
                 self._engine.set_gradients(step, self._randomness)
-        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as fault:
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise Malformed(
-                "step", f"{step} failed ({type(fault).__name__}); what it said may quote a record"
+                "step", f"{step} failed ({type(error).__name__}); what it said may quote a record"
             ) from None
-
-    def _begin(self) -> None:
-        budget = self.begin()
-        if self._at.step > budget.steps_durable:
-            rule = f"has {budget.steps_durable} steps, but the saved model {self._at.step}: it was put back"
-            raise Malformed("steps.log", rule)
-        if self._at.ended:
-            budget.taken = self._at.step
 
     def _checked_engine(self, loss: Loss, records: tuple[Tensor, Tensor], users: Tensor | None) -> Engine:
         given, bound = dict(self.options.engine), self.options.records_per_user_max
@@ -228,15 +225,15 @@ class ModelRun(Run):
         data = model_bytes(self.model, self.assignment, steps, self.spent(steps))
         return self.release_model(data, self.options.pause)
 
-    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Post what ran, as :class:`Run` does; the last state is saved before."""
-        if fault is None:
+        if error is None:
             try:
                 self._save_last()
             except BaseException as broken:
                 super().__exit__(type(broken), broken, broken.__traceback__)
                 raise
-        super().__exit__(kind, fault, at)
+        super().__exit__(kind, error, at)
 
     def _save_last(self) -> None:
         if self.checkpoints is not None and not self.over and self._engine is not None:
@@ -257,7 +254,7 @@ def model_bytes(model: nn.Module, assignment: Assignment, steps: int, spent: Eps
         "charge": assignment.id,
         "contract": assignment.contract,
         "delta": format_number(spent.delta),
-        "epsilon": "infinite" if spent.epsilon is None else ceil_decimal(spent.epsilon, 6),
+        "epsilon": spent.rounded_up(6),
         "plan": assignment.plan.digest,
         "steps": str(steps),
     }

@@ -81,8 +81,6 @@ def tally(scores: NDArray[np.float64], included: NDArray[np.bool_], guesses: int
         raise Malformed("scores", "must be one number for each coin")
     if not np.isfinite(scores).all():
         raise Malformed("scores", "must be finite")
-    if not 0 <= guesses <= len(scores):
-        raise Malformed("guesses", "must lie between 0 and the canaries")
     order = np.argsort(scores, kind="stable")
     lowest = 0 if only_in else guesses // 2
     low, high = order[:lowest], order[len(order) - (guesses - lowest) :]

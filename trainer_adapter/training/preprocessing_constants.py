@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +17,7 @@ from ledger.log.verification import verify_receipt
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from trainer_adapter.job.preprocessing import CONSTANTS, Charged, Constants, Preprocessing
+from trainer_adapter.job.preprocessing import CONSTANTS, Charged, Constants
 from trainer_adapter.session.model_release import receipt_of
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -31,9 +31,9 @@ class PreparedConstants:
     items: tuple[tuple[str, dict[str, Tensor]], ...] = ()
 
     @classmethod
-    def load(cls, known: Preprocessing, service: Service, log: LogKey) -> PreparedConstants:
+    def load(cls, known: Iterable[Constants], service: Service, log: LogKey) -> PreparedConstants:
         """Look the constants up. Raises: Malformed, for those that no released model holds; OSError, Refused."""
-        return cls(tuple((one.kind, _tensors(one, service, log)) for one in known.items))
+        return cls(tuple((one.kind, _tensors(one, service, log)) for one in known))
 
     def inputs(self, inputs: Tensor) -> Tensor:
         """Inputs (records, ...) as the model sees them. Raises: Malformed, where their type is another."""
@@ -63,11 +63,11 @@ def _weighed(loss: Loss, weights: Tensor) -> Loss:
 
 def _tensors(known: Constants, service: Service, log: LogKey) -> dict[str, Tensor]:
     if isinstance(known.source, Charged):
-        found = _released(known.source, service, log)
-        missing = [name for name in CONSTANTS[known.kind] if name not in found]
+        released = _released(known.source, service, log)
+        missing = [name for name in CONSTANTS[known.kind] if name not in released]
         if missing:
             raise Malformed("preprocessing", f"the model of charge {known.source.charge} has no tensor {missing[0]}")
-        return {name: found[name] for name in CONSTANTS[known.kind]}
+        return {name: released[name] for name in CONSTANTS[known.kind]}
     return {name: torch.tensor([float(one) for one in values], dtype=torch.float32) for name, values in known.values}
 
 
@@ -75,14 +75,13 @@ def _released(source: Charged, service: Service, log: LogKey) -> dict[str, Tenso
     """The tensors of a model that this ledger released for that charge, as its receipt proves."""
     with source.model.open("rb") as file:
         data = file.read(RELEASED_BYTES_MAX + 1)
-    receipt = receipt_of(source.model)
-    entry_at = service.entry(receipt.index)
-    index, _ = verify_receipt(receipt.text, entry_at, log)
-    entry = Entry.parse(entry_at)
-    says: c.Object = {"charge": source.charge, "model": c.digest(data)}
-    if index != receipt.index or entry.kind != "model_release" or entry.code is not Code.PERMITTED:
+    index, receipt = receipt_of(source.model)
+    recorded = service.entry(index)
+    proven, _ = verify_receipt(receipt, recorded, log)
+    entry = Entry.parse(recorded)
+    if index != proven or entry.kind != "model_release" or entry.code is not Code.PERMITTED:
         raise Malformed("preprocessing", f"{source.model} has no release on record")
-    if {name: entry.request.get(name) for name in says} != says:
+    if (entry.request.get("charge"), entry.request.get("model")) != (source.charge, c.digest(data)):
         raise Malformed("preprocessing", f"{source.model} is not what charge {source.charge} released")
     try:
         return load(data)

@@ -21,7 +21,7 @@ def read_records(data: bytes, what: str) -> tuple[Tensor, Tensor]:
         Malformed: for what one record cannot change. The shapes and types of the whole decide, never a record's
             value: that would tell of it.
     """
-    inputs, targets = _held(data, what, "inputs", "targets")
+    inputs, targets = _arrays(data, what, "inputs", "targets")
     if inputs.dtype.kind not in "fiu" or targets.dtype.kind not in "iu":
         raise Malformed(what, "must hold numbers as inputs and integers as targets")
     if inputs.shape[:1] != targets.shape:
@@ -40,21 +40,21 @@ def read_users(parts: Mapping[str, bytes]) -> Tensor:
     Raises:
         Malformed: for what one record cannot change.
     """
-    found, count = [], 0
+    users, count = [], 0
     for what, data in parts.items():
-        (one,) = _held(data, what, "users")
+        (one,) = _arrays(data, what, "users")
         if one.dtype.kind not in "iu" or one.ndim != 1:
             raise Malformed(what, "must hold one integer for each record as users")
         _, numbered = np.unique(one, return_inverse=True)
-        found.append(torch.from_numpy(numbered.astype(np.int64) + count))
+        users.append(torch.from_numpy(numbered.astype(np.int64) + count))
         count += len(one)
-    return torch.cat(found)
+    return torch.cat(users)
 
 
-def _held(data: bytes, what: str, *names: str) -> tuple[NDArray[Any], ...]:
+def _arrays(data: bytes, what: str, *names: str) -> tuple[NDArray[Any], ...]:
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as held:
-            return tuple(np.asarray(held[name]) for name in names)
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            return tuple(np.asarray(archive[name]) for name in names)
     except Exception:  # noqa: BLE001 - a damaged archive fails in a dozen ways, and NumPy's words could quote a record
         listed = " and ".join(names)
         raise Malformed(what, f"is not a NumPy archive of {listed}, all of them numbers") from None

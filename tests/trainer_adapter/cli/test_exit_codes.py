@@ -92,7 +92,7 @@ def test_a_fault_after_the_charge_does_not_say_that_nothing_was_recorded(place: 
         place.sealed.write_bytes(kept)
     told = _fault(done.stdout)
     assert (done.exit_code, told["exit_code"], told["code"]) == (1, 1, "malformed")
-    assert f"What was recorded stands: entries {size}, {size + 1}." in done.stderr
+    assert f"Recorded: entries {size}, {size + 1}." in done.stderr
     assert place.kinds()[size:] == [("charge", "pending"), ("key_release", "permitted")]
     charge = place.charge("shut")
     assert charge is not None
@@ -106,7 +106,7 @@ def test_a_service_of_another_log_is_not_believed(place: Place) -> None:
     job.write_text(job.read_text().replace(place.address.log.vkey, other.vkey))
     done = _invoke("train", job, "--json")
     assert (done.exit_code, _fault(done.stdout)["exit_code"]) == (7, 7)
-    assert f"What was recorded stands: entry {size}." in done.stderr
+    assert f"Recorded: entry {size}." in done.stderr
     assert place.kinds()[size:] == [("charge", "pending")]
 
 
@@ -118,7 +118,7 @@ def test_a_refused_charge_leaves_the_folder_free(place: Place) -> None:
     size = len(place.kinds())
     done = _invoke("train", job, "--json")
     assert (done.exit_code, _fault(done.stdout)["index"]) == (3, size)
-    assert f"What was recorded stands: entry {size}." in done.stderr
+    assert f"Recorded: entry {size}." in done.stderr
     job.write_text(text)
     again = _invoke("train", job, "--json")
     assert (again.exit_code, _fault(again.stdout)["code"]) == (5, "id_reused")

@@ -93,7 +93,7 @@ def test_a_job_is_read_whole(tmp_path: Path) -> None:
     path.write_text(GOOD)
     job = Job.load(path)
     assert job.key == tmp_path / "keys" / "bank.pem"
-    assert job.data == (("did:web:hospital.example/scans/2026-q3", tmp_path / "data" / "2026-q3.sealed"),)
+    assert job.data == {"did:web:hospital.example/scans/2026-q3": tmp_path / "data" / "2026-q3.sealed"}
     assert (job.plan.steps, job.accuracy_target) == (20, None)
 
 

@@ -13,8 +13,7 @@ from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import PLAN, Place, open_place
 from trainer_adapter.cli.evaluate import measure
 from trainer_adapter.cli.job import Job
-from trainer_adapter.cli.models import make
-from trainer_adapter.cli.user_model import FILE_BYTES_MAX
+from trainer_adapter.cli.models import FILE_BYTES_MAX, make
 
 GOOD = """
 from dataclasses import dataclass

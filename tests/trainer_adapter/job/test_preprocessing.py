@@ -16,7 +16,7 @@ from api.demo import digits
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import Place, open_place
-from trainer_adapter.job.preprocessing import NO_PREPROCESSING, Charged, Preprocessing
+from trainer_adapter.job.preprocessing import Charged, read_preprocessing
 from trainer_adapter.training.attach import Options, attach
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
 from trainer_adapter.training.training_records import read_records
@@ -30,18 +30,18 @@ MEANS = Plan(Fraction(1), Fraction(40), Fraction(4), 1, digits.RECORDS)
 def test_public_constants_are_read_exactly() -> None:
     """As they were written, negative ones too; nothing said is nothing done."""
     weights = {"kind": "class_weights", "weights": ["1", "2.5"], "public": "a published table"}
-    found = Preprocessing.parse([{**PUBLIC, "mean": "-0.5"}, weights], HERE)
-    assert [dict(one.values) for one in found.items] == [
+    found = read_preprocessing([{**PUBLIC, "mean": "-0.5"}, weights], HERE)
+    assert [dict(one.values) for one in found] == [
         {"mean": (Fraction(-1, 2),), "deviation": (Fraction(3081, 10_000),)},
         {"weights": (Fraction(1), Fraction(5, 2))},
     ]
-    assert [one.source for one in found.items] == ["published with the data set", "a published table"]
-    assert Preprocessing.parse([], HERE) == NO_PREPROCESSING
+    assert [one.source for one in found] == ["published with the data set", "a published table"]
+    assert read_preprocessing([], HERE) == ()
 
 
 def test_a_charged_source_names_its_run_and_its_model() -> None:
     """Paths are relative to the file."""
-    (found,) = Preprocessing.parse([{"kind": "normalise", "charge": "run-1", "model": "m.safetensors"}], HERE).items
+    (found,) = read_preprocessing([{"kind": "normalise", "charge": "run-1", "model": "m.safetensors"}], HERE)
     assert found.source == Charged("run-1", HERE / "m.safetensors")
 
 
@@ -64,7 +64,7 @@ REFUSED = [
 def test_what_names_no_source_is_refused(value: object, field: str) -> None:
     """By the field and the rule."""
     with pytest.raises(Malformed) as caught:
-        Preprocessing.parse([value], HERE)
+        read_preprocessing([value], HERE)
     assert caught.value.field == field
 
 

@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -74,7 +75,7 @@ def test_a_killed_run_has_begun_what_it_used(tmp_path: Path) -> None:
 def test_blocks_count_in_full_as_soon_as_they_begin(tmp_path: Path, plan: Plan) -> None:
     """Before, during and after: 0, then whole blocks, and the file says the same while it is still open."""
     path = tmp_path / "steps"
-    with StepLog.create(path, "run-1", plan, 5) as log:
+    with closing(StepLog.create(path, "run-1", plan, 5)) as log:
         assert (log.steps_begun(), steps_begun(path, "run-1", plan)) == (0, 0)
         for last, first in ((5, 1), (8, 6), (12, 9)):
             log.begin(first, last)
@@ -97,7 +98,7 @@ def test_a_block_and_the_logs_name_are_on_the_disk_when_the_call_returns(
         synced.append((os.fstat(descriptor).st_ino, path.stat().st_size))
 
     monkeypatch.setattr(os, "fsync", tell)
-    with StepLog.create(path, "run-1", plan, 5) as log:
+    with closing(StepLog.create(path, "run-1", plan, 5)) as log:
         assert [place for place, _ in synced] == [path.stat().st_ino, tmp_path.stat().st_ino]
         log.begin(1, 5)
         assert synced[2:] == [(path.stat().st_ino, path.stat().st_size)]
@@ -108,7 +109,7 @@ def test_a_block_and_the_logs_name_are_on_the_disk_when_the_call_returns(
 def test_a_block_that_does_not_follow_is_refused(tmp_path: Path, plan: Plan, block: tuple[int, int]) -> None:
     """Gaps, repetitions, blocks too long and blocks beyond the plan write nothing."""
     path = tmp_path / "steps"
-    with StepLog.create(path, "run-1", plan, 5) as log:
+    with closing(StepLog.create(path, "run-1", plan, 5)) as log:
         before = path.read_bytes()
         with pytest.raises(Malformed):
             log.begin(*block)
@@ -134,7 +135,7 @@ def test_a_closed_log_begins_nothing(tmp_path: Path, plan: Plan) -> None:
 def test_every_cut_of_the_last_line_overstates(tmp_path: Path, plan: Plan) -> None:
     """Cut anywhere in its last line, the log counts that block in full, never less."""
     path = tmp_path / "steps"
-    with StepLog.create(path, "run-1", plan, 5) as log:
+    with closing(StepLog.create(path, "run-1", plan, 5)) as log:
         log.begin(1, 5)
         log.begin(6, 8)
     whole = path.read_bytes()
@@ -148,7 +149,7 @@ def test_every_cut_of_the_last_line_overstates(tmp_path: Path, plan: Plan) -> No
 def test_a_torn_block_never_counts_beyond_the_plan(tmp_path: Path, plan: Plan) -> None:
     """A torn last block ends where the plan ends."""
     path = tmp_path / "steps"
-    with StepLog.create(path, "run-1", plan, 5) as log:
+    with closing(StepLog.create(path, "run-1", plan, 5)) as log:
         log.begin(1, 5)
         log.begin(6, 10)
     path.write_bytes(path.read_bytes() + bytes(12))
@@ -180,7 +181,7 @@ def test_another_runs_log_is_refused(tmp_path: Path, plan: Plan) -> None:
 def test_damage_before_the_last_line_is_refused(tmp_path: Path, plan: Plan, damage: object) -> None:
     """No count is made up from a log that was damaged by more than a cut."""
     path = tmp_path / "steps"
-    with StepLog.create(path, "run-1", plan, 5) as log:
+    with closing(StepLog.create(path, "run-1", plan, 5)) as log:
         log.begin(1, 5)
         log.begin(6, 10)
     assert callable(damage)

@@ -11,7 +11,7 @@ from torch import nn
 from ledger.verifier import LogKey
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import PLAN
-from trainer_adapter.job.job_spec import Assignment, Resume
+from trainer_adapter.job.job_spec import Assignment, Attester, Resume
 from trainer_adapter.run.checkpointing import CheckpointStore, Position
 from trainer_adapter.session.clean_room_keys import CleanRoomIdentity
 
@@ -28,9 +28,8 @@ def _assignment(folder: Path, name: str = "run-1", key: str = "room.key") -> Ass
         deadline_s=3_600,
         block_steps=10,
         output=folder,
-        attester_issuer="https://attester.example",
-        attester_key=folder / "attester.pem",
-        data=(("did:web:hospital.example/d/q3", folder / "q3.sealed"),),
+        attester=Attester("https://attester.example", folder / "attester.pem"),
+        data={"did:web:hospital.example/d/q3": folder / "q3.sealed"},
         plan=PLAN,
         resume=Resume(folder / key, 0),
     )

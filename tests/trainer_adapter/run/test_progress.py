@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def _never_over() -> str:
 def test_the_newest_report_arrives_and_the_last_at_the_end() -> None:
     """Reports rise and never repeat, far fewer than steps, and closing sends what is left."""
     ear = Ear()
-    with ProgressReporter(ear, _never_over, pace_s=0.001) as progress:
+    with closing(ProgressReporter(ear, _never_over, pace_s=0.001)) as progress:
         for step in range(1, 2_001):
             progress.report(step)
         ear.wait(bool)
@@ -64,7 +65,7 @@ def test_the_newest_report_arrives_and_the_last_at_the_end() -> None:
 def test_a_report_that_does_not_arrive_is_sent_again() -> None:
     """Three times no answer and one fault of the server: then the newest arrives."""
     ear = Ear(Unreachable("no"), Unreachable("no"), Refused(503, {}), Unreachable("no"))
-    with ProgressReporter(ear, _never_over, pace_s=0.001) as progress:
+    with closing(ProgressReporter(ear, _never_over, pace_s=0.001)) as progress:
         progress.report(1)
         progress.report(7)
         ear.wait(lambda heard: heard == [7])
@@ -84,7 +85,7 @@ def test_a_refusal_ends_the_run_if_the_charge_is_over() -> None:
         return "the charge is posted"
 
     ear = Ear(Refused(404, {}), Refused(409, {}))
-    with ProgressReporter(ear, ask, pace_s=0.001) as progress:
+    with closing(ProgressReporter(ear, ask, pace_s=0.001)) as progress:
         progress.report(1)
         while not asked:
             TICK.wait(0.001)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,8 @@ def test_the_cost_of_a_block_is_one_fsync_and_at_most_one_report(
         fsync(descriptor)
 
     with (
-        StepLog.create(tmp_path / "steps", "run-1", PLAN, 10) as log,
-        ProgressReporter(reported.append, lambda: "", pace_s=1_000) as progress,
+        closing(StepLog.create(tmp_path / "steps", "run-1", PLAN, 10)) as log,
+        closing(ProgressReporter(reported.append, lambda: "", pace_s=1_000)) as progress,
     ):
         monkeypatch.setattr(os, "fsync", tell)
         for step in StepBudget(PLAN, log):
@@ -55,7 +56,7 @@ def test_processes_that_go_on_one_after_the_other(
     path, taken, begun = tmp_path_factory.mktemp("log") / "steps", list[int](), 0
     StepLog.create(path, "run-1", PLAN, blocks).close()
     for dies_after in runs:
-        with StepLog.resume(path, "run-1", PLAN, blocks) as log:
+        with closing(StepLog.resume(path, "run-1", PLAN, blocks)) as log:
             steps = StepBudget(PLAN, log)
             assert steps.first == begun + 1
             for _ in range(dies_after):
@@ -75,7 +76,7 @@ def test_processes_that_go_on_one_after_the_other(
 def test_a_run_that_has_ended_stays_ended(tmp_path: Path) -> None:
     """An end is asked before each step, not after, and once said it is final."""
     ends = iter(["", "", "enough", ""])
-    with StepLog.create(tmp_path / "steps", "run-1", PLAN, 1) as log:
+    with closing(StepLog.create(tmp_path / "steps", "run-1", PLAN, 1)) as log:
         steps = StepBudget(PLAN, log, [lambda: next(ends)])
         assert [steps.next_step() for _ in range(4)] == [1, 2, None, None]
         assert (steps.ended, steps.taken, log.steps_begun()) == ("enough", 2, 2)
@@ -88,5 +89,8 @@ def test_a_log_that_cannot_be_gone_on_with(tmp_path: Path) -> None:
     for run, plan, blocks in (("run-2", PLAN, 10), ("run-1", other, 10), ("run-1", PLAN, 9)):
         with pytest.raises(Malformed, match="another"):
             StepLog.resume(tmp_path / "steps", run, plan, blocks)
-    with StepLog.resume(tmp_path / "steps", "run-1", PLAN, 10) as log, pytest.raises(Malformed, match="another plan"):
+    with (
+        closing(StepLog.resume(tmp_path / "steps", "run-1", PLAN, 10)) as log,
+        pytest.raises(Malformed, match="another plan"),
+    ):
         StepBudget(other, log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,7 +38,7 @@ def test_a_run_takes_the_plans_steps_and_no_more(
 ) -> None:
     """Every step is told once, the log covers each before it is told, nothing is printed."""
     model, seen = make_model(), []
-    with StepLog.create(tmp_path / "steps", "run-1", plan, 5) as log:
+    with closing(StepLog.create(tmp_path / "steps", "run-1", plan, 5)) as log:
         ran = train(
             plan,
             model,
@@ -67,7 +68,7 @@ def test_no_noise_is_drawn_before_its_block_is_on_the_disk(
             return super().stream(purpose, step)
 
     model = make_model()
-    with StepLog.create(path, "run-1", plan, 5) as log:
+    with closing(StepLog.create(path, "run-1", plan, 5)) as log:
         train(plan, model, cross_entropy, data, _sgd(model), log, randomness=Watched(bytes(32)))
     assert opened == [(purpose, step, True) for step in range(1, 13) for purpose in ("sampler", "noise")]
 
@@ -78,7 +79,7 @@ def test_a_run_stops_before_the_next_noise(
 ) -> None:
     """Asked to stop after some steps, a run returns just those, and its log no block more than they need."""
     model, seen = make_model(), []
-    with StepLog.create(tmp_path / "steps", "run-1", plan, 5) as log:
+    with closing(StepLog.create(tmp_path / "steps", "run-1", plan, 5)) as log:
         ran = train(
             plan,
             model,
@@ -103,7 +104,7 @@ def test_a_failure_in_the_midst_leaves_the_block_counted(
         if step == 7:
             raise KeyboardInterrupt
 
-    with StepLog.create(tmp_path / "steps", "run-1", plan, 5) as log:
+    with closing(StepLog.create(tmp_path / "steps", "run-1", plan, 5)) as log:
         with pytest.raises(KeyboardInterrupt):
             train(plan, model, cross_entropy, data, _sgd(model), log, on_step=fail)
         assert log.steps_begun() == 10
@@ -115,7 +116,7 @@ def test_a_log_of_another_plan_is_refused_and_a_used_one_gone_on_with(
     """The log of another plan starts nothing; what a log has begun is not taken again, and counts."""
     model, seen = make_model(), list[int]()
     more = structs.replace(plan, steps=13)
-    with StepLog.create(tmp_path / "steps", "run-1", plan, 5) as log:
+    with closing(StepLog.create(tmp_path / "steps", "run-1", plan, 5)) as log:
         with pytest.raises(Malformed, match=r"^log: belongs to another plan"):
             train(more, model, cross_entropy, data, _sgd(model), log)
         assert log.steps_begun() == 0
@@ -132,7 +133,7 @@ def test_the_same_randomness_gives_the_same_model_and_fresh_another(
     for place, secret in enumerate((bytes(32), bytes(32), None)):
         model = make_model()
         torch.manual_seed(place)
-        with StepLog.create(tmp_path / str(place), "run-1", plan, 12) as log:
+        with closing(StepLog.create(tmp_path / str(place), "run-1", plan, 12)) as log:
             randomness = None if secret is None else CsprngRandomness(secret)
             train(plan, model, cross_entropy, data, _sgd(model), log, randomness=randomness)
         weights.append(torch.cat([value.detach().reshape(-1) for value in model.parameters()]))
@@ -146,7 +147,7 @@ def test_a_run_learns(tmp_path: Path, plan: Plan) -> None:
     labels = torch.arange(400) % 2
     inputs = torch.randn((400, 2), generator=torch.Generator().manual_seed(1)) + 4.0 * labels[:, None] - 2.0
     model = torch.nn.Linear(2, 2)
-    with StepLog.create(tmp_path / "steps", "run-1", easy, 40) as log:
+    with closing(StepLog.create(tmp_path / "steps", "run-1", easy, 40)) as log:
         train(easy, model, cross_entropy, (inputs, labels), torch.optim.SGD(model.parameters(), lr=2.0), log)
     with torch.no_grad():
         assert (model(inputs).argmax(dim=1) == labels).float().mean() > 0.95
