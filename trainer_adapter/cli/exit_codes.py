@@ -38,13 +38,16 @@ class TrainEnding:
         from trainer_adapter.session.receipt_check import NotProven
 
         if isinstance(error, NotProven):
-            return ExitCode.VERIFICATION_FAILED, f"Keep what you have, and tell the others. {self._recorded()}"
+            return (
+                ExitCode.VERIFICATION_FAILED,
+                f"Keep the evidence and report it to the other organisations. {self._recorded()}",
+            )
         if code == ExitCode.REFUSED:
-            return code, f"{self._recorded()} Change what is named and ask under a new id in the job."
+            return code, f"{self._recorded()} Change the fields above and retry under a new id in the job."
         return self._after(error, code) if self.service.recorded else self._before(error, code, then)
 
     def _before(self, error: Exception, code: int, then: str) -> tuple[int, str]:
-        """No entry was heard of."""
+        """No answer named an entry."""
         from client.http.problems import Unreachable
         from ledger.wire.malformed import Malformed
 
@@ -88,11 +91,14 @@ class OpeningEnding:
         from trainer_adapter.session.receipt_check import NotProven
 
         if isinstance(error, NotProven):
-            return ExitCode.VERIFICATION_FAILED, f"Keep what you have, and tell the others. {_entries(self.service)}"
+            return (
+                ExitCode.VERIFICATION_FAILED,
+                f"Keep the evidence and report it to the other organisations. {_entries(self.service)}",
+            )
         if not self.service.recorded:
             return code, then
         if code == ExitCode.REFUSED:
-            return code, f"{_entries(self.service)} Change what is named and run the command again."
+            return code, f"{_entries(self.service)} Change the fields above and run the command again."
         if code == ExitCode.RETRY:
             return code, f"{_entries(self.service)} Run the command again in a moment."
         return ExitCode.INTERNAL_ERROR, _entries(self.service)

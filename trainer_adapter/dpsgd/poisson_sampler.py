@@ -72,6 +72,4 @@ def microbatches(drawn: NDArray[np.int64], size: int) -> Iterator[Microbatch]:
     """
     for start in range(0, len(drawn), size):
         part = drawn[start : start + size]
-        indices = np.zeros(size, dtype=np.int64)
-        indices[: len(part)] = part
-        yield Microbatch(indices, np.arange(size) < len(part))
+        yield Microbatch(part, np.ones(len(part), dtype=np.bool_)).filled(size)

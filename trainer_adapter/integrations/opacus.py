@@ -133,7 +133,7 @@ class LedgerAccountant(IAccountant):  # type: ignore[misc] # Opacus brings no ty
 def register(run: Run) -> str:
     """Let ``PrivacyEngine(accountant=NAME)`` take its steps from this run; the name.
 
-    An engine tells its accountant neither its optimiser nor its loader, so from here on ``make_private`` of Opacus'
+    An engine gives its accountant neither its optimiser nor its loader, so from here on ``make_private`` of Opacus'
     engine is ours. For engines with another accountant it is as it was. If none of ours makes anything private,
     it is unknown what was done with the records: then nothing is posted, and the charge stays in full.
     """

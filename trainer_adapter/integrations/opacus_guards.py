@@ -76,7 +76,7 @@ def hold(optimiser: DPOptimizer, loader: DPDataLoader, probability: Fraction, ta
         raise Refusal(f"the loader draws with probability {sampler.sample_rate}, the plan with {float(probability)}")
     guard = _Guard(optimiser, take)
     guard.draws = PoissonDraws(sampler.num_samples, min(probability, Fraction(sampler.sample_rate)), guard.forget)
-    # A loader refuses another sampler once it is made, though it asks for it anew whenever it is iterated.
+    # A loader refuses another sampler once it is made, though it reads it anew whenever it is iterated.
     object.__setattr__(loader, "batch_sampler", guard.draws)
     beneath = optimiser.original_optimizer
     if (before := _beneath.pop(beneath, None)) is not None:
@@ -146,7 +146,7 @@ class _Guard:
         self._take(noise_multiplier=optimiser.noise_multiplier, sample_rate=self.draws.sample_rate)
         self._taken += 1
 
-    def update(self, *_: Any) -> None:  # noqa: ANN401 - what PyTorch tells a hook
+    def update(self, *_: Any) -> None:  # noqa: ANN401 - what PyTorch gives a hook
         """Before the weights change. Raises: Refusal, if what they would change by has no noise that was charged."""
         if not self._charged:
             self.forget()
@@ -159,7 +159,7 @@ class _Guard:
         An epoch that ended early would otherwise leave a part of a batch to be added to the next one's.
         """
         optimiser = self._optimiser
-        optimiser._step_skip_queue.clear()  # noqa: SLF001 - Opacus tells it nowhere else
+        optimiser._step_skip_queue.clear()  # noqa: SLF001 - Opacus has no other way
         optimiser._is_last_step_skipped = False  # noqa: SLF001 - or the sum so far stays
         optimiser.zero_grad(set_to_none=True)
 

@@ -216,7 +216,7 @@ class Run:
         return self.session.losses.spent(steps)
 
     def remaining(self) -> Remaining:
-        """What is left of the run, and its loss so far. Raises: Malformed, before the first step is asked for."""
+        """What is left of the run, and its loss so far. Raises: Malformed, before :meth:`begin`."""
         return Remaining(self.budget.left, self.spent(self.budget.steps_durable), self.spent(self.steps))
 
     def release_model(self, data: bytes, pause: Pause | None = None) -> str:

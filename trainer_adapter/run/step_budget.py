@@ -75,5 +75,4 @@ class StepBudget:
 
     def __iter__(self) -> Iterator[int]:
         """Until the run is over."""
-        while (step := self.next_step()) is not None:
-            yield step
+        return iter(self.next_step, None)

@@ -2,7 +2,7 @@
 
 A policy may require that providers are notified some hours before a model leaves (``notice_hours``). Until then the
 answer is a refusal with the one reason ``release_too_soon``, and a later request is another command; any other refusal
-is final for the clean room that asks.
+is final for the clean room that made the request.
 
 A model that may not leave, or not yet, is written sealed: only an attested clean room opens it, each time by an entry
 of its own (:mod:`client.keys.sealed_model`). The signing key of the clean room that trained it goes with it, because

@@ -6,7 +6,7 @@
             ...
     run.release()
 
-Nothing is charged before the first step is asked for. From there on the order is fixed: charge, key, data, then one
+Nothing is charged before the first step is requested. From there on the order is fixed: charge, key, data, then one
 private step each time round; however the loop ends, the block posts what ran.
 """
 

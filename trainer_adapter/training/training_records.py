@@ -19,7 +19,7 @@ def read_records(data: bytes, what: str) -> tuple[Tensor, Tensor]:
 
     Raises:
         Malformed: for what one record cannot change. The shapes and types of the whole decide, never a record's
-            value: that would tell of it.
+            value: that would leak it.
     """
     inputs, targets = _arrays(data, what, "inputs", "targets")
     if inputs.dtype.kind not in "fiu" or targets.dtype.kind not in "iu":
