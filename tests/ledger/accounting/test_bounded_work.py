@@ -73,9 +73,10 @@ def test_what_loses_everything_is_refused_by_name(mechanism: m.Mechanism) -> Non
 def test_the_chances_of_a_sampled_group_stay_chances(k: int, probability: str) -> None:
     """That none of the group is drawn has a probability above 0, however small; what is told has both orders."""
     step = m.PoissonGaussian(Fraction(probability), Fraction(k), 1)
-    found = repeated(m.Group(k, step), ZERO_OUT, 1, 1e-3)
+    # The chances are the same on every grid: a coarse one is quick.
+    found = repeated(m.Group(k, step), ZERO_OUT, 1, 1e-2)
     assert 0 < found.delta(0.0) < 1
-    assert found.delta(0.0) >= repeated(step, ZERO_OUT, 1, 1e-3).delta(0.0) - 1e-9
+    assert found.delta(0.0) >= repeated(step, ZERO_OUT, 1, 1e-2).delta(0.0) - 1e-9
 
 
 def test_a_count_ends_where_noise_would_decide() -> None:

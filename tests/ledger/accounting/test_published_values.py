@@ -43,15 +43,19 @@ def _ours(row: Row) -> Fraction:
 SLOW: Final = frozenset(
     {
         "fourier-ten-settings",
+        "opacus-prv-0.8-1/20-1000",
+        "opacus-prv-0.8-1/5-100",
+        "poisson-25-steps",
         "poisson-3-steps",
         "tf-example-microbatches-pld",
+        "tf-example-pld",
         "tf-mnist-15-epochs",
         "tf-statement-pairs-pld",
         "tf-statement-triples-rdp",
         "tf-tutorial-45-epochs",
     }
 )
-"""Each takes a second or more, and another row of the same source or mechanism is quicker."""
+"""Each takes the better part of a second or more, and another row of the same source or mechanism is quicker."""
 
 
 @pytest.mark.parametrize(

@@ -82,10 +82,13 @@ class Play:
         """A run on one partition or both, sometimes with its recipient named."""
         name, did = f"run-{self.world.index}", self.did(one)
         where = (("one",), ("two",), PARTITIONS)[other % 3]
-        noise, probability = (("2", "0.1"), ("2", "0.1"), ("0.3", "0.5"))[more % 3]
+        # A loud run is infinite at the higher orders; its ε takes a second for each number of steps.
+        steps, noise, probability = ((4, "2", "0.1"), (4, "2", "0.1"), (2, "0.3", "0.5"))[more % 3]
         named: dict[str, Any] = {"recipients": [self.did(one + 1)]} if more % 2 else {}
         contract = CONTRACTS[BANKS[one % len(BANKS)]]
-        decided = self.world.charge(name, did, contract, where, dense_plan(1 + more % 4, noise, probability), **named)
+        decided = self.world.charge(
+            name, did, contract, where, dense_plan(1 + more % steps, noise, probability), **named
+        )
         if decided.code.word != "budget_exhausted":
             assert self.note(decided, "charge", name, did), decided.detail
 

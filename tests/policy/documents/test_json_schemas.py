@@ -93,19 +93,18 @@ def values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:  # noqa: PLR0911 -
             return st.dictionaries(WORDS, st.integers() | WORDS | st.booleans(), max_size=3)
 
 
+DESCRIBED = {kind: values(schema_of(kind)) for kind in SHAPES}
+
+
 @pytest.mark.parametrize("kind", SHAPES)
-def test_whatever_the_schema_describes_is_a_document_or_malformed(kind: str) -> None:
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_whatever_the_schema_describes_is_a_document_or_malformed(kind: str, data: st.DataObject) -> None:
     """Every field of every document at once; and what is read is valid."""
-    described = schema_of(kind)
-
-    @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    @given(values(described))
-    def fuzz(value: dict[str, Any]) -> None:
-        with contextlib.suppress(Malformed):
-            assert READERS[kind](json.dumps(value).encode())
-            assert VALIDATORS[kind].is_valid(value)
-
-    fuzz()
+    value = data.draw(DESCRIBED[kind])
+    with contextlib.suppress(Malformed):
+        assert READERS[kind](json.dumps(value).encode())
+        assert VALIDATORS[kind].is_valid(value)
 
 
 def fault_of(kind: str, value: dict[str, Any]) -> Malformed | None:
@@ -117,25 +116,16 @@ def fault_of(kind: str, value: dict[str, Any]) -> Malformed | None:
     return None
 
 
+FIELDS = {kind: {name: values(one) for name, one in schema_of(kind)["properties"].items()} for kind in SHAPES}
+JUNK = st.none() | st.booleans() | st.integers(-2, 2**53 - 1) | st.text(max_size=9) | st.lists(st.text(), max_size=2)
+
+
 @pytest.mark.parametrize("kind", SHAPES)
-def test_each_field_alone_takes_what_its_schema_describes_or_is_named(kind: str) -> None:
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_each_field_alone_takes_what_its_schema_describes_or_is_named(kind: str, data: st.DataObject) -> None:
     """In a document that is otherwise good, a fault names the field that was changed, or one it contradicts."""
-    described = schema_of(kind)["properties"]
-
-    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    @given(st.data())
-    def fuzz(data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(sorted(described)))
-        junk = (
-            st.none()
-            | st.booleans()
-            | st.integers(-2, 2**53 - 1)
-            | st.text(max_size=9)
-            | st.lists(st.text(), max_size=2)
-        )
-        value = data.draw(values(described[name]) | junk)
-        changed = {**FULL[kind], name: value}
-        fault = fault_of(kind, changed)
-        assert VALIDATORS[kind].is_valid(changed) if fault is None else fault.field and "(line 1, col" in fault.rule
-
-    fuzz()
+    name = data.draw(st.sampled_from(sorted(FIELDS[kind])))
+    changed = {**FULL[kind], name: data.draw(FIELDS[kind][name] | JUNK)}
+    fault = fault_of(kind, changed)
+    assert VALIDATORS[kind].is_valid(changed) if fault is None else fault.field and "(line 1, col" in fault.rule
