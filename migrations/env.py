@@ -1,4 +1,4 @@
-"""Alembic's entry: the book's tables, on the connection that is handed over, or as SQL for a dialect."""
+"""Alembic's entry: the book's tables, on the connection that the caller passes, or as SQL for a dialect."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from alembic import context
 
 from ledger.store.tables import metadata
 
-given = context.config.attributes
+attributes = context.config.attributes
 if context.is_offline_mode():
     context.configure(
-        dialect_name=given["dialect"],
+        dialect_name=attributes["dialect"],
         # Printed, a percent sign is one; other styles of parameters would double it.
         dialect_opts={"paramstyle": "named"},
         target_metadata=metadata,
@@ -17,6 +17,6 @@ if context.is_offline_mode():
         literal_binds=True,
     )
 else:
-    context.configure(connection=given["connection"], target_metadata=metadata, transactional_ddl=True)
+    context.configure(connection=attributes["connection"], target_metadata=metadata, transactional_ddl=True)
 with context.begin_transaction():
     context.run_migrations()

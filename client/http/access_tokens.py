@@ -49,37 +49,28 @@ class ClientCredentials:
         """The token of before, or a new one. Raises: Refused, Unreachable, Malformed."""
         with self._turn:
             if self._clock() >= self._until:
-                self._token, life = self._ask()
+                self._token, life = self._request()
                 self._until = self._clock() + life - EARLY_S
             return self._token
 
-    def _ask(self) -> tuple[str, int]:
+    def _request(self) -> tuple[str, int]:
         url = f"{self._issuer}/token"
-        now = int(self._clock())
-        claims: c.Object = {
-            "aud": url,
-            "exp": now + LIFE_S,
-            "iat": now,
-            "iss": self._client,
-            "jti": secrets.token_urlsafe(16),
-            "sub": self._client,
-        }
-        asked = {
-            "client_assertion": self._signer.jwt("JWT", claims),
+        form = {
+            "client_assertion": self._signer.jwt("JWT", _claims(self._client, url, self._clock())),
             "client_assertion_type": ASSERTION,
             "client_id": self._client,
             "grant_type": "client_credentials",
             "resource": self._audience,
         }
         try:
-            response = httpx.post(url, data=asked, timeout=10.0, trust_env=False)
+            response = httpx.post(url, data=form, timeout=10.0, trust_env=False)
         except httpx.RequestError as error:
             message = f"no answer from the issuer {self._issuer} ({type(error).__name__})"
             raise Unreachable(message, sent=False) from error
         known = c.parse(response.content, ANSWER_BYTES_MAX, "token answer")
         if not isinstance(known, dict) or not response.is_success:
-            said = known.get("error_description") if isinstance(known, dict) else None
-            detail = f"the issuer gave {self._client} no token: {str(said or response.status_code)[:200]}"
+            reason = known.get("error_description") if isinstance(known, dict) else None
+            detail = f"the issuer gave {self._client} no token: {str(reason or response.status_code)[:200]}"
             raise Refused(401, {"code": Code.NOT_AUTHORISED.word, "detail": detail, "field": "issuer"})
         return c.string(known.get("access_token"), "access_token", 8_192), c.integer(
             known.get("expires_in"), "expires_in", 1, 86_400
@@ -95,14 +86,18 @@ class CleanRoomCredentials:
 
     def token(self) -> str:
         """A fresh token of five minutes."""
-        now, key_id = int(self._clock()), self._signer.key_id
-        claims: c.Object = {
-            "aud": self._audience,
-            "client_id": key_id,
-            "exp": now + LIFE_S,
-            "iat": now,
-            "iss": key_id,
-            "jti": secrets.token_urlsafe(16),
-            "sub": key_id,
-        }
+        key_id = self._signer.key_id
+        claims = {**_claims(key_id, self._audience, self._clock()), "client_id": key_id}
         return self._signer.jwt("at+jwt", claims)
+
+
+def _claims(party: str, audience: str, now: float) -> c.Object:
+    """The claims of a fresh token that a party signs for itself, for one audience."""
+    return {
+        "aud": audience,
+        "exp": int(now) + LIFE_S,
+        "iat": int(now),
+        "iss": party,
+        "jti": secrets.token_urlsafe(16),
+        "sub": party,
+    }

@@ -69,12 +69,12 @@ class Sender:
 
     def _refused(self, response: httpx.Response) -> Refused:
         try:
-            found = Refused(response.status_code, object_of(response))
+            refused = Refused(response.status_code, object_of(response))
         except Malformed:
-            found = Refused(response.status_code, {})
-        if found.index is not None:
-            self.recorded.append(found.index)
-        return found
+            refused = Refused(response.status_code, {})
+        if refused.index is not None:
+            self.recorded.append(refused.index)
+        return refused
 
     def _authorization(self) -> dict[str, str]:
         return {} if self.credentials is None else {"authorization": f"Bearer {self.credentials.token()}"}

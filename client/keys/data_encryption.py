@@ -1,4 +1,4 @@
-"""A partition's data at rest: AES-256-GCM under its data key, bound to the partition's reference.
+"""A partition's data at rest: AES-256-GCM under its data key, bound to the partition's reference; a sealed model too.
 
 The bytes: a nonce of 12, then the ciphertext with its tag. The reference is associated data, so one partition's
 file does not open in another's place although they share a data key.

@@ -22,13 +22,14 @@ from ledger.wire.malformed import Malformed
 SUITE: Final = "X25519-HKDF-SHA256-AES-256-GCM"
 DATA_KEY_BYTES: Final = 32
 ENVELOPE_VERSION: Final = 1
+_SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 _INFO: Final = ("charge", "contract", "entry", "evidence", "key_release", "not_after", "v")
 
 
 def seal(data_key: bytes, sealing: str, info: c.Object, partition: str) -> str:
     """One partition's data key, sealed to the X25519 key ``sealing`` (base64url). Raises: Malformed."""
     public = X25519PublicKey.from_public_bytes(c.unbase64url(sealing, "sealing"))
-    return c.base64url(_suite().encrypt(data_key, public, info=_bytes(info, partition)))
+    return c.base64url(_SUITE.encrypt(data_key, public, info=_bytes(info, partition)))
 
 
 def unseal(envelope: object, private: X25519PrivateKey, expected: c.Object) -> dict[str, bytes]:
@@ -59,16 +60,12 @@ def open_key(text: object, private: X25519PrivateKey, info: c.Object, ref: str) 
     field = f"envelope.sealed.{ref}"
     raw = c.unbase64url(text, field)
     try:
-        data_key = bytes(_suite().decrypt(raw, private, info=_bytes(info, ref)))
+        data_key = bytes(_SUITE.decrypt(raw, private, info=_bytes(info, ref)))
     except (InvalidTag, ValueError):
         raise Malformed(field, "does not open with this key for this release") from None
     if len(data_key) != DATA_KEY_BYTES:
         raise Malformed(field, f"does not hold {DATA_KEY_BYTES} bytes")
     return data_key
-
-
-def _suite() -> Suite:
-    return Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
 
 def _bytes(info: c.Object, partition: str) -> bytes:

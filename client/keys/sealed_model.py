@@ -8,17 +8,13 @@ sealed with HPKE (RFC 9180) to the store's deposit key, and comes back only to a
 from __future__ import annotations
 
 import os
-from typing import Final
 
-from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from client.keys.data_encryption import decrypt, encrypt
 from client.keys.hpke_envelope import DATA_KEY_BYTES, open_key, seal
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-
-NONCE_BYTES: Final = 12
 
 
 def model_ref(model: str) -> str:
@@ -28,8 +24,8 @@ def model_ref(model: str) -> str:
 
 def seal_model(data: bytes, charge: str) -> tuple[bytes, bytes]:
     """The sealed model, and its fresh key of 32 bytes."""
-    key, nonce = AESGCM.generate_key(8 * DATA_KEY_BYTES), os.urandom(NONCE_BYTES)
-    return nonce + AESGCM(key).encrypt(nonce, data, _bound(charge)), key
+    key = os.urandom(DATA_KEY_BYTES)
+    return encrypt(key, _bound(charge), data), key
 
 
 def open_model(sealed: bytes, key: bytes, charge: str) -> bytes:
@@ -37,8 +33,8 @@ def open_model(sealed: bytes, key: bytes, charge: str) -> bytes:
     if len(key) != DATA_KEY_BYTES:
         raise Malformed("model", f"has no key of {DATA_KEY_BYTES} bytes")
     try:
-        return AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], _bound(charge))
-    except (InvalidTag, ValueError):
+        return decrypt(key, _bound(charge), sealed)
+    except Malformed:
         raise Malformed("model", f"is not what charge {charge} sealed under this key") from None
 
 
@@ -52,8 +48,8 @@ def open_deposit(sealed: str, private: X25519PrivateKey, charge: str, model: str
     return open_key(sealed, private, _deposit(charge), model_ref(model))
 
 
-def _bound(charge: str) -> bytes:
-    return c.dump({"charge": charge, "kind": "sealed_model", "v": 1})
+def _bound(charge: str) -> str:
+    return c.dump({"charge": charge, "kind": "sealed_model", "v": 1}).decode()
 
 
 def _deposit(charge: str) -> c.Object:

@@ -15,14 +15,13 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import Final
 from urllib.parse import urlencode
 
 from client.login.discovery import Metadata, discover, error_text, fetch_json, issuer_client, login_failed
 from client.login.id_token import subject_of
 from client.login.redirect_listener import listening
-from client.profile.profile import Profile
+from client.profile.profile import SCOPE, Person, Profile
 from client.profile.token_store import TOKEN_LENGTH_MAX, Login
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -70,7 +69,7 @@ def log_in(  # noqa: PLR0913 - what a login is made of
                 "code_challenge_method": "S256",
                 "nonce": nonce,
                 "response_type": "code",
-                "scope": person.scope,
+                "scope": person.scope or SCOPE,
                 "state": state,
             }
             # The issuer's own address may have a query (RFC 6749, section 3.1).
@@ -83,7 +82,7 @@ def log_in(  # noqa: PLR0913 - what a login is made of
         exchange = {**shared, "code": code, "code_verifier": verifier, "grant_type": "authorization_code"}
         answer, keys = fetch_json(http, issuer.token, exchange), fetch_json(http, issuer.keys)
     try:
-        return _login(profile, nonce, answer, keys, requested_s)
+        return _login(person, nonce, answer, keys, requested_s)
     except Malformed as error:
         raise login_failed(f"the issuer's answer is refused: {error}") from None
 
@@ -104,7 +103,7 @@ def _code(answer: Mapping[str, str], issuer: Metadata, state: str) -> str:
     return code
 
 
-def _login(profile: Profile, nonce: str, answer: c.Object, keys: c.Object, requested_s: int) -> Login:
+def _login(person: Person, nonce: str, answer: c.Object, keys: c.Object, requested_s: int) -> Login:
     """Verify the answer of the token endpoint and its ID token. Raises: Malformed."""
     if str(answer.get("token_type", "")).lower() != "bearer":
         raise Malformed("token_type", "must be 'Bearer'")
@@ -113,11 +112,11 @@ def _login(profile: Profile, nonce: str, answer: c.Object, keys: c.Object, reque
     subject = subject_of(
         c.string(answer.get("id_token"), "id_token", TOKEN_LENGTH_MAX),
         keys,
-        issuer=profile.issuer,
-        client_id=profile.person().client_id,
+        issuer=person.issuer,
+        client_id=person.client_id,
         nonce=nonce,
         access_token=token,
         now=requested_s,
     )
     # The life counts from the request, so the stored expiry is never later than the token's own.
-    return Login(**asdict(profile.purpose()), access_token=token, expires_s=requested_s + life_s, subject=subject)
+    return Login.of(person, access_token=token, expires_s=requested_s + life_s, subject=subject)

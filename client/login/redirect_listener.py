@@ -76,27 +76,27 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """One request of a browser."""
-        asked = urlsplit(self.path)
-        if asked.path != PATH:
-            self._say(HTTPStatus.NOT_FOUND, "Not found.")
+        target = urlsplit(self.path)
+        if target.path != PATH:
+            self._respond(HTTPStatus.NOT_FOUND, "Not found.")
             return
         try:
-            fields = parse_qs(asked.query, keep_blank_values=True, strict_parsing=True, max_num_fields=FIELDS_MAX)
+            fields = parse_qs(target.query, keep_blank_values=True, strict_parsing=True, max_num_fields=FIELDS_MAX)
         except ValueError:
             fields = {}
         # A repeated parameter is invalid (RFC 6749, section 3.1).
         if not fields or any(len(values) != 1 for values in fields.values()):
-            self._say(HTTPStatus.BAD_REQUEST, "This is not an authorization response.")
+            self._respond(HTTPStatus.BAD_REQUEST, "This is not an authorization response.")
         elif self.server.first.acquire(blocking=False):
             # The page first: the program may end as soon as it has the answer.
             try:
-                self._say(HTTPStatus.OK, "You may close this page: the terminal says whether you are logged in.")
+                self._respond(HTTPStatus.OK, "You may close this page: the terminal says whether you are logged in.")
             finally:
                 self.server.answers.put({name: values[0] for name, values in fields.items()})
         else:
-            self._say(HTTPStatus.GONE, "An earlier answer was received: the terminal says what became of it.")
+            self._respond(HTTPStatus.GONE, "An earlier answer was received: the terminal says what became of it.")
 
-    def _say(self, status: HTTPStatus, sentence: str) -> None:
+    def _respond(self, status: HTTPStatus, sentence: str) -> None:
         page = _PAGE.format(sentence).encode()
         self.send_response_only(status)
         for name, value in {**_HEADERS, "content-length": str(len(page))}.items():

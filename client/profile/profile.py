@@ -30,7 +30,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
 from client.http.access_tokens import ClientCredentials, Credentials
 from client.http.base_url import sealed
@@ -41,33 +41,41 @@ from client.service.service import ATTEMPTS, Service
 from ledger.log.verification import parse_log_key
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
+from ledger.wire.field_types import Did, text
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record, convert
 
 PROFILE_BYTES_MAX: Final = 65_536
 SCOPE: Final = "openid"
 NO_KEY: Final = "no_key"
-_SHARED: Final = ("issuer", "log", "service")
 
 
-@dataclass(frozen=True, slots=True)
-class Party:
+class Party(Record, frozen=True):
     """An organisation, and the file of the key that signs for it."""
 
-    did: str
-    key: Path
+    actor: Did
+    issuer: Annotated[str, text(1_000)]
+    key: Annotated[str, text(1_000)]
+    log: Annotated[str, text(1_000)]
+    service: Annotated[str, text(1_000)]
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
+class Person(Purpose, frozen=True):
     """A person who logs in.
 
-    Attributes:
-        client_id: under which the issuer knows this program, a public client (RFC 8252).
-        scope: the requested scopes, words between spaces, ``openid`` among them.
+    ``client_id`` is the id under which the issuer knows this program, a public client (RFC 8252); ``scope`` names the
+    requested scopes, words between spaces, ``openid`` among them, which is requested alone where it is absent.
     """
 
-    client_id: str
-    scope: str = SCOPE
+    scope: Annotated[str, text(1_000)] | None = None
+
+    def __post_init__(self) -> None:
+        """Hold it to what a login needs. Raises: Malformed."""
+        super().__post_init__()
+        # Whoever reads a bearer token on its way may read what the person may (RFC 6750, section 5.3).
+        sealed(self.service, "service")
+        if SCOPE not in (self.scope or SCOPE).split(" "):
+            raise Malformed("scope", "must be words between spaces, with 'openid' among them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,26 +92,19 @@ class Profile:
     def load(cls, path: Path) -> Self:
         """Read a profile. Raises: Malformed, OSError."""
         table = read_table(path, "client")
-        person = "client_id" in table
-        required = ("client_id", *_SHARED) if person else ("actor", "key", *_SHARED)
-        known = c.fields(table, "client", required, ("scope",) if person else ())
-        return cls(
-            path=path,
-            service=c.string(known["service"], "client.service"),
-            log=parse_log_key(c.string(known["log"], "client.log")),
-            issuer=c.string(known["issuer"], "client.issuer"),
-            who=_person(known) if person else _party(known, path.parent),
-        )
+        kind: type[Party | Person] = Person if "client_id" in table else Party
+        who = convert(kind, table, "client")
+        return cls(path, who.service, parse_log_key(who.log), who.issuer, who)
 
     @property
     def actor(self) -> str:
         """The organisation that calls. Raises: Refused, of a person's profile."""
-        return self._party.did
+        return self._party.actor
 
     @property
     def key(self) -> Path:
         """The file of the key that signs. Raises: Refused, of a person's profile."""
-        return self._party.key
+        return self.path.parent / self._party.key
 
     def signer(self) -> Signer:
         """The key that signs for this profile. Raises: Refused, of a person's; Malformed, OSError."""
@@ -115,18 +116,14 @@ class Profile:
             return self.who
         raise Malformed("client.client_id", "is missing: the profile is an organisation's, which needs no login")
 
-    def purpose(self) -> Purpose:
-        """For what a login with it is. Raises: Malformed, of an organisation's profile."""
-        return Purpose(self.issuer, self.person().client_id, self.service, self.log.vkey)
-
     def open(self, attempts: int = ATTEMPTS) -> Service:
         """The service, with this profile's organisation or person as the caller. Raises: Malformed, OSError."""
         return Service(self.service, self._credentials(), attempts=attempts)
 
     def _credentials(self) -> Credentials:
         if isinstance(self.who, Person):
-            return LoginCredentials(LoginFile(self.path), self.purpose())
-        return ClientCredentials(self.issuer, self.who.did, self.signer(), self.log.origin)
+            return LoginCredentials(LoginFile(self.path), self.who)
+        return ClientCredentials(self.issuer, self.who.actor, self.signer(), self.log.origin)
 
     @property
     def _party(self) -> Party:
@@ -134,19 +131,6 @@ class Profile:
             return self.who
         detail = f"{self.path} is a person's profile: it has no key, and what has to be signed needs one"
         raise Refused(403, {"code": NO_KEY, "detail": detail, "field": "client.key"})
-
-
-def _party(known: dict[str, Any], folder: Path) -> Party:
-    return Party(c.did(known["actor"], "client.actor"), folder / c.string(known["key"], "client.key"))
-
-
-def _person(known: dict[str, Any]) -> Person:
-    # Whoever reads a bearer token on its way may read what the person may (RFC 6750, section 5.3).
-    sealed(c.string(known["service"], "client.service"), "client.service")
-    scope = c.string(known.get("scope", SCOPE), "client.scope")
-    if SCOPE not in scope.split(" "):
-        raise Malformed("client.scope", "must be words between spaces, with 'openid' among them")
-    return Person(c.string(known["client_id"], "client.client_id", 200), scope)
 
 
 def read_table(path: Path, table: str) -> dict[str, Any]:

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
 from client.http.problems import Refused
 from client.keys.private_file import read_private
@@ -30,32 +29,28 @@ TIME_S_MAX: Final = 253_402_300_799
 LOGIN_NEEDED: Final = "login_needed"
 
 
-@dataclass(frozen=True, slots=True)
-class Purpose:
+class Purpose(Record, frozen=True):
     """The purpose of a login: at which issuer, as which program, to read which log at which service."""
 
-    issuer: str
-    client_id: str
-    service: str
-    log: str
-
-
-class Login(Record, frozen=True):
-    """A person's access token, its expiry (Unix seconds), and who that person is to the issuer."""
-
-    access_token: Annotated[str, text(TOKEN_LENGTH_MAX)]
-    client_id: Annotated[str, text(1_000)]
-    expires_s: Annotated[int, between(0, TIME_S_MAX)]
+    client_id: Annotated[str, text(200)]
     issuer: Annotated[str, text(1_000)]
     log: Annotated[str, text(1_000)]
     service: Annotated[str, text(1_000)]
+
+
+class Login(Purpose, frozen=True):
+    """A person's access token, its expiry (Unix seconds), and who that person is to the issuer."""
+
+    access_token: Annotated[str, text(TOKEN_LENGTH_MAX)]
+    expires_s: Annotated[int, between(0, TIME_S_MAX)]
     subject: Annotated[str, text(1_000)]
     v: Literal[1] = constant(1)
 
-    @property
-    def purpose(self) -> Purpose:
-        """What it is for."""
-        return Purpose(self.issuer, self.client_id, self.service, self.log)
+    @classmethod
+    def of(cls, purpose: Purpose, *, access_token: str, expires_s: int, subject: str) -> Self:
+        """A login for a purpose."""
+        shared = {name: getattr(purpose, name) for name in Purpose.__struct_fields__}
+        return cls(**shared, access_token=access_token, expires_s=expires_s, subject=subject)
 
     def __repr__(self) -> str:
         """Show who is logged in, without the token."""
@@ -84,7 +79,7 @@ class LoginFile:
             raise self._needed("not logged in") from None
         except Malformed as error:
             raise self._needed(f"the stored login cannot be used ({error})") from None
-        if login.purpose != purpose:
+        if any(getattr(login, name) != getattr(purpose, name) for name in Purpose.__struct_fields__):
             raise self._needed("the profile has changed since the login")
         if now >= login.expires_s:
             raise self._needed(f"the login of {login.subject} has expired")

@@ -51,7 +51,7 @@ def read_signatures(paths: Sequence[Path]) -> dict[str, str]:
     """Detached signatures by the key they name, one a file. Raises: Malformed, OSError."""
     if len(paths) > SIGNATURES_MAX:
         raise Malformed("signature", f"must be given at most {SIGNATURES_MAX} times")
-    found: dict[str, str] = {}
+    signatures: dict[str, str] = {}
     for path in paths:
         with path.open("rb") as file:
             raw = file.read(detached_jws.SIGNATURE_BYTES_MAX + 2)
@@ -60,7 +60,7 @@ def read_signatures(paths: Sequence[Path]) -> dict[str, str]:
             key_id = detached_jws.key_id_of(text)
         except (UnicodeDecodeError, Malformed):
             raise Malformed(str(path), "holds no detached JWS, as `epsilon contract sign` writes it") from None
-        if key_id in found:
+        if key_id in signatures:
             raise Malformed(str(path), f"is a second signature with the key {key_id}")
-        found[key_id] = text
-    return found
+        signatures[key_id] = text
+    return signatures

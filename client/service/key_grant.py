@@ -42,16 +42,11 @@ class Proven:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Leave to hand over the data keys of ``partitions``, to one sealing key, until ``not_after`` (Unix ms)."""
+    """Leave to hand over data keys of ``partitions`` to one sealing key, until ``not_after`` of ``info`` (Unix ms)."""
 
     partitions: tuple[str, ...]
     sealing: str
     info: c.Object
-
-    @property
-    def not_after(self) -> int:
-        """The charge's deadline."""
-        return c.integer(self.info["not_after"], "not_after", 0, c.INTEGER_MAX)
 
     def to_json(self) -> c.Object:
         """For programs."""
@@ -83,8 +78,8 @@ def check(charge: Proven, release: Proven, log: LogKey, provider: str, now: int)
     """
     charged, at = _entry(charge, "charge", Code.PENDING, log)
     released, index = _entry(release, "key_release", Code.PERMITTED, log)
-    asked, run = KEY_RELEASE.read_body(released.command), CHARGE.read_body(charged.command)
-    if asked.charge != charged.id or index <= at:
+    requested, run = KEY_RELEASE.read_body(released.command), CHARGE.read_body(charged.command)
+    if requested.charge != charged.id or index <= at:
         raise Malformed("release", f"is not of the charge {charged.id}")
     if released.key_id != run.clean_room.signing.thumbprint:
         raise Malformed("release", "is signed by another key than the clean room's")
@@ -97,7 +92,7 @@ def check(charge: Proven, release: Proven, log: LogKey, provider: str, now: int)
         "charge": charged.id,
         "contract": run.contract,
         "entry": index,
-        "evidence": asked.evidence,
+        "evidence": requested.evidence,
         "key_release": released.id,
         "not_after": run.deadline,
         "v": ENVELOPE_VERSION,
@@ -108,8 +103,8 @@ def check(charge: Proven, release: Proven, log: LogKey, provider: str, now: int)
 def fetch(service: Service, release: str) -> tuple[Proven, Proven]:
     """The charge and the key release, as the service reports them. Raises: Refused, Unreachable, Malformed."""
     released = _fetch(service, release)
-    asked = KEY_RELEASE.read_body(Entry.parse(released.entry).command)
-    return _fetch(service, asked.charge), released
+    requested = KEY_RELEASE.read_body(Entry.parse(released.entry).command)
+    return _fetch(service, requested.charge), released
 
 
 def _fetch(service: Service, name: str) -> Proven:
@@ -122,14 +117,14 @@ def _fetch(service: Service, name: str) -> Proven:
 
 def read_data_keys(given: Iterable[str]) -> dict[str, bytes]:
     """Data keys from ``partition=file``, each of exactly 32 bytes. Raises: Malformed, OSError."""
-    found: dict[str, bytes] = {}
+    keys: dict[str, bytes] = {}
     for one in given:
         ref, _, path = one.rpartition("=")
-        if not path or parse_ref(ref, "data_key") in found:
+        if not path or parse_ref(ref, "data_key") in keys:
             raise Malformed("data_key", "must be PARTITION=FILE, each partition once")
         with Path(path).open("rb") as file:
-            found[ref] = file.read(DATA_KEY_BYTES + 1)
-    return found
+            keys[ref] = file.read(DATA_KEY_BYTES + 1)
+    return keys
 
 
 def _entry(proven: Proven, kind: str, wanted: Code, log: LogKey) -> tuple[Entry, int]:

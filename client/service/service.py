@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 from urllib.parse import quote as percent_encode
 
@@ -30,6 +29,7 @@ PAGE: Final = 200
 PAGES_MAX: Final = 1_000
 TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
 _TAG_MAX: Final = 100
+_BYTES_TYPE: Final = "application/octet-stream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +107,7 @@ class Service:
         """Close with the block."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """Close the connections."""
         self.close()
 
@@ -140,21 +138,17 @@ class Service:
             dry_run: ask what it would get, and record nothing.
         """
         command = Command(kind, id or f"{kind}-{secrets.token_hex(8)}", actor, signer.key_id, body)
-        raw, path = command.to_bytes(), f"{PATHS[kind]}?dry_run=true" if dry_run else PATHS[kind]
-        return self._answer(self._command(path, raw, self._sign(signer, "POST", path, raw, command.id), replaces))
+        return self._decided(f"{PATHS[kind]}?dry_run=true" if dry_run else PATHS[kind], signer, command, replaces)
 
     def quote(self, signer: Signer, actor: str, body: c.Object, id: str | None = None) -> Answer:  # noqa: A002 - the wire's name
         """The decision that a charge would get now; records nothing. Raises: Refused, Unreachable."""
         command = Command("charge", id or f"quote-{secrets.token_hex(8)}", actor, signer.key_id, body)
-        raw = command.to_bytes()
-        return self._answer(self._command(QUOTES, raw, self._sign(signer, "POST", QUOTES, raw, command.id)))
+        return self._decided(QUOTES, signer, command)
 
     def put_document(self, signer: Signer, data: bytes) -> Stored:
         """Store a document and the signature over it. Raises: Refused, Unreachable."""
-        path = f"{DOCUMENTS}/{c.digest(data)}"
-        signature = self._sign(signer, "PUT", path, data, c.digest(data))
-        headers = {SIGNATURE_HEADER: signature, "content-type": "application/octet-stream"}
-        stored = object_of(self._sender.send("PUT", path, data, headers))
+        digest = c.digest(data)
+        stored = object_of(self._send("PUT", f"{DOCUMENTS}/{digest}", data, signer, digest, content_type=_BYTES_TYPE))
         replaces = stored.get("replaces")
         return Stored(
             document=c.sha256(stored.get("document"), "document"),
@@ -164,8 +158,7 @@ class Service:
 
     def policy_impact(self, data: bytes) -> c.Object:
         """What publishing a policy would change; records nothing. Raises: Refused, Unreachable."""
-        headers = {"content-type": "application/octet-stream"}
-        return object_of(self._sender.send("POST", "/v1/policy-impacts", data, headers))
+        return object_of(self._send("POST", "/v1/policy-impacts", data, content_type=_BYTES_TYPE))
 
     def policy(self, domain: str) -> c.Object:
         """Every version of a domain's policy. Raises: Refused, Unreachable."""
@@ -177,7 +170,7 @@ class Service:
 
     def challenge(self, charge: str) -> str:
         """A one-time nonce for the key release of a charge. Raises: Refused, Unreachable."""
-        answer = object_of(self._command("/v1/challenges", c.dump({"charge": charge}), None))
+        answer = object_of(self._send("POST", "/v1/challenges", c.dump({"charge": charge})))
         return c.key_bytes(answer.get("nonce"), "nonce")
 
     def deposit_key(self) -> str:
@@ -187,11 +180,11 @@ class Service:
     def deposit_model_key(self, signer: Signer, charge: str, model: str, sealed: str) -> None:
         """Leave a sealed model's key with the key store, by the charge's clean room. Raises: Refused, Unreachable."""
         raw = c.dump({"charge": charge, "model": model, "sealed": sealed})
-        self._command(MODEL_KEYS, raw, self._sign(signer, "POST", MODEL_KEYS, raw, model))
+        self._send("POST", MODEL_KEYS, raw, signer, model)
 
     def report_progress(self, charge: str, steps: int) -> None:
-        """Tell how many steps of a run are done, as its clean room. Raises: Refused, Unreachable."""
-        self._command(f"/v1/charges/{_path(charge)}/progress", c.dump({"steps": steps}), None)
+        """Report how many steps of a run are done, as its clean room. Raises: Refused, Unreachable."""
+        self._send("POST", f"/v1/charges/{_path(charge)}/progress", c.dump({"steps": steps}))
 
     def charge(self, charge: str) -> c.Object:
         """The current state of a charge. Raises: Refused, Unreachable."""
@@ -237,37 +230,43 @@ class Service:
     def _list(self, path: str, query: Mapping[str, str]) -> tuple[c.Object, list[c.Object]]:
         """What all items share, and the items of every page."""
         items: list[c.Object] = []
-        asked: Mapping[str, str] = {**query, "limit": str(PAGE)}
+        parameters = {**query, "limit": str(PAGE)}
         for _ in range(PAGES_MAX):
-            page = self._get(path, asked)
+            page = self._get(path, parameters)
             listed, cursor = page.pop("items", None), page.pop("next_cursor", None)
             items += [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
             if not isinstance(cursor, str):
                 return page, items
-            asked = {**asked, "cursor": cursor}
+            parameters["cursor"] = cursor
         raise Malformed("answer.next_cursor", f"leads beyond {PAGES_MAX} pages")
 
     def _get(self, path: str, query: Mapping[str, str] | None = None) -> c.Object:
         return object_of(self._sender.send("GET", path, query=query))
 
-    def _sign(self, signer: Signer, method: str, path: str, payload: bytes, id: str) -> str:  # noqa: A002 - the wire's
-        return signer.sign(payload, Call(method, f"{self._base_url}{path}", int(self._clock()), id))
-
-    def _command(self, path: str, raw: bytes, signature: str | None, replaces: str | None = None) -> httpx.Response:
-        headers = {"content-type": JSON_TYPE}
+    def _send(  # noqa: PLR0913 - the parts of a request
+        self,
+        method: str,
+        path: str,
+        content: bytes,
+        signer: Signer | None = None,
+        id: str = "",  # noqa: A002 - the wire's name
+        *,
+        replaces: str | None = None,
+        content_type: str = JSON_TYPE,
+    ) -> httpx.Response:
+        """Send a body, signed for this request if there is a signer."""
+        headers = {"content-type": content_type}
         if replaces is not None:
             headers["if-match"] = replaces
-        if signature is not None:
-            headers[SIGNATURE_HEADER] = signature
-        return self._sender.send("POST", path, raw, headers)
+        if signer is not None:
+            call = Call(method, f"{self._base_url}{path}", int(self._clock()), id)
+            headers[SIGNATURE_HEADER] = signer.sign(content, call)
+        return self._sender.send(method, path, content, headers)
 
-    def _answer(self, response: httpx.Response) -> Answer:
-        known = c.fields(
-            object_of(response),
-            "answer",
-            ("body", "id", "index", "outcome", "receipt", "repeated"),
-            ("envelope",),
-        )
+    def _decided(self, path: str, signer: Signer, command: Command, replaces: str | None = None) -> Answer:
+        response = self._send("POST", path, command.to_bytes(), signer, command.id, replaces=replaces)
+        members = ("body", "id", "index", "outcome", "receipt", "repeated")
+        known = c.fields(object_of(response), "answer", members, ("envelope",))
         index = known["index"]
         if isinstance(index, int):
             self._sender.recorded.append(index)

@@ -45,14 +45,14 @@ class Place:
     @classmethod
     def of(cls, url: URL | str) -> Self:
         """The location for a URL. Raises: Malformed."""
-        known = make_url(url)
-        if known.get_backend_name() == "sqlite":
-            if not known.database or known.database == ":memory:":
+        made = make_url(url)
+        if made.get_backend_name() == "sqlite":
+            if not made.database or made.database == ":memory:":
                 raise Malformed("book", "must be a file: a book in memory would be lost")
-            return cls(known)
-        if known.get_backend_name() == "postgresql":
-            return cls(known.set(drivername="postgresql+psycopg"))
-        raise Malformed("book", f"must be in SQLite or PostgreSQL, not in {known.get_backend_name()[:40]}")
+            return cls(made)
+        if made.get_backend_name() == "postgresql":
+            return cls(made.set(drivername="postgresql+psycopg"))
+        raise Malformed("book", f"must be in SQLite or PostgreSQL, not in {made.get_backend_name()[:40]}")
 
     @property
     def path(self) -> Path | None:

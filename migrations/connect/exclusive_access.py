@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, event, inspect, text
@@ -91,21 +90,17 @@ def tables_in(place: Place, limits: Limits | None = None) -> frozenset[str]:
     Raises:
         NotDone: if it is no database, or cannot be reached.
     """
-    if place.path is not None:
-        return _tables_in_file(place.path, place.display_name)
-    with connected(place, writes=False, limits=limits) as connection:
-        return frozenset(inspect(connection).get_table_names())
-
-
-def _tables_in_file(path: Path, name: str) -> frozenset[str]:
-    if not path.exists():
+    if place.path is None:
+        with connected(place, writes=False, limits=limits) as connection:
+            return frozenset(inspect(connection).get_table_names())
+    if not place.path.exists():
         return frozenset()
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
-            found = file.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-            return frozenset(str(name) for (name,) in found)
+        with closing(sqlite3.connect(f"{place.path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+            names = file.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+            return frozenset(str(name) for (name,) in names)
     except sqlite3.Error as error:
-        raise NotDone(f"there is no book at {name}: {error}") from None
+        raise NotDone(f"there is no book at {place.display_name}: {error}") from None
 
 
 @contextmanager

@@ -43,17 +43,17 @@ class Schema:
 @lru_cache(maxsize=64)
 def schema_at(revision: str, dialect: str, history: Path = HISTORY) -> Schema:
     """The schema that the revisions up to this one make on an engine, ``sqlite`` or ``postgresql``."""
-    found = Schema()
+    schema = Schema()
     for file in sorted(history.glob(f"v*/upgrade.{dialect}.sql")):
         if file.parent.name[1:5] > revision:
             break
         for statement in _statements(file):
             if grant := _GRANT.match(statement):
-                found.grants.update((grant[2], grant[3], right) for right in grant[1].split(", "))
+                schema.grants.update((grant[2], grant[3], right) for right in grant[1].split(", "))
             elif made := _OBJECT.match(statement):
-                names = found.tables if made[2] == "TABLE" else found.triggers
+                names = schema.tables if made[2] == "TABLE" else schema.triggers
                 (names.add if made[1] == "CREATE" else names.discard)(made[3])
-    return found
+    return schema
 
 
 def run_sql(revision_file: str, direction: str) -> None:

@@ -39,8 +39,8 @@ def holds_book(place: Place, limits: Limits | None = None) -> bool:
 
 
 def _check_tables(tables: frozenset[str], name: str) -> None:
-    lacking = {REVISION_TABLE, *schema_at(FIRST, "sqlite").tables} - tables
-    if tables and lacking:
+    missing = {REVISION_TABLE, *schema_at(FIRST, "sqlite").tables} - tables
+    if tables and missing:
         raise SchemaUnknown(f"{name} holds tables that are not a book's ({min(tables)}): name a database of its own")
 
 
@@ -54,11 +54,11 @@ def revision_of(connection: Connection, name: str, history: Path = HISTORY) -> s
     _check_tables(tables, name)
     if not tables:
         return None
-    found = MigrationContext.configure(connection).get_current_heads()
-    if len(found) != 1 or found[0] not in known_revisions(history):
-        revision = " and ".join(found) or "without a revision"
+    heads = MigrationContext.configure(connection).get_current_heads()
+    if len(heads) != 1 or heads[0] not in known_revisions(history):
+        revision = " and ".join(heads) or "without a revision"
         raise SchemaUnknown(f"the book's schema {revision} is newer than this program, which knows {SCHEMA_REVISION}")
-    return str(found[0])
+    return str(heads[0])
 
 
 def bring_to(connection: Connection, revision: str, name: str, history: Path = HISTORY) -> None:
@@ -76,10 +76,10 @@ def bring_to(connection: Connection, revision: str, name: str, history: Path = H
     revisions = known_revisions(history)
     if revision not in revisions:
         raise NotDone(f"there is no revision {revision[:40]!r}: the revisions are {', '.join(revisions)}")
-    here = revision_of(connection, name, history)
+    current = revision_of(connection, name, history)
     config = _config(history)
     config.attributes["connection"] = connection
-    (command.downgrade if here is not None and revision < here else command.upgrade)(config, revision)
+    (command.downgrade if current is not None and revision < current else command.upgrade)(config, revision)
     missing = missing_triggers(connection, revision, history)
     if missing:
         raise SchemaUnknown(f"the book lacks the trigger {missing[0]}")
@@ -92,7 +92,7 @@ def missing_triggers(connection: Connection, revision: str, history: Path = HIST
 
 
 def print_sql(out: TextIO, dialect: str, here: str | None, revision: str = SCHEMA_REVISION) -> None:
-    """Write the SQL that an upgrade would run, one transaction; no database is asked."""
+    """Write the SQL that an upgrade would run, one transaction; no database is read."""
     config = _config(out=out)
     config.attributes["dialect"] = dialect
     command.upgrade(config, f"{here or 'base'}:{revision}", sql=True)

@@ -111,7 +111,7 @@ def fill(connection: Connection, contents: Contents, key: LogKey, step: Step) ->
         note = notes[-1]
     for lines in _chunks(contents.items("cosignatures")):
         for line in lines:
-            _keep(connection, line)
+            _store(connection, line)
     head = Head(tree.size, tree.root(), note.decode() or None)
     check_note(head, key)
     if head.size:
@@ -146,8 +146,8 @@ def _append(connection: Connection, contents: Contents, step: Step) -> CompactRa
     return tree
 
 
-def _keep(connection: Connection, cosignature: bytes) -> None:
-    """Keep a witness's line, checked against the checkpoint that it is over. Raises: Broken."""
+def _store(connection: Connection, cosignature: bytes) -> None:
+    """Store a witness's line, checked against the checkpoint that it is over. Raises: Broken."""
     try:
         stated = read(Cosignature, cosignature, NOTE_BYTES_MAX)
         store_cosignature(connection, stated.tree_size, parse_witness_key(stated.vkey), stated.line)

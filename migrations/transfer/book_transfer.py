@@ -69,7 +69,7 @@ def restore(  # noqa: PLR0913 - each is the operator's own answer to a question 
         with _new_book(place, limits) as made:
             head = fill(made, archive, key, step)
             if (head.size, head.root.hex()) != (archive.tree_size, archive.manifest.root):
-                raise Broken(None, f"{file} does not hold the entries that its manifest tells of")
+                raise Broken(None, f"{file} does not hold the entries that its manifest names")
             if kept is not None:
                 check_trusted(made, kept, str(file))
     return head

@@ -111,9 +111,9 @@ def test_a_login_holds_no_longer_than_its_token(tmp_path: Path, monkeypatch: pyt
         login = log_in(profile, _no_one, Browser("asha"), wait_s=30, clock=lambda: now + 0.9)
     file = LoginFile(profile.path)
     file.write(login)
-    assert file.read(profile.purpose(), now + LIFE_S - 0.1) == login
+    assert file.read(profile.person(), now + LIFE_S - 0.1) == login
     with pytest.raises(Refused, match="has expired"):
-        file.read(profile.purpose(), now + LIFE_S)
+        file.read(profile.person(), now + LIFE_S)
 
 
 @pytest.mark.parametrize(
