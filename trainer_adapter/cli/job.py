@@ -16,24 +16,20 @@ unexecuted steps back. ``records_per_user_max`` is there where the plan's unit i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Final
 
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number, parse_positive
-from trainer_adapter.job.job_spec import (
-    OPTIONAL,
-    RECORDS_PER_UNIT_MAX,
-    REQUIRED,
-    Assignment,
-    Reader,
-    path_in,
-    plain,
-    read_train,
-)
+from trainer_adapter.job.job_spec import RECORDS_PER_UNIT_MAX, Assignment, path_in, plain, read_by, read_train
+
+
+def _read_model(value: object, where: str, folder: Path) -> str:
+    name = c.string(value, where, 200)
+    if ":" in name:
+        path_in(name.rpartition(":")[0], where, folder)
+    return name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,39 +37,17 @@ class Job(Assignment):
     """One run of a model that :mod:`trainer_adapter.cli.models` makes; ``folder`` is the job's own."""
 
     folder: Path
-    model: str
-    learning_rate: Fraction
-    momentum: Fraction
-    test: Path
-    accuracy_target: Fraction | None = None
-    records_per_user_max: int | None = None
+    model: str = field(metadata=read_by(_read_model))
+    learning_rate: Fraction = field(metadata=plain(parse_positive))
+    momentum: Fraction = field(metadata=plain(parse_number))
+    test: Path = field(metadata=read_by(path_in))
+    accuracy_target: Fraction | None = field(default=None, metadata=plain(parse_number))
+    records_per_user_max: int | None = field(default=None, metadata=plain(c.integer, 1, RECORDS_PER_UNIT_MAX))
 
     @classmethod
     def load(cls, path: Path) -> Job:
         """Read a job file. Raises: Malformed, naming the field; OSError."""
-        known = read_train(path, _REQUIRED, _OPTIONAL)
-        file, colon, _ = known["model"].rpartition(":")
-        if colon:
-            known.setdefault("pipeline", path.parent / file)
-        return cls(**known, folder=path.parent)
-
-
-def _model(value: object, field: str, folder: Path) -> str:
-    name = c.string(value, field, 200)
-    if ":" in name:
-        path_in(name.rpartition(":")[0], field, folder)
-    return name
-
-
-_REQUIRED: Final[Mapping[str, Reader]] = {
-    **REQUIRED,
-    "learning_rate": plain(parse_positive),
-    "model": _model,
-    "momentum": plain(parse_number),
-    "test": path_in,
-}
-_OPTIONAL: Final[Mapping[str, Reader]] = {
-    **OPTIONAL,
-    "accuracy_target": plain(parse_number),
-    "records_per_user_max": plain(c.integer, 1, RECORDS_PER_UNIT_MAX),
-}
+        job = read_train(Job, path, folder=path.parent)
+        if ":" in job.model and job.pipeline is None:
+            return replace(job, pipeline=path.parent / job.model.rpartition(":")[0])
+        return job

@@ -37,9 +37,10 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from ledger.domain.command import parse_ref
 from ledger.log.verification import parse_log_key
@@ -51,55 +52,108 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.job.preprocessing import Constants, read_preprocessing
 from trainer_adapter.job.step_log import BLOCK_STEPS_MAX
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 ASSIGNMENT_BYTES_MAX: Final = 65_536
 CHARGES_MAX: Final = 16
 RECORDS_PER_UNIT_MAX: Final = 1_024
 """Records of one privacy unit that train."""
-T = TypeVar("T")
+Table = TypeVar("Table", bound="DataclassInstance")
 Reader: TypeAlias = Callable[[Any, str, Path], Any]
-"""From a field's value, its name and the folder of the file to what is read. Raises: Malformed."""
+"""From a value, its field and the folder of the file to what is read. Raises: Malformed."""
+
+
+def read_by(reader: Reader) -> Mapping[str, Reader]:
+    """The metadata of a dataclass's field that :func:`read_table` reads."""
+    return {"reader": reader}
+
+
+def plain(read: Callable[..., object], *bounds: int) -> Mapping[str, Reader]:
+    """The same for a reader of a value that names no file."""
+    return read_by(lambda value, where, _: read(value, where, *bounds))
+
+
+def path_in(value: object, where: str, folder: Path) -> Path:
+    """A path relative to a folder. Raises: Malformed."""
+    text = c.string(value, where)
+    if "\0" in text:
+        raise Malformed(where, "is no path: it holds a null character")
+    return folder / text
+
+
+def read_table(kind: type[Table], value: object, where: str, folder: Path, /, **unread: object) -> Table:
+    """A dataclass from a table of its fields with readers, of which those without a default must be there.
+
+    Raises:
+        Malformed: naming the field.
+    """
+    readers = {one.name: one for one in fields(kind) if "reader" in one.metadata}
+    required = tuple(name for name, one in readers.items() if one.default is MISSING)
+    known = c.fields(value, where, required, tuple(readers))
+    own = {name: f"{where}.{name}" if where else name for name in known}
+    return kind(**{name: readers[name].metadata["reader"](known[name], own[name], folder) for name in own}, **unread)
+
+
+def _read_data(value: object, where: str, folder: Path) -> dict[str, Path]:
+    if not isinstance(value, dict) or not value:
+        raise Malformed(where, "must name the file of at least one partition")
+    return {parse_ref(ref, where): path_in(file, f"{where}.{ref}", folder) for ref, file in value.items()}
+
+
+def _read_plan(value: object, where: str) -> Plan:
+    try:
+        return Plan.parse(value)
+    except Malformed as error:
+        raise error.under(where) from None
+
+
+def _read_several(read: Callable[[object, str], str], value: object, where: str) -> list[str]:
+    return [read(one, f"{where}[{place}]") for place, one in enumerate(c.strings(value, where, CHARGES_MAX))]
 
 
 @dataclass(frozen=True, slots=True)
 class Attester:
     """The development attester that signs for the clean room: the name that a policy trusts, and its key's file."""
 
-    issuer: str
-    key: Path
+    issuer: str = field(metadata=plain(c.string, 200))
+    key: Path = field(metadata=read_by(path_in))
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
     """How a killed run may go on: the file of the key that its state is sealed under, and how often it is saved."""
 
-    key: Path
-    every_s: int
+    key: Path = field(metadata=read_by(path_in))
+    every_s: int = field(metadata=plain(c.integer, 0, 86_400))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
     """One run. ``data`` maps each partition to its file at rest; without ``resume`` a run dies with its process."""
 
-    id: str
-    service: str
-    issuer: str
-    log: LogKey
-    actor: str
-    key: Path
-    contract: str
-    deadline_s: int
-    block_steps: int
-    output: Path
-    attester: Attester
-    data: dict[str, Path]
-    plan: Plan
-    grants: Path | None = None
-    pipeline: Path | None = None
-    preprocessing: tuple[Constants, ...] = ()
-    resume: Resume | None = None
-    base: list[c.Json] | None = None
-    recipients: list[c.Json] | None = None
-    unit_records_max: int | None = None
+    id: str = field(metadata=plain(c.name))
+    service: str = field(metadata=plain(c.string))
+    issuer: str = field(metadata=plain(c.string))
+    log: LogKey = field(metadata=plain(lambda value, where: parse_log_key(c.string(value, where))))
+    actor: str = field(metadata=plain(c.did))
+    key: Path = field(metadata=read_by(path_in))
+    contract: str = field(metadata=plain(c.sha256))
+    deadline_s: int = field(metadata=plain(c.integer, 60, 30 * 86_400))
+    block_steps: int = field(metadata=plain(c.integer, 1, BLOCK_STEPS_MAX))
+    output: Path = field(metadata=read_by(path_in))
+    attester: Attester = field(metadata=read_by(partial(read_table, Attester)))
+    data: dict[str, Path] = field(metadata=read_by(_read_data))
+    plan: Plan = field(metadata=plain(_read_plan))
+    grants: Path | None = field(default=None, metadata=read_by(path_in))
+    pipeline: Path | None = field(default=None, metadata=read_by(path_in))
+    preprocessing: tuple[Constants, ...] = field(
+        default=(), metadata=read_by(lambda value, _, folder: read_preprocessing(value, folder))
+    )
+    resume: Resume | None = field(default=None, metadata=read_by(partial(read_table, Resume)))
+    base: list[c.Json] | None = field(default=None, metadata=plain(partial(_read_several, c.name)))
+    recipients: list[c.Json] | None = field(default=None, metadata=plain(partial(_read_several, c.did)))
+    unit_records_max: int | None = field(default=None, metadata=plain(c.integer, 1, GROUP_MAX))
 
     @property
     def stated(self) -> c.Object:
@@ -110,11 +164,11 @@ class Assignment:
     @classmethod
     def load(cls, path: Path) -> Assignment:
         """Read an assignment file. Raises: Malformed, naming the field; OSError."""
-        return Assignment(**read_train(path, REQUIRED, OPTIONAL))
+        return read_train(Assignment, path)
 
 
-def read_train(path: Path, required: Mapping[str, Reader], optional: Mapping[str, Reader]) -> dict[str, Any]:
-    """The fields of the table ``[train]`` of a TOML file. Raises: Malformed, naming the field; OSError."""
+def read_train(kind: type[Table], path: Path, **unread: object) -> Table:
+    """Read the table ``[train]`` of a TOML file. Raises: Malformed, naming the field; OSError."""
     with path.open("rb") as file:
         text = file.read(ASSIGNMENT_BYTES_MAX + 1)
     if len(text) > ASSIGNMENT_BYTES_MAX:
@@ -128,77 +182,6 @@ def read_train(path: Path, required: Mapping[str, Reader], optional: Mapping[str
         raise Malformed(str(path), "is nested too deep or holds too long a number") from None
     c.integer(c.fields(whole, "", ("train", "v"))["v"], "v", 1, 1)
     try:
-        known = c.fields(whole["train"], "", tuple(required), tuple(optional))
-        readers = {**required, **optional}
-        return {name: readers[name](value, name, path.parent) for name, value in known.items()}
+        return read_table(kind, whole["train"], "", path.parent, **unread)
     except Malformed as error:
         raise error.under("train") from None
-
-
-def plain(read: Callable[..., T], *bounds: int) -> Reader:
-    """A reader of a value that names no file."""
-    return lambda value, field, _: read(value, field, *bounds)
-
-
-def path_in(value: object, field: str, folder: Path) -> Path:
-    """A path relative to a folder. Raises: Malformed."""
-    text = c.string(value, field)
-    if "\0" in text:
-        raise Malformed(field, "is no path: it holds a null character")
-    return folder / text
-
-
-def _attester(value: object, field: str, folder: Path) -> Attester:
-    known = c.fields(value, field, ("issuer", "key"))
-    return Attester(c.string(known["issuer"], "attester.issuer", 200), path_in(known["key"], "attester.key", folder))
-
-
-def _data(value: object, field: str, folder: Path) -> dict[str, Path]:
-    if not isinstance(value, dict) or not value:
-        raise Malformed(field, "must name the file of at least one partition")
-    return {parse_ref(ref, field): path_in(file, f"{field}.{ref}", folder) for ref, file in value.items()}
-
-
-def _plan(value: object, field: str) -> Plan:
-    try:
-        return Plan.parse(value)
-    except Malformed as error:
-        raise error.under(field) from None
-
-
-def _resume(value: object, field: str, folder: Path) -> Resume:
-    known = c.fields(value, field, ("every_s", "key"))
-    return Resume(path_in(known["key"], "resume.key", folder), c.integer(known["every_s"], "resume.every_s", 0, 86_400))
-
-
-def _several(read: Callable[[object, str], str]) -> Reader:
-    def items(value: object, field: str, _: Path) -> list[str]:
-        return [read(one, f"{field}[{place}]") for place, one in enumerate(c.strings(value, field, CHARGES_MAX))]
-
-    return items
-
-
-REQUIRED: Final[Mapping[str, Reader]] = {
-    "actor": plain(c.did),
-    "attester": _attester,
-    "block_steps": plain(c.integer, 1, BLOCK_STEPS_MAX),
-    "contract": plain(c.sha256),
-    "data": _data,
-    "deadline_s": plain(c.integer, 60, 30 * 86_400),
-    "id": plain(c.name),
-    "issuer": plain(c.string),
-    "key": path_in,
-    "log": plain(lambda value, field: parse_log_key(c.string(value, field))),
-    "output": path_in,
-    "plan": plain(_plan),
-    "service": plain(c.string),
-}
-OPTIONAL: Final[Mapping[str, Reader]] = {
-    "base": _several(c.name),
-    "grants": path_in,
-    "pipeline": path_in,
-    "preprocessing": lambda value, _, folder: read_preprocessing(value, folder),
-    "recipients": _several(c.did),
-    "resume": _resume,
-    "unit_records_max": plain(c.integer, 1, GROUP_MAX),
-}
