@@ -7,7 +7,7 @@ key release of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from safetensors import SafetensorError
@@ -36,15 +36,14 @@ SEALED_BYTES_MAX: Final = 1 << 30
 class EvaluationReport:
     """The public result of an evaluation."""
 
-    charge: str
-    model: str
     accuracy: float
+    charge: str
     device: str
+    model: str
 
     def to_json(self) -> c.Object:
         """For programs."""
-        measured = f"{self.accuracy:.6f}"
-        return {"accuracy": measured, "charge": self.charge, "device": self.device, "model": self.model}
+        return {**asdict(self), "accuracy": f"{self.accuracy:.6f}"}
 
     def in_words(self) -> str:
         """For people."""
@@ -72,7 +71,7 @@ def measure(job: Job, service: Service, say: Say) -> EvaluationReport:
         model.load_state_dict(load(contents.model))
     except (SafetensorError, RuntimeError):
         raise Malformed("model", f"is no {job.model}") from None
-    return EvaluationReport(job.id, name, accuracy(model.to(device), test), in_words(device))
+    return EvaluationReport(accuracy(model.to(device), test), job.id, in_words(device), name)
 
 
 def release(job: Job, service: Service, say: Say, pause: Pause | None = None) -> str:

@@ -40,8 +40,8 @@ from trainer_adapter.session.clean_room_keys import CleanRoomIdentity
 
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
-ROOM_BYTES_MAX: Final = 65_536
-ROOM_FILE: Final = "room.state"
+IDENTITY_BYTES_MAX: Final = 65_536
+IDENTITY_FILE: Final = "room.state"
 RUN_FILE: Final = "run.state"
 
 
@@ -85,17 +85,17 @@ class CheckpointStore:
 
     def save_identity(self, identity: CleanRoomIdentity) -> None:
         """On disk, sealed, when this returns. Raises: OSError."""
-        self._write(ROOM_FILE, c.dump(identity.to_json()))
+        self._write(IDENTITY_FILE, c.dump(identity.to_json()))
 
     def delete_identity(self) -> None:
         """Remove the identity of a charge that was never made. Raises: OSError."""
-        (self._folder / ROOM_FILE).unlink(missing_ok=True)
+        (self._folder / IDENTITY_FILE).unlink(missing_ok=True)
 
     def load_identity(self) -> CleanRoomIdentity | None:
         """The identity that was saved; None if none was, so nothing was charged. Raises: Malformed, OSError."""
-        if not (self._folder / ROOM_FILE).exists():
+        if not (self._folder / IDENTITY_FILE).exists():
             return None
-        return CleanRoomIdentity.parse(c.parse(self._read(ROOM_FILE), ROOM_BYTES_MAX, "room"))
+        return CleanRoomIdentity.parse(c.parse(self._read(IDENTITY_FILE), IDENTITY_BYTES_MAX, "room"))
 
     def save_run(
         self, at: Position, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]
