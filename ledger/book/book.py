@@ -66,7 +66,7 @@ class Book:
         self._storing = threading.Lock()
         self._quota = DocumentQuota()
         self._closed = False
-        self._preparer = CommandPreparer(self._reads, recorder)
+        self._preparer = CommandPreparer(self._reads, recorder, state.facts)
         self._writer = Writer(engines, recorder, state, kept, lock)
 
     @classmethod

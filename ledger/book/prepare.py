@@ -26,6 +26,7 @@ from ledger.commands.registration.partition import OpenPartition
 from ledger.commands.registry import KINDS
 from ledger.commands.runs.charge import MakeCharge
 from ledger.domain.decision import Rejected
+from ledger.domain.facts import Facts
 from ledger.domain.outcomes import Code
 from ledger.store.engine import ShortReads
 from ledger.store.snapshot import Snapshot
@@ -34,8 +35,6 @@ from ledger.wire.malformed import Malformed
 
 PRICES_MAX: Final = 16_384
 """Prepared prices that are cached, one for each contract, plan and partitions; the cache is emptied when it is full."""
-READ_MAX: Final = 512
-"""Commands of one call that are read ahead, at most."""
 AT_ONCE: Final = os.cpu_count() or 1
 """How many commands are priced at once: pricing is work for processors alone."""
 WAIT_S: Final = 30.0
@@ -48,10 +47,18 @@ Prepared = PendingCommand | Outcome
 class CommandPreparer:
     """Prepares commands for the writer."""
 
-    def __init__(self, reads: Engine, recorder: Recorder) -> None:
-        """Read through ``reads``; decide as ``recorder`` does."""
+    def __init__(self, reads: Engine, recorder: Recorder, facts: Facts) -> None:
+        """Prepare commands in any number of threads.
+
+        Args:
+            reads: what prices are computed from is read through it.
+            recorder: decides as the writer does.
+            facts: the writer's state, of which keys alone are looked up: a look-up in a dictionary that another thread
+                adds to gives what was there or what is.
+        """
         self._reads = ShortReads(reads)
         self._recorder = recorder
+        self._facts = facts
         self._turns = threading.BoundedSemaphore(AT_ONCE)
         self._prices: dict[Hashable, PreparedPrices] = {}
 
@@ -72,27 +79,27 @@ class CommandPreparer:
         """
         ready: list[Prepared] = []
         changing = False
-        state = Snapshot(self._reads)
-        for one in _ahead(state, commands):
+        for submitted in commands:
+            one = _read(submitted) if isinstance(submitted, Submission) else submitted
             if isinstance(one, Outcome):
                 ready.append(one)
                 continue
             priced = isinstance(one.body, MakeCharge | OpenPartition)
             if priced and changing:
                 break
-            command = one if one.verified_by else self._verified(state, one)
-            ready.append(self._priced(state, command, again=again) if priced else command)
+            command = one if one.verified_by else self._verified(one)
+            ready.append(self._priced(command, again=again) if priced else command)
             changing = changing or KINDS[command.command.kind].changes_prices
         return ready
 
-    def _verified(self, state: Snapshot, command: PendingCommand) -> PendingCommand:
+    def _verified(self, command: PendingCommand) -> PendingCommand:
         """The command with the key that its signature verifies with, if there is one."""
         # An error here may be outdated when the writer decides, so the writer verifies again and reports it.
         with suppress(Rejected, Malformed):
-            return replace(command, verified_by=verify_signer(state, command, self._recorder.log_x).x)
+            return replace(command, verified_by=verify_signer(self._facts, command, self._recorder.log_x).x)
         return command
 
-    def _priced(self, state: Snapshot, command: PendingCommand, *, again: bool) -> PendingCommand:
+    def _priced(self, command: PendingCommand, *, again: bool) -> PendingCommand:
         """The command with every number that deciding it takes in the current state."""
         body = command.body
         key = None
@@ -103,7 +110,7 @@ class CommandPreparer:
             return replace(command, prices=cached)
         collected = CollectedPrices()
         with self._turn():
-            self._recorder.decide(state, replace(command, prices=collected))
+            self._recorder.decide(Snapshot(self._reads), replace(command, prices=collected))
         prices = collected.prepared()
         if key is not None and prices.count:
             if len(self._prices) >= PRICES_MAX:
@@ -119,20 +126,6 @@ class CommandPreparer:
             yield
         finally:
             self._turns.release()
-
-
-def _ahead(state: Snapshot, commands: Sequence[Submission | Prepared]) -> Iterator[Prepared]:
-    """The commands in order, read; their keys are prefetched in one statement for many.
-
-    Twice as many each time, since a price may put an end to it: no more is read in vain than was prepared.
-    """
-    start, count = 0, 1
-    while start < len(commands):
-        some = [_read(one) if isinstance(one, Submission) else one for one in commands[start : start + count]]
-        if count > 1:
-            state.keys.load(one.command.key_id for one in some if isinstance(one, PendingCommand))
-        yield from some
-        start, count = start + count, min(2 * count, READ_MAX)
 
 
 def _read(one: Submission) -> Prepared:

@@ -138,8 +138,9 @@ def test_what_was_not_priced_is_made_ready_again(world: World) -> None:
     world.book.close()
     reads, writes = engine_of(world.url, writes=False), engine_of(world.url, writes=True)
     recorder = Recorder(gate, world.clock, LogSigner(LOG_KEY, ORIGIN))
-    preparer = CommandPreparer(reads, recorder)
-    writer = Writer((writes, reads), recorder, WriterState(recorder.signer.key), None, None)
+    state = WriterState(recorder.signer.key)
+    preparer = CommandPreparer(reads, recorder, state.facts)
+    writer = Writer((writes, reads), recorder, state, None, None)
 
     def write(ready: list[PendingCommand | Outcome]) -> list[str]:
         asked = [one for one in ready if isinstance(one, PendingCommand)]
