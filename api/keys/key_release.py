@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from api.http.problems import Problem, ServiceCode
-from api.keys.key_store import KeyStore, KeyUnavailable
+from api.keys.key_store import KeyStore, KeyUnavailable, Secret
 from client.keys.hpke_envelope import ENVELOPE_VERSION, SUITE, seal
 from client.keys.sealed_model import model_ref
 from ledger.commands.entry import Entry
@@ -27,7 +27,7 @@ from ledger.wire.malformed import Malformed
 if TYPE_CHECKING:
     from api.keys.nonces import Challenges
     from ledger.book.book import Book, Outcome, Submission
-    from ledger.domain.facts import Charge, Partition
+    from ledger.domain.facts import Charge
 
 ENVELOPE_BYTES_MAX: Final = 1 << 20
 OPENING_LIFE_MS: Final = 3_600_000
@@ -40,7 +40,7 @@ class KeyReleases:
     """Takes key-release commands, one at a time."""
 
     def __init__(self, book: Book, store: KeyStore, challenges: Challenges, clock: Callable[[], int]) -> None:
-        """Record in ``book``, take data keys from ``store``, tell time by ``clock`` (milliseconds)."""
+        """Record in ``book``, take data keys from ``store``, take the time from ``clock`` (milliseconds)."""
         self._book = book
         self._store = store
         self._challenges = challenges
@@ -58,9 +58,7 @@ class KeyReleases:
             outcome = self._book.submit([submission])[0]
         if outcome.code.refused:
             return outcome, None
-        if outcome.index is None:
-            message = "a permitted key release is an entry"
-            raise AssertionError(message)
+        assert outcome.index is not None
         return outcome, self._envelope(command, body, outcome.index)
 
     def _check_nonce(self, command: Command, body: ReleaseKey | OpenModel) -> None:
@@ -75,56 +73,63 @@ class KeyReleases:
 
     def _envelope(self, command: Command, body: ReleaseKey | OpenModel, index: int) -> c.Object | None:
         try:
-            kept = self._store.kept(command.id)
-            if isinstance(body, OpenModel):
-                make = self._opening(command, body, index)
-            else:
-                make = self._release(command, body, index)
-            if kept is None:
-                sealed = make()
-                kept = sealed and self._store.keep(command.id, sealed)
-            return _object(kept) if kept else None
+            stored = self._store.stored_envelope(command.id)
+            charge, until = self._open_until(command, body, index)
+            if stored is None:
+                sealed = self._sealed(command, body, charge, index, until)
+                stored = sealed and self._store.store_envelope(command.id, sealed)
+            return _object(stored) if stored else None
         except KeyUnavailable as error:
             raise Problem(ServiceCode.KEY_WITHHELD, str(error), id=command.id, index=index) from None
 
-    def _release(self, command: Command, body: ReleaseKey, index: int) -> Callable[[], bytes | None]:
-        """Seals the data keys of a charge that is still open. Raises: Problem, if it is not."""
-        with self._book.read() as facts:
-            charge = facts.charges[body.charge]
-            self._check_still_open(command, charge, index)
-            keys = [(ref, facts.partitions[ref]) for ref in charge.partitions]
-        return lambda: self._sealed(charge, keys, _info(command, body, charge, index, charge.deadline))
+    def _open_until(self, command: Command, body: ReleaseKey | OpenModel, index: int) -> tuple[Charge, int]:
+        """The charge, and when its key is no longer sealed: at its deadline, or an hour after a model's opening.
 
-    def _opening(self, command: Command, body: OpenModel, index: int) -> Callable[[], bytes | None]:
-        """Seals a model's key to the clean room of an opening, for an hour. Raises: Problem, if that is over."""
+        Raises: Problem, if that is over.
+        """
         with self._book.read() as facts:
             charge, entry = facts.charges[body.charge], Entry.parse(facts.entry(index))
+        if isinstance(body, ReleaseKey):
+            self._check_still_open(command, charge, index)
+            return charge, charge.deadline
         until = entry.time + OPENING_LIFE_MS
         if self._clock() >= until:
-            raise Problem(
-                Code.CONFLICT, "the hour of this opening is over: ask for another", id=command.id, index=index
-            )
+            detail = "the hour of this opening is over: ask for another"
+            raise Problem(Code.CONFLICT, detail, id=command.id, index=index)
+        return charge, until
 
-        def make() -> bytes | None:
-            key = self._store.model_key(body.charge, body.model)
-            if key is None:
-                return None
-            info, ref = _info(command, body, charge, index, until), model_ref(body.model)
-            sealed: c.Object = {ref: seal(key.reveal(), body.clean_room.sealing.x, info, ref)}
-            return c.dump({"info": info, "sealed": sealed, "suite": SUITE, "v": ENVELOPE_VERSION})
-
-        return make
-
-    def _sealed(self, charge: Charge, keys: list[tuple[str, Partition]], info: c.Object) -> bytes | None:
-        """Each data key that the store holds, sealed; None if it holds none. Raises: KeyUnavailable."""
-        sealed: c.Object = {}
-        for ref, partition in keys:
-            if not self._store.gives(partition.provider):
-                continue
-            data_key = self._store.data_key(partition.provider, partition.data_key)
-            if data_key is not None:
-                sealed[ref] = seal(data_key.reveal(), charge.sealing, info, ref)
+    def _sealed(
+        self, command: Command, body: ReleaseKey | OpenModel, charge: Charge, index: int, until: int
+    ) -> bytes | None:
+        """Each key that the store holds, sealed; None if it holds none. Raises: KeyUnavailable."""
+        info: c.Object = {
+            "charge": charge.id,
+            "contract": charge.contract,
+            "entry": index,
+            "evidence": body.evidence,
+            "key_release": command.id,
+            "not_after": until,
+            "v": ENVELOPE_VERSION,
+        }
+        if isinstance(body, OpenModel):
+            recipient = body.clean_room.sealing.x
+            keys = {model_ref(body.model): self._store.model_key(body.charge, body.model)}
+        else:
+            recipient, keys = charge.sealing, self._data_keys(charge)
+        sealed: c.Object = {
+            ref: seal(key.reveal(), recipient, info, ref) for ref, key in keys.items() if key is not None
+        }
         return c.dump({"info": info, "sealed": sealed, "suite": SUITE, "v": ENVELOPE_VERSION}) if sealed else None
+
+    def _data_keys(self, charge: Charge) -> dict[str, Secret | None]:
+        """The data keys of a charge's partitions, of providers that give them out here. Raises: KeyUnavailable."""
+        with self._book.read() as facts:
+            known = {ref: facts.partitions[ref] for ref in charge.partitions}
+        return {
+            ref: self._store.data_key(one.provider, one.data_key)
+            for ref, one in known.items()
+            if self._store.gives(one.provider)
+        }
 
     def _check_still_open(self, command: Command, charge: Charge, index: int) -> None:
         if charge.key_release != command.id or charge.key_id != command.key_id:
@@ -138,24 +143,11 @@ class KeyReleases:
         raise Problem(Code.CONFLICT, detail, id=command.id, index=index)
 
 
-def _info(command: Command, body: ReleaseKey | OpenModel, charge: Charge, index: int, until: int) -> c.Object:
-    return {
-        "charge": charge.id,
-        "contract": charge.contract,
-        "entry": index,
-        "evidence": body.evidence,
-        "key_release": command.id,
-        "not_after": until,
-        "v": ENVELOPE_VERSION,
-    }
-
-
 def _object(data: bytes) -> c.Object:
     try:
         return c.fields(c.parse(data, ENVELOPE_BYTES_MAX), "", ("info", "sealed", "suite", "v"))
     except Malformed as error:
-        message = f"the envelope that was kept cannot be read: {error}"
-        raise KeyUnavailable(message) from None
+        raise KeyUnavailable(f"the stored envelope cannot be read: {error}") from None
 
 
 @contextmanager
@@ -186,5 +178,5 @@ def _reason(problem: Problem) -> str:
 
 
 def _log_line(command: Command, reason: str) -> None:
-    told = {"charge": command.body["charge"], "key_release": command.id, "reason": reason}
-    _LOG.warning("key withheld", extra=told)
+    fields = {"charge": command.body["charge"], "key_release": command.id, "reason": reason}
+    _LOG.warning("key withheld", extra=fields)

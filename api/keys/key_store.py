@@ -46,8 +46,7 @@ class Secret:
 
     def __reduce__(self) -> NoReturn:
         """Refuse to leave the process. Raises: TypeError."""
-        message = "a secret is not pickled"
-        raise TypeError(message)
+        raise TypeError("a secret is not pickled")
 
 
 class KeyUnavailable(Exception):  # noqa: N818 - reads as what it says
@@ -72,22 +71,22 @@ class KeyStore:
         """
         return None
 
-    def deposit_model_key(self, charge: str, model: str, sealed: str) -> None:
+    def deposit_model_key(self, charge: str, model: str, sealed: str) -> None:  # noqa: ARG002 - the interface's arguments
         """Store the key of a sealed model, encrypted so that only this store can open it; the same again is no change.
 
         Raises:
             Malformed: if it was sealed to another store, or for another charge or model.
             KeyUnavailable: if it cannot be stored.
         """
-        del sealed
-        message = f"this service holds no keys: the key of model {model} of {charge} has to go to the provider's store"
-        raise KeyUnavailable(message)
+        raise KeyUnavailable(
+            f"the key of model {model} of {charge} has to go to the provider's store: none is held here"
+        )
 
     def model_key(self, charge: str, model: str) -> Secret | None:  # noqa: ARG002 - the interface's arguments
         """The key of a sealed model; None where the provider gives it out itself. Raises: KeyUnavailable."""
         return None
 
-    def keep(self, release: str, envelope: bytes) -> bytes:  # noqa: ARG002 - the interface's arguments
+    def store_envelope(self, release: str, envelope: bytes) -> bytes:  # noqa: ARG002 - the interface's arguments
         """Store the envelope of a key release, and return the one that was stored first.
 
         Raises:
@@ -95,7 +94,7 @@ class KeyStore:
         """
         return envelope
 
-    def kept(self, release: str) -> bytes | None:  # noqa: ARG002 - the interface's arguments
+    def stored_envelope(self, release: str) -> bytes | None:  # noqa: ARG002 - the interface's arguments
         """The stored envelope of a key release. Raises: KeyUnavailable, if it cannot be read."""
         return None
 
@@ -104,7 +103,7 @@ class FileKeyStore(KeyStore):
     """Data keys in files, one folder per provider, each readable by its owner alone."""
 
     def __init__(self, folder: Path) -> None:
-        """Keep keys under ``folder``, made with mode 0700 if it is not there."""
+        """Store keys under ``folder``, made with mode 0700 if it is not there."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
 
@@ -128,14 +127,11 @@ class FileKeyStore(KeyStore):
                 readable_by_others = stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077
                 value = file.read(DATA_KEY_BYTES + 1)
         except (OSError, Malformed) as error:
-            message = f"the data key {name} of {provider} cannot be read ({type(error).__name__})"
-            raise KeyUnavailable(message) from None
+            raise KeyUnavailable(f"the data key {name} of {provider} cannot be read ({type(error).__name__})") from None
         if readable_by_others:
-            message = f"the data key {name} of {provider} may be read by others: chmod 600 its file"
-            raise KeyUnavailable(message)
+            raise KeyUnavailable(f"the data key {name} of {provider} may be read by others: chmod 600 its file")
         if len(value) != DATA_KEY_BYTES:
-            message = f"the data key {name} of {provider} does not have {DATA_KEY_BYTES} bytes"
-            raise KeyUnavailable(message)
+            raise KeyUnavailable(f"the data key {name} of {provider} does not have {DATA_KEY_BYTES} bytes")
         return Secret(value)
 
     @property
@@ -146,35 +142,33 @@ class FileKeyStore(KeyStore):
     def deposit_model_key(self, charge: str, model: str, sealed: str) -> None:
         """Open the deposit, to check it, and store it. Raises: Malformed, KeyUnavailable."""
         key = open_deposit(sealed, self._deposit(), charge, model)
-        kept = self._keep_file(self._model(charge, model), key, f"the key of model {model}")
-        if kept != key:
+        if self._store_once(self._model(charge, model), key, f"the key of model {model}") != key:
             raise Malformed("sealed", "is another key than the one that was deposited for this model before")
 
     def model_key(self, charge: str, model: str) -> Secret:
         """The key in its file. Raises: KeyUnavailable."""
-        key = self._kept_file(self._model(charge, model), f"the key of model {model}")
+        key = self._stored(self._model(charge, model), f"the key of model {model}")
         if key is None or len(key) != DATA_KEY_BYTES:
-            message = f"no key was deposited for model {model} of charge {charge}"
-            raise KeyUnavailable(message)
+            raise KeyUnavailable(f"no key was deposited for model {model} of charge {charge}")
         return Secret(key)
 
     def _deposit(self) -> X25519PrivateKey:
         fresh = X25519PrivateKey.generate().private_bytes_raw()
-        raw = self._keep_file(self._folder / MODELS / "deposit", fresh, "the deposit key")
+        raw = self._store_once(self._folder / MODELS / "deposit", fresh, "the deposit key")
         return X25519PrivateKey.from_private_bytes(raw)
 
     def _model(self, charge: str, model: str) -> Path:
         return self._folder / MODELS / c.name(charge, "charge") / c.sha256(model, "model")
 
-    def keep(self, release: str, envelope: bytes) -> bytes:
+    def store_envelope(self, release: str, envelope: bytes) -> bytes:
         """On disk before it is given back; of two at once, both get the first. Raises: KeyUnavailable."""
-        return self._keep_file(self._envelope(release), envelope, f"the envelope of {release}")
+        return self._store_once(self._envelope(release), envelope, f"the envelope of {release}")
 
-    def kept(self, release: str) -> bytes | None:
+    def stored_envelope(self, release: str) -> bytes | None:
         """What its file holds. Raises: KeyUnavailable."""
-        return self._kept_file(self._envelope(release), f"the envelope of {release}")
+        return self._stored(self._envelope(release), f"the envelope of {release}")
 
-    def _keep_file(self, path: Path, data: bytes, what: str) -> bytes:
+    def _store_once(self, path: Path, data: bytes, what: str) -> bytes:
         """Whole and on disk, or what was there before. Raises: KeyUnavailable."""
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -183,22 +177,19 @@ class FileKeyStore(KeyStore):
             # Of two at once, the other may not have come as far.
             sync_folder(path.parent)
         except OSError as error:
-            message = f"{what} cannot be kept ({type(error).__name__})"
-            raise KeyUnavailable(message) from None
-        kept = self._kept_file(path, what)
-        if kept is None:
-            message = f"{what} was not kept"
-            raise KeyUnavailable(message)
-        return kept
+            raise KeyUnavailable(f"{what} cannot be stored ({type(error).__name__})") from None
+        stored = self._stored(path, what)
+        if stored is None:
+            raise KeyUnavailable(f"{what} was not stored")
+        return stored
 
-    def _kept_file(self, path: Path, what: str) -> bytes | None:
+    def _stored(self, path: Path, what: str) -> bytes | None:
         try:
             return path.read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
-            message = f"{what} cannot be read ({type(error).__name__})"
-            raise KeyUnavailable(message) from None
+            raise KeyUnavailable(f"{what} cannot be read ({type(error).__name__})") from None
 
     def _envelope(self, release: str) -> Path:
         return self._folder / RELEASED / c.name(release, "id")

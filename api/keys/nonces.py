@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from ledger.wire import canonical_json as c
@@ -24,12 +24,6 @@ class NoRoom(Exception):  # noqa: N818 - reads as what it says
     """Too many challenges are open; one expires soon."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
-    charge: str
-    expires: int
-
-
 class Challenges:
     """The open nonces of one process."""
 
@@ -37,34 +31,31 @@ class Challenges:
         """Let nonces expire by ``clock``, which gives milliseconds."""
         self._clock = clock
         self._lock = threading.Lock()
-        # In order of issue, which is the order of expiry.
-        self._open: dict[str, _Open] = {}
+        # By nonce its charge and when it expires, in order of issue, which is the order of expiry.
+        self._open: dict[str, tuple[str, int]] = {}
 
     def issue(self, charge: str) -> str:
         """A fresh nonce for the key release of ``charge``. Raises: NoRoom."""
         with self._lock:
             now = self._clock()
             self._forget_expired(now)
-            of_charge = [nonce for nonce, item in self._open.items() if item.charge == charge]
+            of_charge = [nonce for nonce, (owner, _) in self._open.items() if owner == charge]
             if len(of_charge) >= OPEN_MAX_PER_CHARGE:
                 # The oldest is dropped, so that other callers' requests never keep the clean room from its own.
                 del self._open[of_charge[0]]
             elif len(self._open) >= OPEN_MAX:
                 raise NoRoom
             nonce = c.base64url(secrets.token_bytes(NONCE_BYTES))
-            self._open[nonce] = _Open(charge, now + LIFE_MS)
+            self._open[nonce] = charge, now + LIFE_MS
             return nonce
 
     def burn(self, nonce: str, charge: str) -> bool:
         """Use a nonce up, whatever comes of it; whether it was open for ``charge``."""
         with self._lock:
             self._forget_expired(self._clock())
-            item = self._open.pop(nonce, None)
-            return item is not None and item.charge == charge
+            owner, _ = self._open.pop(nonce, ("", 0))
+            return owner == charge
 
     def _forget_expired(self, now: int) -> None:
-        while self._open:
-            oldest = next(iter(self._open))
-            if self._open[oldest].expires > now:
-                return
-            del self._open[oldest]
+        for nonce in [*takewhile(lambda nonce: self._open[nonce][1] <= now, self._open)]:
+            del self._open[nonce]

@@ -106,10 +106,10 @@ def test_a_secret_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
 def test_the_first_envelope_kept_is_the_one_given(tmp_path: Path) -> None:
     """A second one, sealed by another process meanwhile, gives way; nobody else may read the file."""
     store = FileKeyStore(tmp_path)
-    assert store.kept("release-1") is None
-    assert store.keep("release-1", b"first") == b"first"
-    assert FileKeyStore(tmp_path).keep("release-1", b"second") == b"first"
-    assert store.kept("release-1") == b"first"
+    assert store.stored_envelope("release-1") is None
+    assert store.store_envelope("release-1", b"first") == b"first"
+    assert FileKeyStore(tmp_path).store_envelope("release-1", b"second") == b"first"
+    assert store.stored_envelope("release-1") == b"first"
     kept = tmp_path / "released" / "release-1"
     assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert [one.name for one in kept.parent.iterdir()] == ["release-1"]
@@ -119,5 +119,5 @@ def test_an_envelope_that_cannot_be_kept_is_not_given(tmp_path: Path) -> None:
     """Else the same command would get another one later."""
     store = FileKeyStore(tmp_path)
     (tmp_path / "released").write_text("in the way")
-    with pytest.raises(KeyUnavailable, match="cannot be kept"):
-        store.keep("release-1", b"first")
+    with pytest.raises(KeyUnavailable, match="cannot be stored"):
+        store.store_envelope("release-1", b"first")
