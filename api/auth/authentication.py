@@ -100,8 +100,7 @@ async def caller_of(request: Request) -> Caller:
     """The authenticated caller."""
     caller = request.state.caller
     if not isinstance(caller, Caller):
-        message = "every route is authenticated"
-        raise TypeError(message)
+        raise TypeError("every route is authenticated")
     return caller
 
 
@@ -109,8 +108,7 @@ async def unauthenticated_request(request: Request) -> UnauthenticatedRequest:
     """The request that the route itself authenticates."""
     unknown = request.state.unknown
     if not isinstance(unknown, UnauthenticatedRequest):
-        message = "every route is authenticated"
-        raise TypeError(message)
+        raise TypeError("every route is authenticated")
     return unknown
 
 

@@ -126,8 +126,8 @@ def dev_issuer(
     profile: Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named issuer.")],
 ) -> None:
     """Run a development OAuth 2.0 and OpenID Connect server (no real authentication) until interrupted."""
+    from api.dev_issuer.issuer import IssuerSettings
     from api.dev_issuer.routes import create_issuer_app
-    from api.dev_issuer.settings import IssuerSettings
     from api.server.http_server import serve as run
     from api.server.http_server import unix_ms
     from client.cli.error_report import errors_reported

@@ -16,6 +16,9 @@ authentication, so the issuer is bound to loopback, and a service in production 
     [issuer.people.asha]
     organisation = "did:web:health-council.example"
     roles = ["AUDITOR"]
+
+Clients are named with the file of their key, of which only the public half is used: on one machine they lie side by
+side. Paths are relative to the profile.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import hmac
 import secrets
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Final, Literal
 from urllib.parse import urlencode, urlsplit
 
@@ -32,23 +36,29 @@ from cryptography.exceptions import InvalidSignature
 from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import OKPKey
+from msgspec import Meta
 
 from api.server.http_server import check_loopback
 from client.http.access_tokens import ASSERTION
 from client.http.jwt_claims import SKEW_S, JwtClaims
 from client.keys.signer import Signer
+from client.profile.profile import read_table
 from ledger.crypto.public_keys import PublicKey
 from ledger.wire import canonical_json as c
-from ledger.wire.field_types import Did, distinct
+from ledger.wire.field_types import Did, Name, between, distinct, text
 from ledger.wire.malformed import Malformed
-from ledger.wire.records import Record
+from ledger.wire.records import Record, convert
 
 LIFE_S: Final = 300
 CODE_S: Final = 60
 FORM_BYTES_MAX: Final = 16_384
 OPEN_MAX: Final = 4_096
-NOBODY: Final = "-"
+NO_PERSON: Final = "-"
 """The choice of none of the people; no person's name begins so."""
+
+
+_ASSERTED: Final = ("aud", "exp", "iat", "iss", "jti", "sub")
+_File = Annotated[str, text(1_000)]
 
 
 class Person(Record, frozen=True):
@@ -85,7 +95,7 @@ class DevelopmentIssuer:
         self._clients, self._clock = dict(clients), clock
         self._signer = signer
         self._lock = threading.Lock()
-        self._seen: dict[str, int] = {}
+        self._used: dict[str, int] = {}
         self._codes: dict[str, tuple[int, Mapping[str, str]]] = {}
 
     def add(self, client: str, key: PublicKey) -> None:
@@ -106,7 +116,7 @@ class DevelopmentIssuer:
         """The redirect after a person, or none, was chosen (RFC 6749, section 4.1.2). Raises: Refused."""
         _check_redirect(form.get("redirect_uri", ""))
         person = form.get("person", "")
-        if person == NOBODY:
+        if person == NO_PERSON:
             return self._redirect(form, {"error": "access_denied", "error_description": "no person was chosen"})
         if person not in self.people:
             raise Refused("access_denied", "choose one of the people on the page")
@@ -124,22 +134,22 @@ class DevelopmentIssuer:
         """A token for a person (RFC 7636, section 4.6); a code works once. Raises: Refused."""
         with self._lock:
             self._forget()
-            _, asked = self._codes.pop(form.get("code", ""), (0, None))
+            _, request = self._codes.pop(form.get("code", ""), (0, None))
         verifier = form.get("code_verifier", "")
         if not 43 <= len(verifier) <= 128 or not verifier.isascii():
             raise Refused("invalid_grant", "code_verifier must have 43 to 128 characters")
         made = c.base64url(hashlib.sha256(verifier.encode()).digest())
         if (
-            asked is None
-            or not hmac.compare_digest(made.encode(), asked["code_challenge"].encode())
-            or any(form.get(name, "") != asked.get(name, "") for name in ("client_id", "redirect_uri"))
+            request is None
+            or not hmac.compare_digest(made.encode(), request["code_challenge"].encode())
+            or any(form.get(name, "") != request.get(name, "") for name in ("client_id", "redirect_uri"))
         ):
             raise Refused("invalid_grant", "the code is unknown, used, expired, or another client's")
-        name, client = asked["person"], asked.get("client_id") or "browser"
+        name, client = request["person"], request.get("client_id") or "browser"
         person = self.people[name]
         roles: c.Object = {"roles": [*person.roles]} if person.roles else {}
         answer = self._grant({"client_id": client, "organisation": person.organisation, "sub": name, **roles})
-        nonce: c.Object = {"nonce": asked["nonce"]} if asked.get("nonce") else {}
+        nonce: c.Object = {"nonce": request["nonce"]} if request.get("nonce") else {}
         identity: c.Object = {"aud": client, "sub": name, **nonce, **self._times()}
         return {**answer, "id_token": self._signer.jwt("JWT", {"iss": self.url, **identity})}
 
@@ -172,9 +182,9 @@ class DevelopmentIssuer:
         jti = c.string(claims["jti"], "jti", 200)
         with self._lock:
             self._forget()
-            if jti in self._seen or len(self._seen) >= OPEN_MAX:
+            if jti in self._used or len(self._used) >= OPEN_MAX:
                 raise Malformed("jti", "was used before")
-            self._seen[jti] = claims["exp"] + SKEW_S
+            self._used[jti] = claims["exp"] + SKEW_S
         return client
 
     def _redirect(self, form: Mapping[str, str], answer: Mapping[str, str]) -> str:
@@ -188,7 +198,7 @@ class DevelopmentIssuer:
 
     def _forget(self) -> None:
         now = self._now
-        self._seen = {jti: until for jti, until in self._seen.items() if until > now}
+        self._used = {jti: until for jti, until in self._used.items() if until > now}
         self._codes = {name: code for name, code in self._codes.items() if code[0] > now}
 
     def _times(self) -> c.Object:
@@ -205,11 +215,30 @@ def _check_redirect(url: str) -> None:
     try:
         known = urlsplit(url)
         check_loopback(known.hostname or "")
-        sound = known.scheme == "http" and not known.query and not known.fragment
+        allowed = known.scheme == "http" and not known.query and not known.fragment
     except ValueError:
-        sound = False
-    if not sound:
+        allowed = False
+    if not allowed:
         raise Refused("invalid_request", "redirect_uri must be an http address on loopback, without a query")
 
 
-_ASSERTED: Final = ("aud", "exp", "iat", "iss", "jti", "sub")
+class IssuerSettings(Record, frozen=True):
+    """The table ``[issuer]``."""
+
+    audience: Annotated[str, text(200)]
+    clients: Annotated[dict[Did, _File], Meta(max_length=256)]
+    host: Annotated[str, text(1_000)]
+    key: _File
+    port: Annotated[int, between(0, 65_535)]
+    people: Annotated[dict[Name, Person], Meta(max_length=256)] | None = None
+
+    @classmethod
+    def load(cls, path: Path) -> IssuerSettings:
+        """Read a profile. Raises: Malformed, OSError."""
+        return convert(cls, read_table(path, "issuer"), "issuer")
+
+    def issuer(self, folder: Path, url: str, clock: Callable[[], int]) -> DevelopmentIssuer:
+        """The issuer at ``url``, with the key files of a profile's folder. Raises: Malformed, OSError."""
+        clients = {did: Signer.load(folder / file).public for did, file in self.clients.items()}
+        signer = Signer.load(folder / self.key)
+        return DevelopmentIssuer(url, self.audience, signer, clients, self.people or {}, clock)

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlencode
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from api.dev_issuer.issuer import FORM_BYTES_MAX, NOBODY, DevelopmentIssuer, Refused
+from api.dev_issuer.issuer import FORM_BYTES_MAX, NO_PERSON, DevelopmentIssuer, Refused
 from ledger.wire import canonical_json as c
 
 
@@ -50,8 +50,8 @@ def create_issuer_app(issuer: DevelopmentIssuer) -> FastAPI:
         choices = {name: f"{name}, {one.organisation} {' '.join(one.roles)}" for name, one in issuer.people.items()}
         links = "".join(
             f'<li><a href="/authorize?{escape(urlencode({**dict(request.query_params), "person": name}))}">'
-            f"{escape(told)}</a></li>"
-            for name, told in {**choices, NOBODY: "none of these"}.items()
+            f"{escape(text)}</a></li>"
+            for name, text in {**choices, NO_PERSON: "none of these"}.items()
         )
         page = f"<!doctype html><title>Development issuer</title><h1>Who are you?</h1><ul>{links}</ul>"
         return HTMLResponse(page, headers={"content-security-policy": "default-src 'none'"})

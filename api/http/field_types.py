@@ -84,44 +84,22 @@ def _inlined(schema: Any, parts: Schema, above: tuple[str, ...]) -> Any:  # noqa
     return {**_inlined(parts[name], parts, (*above, name)), **rest}
 
 
-def _parameter(kind: Any, description: str) -> Schema:  # noqa: ANN401 - a type
-    return {**schema_of(kind), "description": description}
+def _path(kind: Any, description: str) -> Any:  # noqa: ANN401 - a type, and what the framework makes of it
+    return Path(json_schema_extra={**schema_of(kind), "description": description})
 
 
-PathDid = Annotated[str, Path(json_schema_extra=_parameter(wire.Did, "an organisation"))]
-PathName = Annotated[str, Path(json_schema_extra=_parameter(wire.Name, "the id that it was given"))]
-PathDigest = Annotated[str, Path(json_schema_extra=_parameter(wire.Sha256, "the SHA-256 digest of its bytes"))]
-PathPlace = Annotated[
-    str,
-    Path(
-        json_schema_extra={
-            "type": "string",
-            "pattern": PLACE_PATTERN,
-            "description": "an index in the log, or a size of it",
-        }
-    ),
-]
-PathTile = Annotated[
-    str,
-    Path(
-        json_schema_extra={
-            "type": "string",
-            "pattern": f"^(0|[1-9][0-9]?)/{_BUNDLE}",
-            "description": "level and place, as C2SP tlog-tiles writes them",
-        }
-    ),
-]
-PathBundle = Annotated[
-    str,
-    Path(
-        json_schema_extra={
-            "type": "string",
-            "pattern": f"^{_BUNDLE}",
-            "description": "place, as C2SP tlog-tiles writes it",
-        }
-    ),
-]
-_PARTITION: Final = _parameter(Ref, "a partition: provider/dataset/partition")
-PathRef = Annotated[str, Path(json_schema_extra=_PARTITION)]
-QueryRef = Annotated[str, Query(json_schema_extra=_PARTITION)]
+def _matching(form: str) -> Any:  # noqa: ANN401 - a type
+    return Annotated[str, Meta(pattern=form)]
+
+
+_PARTITION: Final = "a partition: provider/dataset/partition"
+PathDid = Annotated[str, _path(wire.Did, "an organisation")]
+PathName = Annotated[str, _path(wire.Name, "the id that it was given")]
+PathDigest = Annotated[str, _path(wire.Sha256, "the SHA-256 digest of its bytes")]
+PathPlace = Annotated[str, _path(_matching(PLACE_PATTERN), "an index in the log, or a size of it")]
+_LEVEL: Final = "level and place, as C2SP tlog-tiles writes them"
+PathTile = Annotated[str, _path(_matching(f"^(0|[1-9][0-9]?)/{_BUNDLE}"), _LEVEL)]
+PathBundle = Annotated[str, _path(_matching(f"^{_BUNDLE}"), "place, as C2SP tlog-tiles writes it")]
+PathRef = Annotated[str, _path(Ref, _PARTITION)]
+QueryRef = Annotated[str, Query(json_schema_extra={**schema_of(Ref), "description": _PARTITION})]
 DryRun = Annotated[str, Query(pattern="^(true|false)$", description="decide, and record nothing")]

@@ -15,8 +15,7 @@ from api.http.field_types import Count, KeyBytes, PathBundle, PathName, PathPlac
 from api.http.pagination import scope_of
 from api.http.problems import Problem
 from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
-from api.wire.command_answers import LoggedEntry
-from api.wire.decision_answers import Decision
+from api.wire.command_answers import Decision, LoggedEntry
 from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, shows_text
 from client.http.endpoints import JSON_TYPE
 from ledger.commands.entry import Entry

@@ -1,4 +1,4 @@
-"""Answers to commands: what was recorded, entries, envelopes of keys and the outcomes of a batch.
+"""Answers to commands: what was recorded, decisions, entries, envelopes of keys and the outcomes of a batch.
 
 The body of an entry is the request and what the decision fixed: :data:`_FIXED` has it by kind of command.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 import msgspec
 from msgspec import Meta
@@ -32,13 +32,17 @@ from api.http.field_types import (
 )
 from api.http.problems import ProblemDetails
 from api.wire.command_requests import titled
-from api.wire.decision_answers import RECORDED, Request
 from client.keys.hpke_envelope import SUITE
+from ledger.commands.entry import Entry
 from ledger.commands.registry import KINDS
 from ledger.domain.gate import Check
+from ledger.domain.outcomes import Code
 from ledger.filters import Terms
 from ledger.wire.field_types import Did, Name
 
+RECORDED: Final = one_of(*(code.word for code in Code if code.recorded))
+"""Outcomes that an entry records."""
+Request = Annotated[Any, Meta(extra_json_schema={"type": "object"}, description="the body of the command")]
 RuleTerms = Annotated[
     Terms,
     Meta(
@@ -244,3 +248,31 @@ LoggedEntry: Final = _record(
     {},
     "The exact bytes that are hashed into the tree: the command as it was signed, and what was decided.",
 )
+
+
+class Decision(Answer, frozen=True):
+    """The decision on a command, with every check on record: all of a rejection's."""
+
+    actor: Did
+    checks: tuple[Check, ...]
+    detail: str
+    id: Name
+    index: Index
+    key_id: KeyBytes
+    kind: Annotated[str, one_of(*KINDS)]
+    outcome: Annotated[str, RECORDED]
+    permit: bool
+    request: Request
+    time: Time
+
+    @classmethod
+    def of_entry(cls, entry: Entry, index: int) -> Self:
+        """The decision that an entry records."""
+        return cls.of(
+            entry,
+            checks=entry.body.get("checks", []),
+            detail=entry.body.get("detail", ""),
+            index=index,
+            outcome=entry.code.word,
+            permit=not entry.code.refused,
+        )

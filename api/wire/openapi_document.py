@@ -92,6 +92,5 @@ def _hoist(schema: Any, schemas: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
 
 def _component(components: dict[str, Any], kind: str, name: str, content: dict[str, Any]) -> dict[str, Any]:
     if components[kind].setdefault(name, content) != content:
-        message = f"two {kind} are called {name}"
-        raise AssertionError(message)
+        raise AssertionError(f"two {kind} are called {name}")
     return {"$ref": f"#/components/{kind}/{name}"}
