@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
 from cryptography.exceptions import InvalidSignature
 from joserfc import jws
 from joserfc.errors import JoseError
-from joserfc.jwk import ECKey, OKPKey, RSAKey
+from joserfc.jwk import JWKRegistry, Key, OKPKey, RSAKey
 from joserfc.jwt import ClaimsOption
 
 from client.http.jwt_claims import JwtClaims
@@ -40,12 +40,6 @@ _TIMES: Final = ("exp", "iat", "nbf")
 _HEADER: Final = (("alg", "typ"), ("jku", "kid"))
 _ALGORITHMS: Final = {"OKP": "Ed25519", "RSA": "RS256", "EC": "ES256"}
 _RSA_BITS_MIN: Final = 2048
-Key = OKPKey | RSAKey | ECKey
-_IMPORTERS: Final[dict[str, Callable[[Any], Key]]] = {
-    "EC": ECKey.import_key,
-    "OKP": OKPKey.import_key,
-    "RSA": RSAKey.import_key,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +64,12 @@ def _public(value: object, where: str) -> tuple[str, Key]:
     if not isinstance(value, dict) or kind not in _ALGORITHMS or "d" in value:
         raise Malformed(where, f"must be a public key of type {', '.join(_ALGORITHMS)}")
     try:
-        imported: Key = _IMPORTERS[str(kind)](value)
+        imported = JWKRegistry.import_key(value)
     except (JoseError, ValueError, TypeError, KeyError):
         raise Malformed(where, "is not a key") from None
-    wanted = {"OKP": "Ed25519", "EC": "P-256"}.get(str(kind))
-    if wanted and value.get("crv") != wanted:
-        raise Malformed(f"{where}.crv", f"must be '{wanted}'")
+    curve = {"OKP": "Ed25519", "EC": "P-256"}.get(str(kind))
+    if curve and value.get("crv") != curve:
+        raise Malformed(f"{where}.crv", f"must be '{curve}'")
     if isinstance(imported, RSAKey) and imported.raw_value.key_size < _RSA_BITS_MIN:
         raise Malformed(f"{where}.n", f"must have at least {_RSA_BITS_MIN} bits")
     return _ALGORITHMS[str(kind)], imported
@@ -204,7 +198,7 @@ def _of_issuer(claims: c.Object) -> Token:
 def _of_clean_room(text: str, algorithm: str, claims: c.Object, name: str, x: str | None) -> Token:
     """By its own word, signed with the key whose thumbprint it goes by; ``x`` is that key as the book has it."""
     if x is None:
-        raise Malformed("iss", "is no issuer that this service believes, and no clean room's key")
+        raise Malformed("iss", "is no issuer that this service trusts, and no clean room's key")
     _check_signature(text, algorithm, [OKPKey.import_key({"crv": "Ed25519", "kty": "OKP", "x": x})])
     if algorithm != "Ed25519" or {claims.get("sub"), claims.get("client_id")} != {name}:
         raise Malformed("sub", "must be the clean room's key, as iss and client_id")

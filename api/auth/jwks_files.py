@@ -16,7 +16,7 @@ from typing import Final
 from api.auth.access_tokens import JWKS_BYTES_MAX, Issuer
 from ledger.wire.malformed import Malformed
 
-KEPT_S: Final = 30.0
+RECHECK_S: Final = 30.0
 """Seconds between two checks of the files."""
 _LOG: Final = logging.getLogger("api.issuer_files")
 
@@ -31,16 +31,16 @@ class IssuerFiles:
         self._lock = threading.Lock()
         self._data = [_read(path) for _, path in self._files]
         self._known = tuple(Issuer.parse(name, data) for (name, _), data in zip(self._files, self._data, strict=True))
-        self._until = clock() + KEPT_S
+        self._until = clock() + RECHECK_S
 
     def __call__(self) -> tuple[Issuer, ...]:
-        """As they stand; the very same value while no file has changed."""
+        """The current ones; the very same value while no file has changed."""
         if self._clock() >= self._until:
             with self._lock:
                 if self._clock() >= self._until:
                     for place in range(len(self._files)):
                         self._read_again(place)
-                    self._until = self._clock() + KEPT_S
+                    self._until = self._clock() + RECHECK_S
         return self._known
 
     def _read_again(self, place: int) -> None:

@@ -75,8 +75,8 @@ def require_visible(facts: Snapshot, caller: Caller, submission: Submission) -> 
     try:
         verify_signer(facts, pending, _NO_LAPSE)
     except Rejected as refusal:
-        told = refusal.decided
-        raise Problem(told.code, told.detail, field=told.field, id=pending.command.id) from None
+        rejection = refusal.decided
+        raise Problem(rejection.code, rejection.detail, field=rejection.field, id=pending.command.id) from None
     what, field = hidden
     raise Problem(Code.NOT_FOUND, f"there is no {what}", field=f"body.{field}", id=pending.command.id)
 
@@ -88,9 +88,11 @@ def _hidden(caller: Caller, pending: PendingCommand, facts: Facts) -> Iterator[t
     if contract is not None and not caller.sees_contract(contract, facts):
         yield f"contract {contract.document}", "contract"
     named = getattr(body, "charge", None)
-    # What brings a nonce is told so of a charge that never was, too, before the nonce is looked at.
+    # A command with a nonce learns of a charge that never was, too, before the nonce is checked.
     early = bool(caller.charge) or hasattr(body, "nonce")
-    if named is not None and (early if named not in facts.charges else _is_hidden(caller, named, facts)):
+    if named is not None and (
+        early if named not in facts.charges else not caller.sees_charge(facts.charges[named], facts)
+    ):
         yield f"charge {named}", "charge"
     if isinstance(body, MakeCharge):
         yield from _of_charge(caller, body, facts, contract.providers if contract is not None else ())
@@ -98,10 +100,6 @@ def _hidden(caller: Caller, pending: PendingCommand, facts: Facts) -> Iterator[t
         partition = facts.partitions.get(str(getattr(body, "partition", "")))
         if partition is not None and not caller.sees_partition(partition, facts):
             yield f"partition {partition.ref}", "partition"
-
-
-def _is_hidden(caller: Caller, charge: str, facts: Facts) -> bool:
-    return not caller.sees_charge(facts.charges[charge], facts)
 
 
 def _of_charge(caller: Caller, body: MakeCharge, facts: Facts, providers: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -54,13 +54,15 @@ def serve(
     port: Annotated[int | None, typer.Option(help="The port, instead of the profile's.", min=0, max=65_535)] = None,
 ) -> None:
     """Serve a book over HTTP until interrupted; on loopback only, unless in production."""
+    from api.auth.jwks_files import IssuerFiles
     from api.cli.settings import Settings
     from client.cli.error_report import errors_reported
+    from client.keys.signer import load_private
 
     with errors_reported():
         settings = Settings.load(profile)
-        log_key = settings.load_log_key()
-        issuers = settings.load_issuers()
+        log_key = load_private(settings.log_key)
+        issuers = IssuerFiles(settings.issuers)
         where = settings.port if port is None else port
         listener = _listening(host or settings.host, where, anywhere=settings.production)
     _serve(settings, log_key, issuers, listener)

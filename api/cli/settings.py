@@ -19,7 +19,7 @@
 Paths are relative to the profile; ``book`` may also be the URL of a PostgreSQL database, its password left to libpq's
 own means (PGPASSFILE). ``kept`` holds the newest checkpoint: a book older than that is refused, so keep it where
 backups of the book do not reach. Without ``keys`` the service authorises only: providers hand keys over themselves,
-against receipts. ``issuers`` name whose tokens are believed, each with a file of its public keys (a JWK Set), which is
+against receipts. ``issuers`` name whose tokens are accepted, each with a file of its public keys (a JWK Set), which is
 read again when it changes. ``url`` is the service as callers know it, which their signatures name; left out, it is
 where it listens.
 
@@ -34,11 +34,7 @@ from pathlib import Path
 from typing import Final, Self
 from urllib.parse import urlsplit
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-from api.auth.jwks_files import IssuerFiles
 from client.http.base_url import base_of, is_loopback
-from client.keys.signer import load_private
 from client.profile.profile import read_table
 from ledger.store.engine import url_of
 from ledger.wire import canonical_json as c
@@ -88,14 +84,6 @@ class Settings:
             production=production,
             issuers=_issuers(path.parent, known["issuers"], production=production),
         )
-
-    def load_issuers(self) -> IssuerFiles:
-        """Whose tokens are believed. Raises: Malformed, OSError."""
-        return IssuerFiles(self.issuers)
-
-    def load_log_key(self) -> Ed25519PrivateKey:
-        """The key that signs checkpoints. Raises: Malformed, OSError."""
-        return load_private(self.log_key)
 
 
 def _book(profile: Path, named: str) -> str:

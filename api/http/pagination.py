@@ -11,7 +11,6 @@ from __future__ import annotations
 import hmac
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Depends, Query
@@ -27,7 +26,7 @@ T = TypeVar("T")
 
 LIMIT: Final = 50
 LIMIT_MAX: Final = 200
-LOOKED_AT_MAX: Final = 1_000
+READ_MAX: Final = 1_000
 """Values that are read for one page."""
 CURSOR_BYTES_MAX: Final = 2_048
 _MAC_BYTES: Final = 16
@@ -37,25 +36,21 @@ Fetch = Callable[[K | None, int], list[tuple[K, V]]]
 """At most so many values whose keys come after a given one, in order."""
 
 
-@dataclass(frozen=True, slots=True)
 class PageRequest:
-    """The page that a client requests."""
+    """The page that a client requests, by the two parameters that every list has."""
 
-    limit: int
-    cursor: str | None
-
-
-def page_request(
-    limit: Annotated[str, Query(pattern=_LIMIT, description="items of one page, 1 to 200")] = str(LIMIT),
-    cursor: Annotated[
-        str | None, Query(max_length=CURSOR_BYTES_MAX, description="next_cursor of the page before, as it is")
-    ] = None,
-) -> PageRequest:
-    """Read the two parameters that every list has."""
-    return PageRequest(int(limit), cursor)
+    def __init__(
+        self,
+        limit: Annotated[str, Query(pattern=_LIMIT, description="items of one page, 1 to 200")] = str(LIMIT),
+        cursor: Annotated[
+            str | None, Query(max_length=CURSOR_BYTES_MAX, description="next_cursor of the page before, as it is")
+        ] = None,
+    ) -> None:
+        """The first page by default."""
+        self.limit, self.cursor = int(limit), cursor
 
 
-Paging = Annotated[PageRequest, Depends(page_request)]
+Paging = Annotated[PageRequest, Depends()]
 
 
 class Cursors:
@@ -97,19 +92,19 @@ class Cursors:
         """
         after: K | None = None if paging.cursor is None else _key(self.read(scope, paging.cursor))
         items: list[T] = []
-        looked_at = 0
-        while len(items) < paging.limit and looked_at < LOOKED_AT_MAX:
-            most = min(LIMIT_MAX, LOOKED_AT_MAX - looked_at)
-            found = fetch(after, most)
-            for key, value in found:
+        read = 0
+        while len(items) < paging.limit and read < READ_MAX:
+            most = min(LIMIT_MAX, READ_MAX - read)
+            fetched = fetch(after, most)
+            for key, value in fetched:
                 after = key
-                looked_at += 1
+                read += 1
                 shown = show(value)
                 items += [] if shown is None else [shown]
                 if len(items) == paging.limit:
                     break
             else:
-                if len(found) < most:
+                if len(fetched) < most:
                     return Page(items=tuple(items), next_cursor=None)
         return Page(items=tuple(items), next_cursor=self.write(scope, _key_json(after)))
 

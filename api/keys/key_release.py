@@ -157,16 +157,15 @@ def log_withheld(command: Command) -> Iterator[None]:
         {"charge":"run-1","key_release":"release-1","level":"warning","logger":"api.withheld","message":"key withheld",
          "reason":"key_withheld: the data key digits-key of ... cannot be read (FileNotFoundError)",...}
 
-    A reason is made of codes, of the field at fault, and of the service's own words about its store and its book;
+    A reason is made of codes, of the invalid field, and of the service's own words about its store and its book;
     never of what was sent.
     """
     try:
         yield
-    except Problem as problem:
-        _log_line(command, _reason(problem))
-        raise
     except Exception as error:
-        _log_line(command, type(error).__name__)
+        reason = _reason(error) if isinstance(error, Problem) else type(error).__name__
+        fields = {"charge": command.body["charge"], "key_release": command.id, "reason": reason}
+        _LOG.warning("key withheld", extra=fields)
         raise
 
 
@@ -175,8 +174,3 @@ def _reason(problem: Problem) -> str:
     detail = details.detail if problem.code in _OWN_WORDS else ", ".join(reason.code for reason in details.reasons)
     first = " ".join(word for word in (details.code, details.field) if word)
     return f"{first}: {detail}" if detail else first
-
-
-def _log_line(command: Command, reason: str) -> None:
-    fields = {"charge": command.body["charge"], "key_release": command.id, "reason": reason}
-    _LOG.warning("key withheld", extra=fields)

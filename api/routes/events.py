@@ -28,10 +28,12 @@ from api.auth.authorisation import Caller, sees_entry
 from api.http.field_types import PLACE_PATTERN
 from api.http.head import is_head
 from api.http.problems import Problem, ServiceCode
+from api.wire.command_answers import BudgetAlert
 from api.wire.responses import shows_text
 from ledger.commands.entry import Entry
 from ledger.domain.facts import Facts
 from ledger.wire import canonical_json as c
+from ledger.wire.records import convert
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -169,15 +171,12 @@ def _event(entry: Entry, index: int) -> c.Object:
 
 def _alerts(caller: Caller, entry: Entry, index: int, facts: Facts) -> Iterator[c.Object]:
     """The thresholds that a charge crossed, on accounts that the caller may see."""
-    crossed = entry.body.get("alerts")
-    for one in crossed if isinstance(crossed, list) else []:
-        if not isinstance(one, dict):
-            continue
-        partition = facts.partitions.get(str(one.get("partition")))
+    for alert in convert(tuple[BudgetAlert, ...], entry.body.get("alerts", [])):
+        partition = facts.partitions.get(alert.partition)
         if partition is None or caller.charge or not caller.sees_partition(partition, facts):
             continue
-        if caller.sees_account(partition, str(one.get("holder")), facts):
-            yield {**one, "index": index, "time": entry.time}
+        if caller.sees_account(partition, alert.holder, facts):
+            yield {**alert.to_json(), "index": index, "time": entry.time}
 
 
 def _written(name: str, data: c.Object, index: int | None) -> bytes:

@@ -48,25 +48,23 @@ class Progress:
         """``clock`` gives Unix milliseconds."""
         self._clock = clock
         self._lock = threading.Lock()
-        self._reports: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        self._reports: OrderedDict[str, ProgressReport] = OrderedDict()
 
     def report(self, charge: str, steps: int) -> ProgressReport:
         """Store a report; a later one never has fewer steps. Raises: Problem."""
         with self._lock:
-            before = self._reports.get(charge, (0, 0))[0]
-            if steps < before:
-                raise Problem(Code.CONFLICT, f"{before} steps were reported already", field="steps", id=charge)
-            now = self._clock()
-            self._reports[charge] = steps, now
+            before = self._reports.get(charge)
+            if before is not None and steps < before.steps:
+                raise Problem(Code.CONFLICT, f"{before.steps} steps were reported already", field="steps", id=charge)
+            report = self._reports[charge] = ProgressReport(steps=steps, time=self._clock())
             self._reports.move_to_end(charge)
             while len(self._reports) > REPORTS_MAX:
                 self._reports.popitem(last=False)
-        return ProgressReport(steps=steps, time=now)
+        return report
 
     def of(self, charge: str) -> ProgressReport | None:
         """The newest report of a charge, None without one."""
-        found = self._reports.get(charge)
-        return None if found is None else ProgressReport(steps=found[0], time=found[1])
+        return self._reports.get(charge)
 
 
 def progress_router(snapshots: SnapshotProvider, progress: Progress) -> APIRouter:

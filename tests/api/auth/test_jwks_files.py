@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from api.auth.access_tokens import JWKS_BYTES_MAX, TokenInvalid, Tokens
-from api.auth.jwks_files import KEPT_S, IssuerFiles
+from api.auth.jwks_files import RECHECK_S, IssuerFiles
 from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -50,12 +50,12 @@ def test_a_key_that_is_put_in_is_believed_and_one_that_is_taken_out_is_not(tmp_p
     second = everybody.token(BANK_A)
     assert (_believed(tokens, first), _believed(tokens, second)) == (True, False)
     path.write_bytes(_jwks(old, new))
-    seconds.now = KEPT_S - 1
+    seconds.now = RECHECK_S - 1
     assert not _believed(tokens, second)
-    seconds.now = KEPT_S
+    seconds.now = RECHECK_S
     assert (_believed(tokens, first), _believed(tokens, second)) == (True, True)
     path.write_bytes(_jwks(new))
-    seconds.now = 2 * KEPT_S
+    seconds.now = 2 * RECHECK_S
     assert (_believed(tokens, first), _believed(tokens, second)) == (False, True)
 
 
@@ -71,13 +71,13 @@ def test_a_file_that_is_none_leaves_the_keys_as_they_were(tmp_path: Path, caplog
         path.unlink() if bad is None else path.write_bytes(bad)
         other.write_bytes(_jwks(Signer.generate()))
         before = files()
-        seconds.now += KEPT_S
+        seconds.now += RECHECK_S
         caplog.clear()
         after = files()
         assert (after[0], after[1] is before[1]) == (first[0], False)
         assert [one.levelname for one in caplog.records] == ["WARNING"]
     path.write_bytes(whole)
-    seconds.now += KEPT_S
+    seconds.now += RECHECK_S
     assert files()[0] != first[0]
 
 
