@@ -82,7 +82,7 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     challenges, snapshots = Challenges(clock), SnapshotProvider(book, clock)
     progress, streams = Progress(clock), Streams()
     metrics = Metrics(partial(_size, book), partial(len, streams))
-    context = ReadContext(snapshots, Cursors(cursor_key or secrets.token_bytes(32)), key_store, progress)
+    context = ReadContext(snapshots, Cursors(cursor_key or secrets.token_bytes(32)), key_store, progress, log)
     for router in (
         command_router(book, KeyReleases(book, key_store, challenges, clock), binding),
         batch_router(book, binding),
@@ -91,8 +91,6 @@ def create_app(  # noqa: PLR0913 - the parts of a service
         quote_router(book, binding),
         document_router(book, binding),
         *(reads.ROUTES.router(context) for reads in (log_routes, registry, accounts, lineage)),
-        # After the tiles of entries, which need a caller: its paths include theirs.
-        log_routes.public_log_router(snapshots, log),
         planning_router(snapshots),
         progress_router(snapshots, progress),
         event_router(snapshots, streams),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Final
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import PlainTextResponse, Response
 
 from api.auth.authorisation import sees_entry
@@ -28,10 +28,8 @@ from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
-    from api.http.snapshots import SnapshotProvider
     from ledger.book.past_snapshot import PastSnapshot
     from ledger.store.snapshot import Snapshot
-    from ledger.verifier import LogKey
 
 ROUTES: Final = ReadRoutes("log")
 FOREVER: Final = "public, immutable, max-age=31536000"
@@ -56,55 +54,42 @@ class ConsistencyProof(Answer, frozen=True):
     proof: tuple[KeyBytes, ...]
 
 
-def public_log_router(snapshots: SnapshotProvider, log: LogKey) -> APIRouter:
-    """GET routes over the log that need no caller: its key, its checkpoint, proofs of consistency and hashes."""
-    router = APIRouter(tags=["log"])
+@ROUTES.get("/v1/log", content=shows(Log))
+def read_log(view: View) -> Response:
+    """The log's name and public key."""
+    return json_response(Log.of(view.context.log))
 
-    @router.get("/v1/log", operation_id="read_log", responses=shows(Log))
-    def read_log() -> Response:
-        return json_response(Log.of(log))
 
-    @router.get(
-        "/v1/checkpoint",
-        operation_id="read_checkpoint",
-        responses=shows_text(404, description="A signed note (C2SP tlog-checkpoint)"),
-    )
-    def read_checkpoint() -> Response:
-        with snapshots.read() as facts:
-            if not facts.size:
-                raise Problem(Code.NOT_FOUND, "the log is empty")
-            return _text(cosigned_checkpoint(facts.connection, facts.size))
+@ROUTES.get("/v1/checkpoint", content=shows_text(404, description="A signed note (C2SP tlog-checkpoint)"))
+def read_checkpoint(view: View) -> Response:
+    """The newest checkpoint. Raises: Problem."""
+    if not view.facts.size:
+        raise Problem(Code.NOT_FOUND, "the log is empty")
+    return _text(cosigned_checkpoint(view.facts.connection, view.facts.size))
 
-    @router.get(
-        "/v1/consistency/{old}",
-        operation_id="read_consistency",
-        responses=shows(ConsistencyProof, 404, 422),
-    )
-    def read_consistency(old: PathPlace) -> Response:
-        size = _index(old, "old")
-        with snapshots.read() as facts:
-            if not 0 < size <= facts.size:
-                raise not_found(f"checkpoint of {size} entries to be consistent with")
-            proof = tuple(map(c.base64url, facts.consistency(size)))
-            note = cosigned_checkpoint(facts.connection, facts.size)
-            return json_response(ConsistencyProof(checkpoint=note, new=facts.size, old=size, proof=proof))
 
-    @router.get(
-        "/tile/{path:path}",
-        operation_id="read_tile",
-        responses=shows(BINARY, 404, 422, media_type=BYTES_TYPE, description=_TILE),
-    )
-    def read_tile(path: PathTile) -> Response:
-        with snapshots.read() as facts:
-            return _tile(facts, f"tile/{path}")
-
-    return router
+@ROUTES.get("/v1/consistency/{old}", content=shows(ConsistencyProof, 404, 422))
+def read_consistency(view: View, old: PathPlace) -> Response:
+    """The proof that the log only grew. Raises: Malformed, Problem."""
+    size, facts = _index(old, "old"), view.facts
+    if not 0 < size <= facts.size:
+        raise not_found(f"checkpoint of {size} entries to be consistent with")
+    proof = tuple(map(c.base64url, facts.consistency(size)))
+    note = cosigned_checkpoint(facts.connection, facts.size)
+    return json_response(ConsistencyProof(checkpoint=note, new=facts.size, old=size, proof=proof))
 
 
 @ROUTES.get("/tile/entries/{path:path}", content=shows(BINARY, *PROBLEMS, media_type=BYTES_TYPE, description=_TILE))
 def read_entry_bundle(view: View, path: PathBundle) -> Response:
     """A tile of entries. Raises: Malformed, Problem."""
     return _tile(view.facts, f"tile/entries/{path}")
+
+
+# After the tiles of entries, which need a caller: this path would match theirs.
+@ROUTES.get("/tile/{path:path}", content=shows(BINARY, 404, 422, media_type=BYTES_TYPE, description=_TILE))
+def read_tile(view: View, path: PathTile) -> Response:
+    """A tile of hashes. Raises: Malformed, Problem."""
+    return _tile(view.facts, f"tile/{path}")
 
 
 def _tile(facts: Snapshot | PastSnapshot, path: str) -> Response:

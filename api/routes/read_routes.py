@@ -19,13 +19,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from api.auth.authentication import Calling
+from api.auth.authorisation import PUBLIC, Caller
 from api.http.etags import tagged_response
 from api.http.pagination import Fetch, Paging
 from api.http.snapshots import AsOf
 from api.wire.responses import Responses, json_response, shows, shows_tagged
 
 if TYPE_CHECKING:
-    from api.auth.authorisation import Caller
     from api.http.answers import Answer, Page
     from api.http.pagination import Cursors, K, PageRequest, T, V
     from api.http.snapshots import SnapshotProvider
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ledger.book.past_snapshot import PastSnapshot
     from ledger.domain.facts import Facts
     from ledger.store.snapshot import Snapshot
+    from ledger.verifier import LogKey
 
 F = TypeVar("F", bound=Callable[..., Any])
 PROBLEMS: Final = (401, 403, 404, 422)
@@ -48,10 +49,14 @@ class ReadContext(NamedTuple):
     cursors: Cursors
     key_store: KeyStore
     progress: Progress
+    log: LogKey
 
 
 class View(NamedTuple):
-    """The book as one caller reads it: now, or at the size ``as_of``; ``paging`` is of a list alone."""
+    """The book as one caller reads it: now, or at the size ``as_of``; ``paging`` is of a list alone.
+
+    The caller of a public operation is no one: it has no organisation, and no role.
+    """
 
     facts: Snapshot | PastSnapshot
     caller: Caller
@@ -103,12 +108,13 @@ class ReadRoutes:
         ``as_of``: past states can be read, too; ``slow``: it takes seconds of a processor. A function that makes its
         response itself says what its ``content`` is.
         """
-        names = ("request", "caller", *(("paging",) if paged else ()), *(("as_of",) if as_of else ()))
+        tagged = not (paged or slow)
 
         def add(read: F) -> F:
-            name, known, tagged = read.__name__, signature(read, eval_str=True), not (paged or slow)
+            name, known = read.__name__, signature(read, eval_str=True)
             own = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in known.parameters.values() if one.name != "view"]
-            given = [_GIVEN[one] for one in names]
+            absent = {"caller": name in PUBLIC, "paging": not paged, "as_of": not as_of}
+            given = [one for field, one in _GIVEN.items() if not absent.get(field)]
             responses = content or (shows_tagged if tagged else shows)(known.return_annotation, *problems)
 
             def add_to(router: APIRouter, context: ReadContext) -> None:
@@ -133,6 +139,7 @@ def _given(*, request: Request, caller: Calling, paging: Paging, as_of: AsOf = N
     """Declares the parameters that a route has beside its function's own."""
 
 
+_ANONYMOUS: Final = Caller("", ())
 _GIVEN: Final = signature(_given, eval_str=True).parameters
 
 
@@ -141,7 +148,7 @@ def _endpoint(
 ) -> Callable[..., Response]:
     def endpoint(
         request: Request,
-        caller: Caller,
+        caller: Caller = _ANONYMOUS,
         paging: PageRequest | None = None,
         as_of: str | None = None,
         **parameters: Any,  # noqa: ANN401 - each has the type of its parameter
