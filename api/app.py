@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi.responses import Response
 
 from api.auth.access_tokens import Tokens
@@ -79,22 +79,18 @@ def create_app(  # noqa: PLR0913 - the parts of a service
         dependencies=[Depends(Authenticator(book, Tokens(issuers, log.origin, clock))), Depends(check_query)],
     )
     problems.install(app)
-    challenges, snapshots = Challenges(clock), SnapshotProvider(book, clock)
-    progress, streams = Progress(clock), Streams()
+    context = ReadContext(
+        SnapshotProvider(book, clock), Cursors(cursor_key or secrets.token_bytes(32)), key_store, Progress(clock), log
+    )
+    streams = Streams()
     metrics = Metrics(partial(_size, book), partial(len, streams))
-    context = ReadContext(snapshots, Cursors(cursor_key or secrets.token_bytes(32)), key_store, progress, log)
     for router in (
-        command_router(book, KeyReleases(book, key_store, challenges, clock), binding),
-        batch_router(book, binding),
-        challenge_router(book, challenges),
-        model_key_router(book, key_store, binding),
-        quote_router(book, binding),
-        document_router(book, binding),
+        *_command_routers(book, key_store, binding, clock),
         *(reads.ROUTES.router(context) for reads in (log_routes, registry, accounts, lineage)),
-        planning_router(snapshots),
-        progress_router(snapshots, progress),
-        event_router(snapshots, streams),
-        health_router(snapshots, metrics),
+        planning_router(context.snapshots),
+        progress_router(context.snapshots, context.progress),
+        event_router(context.snapshots, streams),
+        health_router(context.snapshots, metrics),
     ):
         app.include_router(router)
     # Built at the first request for it, once: it takes half a second.
@@ -104,6 +100,20 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     app.add_middleware(HeadAsGet)
     app.openapi = document  # type: ignore[method-assign] # FastAPI's documented way
     return app
+
+
+def _command_routers(
+    book: Book, key_store: KeyStore, binding: Binding, clock: Callable[[], int]
+) -> tuple[APIRouter, ...]:
+    challenges = Challenges(clock)
+    return (
+        command_router(book, KeyReleases(book, key_store, challenges, clock), binding),
+        batch_router(book, binding),
+        challenge_router(book, challenges),
+        model_key_router(book, key_store, binding),
+        quote_router(book, binding),
+        document_router(book, binding),
+    )
 
 
 def _size(book: Book) -> int:
