@@ -25,7 +25,7 @@ from api.middleware.request_limits import Requests
 from api.routes import accounts, lineage, registry
 from api.routes import log as log_routes
 from api.routes.batch import batch_router
-from api.routes.commands import challenge_router, command_router, document_router, quote_router
+from api.routes.commands import challenge_router, command_router, document_router
 from api.routes.docs_page import docs_router
 from api.routes.events import Streams, event_router
 from api.routes.health import health_router
@@ -111,7 +111,6 @@ def _command_routers(
         batch_router(book, binding),
         challenge_router(book, challenges),
         model_key_router(book, key_store, binding),
-        quote_router(book, binding),
         document_router(book, binding),
     )
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from fastapi import APIRouter, Header
 from fastapi.responses import Response
 from msgspec import Meta
 
 from api.auth.authentication import Calling, DeferredCaller, UnauthenticatedRequest
-from api.auth.authorisation import Caller
 from api.auth.signed_request import verify_registered_key
 from api.auth.visibility import require_visible
 from api.http.answers import Answer
@@ -27,7 +26,7 @@ from api.wire.registry_answers import Stored
 from api.wire.responses import BINARY, BYTES_TYPE, answer, json_response, shows, takes, with_headroom
 from client.http.endpoints import DOCUMENTS, JSON_TYPE, PATHS, QUOTES
 from ledger.book.book import Submission
-from ledger.domain.command import COMMAND_BYTES_MAX, Command
+from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Name
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from api.auth.signed_request import Binding
     from api.keys.key_release import KeyReleases
     from api.keys.nonces import Challenges
-    from ledger.book.book import Book, Outcome
+    from ledger.book.book import Book
 
 IfMatch = Annotated[str | None, Header(description="the tag of the version that a document replaces")]
 
@@ -64,18 +63,60 @@ class Challenge(Answer, frozen=True):
     nonce: KeyBytes
 
 
+class _Decider(NamedTuple):
+    """Takes commands for one service."""
+
+    book: Book
+    releases: KeyReleases
+    binding: Binding
+
+    def decide(  # noqa: PLR0913 - what a request consists of
+        self,
+        kind: str,
+        path: str,
+        raw: bytes,
+        jws: str,
+        unknown: UnauthenticatedRequest,
+        *,
+        dry: bool,
+        if_match: str | None = None,
+    ) -> Response:
+        """Decide a command, or say what it would get now; its signature names ``path``. Raises: Malformed, Problem."""
+        book, released = self.book, kind in _RELEASES and not dry
+        with book.read() as facts:
+            caller = unknown.authenticate(facts)
+            submission = Submission(raw, jws)
+            command = submission.command
+            if command.kind != kind:
+                raise Malformed("kind", f"must be '{kind}' at this path, not '{command.kind}'")
+            caller.check_actor(command.actor)
+            with log_withheld(command) if released else nullcontext():
+                self.binding.check(jws, "POST", path, command.id)
+                require_visible(facts, caller, submission)
+            if kind in VERSIONED:
+                check_version(facts, command, if_match, caller)
+        if released:
+            with log_withheld(command):
+                outcome, envelope = self.releases.release(command, submission)
+                return answer(outcome, {"envelope": envelope})
+        # A dry run does not use up the nonce of a key release.
+        outcome = book.quote(submission) if dry else book.submit([submission])[0]
+        if outcome.code.refused:
+            raise with_headroom(book, outcome, command, caller)
+        return answer(outcome, status=200 if dry else None)
+
+
 def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRouter:
-    """POST routes of :data:`client.http.endpoints.PATHS`."""
-    router = APIRouter()
+    """POST routes of :data:`client.http.endpoints.PATHS`, and /v1/quotes: what a charge would get now."""
+    router, decider = APIRouter(tags=["commands"]), _Decider(book, releases, binding)
     for kind, path in PATHS.items():
         answered = {JSON_TYPE: {"schema": schema_of(answer_to(kind))}}
         router.add_api_route(
             path,
-            _route(book, releases, kind, binding),
+            _route(decider, kind, path),
             methods=["POST"],
             operation_id=f"submit_{kind}",
             status_code=201,
-            tags=["commands"],
             responses={
                 **declared(401, 403, 404, 408, 409, 413, 415, 422, *((412, 428) if kind in VERSIONED else ())),
                 201: {"description": "Recorded now", "content": answered, "links": _LINKS},
@@ -83,54 +124,31 @@ def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRo
             },
             openapi_extra=takes(command_schema(kind), parameters=[SIGNATURE_PARAMETER]),
         )
+
+    @router.post(
+        QUOTES,
+        operation_id="quote_charge",
+        responses=shows(answer_to("charge"), 401, 403, 404, 408, 409, 413, 415, 422, description="It would be charged"),
+        openapi_extra=takes(command_schema("charge"), parameters=[SIGNATURE_PARAMETER]),
+    )
+    def quote(raw: Raw, jws: Signature, unknown: DeferredCaller) -> Response:
+        return decider.decide("charge", QUOTES, raw, jws, unknown, dry=True)
+
     return router
 
 
-def _route(book: Book, releases: KeyReleases, kind: str, binding: Binding) -> Callable[..., Response]:
-    def decide(
-        raw: bytes, jws: str, unknown: UnauthenticatedRequest, dry_run: str, if_match: str | None = None
-    ) -> Response:
-        dry, released = dry_run == "true", kind in _RELEASES
-        with book.read() as facts:
-            caller = unknown.authenticate(facts)
-            submission = Submission(raw, jws)
-            command = _command(submission, kind, caller)
-            with log_withheld(command) if released and not dry else nullcontext():
-                _check_binding(binding, submission, dry_run)
-                require_visible(facts, caller, submission)
-            if kind in VERSIONED:
-                check_version(facts, command, if_match, caller)
-        if dry:
-            # A dry run does not use up the nonce of a key release.
-            return _respond(book, caller, command, book.quote(submission), 200)
-        if not released:
-            return _respond(book, caller, command, book.submit([submission])[0])
-        with log_withheld(command):
-            outcome, envelope = releases.release(command, submission)
-            return answer(outcome, {"envelope": envelope})
-
-    def submit(raw: Raw, jws: Signature, unknown: DeferredCaller, dry_run: DryRun = "false") -> Response:
-        return decide(raw, jws, unknown, dry_run)
-
+def _route(decider: _Decider, kind: str, path: str) -> Callable[..., Response]:
     def submit_version(
         raw: Raw, jws: Signature, unknown: DeferredCaller, dry_run: DryRun = "false", if_match: IfMatch = None
     ) -> Response:
-        return decide(raw, jws, unknown, dry_run, if_match)
+        dry = dry_run == "true"
+        signed = f"{path}?dry_run=true" if dry else path
+        return decider.decide(kind, signed, raw, jws, unknown, dry=dry, if_match=if_match)
+
+    def submit(raw: Raw, jws: Signature, unknown: DeferredCaller, dry_run: DryRun = "false") -> Response:
+        return submit_version(raw, jws, unknown, dry_run)
 
     return submit_version if kind in VERSIONED else submit
-
-
-def _check_binding(binding: Binding, submission: Submission, dry_run: str) -> None:
-    """The submission, whose signature names a dry run as one. Raises: Problem."""
-    command = submission.command
-    path = PATHS[command.kind]
-    binding.check(submission.signature, "POST", f"{path}?dry_run=true" if dry_run == "true" else path, command.id)
-
-
-def _respond(book: Book, caller: Caller, command: Command, outcome: Outcome, status: int | None = None) -> Response:
-    if outcome.code.refused:
-        raise with_headroom(book, outcome, command, caller)
-    return answer(outcome, status=status)
 
 
 def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
@@ -163,29 +181,6 @@ def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
     return router
 
 
-def quote_router(book: Book, binding: Binding) -> APIRouter:
-    """POST /v1/quotes: what a charge would get now."""
-    router = APIRouter()
-
-    @router.post(
-        QUOTES,
-        operation_id="quote_charge",
-        tags=["commands"],
-        responses=shows(answer_to("charge"), 401, 403, 404, 408, 409, 413, 415, 422, description="It would be charged"),
-        openapi_extra=takes(command_schema("charge"), parameters=[SIGNATURE_PARAMETER]),
-    )
-    def quote(raw: Raw, jws: Signature, unknown: DeferredCaller) -> Response:
-        with book.read() as facts:
-            caller = unknown.authenticate(facts)
-            submission = Submission(raw, jws)
-            command = _command(submission, "charge", caller)
-            binding.check(jws, "POST", QUOTES, command.id)
-            require_visible(facts, caller, submission)
-        return _respond(book, caller, command, book.quote(submission), 200)
-
-    return router
-
-
 def document_router(book: Book, binding: Binding) -> APIRouter:
     """PUT /v1/documents/{sha256}: bytes stored beside the log, signed by a registered key."""
     router = APIRouter()
@@ -210,11 +205,3 @@ def document_router(book: Book, binding: Binding) -> APIRouter:
         return json_response(Stored(document=document, replaces=replaces, signature=signature))
 
     return router
-
-
-def _command(submission: Submission, kind: str, caller: Caller) -> Command:
-    command = submission.command
-    if command.kind != kind:
-        raise Malformed("kind", f"must be '{kind}' at this path, not '{command.kind}'")
-    caller.check_actor(command.actor)
-    return command
