@@ -95,7 +95,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks.
+    """The caller of a request.
 
     Attributes:
         organisation: on whose behalf; for a clean room, the organisation that made its charge.
@@ -108,15 +108,17 @@ class Caller:
     charge: str = ""
 
     def check(self, operation: str) -> None:
-        """Raises: Problem, unless one of its roles may ask for this operation."""
+        """Raises: Problem, unless one of its roles may call this operation."""
         allowed = OPERATIONS.get(operation, ())
         if not set(self.roles) & set(allowed):
-            told = ", ".join(role for role in allowed if role) or "nobody"
-            raise Problem(Code.NOT_AUTHORISED, f"{operation} is for {told}; you come as {self._told}", field="")
+            permitted = ", ".join(role for role in allowed if role) or "no role"
+            raise Problem(
+                Code.NOT_AUTHORISED, f"{operation} is for {permitted}; you come as {self._roles_text}", field=""
+            )
 
     @property
-    def _told(self) -> str:
-        return ", ".join(role for role in self.roles if role) or "nobody on record"
+    def _roles_text(self) -> str:
+        return ", ".join(role for role in self.roles if role) or "an organisation that is not on record"
 
     def check_actor(self, actor: str) -> None:
         """Raises: Problem, unless a command's actor is the organisation that the caller speaks for."""
@@ -203,8 +205,8 @@ def sees_entry(caller: Caller, entry: Entry, facts: Facts) -> bool:
     charge = facts.charges.get(entry.id if entry.kind == "charge" else str(request.get("charge", "")))
     if charge is not None:
         return caller.sees_charge(charge, facts)
-    asked = request.get("partitions")
-    refs = [str(one) for one in asked] if isinstance(asked, list) else []
+    partitions = request.get("partitions")
+    refs = [str(one) for one in partitions] if isinstance(partitions, list) else []
     refs += [f"{request.get('provider')}/"] if "provider" in request else []
     refs += [str(request["partition"])] if entry.kind == "retirement" else []
     if not caller.charge and caller.organisation in map(provider_of, refs):

@@ -1,6 +1,6 @@
 """What a caller may not see does not exist for it: the same answer for a hidden thing and for a missing one.
 
-The book would tell a stranger that a charge is another's, which reveals that it exists. So a command that names a
+The book would answer a stranger that a charge is another's, which reveals that it exists. So a command that names a
 charge, a contract or a partition hidden from its caller ends here, with the book's own words for a missing thing, after
 the checks that the book makes first: the id, the form and the signature.
 """

@@ -17,7 +17,7 @@
     "http://127.0.0.1:8100" = "issuer.jwks"
 
 Paths are relative to the profile; ``book`` may also be the URL of a PostgreSQL database, its password left to libpq's
-own means (PGPASSFILE). ``kept`` holds the newest checkpoint: a book older than that is refused, so keep it where
+own means (PGPASSFILE). ``kept`` holds the newest checkpoint: a book older than that is refused, so store it where
 backups of the book do not reach. Without ``keys`` the service authorises only: providers hand keys over themselves,
 against receipts. ``issuers`` name whose tokens are accepted, each with a file of its public keys (a JWK Set), which is
 read again when it changes. ``url`` is the service as callers know it, which their signatures name; left out, it is
@@ -51,7 +51,7 @@ class Settings:
     Attributes:
         book: the URL of the book's database.
         keys: None where the service authorises only.
-        kept: where the newest checkpoint is kept; None where it is not.
+        kept: the file of the newest checkpoint; None where it is not stored.
         url: None where the service is known by where it listens.
     """
 

@@ -1,1 +1,1 @@
-"""The main job, told as a story: a budget governed from policy to model, through the interfaces users have."""
+"""The main job as a story: a budget governed from policy to model, through the interfaces users have."""

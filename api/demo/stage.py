@@ -137,7 +137,7 @@ def _clear(folder: Path) -> None:
 
 
 def _write_profiles(folder: Path, log: LogKey) -> None:
-    """The service's profile with its issuer's, and the auditor's: whoever logs in is the person that the issuer has."""
+    """The service's profile with its issuer's, and the auditor's: the one person that the issuer knows."""
     issuer = Signer.generate()
     issuer.save(folder / "issuer.pem")
     (folder / "issuer.jwks").write_bytes(c.dump({"keys": [issuer.jwk]}))

@@ -185,7 +185,7 @@ class Story:
     def _run(self, bank: Organisation, ref: str, data: str, accuracy_target: str = "") -> Run:
         name = f"{bank.slug}-run-{len(self._runs) + 1}"
         task = Task(name, bank, self._contracts[bank.did], ref, data, accuracy_target)
-        self._print(f"{bank.name} asks for {name} on {ref.rpartition('/')[2]}")
+        self._print(f"{bank.name} requests {name} on {ref.rpartition('/')[2]}")
         run = train(write_job(self._folder, self._address, self._plan, task), task, self._console)
         run.shares = self._shares(ref)
         self._runs.append(run)

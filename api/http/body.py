@@ -65,17 +65,17 @@ async def signature(request: Request) -> str:
 
 async def bounded(request: Request, size_max: int, within_s: float = BODY_S) -> bytes:
     """The body, unless it is longer or takes longer to arrive. Raises: Problem."""
-    fault = Problem(ServiceCode.TOO_LARGE, f"the body has more than the {size_max} bytes allowed")
+    too_large = Problem(ServiceCode.TOO_LARGE, f"the body has more than the {size_max} bytes allowed")
     declared = request.headers.get("content-length", "0")
     # The server has already refused a length that is not a number.
     if len(declared) > len(str(size_max)) or int(declared) > size_max:
-        raise fault
+        raise too_large
     body = bytearray()
     try:
         async with asyncio.timeout(within_s):
             async for chunk in request.stream():
                 if len(body) + len(chunk) > size_max:
-                    raise fault
+                    raise too_large
                 body += chunk
     except TimeoutError:
         raise Problem(ServiceCode.TIMED_OUT, f"the body took more than the {within_s:g} seconds allowed") from None

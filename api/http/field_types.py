@@ -55,7 +55,7 @@ def one_of(*words: str) -> Meta:
 
 @cache
 def schema_of(kind: Any) -> Schema:  # noqa: ANN401 - any type that msgspec reads
-    """The JSON Schema of a type. Records in it stand where they are used, with their names as titles."""
+    """The JSON Schema of a type. Records in it are inlined where they are used, with their names as titles."""
     (schema,), parts = json_schemas(kind)
     inlined: Schema = _inlined(schema, parts, ())
     return inlined

@@ -68,7 +68,7 @@ class KeyReleases:
                 # charge that does not exist has no challenge to answer: the book says so.
                 return
         if not self._challenges.burn(body.nonce, body.charge):
-            detail = "the nonce answers no open challenge for this charge: ask for another"
+            detail = "the nonce answers no open challenge for this charge: request another"
             raise Problem(Code.NOT_AUTHORISED, detail, field="body.nonce", id=command.id)
 
     def _envelope(self, command: Command, body: ReleaseKey | OpenModel, index: int) -> c.Object | None:
@@ -94,7 +94,7 @@ class KeyReleases:
             return charge, charge.deadline
         until = entry.time + OPENING_LIFE_MS
         if self._clock() >= until:
-            detail = "the hour of this opening is over: ask for another"
+            detail = "the hour of this opening is over: request another"
             raise Problem(Code.CONFLICT, detail, id=command.id, index=index)
         return charge, until
 

@@ -1,6 +1,6 @@
 """Challenges: one-time nonces that evidence and key release must answer, so that neither can be replayed.
 
-A nonce is worth nothing by itself and is forgotten when the process ends; the clean room asks for another.
+A nonce is worth nothing by itself and is forgotten when the process ends; the clean room requests another.
 """
 
 from __future__ import annotations

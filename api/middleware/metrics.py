@@ -16,7 +16,7 @@ class Metrics:
     """One service's; labels are operations and statuses alone, of which there are few."""
 
     def __init__(self, size: Callable[[], int], streams: Callable[[], int]) -> None:
-        """``size`` tells how many entries the log has, ``streams`` how many event streams are open."""
+        """``size`` gives the number of entries of the log, ``streams`` that of open event streams."""
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "epsilon_requests", "Requests answered", ("operation", "status"), registry=self._registry

@@ -116,8 +116,8 @@ class Requests:
         self._metrics.in_flight.set(self._in_flight)
         try:
             await self._app(scope, receive, answering.send)
-        except Exception as fault:  # noqa: BLE001 - whatever it was, the caller gets a problem
-            problem = failed(scope["method"], scope["path"], fault)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the caller gets a problem
+            problem = failed(scope["method"], scope["path"], error)
             if not answering.status:
                 await _problem(problem, scope, receive, answering)
         finally:

@@ -98,8 +98,8 @@ def _prepare(value: object, where: str, context: _BatchContext) -> Submission | 
     submission = Submission(raw, signature)
     try:
         command = submission.command
-    except Malformed as fault:
-        raise fault.under(f"{where}.command") from None
+    except Malformed as error:
+        raise error.under(f"{where}.command") from None
     if command.kind != "charge":
         raise Malformed(f"{where}.command.kind", f"must be 'charge' at this path, not '{command.kind}'")
     try:

@@ -25,13 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DOCUMENT: Final = "/v1/openapi.json"
-_STYLE: Final = (
-    "body{font-family:sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;line-height:1.4}"
-    "code,pre{font-family:monospace}pre{background:#f4f4f4;padding:.6rem;overflow-x:auto;max-height:24rem}"
-    "h2{font-size:1.2rem;margin:2rem 0 .3rem}h4{margin:.8rem 0 .2rem}summary{cursor:pointer;padding:.15rem 0}"
-    "details>:not(summary){margin-left:1.2rem}table{border-collapse:collapse}"
-    "td,th{border:1px solid #ccc;padding:.15rem .5rem;text-align:left;vertical-align:top;overflow-wrap:anywhere}"
-)
+_FILES: Final = files("api.routes")
+_STYLE: Final = _FILES.joinpath("docs_page.css").read_text("utf-8")
 _PAGE: Final = shows_text(description="A page", media_type="text/html")
 _HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 HEADERS: Final = {
@@ -74,5 +69,5 @@ def page(document: dict[str, Any]) -> str:
         "json": json.dumps,
         "resolved": resolved,
     }
-    template = environment.from_string(files("api.routes").joinpath("docs_page.html.j2").read_text("utf-8"))
+    template = environment.from_string(_FILES.joinpath("docs_page.html.j2").read_text("utf-8"))
     return template.render(**document, style=_STYLE, address=DOCUMENT)

@@ -40,16 +40,16 @@ def read_lineage(view: View, did: PathDid) -> Lineage:
 
 def _around(facts: Facts, start: int) -> tuple[list[Node], bool]:
     """Breadth first along arrows both ways."""
-    todo, seen = [start], {start}
+    queue, reached = [start], {start}
     found: list[Node] = []
-    for at in todo:
+    for at in queue:
         if len(found) == NODES_MAX:
             return found, False
         node = facts.nodes[at]
         found.append(node)
-        fresh = [one.node for one in (*node.parents, *node.children) if one.node not in seen]
-        todo += dict.fromkeys(fresh)
-        seen.update(fresh)
+        fresh = [one.node for one in (*node.parents, *node.children) if one.node not in reached]
+        queue += dict.fromkeys(fresh)
+        reached.update(fresh)
     return found, True
 
 

@@ -84,8 +84,8 @@ def model_key_router(book: Book, store: KeyStore, binding: Binding) -> APIRouter
         try:
             # Sealed to the store and bound to charge and model: a carrier can neither read nor misplace it.
             store.deposit_model_key(charge, model, sealed)
-        except KeyUnavailable as fault:
-            raise _failed(fault) from None
+        except KeyUnavailable as error:
+            raise _failed(error) from None
         return json_response(Deposited(charge=charge, model=model))
 
     return router
@@ -96,11 +96,11 @@ def _deposit_key(store: KeyStore) -> str:
     try:
         if (key := store.deposit) is not None:
             return key
-    except KeyUnavailable as fault:
-        raise _failed(fault) from None
+    except KeyUnavailable as error:
+        raise _failed(error) from None
     raise Problem(Code.NOT_FOUND, "this service stores no keys: seal the model to the provider's own store")
 
 
-def _failed(fault: KeyUnavailable) -> Problem:
-    _LOG.warning("the key store failed", extra={"reason": str(fault)})
-    return Problem(ServiceCode.KEY_STORE, str(fault))
+def _failed(error: KeyUnavailable) -> Problem:
+    _LOG.warning("the key store failed", extra={"reason": str(error)})
+    return Problem(ServiceCode.KEY_STORE, str(error))

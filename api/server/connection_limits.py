@@ -37,7 +37,7 @@ class Limits:
         head_s: from the connection, or from a request's first byte, to the end of its head.
         body_s: from there to the end of the body; a route that reads one gives up before.
         send_s: how long an answer waits for a caller that does not read it.
-        linger_s: how long a refused caller is heard out, so that it can read why.
+        linger_s: how long a refused caller may still send, so that it can read why.
         open: connections that are served.
         refused: further ones, which get a 503; any beyond them are dropped.
     """
@@ -73,16 +73,16 @@ class Connection(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._unsent: asyncio.TimerHandle | None = None
         self._told: Problem | None = None
-        self._deaf = False
+        self._input_over = False
         self._head_bytes = self._unread_bytes = 0
-        self._heard = False
+        self._progressed = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         """Accept the connection, or refuse it if too many are open."""
         super().connection_made(transport)
         others = len(self.connections) - 1
         if others >= self.limits.open + self.limits.refused:
-            self._deaf = True
+            self._input_over = True
             transport.abort()
         elif others >= self.limits.open:
             self._refuse(Problem(ServiceCode.BUSY, "as many connections are open as the service has room for"))
@@ -91,7 +91,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
-        self._deaf = True
+        self._input_over = True
         self._unset_timer()
         super().connection_lost(exc)
         self._unset_unsent()
@@ -100,19 +100,19 @@ class Connection(HttpToolsProtocol):
         """Parse the received bytes, within the limits."""
         view = memoryview(data)
         for start in range(0, len(data), _PIECE):
-            if self._deaf:
+            if self._input_over:
                 return
             self._read(view[start : start + _PIECE])
-        if not self._deaf:
+        if not self._input_over:
             self._watch()
 
     def _read(self, piece: memoryview) -> None:
-        self._heard = False
+        self._progressed = False
         try:
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade:
             # Nothing else is spoken here: the request is answered as it is, and what follows is none.
-            self._deaf = True
+            self._input_over = True
             self._unset_timer()
             self.cycle.keep_alive = False
             return
@@ -120,7 +120,7 @@ class Connection(HttpToolsProtocol):
             self._refuse(self._told or Problem(ServiceCode.BAD_REQUEST, "this is no HTTP request"))
             return
         # Bytes without a callback may be part of one long line that the parser buffers.
-        self._unread_bytes = 0 if self._heard else self._unread_bytes + len(piece)
+        self._unread_bytes = 0 if self._progressed else self._unread_bytes + len(piece)
         if self._head_bytes + self._unread_bytes > self.limits.head_bytes:
             self._refuse(self._head_too_large())
 
@@ -160,7 +160,7 @@ class Connection(HttpToolsProtocol):
 
     def _refuse(self, problem: Problem) -> None:
         """Read no more; answer with the problem, unless another answer is under way; and close."""
-        self._deaf = True
+        self._input_over = True
         self._unset_timer()
         self._unset_keepalive_if_required()
         _LOG.info("refused", extra={"status": problem.status})
@@ -248,17 +248,17 @@ class Connection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Some of the body."""
-        self._heard = True
+        self._progressed = True
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """The end of the request."""
         self._part = _Part.REQUEST
-        self._heard = True
+        self._progressed = True
         super().on_message_complete()
 
     def _count(self, size: int) -> None:
-        self._heard = True
+        self._progressed = True
         self._head_bytes += size
         if self._head_bytes > self.limits.head_bytes:
             self._told = self._head_too_large()

@@ -70,7 +70,7 @@ def serve(app: FastAPI, listener: socket.socket) -> None:
 
 
 def _config(app: FastAPI, connection: type[Connection] = Connection) -> uvicorn.Config:
-    # Without a log configuration of its own the server logs through the process's, faults included.
+    # Without a log configuration of its own the server logs through the process's, errors included.
     return uvicorn.Config(
         app,
         access_log=False,
