@@ -150,7 +150,7 @@ class Tokens:
             c.string(claims["jti"], "jti", 200)
             if (issuer := next((one for one in issuers if one.name == name), None)) is None:
                 return _of_clean_room(text, algorithm, claims, name, clean_room(name))
-            _check_signature(text, algorithm, [key for word, key in issuer.keys if word == algorithm])
+            check_signature(text, algorithm, [key for word, key in issuer.keys if word == algorithm])
             token = _of_issuer(claims)
         except Malformed as error:
             raise TokenInvalid(f"the access token is refused: {error}") from None
@@ -177,7 +177,8 @@ def _read(text: str) -> tuple[str, c.Object]:
     return algorithm, claims
 
 
-def _check_signature(text: str, algorithm: str, keys: Iterable[Key]) -> None:
+def check_signature(text: str, algorithm: str, keys: Iterable[Key]) -> None:
+    """Raises: Malformed, unless a compact JWS verifies with one of the keys."""
     for key in keys:
         try:
             jws.deserialize_compact(text, key, algorithms=[algorithm])
@@ -199,7 +200,7 @@ def _of_clean_room(text: str, algorithm: str, claims: c.Object, name: str, x: st
     """By its own word, signed with the key whose thumbprint it goes by; ``x`` is that key as the book has it."""
     if x is None:
         raise Malformed("iss", "is no issuer that this service trusts, and no clean room's key")
-    _check_signature(text, algorithm, [OKPKey.import_key({"crv": "Ed25519", "kty": "OKP", "x": x})])
+    check_signature(text, algorithm, [OKPKey.import_key({"crv": "Ed25519", "kty": "OKP", "x": x})])
     if algorithm != "Ed25519" or {claims.get("sub"), claims.get("client_id")} != {name}:
         raise Malformed("sub", "must be the clean room's key, as iss and client_id")
     return Token(name, "", name, ())

@@ -32,12 +32,10 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 from urllib.parse import urlencode, urlsplit
 
-from cryptography.exceptions import InvalidSignature
-from joserfc import jws
-from joserfc.errors import JoseError
 from joserfc.jwk import OKPKey
 from msgspec import Meta
 
+from api.auth.access_tokens import check_signature
 from api.server.http_server import check_loopback
 from client.http.access_tokens import ASSERTION
 from client.http.jwt_claims import SKEW_S, JwtClaims
@@ -171,12 +169,7 @@ class DevelopmentIssuer:
         key = self._clients.get(client)
         if key is None or claims["iss"] != client:
             raise Malformed("sub", "is no client that this issuer knows, or not the iss")
-        try:
-            jws.deserialize_compact(
-                text, OKPKey.import_key({"crv": key.curve, "kty": "OKP", "x": key.x}), algorithms=["Ed25519"]
-            )
-        except (JoseError, InvalidSignature, ValueError):
-            raise Malformed("signature", "does not verify with the client's key") from None
+        check_signature(text, "Ed25519", [OKPKey.import_key({"crv": key.curve, "kty": "OKP", "x": key.x})])
         required = JwtClaims(self._now, life_s_max=LIFE_S, aud={"values": [self.url, f"{self.url}/token"]})
         required.check(claims)
         jti = c.string(claims["jti"], "jti", 200)
