@@ -102,7 +102,7 @@ class Recommendation(Answer, frozen=True):
     @classmethod
     def of_document(cls, document: documents.Recommendation, digest: str) -> Self:
         """What a stored recommendation says; ``digest`` is of its bytes."""
-        delta, epsilon = format_number(document.delta_max), format_number(document.epsilon_max)
+        delta, epsilon = format_number(document.budget.delta_max), format_number(document.budget.epsilon_max)
         return cls.of(document, document=digest, delta_max=delta, epsilon_max=epsilon)
 
 

@@ -65,9 +65,15 @@ def distinct(most: int, least: int = 1) -> Meta:
     return Meta(min_length=least, max_length=most, extra_json_schema={"uniqueItems": True}, extra={"distinct": True})
 
 
-def exact(least: Fraction | None = None, most: Fraction | None = None, *, positive: bool = False) -> Meta:
-    """An exact number within bounds, as a string; ``positive`` excludes zero."""
-    return Meta(extra={"least": least, "most": most, "positive": positive})
+def exact(
+    least: Fraction | None = None,
+    most: Fraction | None = None,
+    *,
+    below: Fraction | None = None,
+    positive: bool = False,
+) -> Meta:
+    """An exact number within bounds, as a string; ``positive`` excludes zero, and ``below`` itself is excluded."""
+    return Meta(extra={"least": least, "most": most, "below": below, "positive": positive})
 
 
 Name = Annotated[str, pattern(_NAME, "must be 1 to 128 letters, digits, '.', '_', '~' or '-', a letter or digit first")]

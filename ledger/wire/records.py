@@ -162,8 +162,10 @@ def _checks(kind: type) -> tuple[tuple[str, Callable[[Any, str], None]], ...]:
         extra = _extra(field.type)
         if extra.get("distinct"):
             found.append((field.name, _all_different))
-        elif "positive" in extra:
-            found.append((field.name, _within(**{name: extra[name] for name in ("least", "most", "positive")})))
+        if "positive" in extra:
+            found.append((field.name, _within(extra)))
+        if "positive" in (each := _extra(_item(field.type))):
+            found.append((field.name, _each(_within(each))))
     return tuple(found)
 
 
@@ -175,17 +177,37 @@ def _extra(node: inspect.Type) -> dict[str, Any]:
     return {}
 
 
-def _all_different(value: tuple[Any, ...], where: str) -> None:
-    if len(set(value)) != len(value):
+def _all_different(value: tuple[Any, ...] | None, where: str) -> None:
+    if value is not None and len(set(value)) != len(value):
         raise Malformed(where, "names an item twice")
 
 
-def _within(least: Fraction | None, most: Fraction | None, *, positive: bool) -> Callable[[Any, str], None]:
+def _item(node: inspect.Type) -> inspect.Type:
+    """The type of a list's items; any type for what is no list."""
+    inner = node.type if isinstance(node, inspect.Metadata) else node
+    return inner.item_type if isinstance(inner, inspect.VarTupleType) else inspect.AnyType()
+
+
+def _each(check: Callable[[Any, str], None]) -> Callable[[Any, str], None]:
+    def check_each(value: tuple[Any, ...], where: str) -> None:
+        for place, one in enumerate(value):
+            check(one, f"{where}[{place}]")
+
+    return check_each
+
+
+def _within(extra: dict[str, Any]) -> Callable[[Any, str], None]:
+    least, most, below, positive = (extra[name] for name in ("least", "most", "below", "positive"))
+
     def check(value: Fraction | None, where: str) -> None:
         if value is None:
             return
         if positive and value <= 0:
             raise Malformed(where, "must be greater than 0")
+        if below is not None and value >= below:
+            raise Malformed(where, f"must be less than {format_number(below)}")
+        if least is None and most is not None and value > most:
+            raise Malformed(where, f"must be at most {format_number(most)}")
         if (least is not None and value < least) or (most is not None and value > most):
             named = (format_number(one) for one in (least, most) if one is not None)
             raise Malformed(where, f"must lie between {' and '.join(named)}")

@@ -11,8 +11,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import EPSILON_MAX, parse_positive
+from ledger.wire.field_types import register_type
 from ledger.wire.malformed import Malformed
 
 HOUR_MS: Final = 3_600_000
@@ -54,15 +54,17 @@ def parse_epsilon(value: object, field: str) -> Fraction:
     return epsilon
 
 
-def parse_delta(value: object, field: str) -> Fraction:
-    """A δ between 0 and 1, both excluded. Raises: Malformed."""
-    delta = parse_positive(value, field)
-    if delta >= 1:
-        raise Malformed(field, "must be less than 1")
-    return delta
+class Moment(int):
+    """Unix milliseconds, written as a time in UTC (RFC 3339)."""
 
 
-def subset(value: object, field: str, choices: tuple[str, ...]) -> tuple[str, ...]:
-    """One or more words of a closed list. Raises: Malformed."""
-    words = c.strings(value, field, len(choices))
-    return tuple(c.one_of(word, f"{field}[{place}]", choices) for place, word in enumerate(words))
+register_type(
+    Moment,
+    lambda value: Moment(parse_time(value, "")),
+    format_time,
+    {
+        "type": "string",
+        "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3})?Z$",
+        "description": "a time in UTC (RFC 3339)",
+    },
+)

@@ -71,9 +71,9 @@ def schema(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="policy, recommendation, dataset or contract.")],
 ) -> None:
     """Print the JSON Schema of a kind of document."""
-    from policy.documents.json_schemas import SHAPES, schema_of
+    from policy.documents.json_schemas import KINDS, schema_of
 
-    if kind not in SHAPES:
-        typer.echo(f"{kind}: must be one of {', '.join(SHAPES)}", err=True)
+    if kind not in KINDS:
+        typer.echo(f"{kind}: must be one of {', '.join(KINDS)}", err=True)
         raise typer.Exit(ExitCode.INVALID)
     typer.echo(json.dumps(schema_of(kind), indent=2, sort_keys=True))

@@ -17,7 +17,7 @@ from policy.checks.field_readers import DAY_MS
 from policy.checks.findings import Findings
 from policy.decisions.documents_in_force import Binding, binding, caps_of, read_contract
 from policy.decisions.request import on
-from policy.documents import Coalition, ContractDocument, Policy, RunBounds
+from policy.documents import Coalition, ContractDocument, DatasetName, Policy, RunLimits
 
 
 def charge(request: Request, body: MakeCharge, facts: Facts) -> Verdict:
@@ -89,7 +89,7 @@ def _charged(
     findings: Findings, request: Request, found: Partition, document: ContractDocument, facts: Facts
 ) -> Binding | None:
     """Check one partition; its binding terms, or None without a policy in force."""
-    ref, pair = found.ref, (found.provider, found.dataset)
+    ref, pair = found.ref, DatasetName(found.dataset, found.provider)
     told = "of a dataset in the contract"
     findings.check("dataset_not_in_contract", pair in document.datasets, ref, told, document.source)
     findings.check("partition_retired", not found.retired, ref, "open")
@@ -97,7 +97,7 @@ def _charged(
     findings.check("run_not_told", epsilon is not None, f"the run's epsilon on {ref}", "known")
     subject = f"epsilon of the run on {ref}"
     if epsilon is not None:
-        most = document.run_epsilon_max
+        most = document.run.epsilon_max
         findings.at_most("run_above_contract", subject, epsilon, most, document.source)
     _delta(findings, "run_delta_above_contract", found, document.run.delta_max, document.source)
     binds = binding(facts, found, request.now)
@@ -105,10 +105,10 @@ def _charged(
     if binds is None:
         return None
     if epsilon is not None:
-        most = binds.policy.run_epsilon_max
+        most = binds.policy.run.epsilon_max
         findings.at_most("run_above_policy", subject, epsilon, most, binds.policy.source)
     _delta(findings, "run_delta_above_policy", found, binds.policy.run.delta_max, binds.policy.source)
-    _delta(findings, "lineage_delta_above_policy", found, binds.policy.lineage_delta_max, binds.policy.source)
+    _delta(findings, "lineage_delta_above_policy", found, binds.policy.lineage.delta_max, binds.policy.source)
     _coalitions(findings, request, binds.policy, facts)
     if binds.age_days_max is not None:
         limit = (f"the last moment of a charge to {ref},", found.opened + binds.age_days_max * DAY_MS)
@@ -160,7 +160,7 @@ def check_run_bounds(
 
 
 def _bounded(  # noqa: PLR0913, PLR0917 - a run, and who bounds it
-    findings: Findings, who: str, steps: int, whole: Mechanism, bounds: RunBounds, source: str
+    findings: Findings, who: str, steps: int, whole: Mechanism, bounds: RunLimits, source: str
 ) -> None:
     if bounds.steps_max is not None:
         findings.count_at_most(f"steps_above_{who}", "steps of the run", steps, bounds.steps_max, source)

@@ -102,9 +102,9 @@ def contract(request: Request, body: EnterDocument, facts: Facts) -> Verdict:
     source, actor = document.source, request.command.actor
     findings.check("actor_not_party", actor in document.parties, actor, "a party", source)
     _roles(findings, document, facts)
-    for provider, name in document.datasets:
-        known = (provider, name) in facts.datasets
-        findings.check("dataset_unknown", known, f"{provider}/{name}", "registered", source)
+    for one in document.datasets:
+        known = (one.provider, one.dataset) in facts.datasets
+        findings.check("dataset_unknown", known, f"{one.provider}/{one.dataset}", "registered", source)
     replaced = facts.contracts.get(facts.contract_heads.get(document.id, ""))
     wanted = replaced.version + 1 if replaced else 1
     findings.equal("version_not_next", f"version of {document.id}", document.version, wanted, source)

@@ -44,7 +44,8 @@ class Binding:
 def caps_of(epsilon: Fraction, binds: Binding, contract: ContractDocument) -> Caps:
     """The caps on a charge under a contract, to a partition with a budget of ``epsilon``."""
     policy, lineage = binds.policy, (binds.lineage_epsilon_max, binds.lineage_source)
-    least, source = _least(lineage, (contract.lineage_epsilon_max, contract.source))
+    own = contract.lineage.epsilon_max if contract.lineage else None
+    least, source = _least(lineage, (own, contract.source))
     share, share_source = _least((policy.share_max, policy.source), (contract.share_max, contract.source))
     if least is None or least > epsilon:
         least, source = epsilon, ""
@@ -91,11 +92,11 @@ def binding(facts: Facts, partition: Partition, now: int) -> Binding | None:
     since = [read_policy(facts.documents[one.document]) for one in _since(facts, domain, partition, now)]
     highest = max(since, key=lambda one: (one.level_of(*of_dataset), one.version))
     capped = any(caps_everyone(one, one.level_of(*of_dataset)) for one in since)
-    tightest = min(since, key=lambda one: (one.lineage_epsilon_max, -one.version))
+    tightest = min(since, key=lambda one: (one.lineage.epsilon_max, -one.version))
     stated = [(one.partition_age_days_max, one.source) for one in (policy, highest)]
     ages = [(age, source) for age, source in stated if age is not None]
     age, source = min(ages, key=lambda one: one[0]) if ages else (None, "")
-    lineage = tightest.lineage_epsilon_max, tightest.source
+    lineage = tightest.lineage.epsilon_max, tightest.source
     return Binding(policy, highest.level_of(*of_dataset), highest.source, capped, *lineage, age, source)
 
 

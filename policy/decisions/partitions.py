@@ -43,18 +43,18 @@ def partition(request: Request, body: OpenPartition, facts: Facts) -> Verdict:
     _recommended(findings, body, dataset, facts)
     check_fresh_records(findings, body, policy, document, facts)
     everyone = epsilon if caps_everyone(policy, policy.level_of(body.provider, body.dataset)) else None
-    caps = Caps(everyone, lineage=min(policy.lineage_epsilon_max, epsilon))
+    caps = Caps(everyone, lineage=min(policy.lineage.epsilon_max, epsilon))
     return findings.verdict(caps=((body.ref, caps),))
 
 
 def _budget(findings: Findings, body: OpenPartition, policy: Policy) -> Fraction:
     epsilon, delta = body.epsilon, body.delta
     findings.check("epsilon_not_positive", epsilon > 0, f"epsilon {format_number(epsilon)}", "greater than 0")
-    findings.at_most("epsilon_above_budget", "the requested epsilon", epsilon, policy.epsilon_max, policy.source)
-    findings.at_most("delta_above_budget", "the requested delta", delta, policy.delta_max, policy.source)
+    findings.at_most("epsilon_above_budget", "the requested epsilon", epsilon, policy.budget.epsilon_max, policy.source)
+    findings.at_most("delta_above_budget", "the requested delta", delta, policy.budget.delta_max, policy.source)
     for code, most in (
         ("run_delta_above_policy", policy.run.delta_max),
-        ("lineage_delta_above_policy", policy.lineage_delta_max),
+        ("lineage_delta_above_policy", policy.lineage.delta_max),
     ):
         if most is not None:
             findings.at_most(code, "delta", delta, most, policy.source)
@@ -78,8 +78,8 @@ def _recommended(findings: Findings, body: OpenPartition, dataset: Dataset, fact
         return
     found = read_recommendation(facts.documents[dataset.recommendation])
     for name, asked, most in (
-        ("epsilon", body.epsilon, found.epsilon_max),
-        ("delta", body.delta, found.delta_max),
+        ("epsilon", body.epsilon, found.budget.epsilon_max),
+        ("delta", body.delta, found.budget.delta_max),
     ):
         within = asked <= most
         compared = (

@@ -6,9 +6,9 @@ JSON Schema of each kind, which says the same as its reader.
 """
 
 from policy.documents.contract import ContractDocument
-from policy.documents.dataset import DatasetDescription, Recommendation
+from policy.documents.dataset import DatasetDescription, DatasetName, Recommendation
 from policy.documents.policy import LEVEL_SEALED, Coalition, Policy
-from policy.documents.run_bounds import MECHANISMS, RunBounds
+from policy.documents.run_bounds import MECHANISMS, RunBounds, RunLimits
 
 __all__ = [
     "LEVEL_SEALED",
@@ -16,7 +16,9 @@ __all__ = [
     "Coalition",
     "ContractDocument",
     "DatasetDescription",
+    "DatasetName",
     "Policy",
     "Recommendation",
     "RunBounds",
+    "RunLimits",
 ]

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
 from ledger.wire import canonical_json as c
-from policy.documents import contract, dataset, policy
+from ledger.wire.json_schema import Schema, json_schemas
+from policy.documents.contract import ContractDocument
+from policy.documents.dataset import DatasetDescription, Recommendation
+from policy.documents.document import Document
 from policy.documents.document_text import read_document
-from policy.documents.field_shapes import Record, Schema
+from policy.documents.policy import Policy
 
-_Described = dataset.DatasetDescription | dataset.Recommendation
-
-SHAPES: Final[dict[str, tuple[str, Record]]] = {
-    "contract": ("A contract of TDPs and one TDC", contract.SHAPE),
-    "dataset": ("A TDP's description of a dataset", dataset.DATASET),
-    "policy": ("An SRO's policy for a domain", policy.SHAPE),
-    "recommendation": ("A TSO's recommended budget for a dataset", dataset.RECOMMENDATION),
-}
-
-
-READERS: Final[dict[str, Callable[[bytes], contract.ContractDocument | _Described | policy.Policy]]] = {
-    "contract": contract.ContractDocument.parse,
-    "dataset": dataset.DatasetDescription.parse,
-    "policy": policy.Policy.parse,
-    "recommendation": dataset.Recommendation.parse,
+KINDS: Final[dict[str, tuple[str, type[Document]]]] = {
+    "contract": ("A contract of TDPs and one TDC", ContractDocument),
+    "dataset": ("A TDP's description of a dataset", DatasetDescription),
+    "policy": ("An SRO's policy for a domain", Policy),
+    "recommendation": ("A TSO's recommended budget for a dataset", Recommendation),
 }
 
 
@@ -34,18 +26,33 @@ def read_any(data: bytes) -> tuple[str, str]:
 
     def kind_of(value: object) -> str:
         kind = value.get("kind") if isinstance(value, dict) else None
-        return c.one_of(kind, "kind", tuple(SHAPES))
+        return c.one_of(kind, "kind", tuple(KINDS))
 
     kind = read_document(data, DOCUMENT_BYTES_MAX, kind_of)
-    return kind, READERS[kind](data).source
+    return kind, KINDS[kind][1].parse(data).source
 
 
 def schema_of(kind: str) -> Schema:
     """The published schema of a kind; what it cannot say, the reader checks. Raises: KeyError."""
-    title, shape = SHAPES[kind]
-    names: Schema = {
+    title, record = KINDS[kind]
+    (schema,), parts = json_schemas(record)
+    return {
         "$id": f"urn:epsilon:schema:{kind}:1",
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **_inlined(schema, parts),
         "title": title,
     }
-    return {**names, **shape.schema}
+
+
+def _inlined(schema: Any, parts: Schema) -> Any:  # noqa: ANN401 - JSON Schema
+    """A schema without references, and without what describes a Python class."""
+    if isinstance(schema, list):
+        return [_inlined(item, parts) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$defs" in schema:
+        return {"type": "object"}  # a plan: its own reader holds it to its form
+    if "$ref" in schema:
+        schema = {**parts[schema["$ref"].rpartition("/")[2]], **{k: v for k, v in schema.items() if k != "$ref"}}
+    described = {"title", "description"}
+    return {k: _inlined(v, parts) for k, v in schema.items() if k not in described or not isinstance(v, str)}

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from ledger.wire import canonical_json as c
+from ledger.wire.field_types import register_type
 from ledger.wire.malformed import Malformed
 
 VERSIONS: Final = ("0.2", "1.0.0")
@@ -84,31 +85,30 @@ class Group:
                 yield from part.required()
 
 
-@dataclass(frozen=True, slots=True)
-class ReleasePolicy:
+class ReleasePolicy(tuple[tuple[str, Group], ...]):
     """One group of conditions for each attestation authority."""
 
-    authorities: tuple[tuple[str, Group], ...]
+    __slots__ = ()
 
     @classmethod
-    def parse(cls, value: object, where: str) -> Self:
+    def parse(cls, value: object) -> Self:
         """Read a policy of at most 64 conditions, nested at most eight deep. Raises: Malformed."""
-        known = c.fields(value, where, ("anyOf", "version"))
-        c.one_of(known["version"], f"{where}.version", VERSIONS)
+        known = c.fields(value, "", ("anyOf", "version"))
+        c.one_of(known["version"], "version", VERSIONS)
         listed = known["anyOf"]
         if not isinstance(listed, list) or not 1 <= len(listed) <= CONDITIONS_MAX:
-            raise Malformed(f"{where}.anyOf", f"must be a list of 1 to {CONDITIONS_MAX} authorities")
+            raise Malformed("anyOf", f"must be a list of 1 to {CONDITIONS_MAX} authorities")
         reader = _Reader()
         authorities = []
         for place, one in enumerate(listed):
-            at = f"{where}.anyOf[{place}]"
+            at = f"anyOf[{place}]"
             part = c.fields(one, at, ("authority",), ("allOf", "anyOf"))
             authorities.append((c.string(part["authority"], f"{at}.authority", 500), reader.group(part, at, 1)))
-        return cls(tuple(authorities))
+        return cls(authorities)
 
     def groups(self, authority: object) -> tuple[Group, ...]:
         """The conditions stated for an authority, spelled exactly so; empty for one that is not named."""
-        return tuple(group for name, group in self.authorities if name == authority)
+        return tuple(group for name, group in self if name == authority)
 
     def unmet(self, authority: object, claims: c.Object) -> str:
         """Why the claims do not meet it; empty if they meet the conditions of one block of their authority."""
@@ -178,3 +178,15 @@ def _claim(claims: c.Object, path: str) -> object:
 
 def _spelled(value: str | int | bool) -> str:  # noqa: FBT001 - a claim may be one
     return c.dump(value).decode()[:100]
+
+
+register_type(
+    ReleasePolicy,
+    ReleasePolicy.parse,
+    None,
+    {
+        "properties": {"anyOf": {"minItems": 1, "type": "array"}, "version": {"enum": [*VERSIONS]}},
+        "required": ["anyOf", "version"],
+        "type": "object",
+    },
+)

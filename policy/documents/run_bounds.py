@@ -1,31 +1,47 @@
-"""What one run may be at most, beyond its ε: in a policy for its domain, in a contract for its runs."""
+"""What one run may be at most: in a policy for its domain, in a contract for its runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
-from msgspec import structs
-
-from ledger.mechanisms.mechanism import KINDS, STEPS_MAX, Steps
+from ledger.mechanisms.mechanism import KINDS, Steps
+from ledger.wire.field_types import Positive, distinct, words
 from ledger.wire.records import Record
-from policy.documents import field_shapes as s
+from policy.documents.document import Delta, Epsilon, Share
 
 TUNING: Final = "repeat_and_select"
 MECHANISMS: Final = tuple(kind for kind in KINDS if kind not in {"composed", "group", "self_composed"})
 """What holds others is permitted if all it holds is; tuning is a mechanism of its own."""
+Mechanisms = Annotated[tuple[Annotated[str, words(*MECHANISMS)], ...], distinct(len(MECHANISMS))]
 
 
-class RunBounds(Record, frozen=True):
-    """The limits of one run beyond its ε; null where there is none.
+class RunLimits(Record, frozen=True, kw_only=True):
+    """What a document says of one run; a limit that is absent does not bind.
 
     Attributes:
+        epsilon_max: the cap on its ε, at the partition's δ.
         delta_max: the largest δ that the run's ε may be at: the partition's own.
         noise_multiplier_min: every mechanism inside must state at least as much noise.
         probability_max: every sampling inside takes a record with at most this probability.
-        mechanisms: of a contract, which kinds; a policy names its own for the whole domain.
     """
+
+    epsilon_max: Epsilon
+    delta_max: Delta | None = None
+    noise_multiplier_min: Positive | None = None
+    probability_max: Share | None = None
+    steps_max: Steps | None = None
+
+
+class ContractRunLimits(RunLimits, frozen=True, kw_only=True):
+    """What a contract says of its runs: which mechanisms too. A policy names its own for the whole domain."""
+
+    mechanisms: Mechanisms | None = None
+
+
+class RunBounds(Record, frozen=True):
+    """The limits of one run beyond its ε; null where there is none."""
 
     delta_max: Fraction | None
     noise_multiplier_min: Fraction | None
@@ -35,24 +51,11 @@ class RunBounds(Record, frozen=True):
 
 
 UNBOUNDED: Final = RunBounds(None, None, None, None, None)
-_BOUNDS: Final = {
-    "delta_max": s.DELTA,
-    "noise_multiplier_min": s.NOISE,
-    "probability_max": s.PROBABILITY,
-    "steps_max": s.integer(1, STEPS_MAX),
-}
-POLICY_RUN: Final = s.record({"epsilon_max": s.EPSILON}, _BOUNDS).shape
-CONTRACT_RUN: Final = s.record({"epsilon_max": s.EPSILON}, {**_BOUNDS, "mechanisms": s.words(*MECHANISMS)}).shape
 
 
-def bounds_of(run: dict[str, Any]) -> RunBounds:
-    """The bounds of a ``run`` that was read, beyond its ε."""
-    return structs.replace(UNBOUNDED, **{name: value for name, value in run.items() if name != "epsilon_max"})
-
-
-def strictest(stated: Sequence[RunBounds]) -> RunBounds:
+def strictest(stated: Sequence[RunBounds | RunLimits]) -> RunBounds:
     """What a run must keep that is bound by all of them."""
-    named = [set(one.mechanisms) for one in stated if one.mechanisms is not None]
+    named = [set(kinds) for one in stated if (kinds := getattr(one, "mechanisms", None)) is not None]
     allowed = named[0].intersection(*named[1:]) if named else None
     return RunBounds(
         delta_max=_least(one.delta_max for one in stated),

@@ -15,10 +15,10 @@ from ledger.filters import NoRoom, read_rule
 from ledger.mechanisms.loss import Loss
 from ledger.wire.field_types import Ref
 from ledger.wire.records import Record
-from policy.checks.field_readers import DAY_MS
+from policy.checks.field_readers import DAY_MS, Moment
 from policy.decisions.documents_in_force import binding
 from policy.documents import RunBounds
-from policy.planning.reported_values import Holder, Moment, Percent
+from policy.planning.reported_values import Holder, Percent
 
 Quota = Annotated[Fraction, Meta(description="the quota of a lineage, of the partition's capacity")]
 
@@ -58,7 +58,7 @@ def partition_bounds(facts: Facts, partition: Partition, now: int) -> PartitionB
         lineage_epsilon_max=min(binds.lineage_epsilon_max, partition.epsilon),
         pipeline=binds.policy.pipeline,
         run=binds.policy.run_bounds,
-        run_epsilon_max=binds.policy.run_epsilon_max,
+        run_epsilon_max=binds.policy.run.epsilon_max,
         share_max=binds.policy.share_max,
         source=binds.policy.source,
     )

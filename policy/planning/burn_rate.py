@@ -13,8 +13,9 @@ from ledger.mechanisms.loss import Loss
 from ledger.organisation_lineage.exposure import known_spans
 from ledger.wire.field_types import Ref
 from ledger.wire.records import Record
+from policy.checks.field_readers import Moment
 from policy.planning.account_caps import empty_account
-from policy.planning.reported_values import Holder, Moment
+from policy.planning.reported_values import Holder
 
 HOUR_MS: Final = 3_600_000
 HORIZON_HOURS: Final = 100 * 366 * 24

@@ -7,7 +7,6 @@ effect, so that changes by other versions until then do not count.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 from fractions import Fraction
 from typing import Annotated, Generic, TypeVar
 
@@ -21,16 +20,16 @@ from ledger.domain.lineage_graph import SUCCESSION, NodeKind, knowers
 from ledger.domain.outcomes import ChargeState
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
-from ledger.wire.field_types import Did, Name
+from ledger.wire.field_types import Name
 from ledger.wire.records import Record
+from policy.checks.field_readers import Moment
 from policy.decisions.charges import covers
 from policy.decisions.documents_in_force import dataset_of, policy_in_force, read_contract, read_policy
 from policy.decisions.gate import gate
-from policy.documents import LEVEL_SEALED, ContractDocument, Policy, RunBounds
+from policy.documents import LEVEL_SEALED, ContractDocument, DatasetName, Policy, RunBounds
 from policy.documents.run_bounds import strictest
 from policy.planning.account_caps import AccountStatus, PartitionBounds, Quota, account_status, partition_bounds
 from policy.planning.hypothetical_facts import HypotheticalFacts, with_policy_published
-from policy.planning.reported_values import Moment
 
 T = TypeVar("T")
 BoundsChange = tuple[PartitionBounds | None, PartitionBounds | None]
@@ -62,13 +61,6 @@ class AccountChange(Record, frozen=True):
     before: AccountStatus
     freezes: bool
     thaws: bool
-
-
-class DatasetName(Record, frozen=True):
-    """A dataset by its provider and its id."""
-
-    dataset: Name
-    provider: Did
 
 
 class PendingChange(Record, frozen=True):
@@ -157,10 +149,35 @@ def _refused(facts: Facts, data: bytes, policy: Policy, now: int) -> tuple[Check
 
 
 def _fields(old: Policy | None, new: Policy) -> Iterator[Change[Word]]:
-    for one in fields(Policy):
-        before, after = getattr(old, one.name, None), getattr(new, one.name)
-        if before != after:
-            yield Change(_readable(after), None if old is None else _readable(before), one.name)
+    before = _terms(old) if old else {}
+    for name, after in _terms(new).items():
+        if before.get(name) != after:
+            yield Change(_readable(after), _readable(before.get(name)), name)
+
+
+def _terms(policy: Policy) -> dict[str, object]:
+    """All that a policy says, by the names under which changes are listed."""
+    first = ("id", "version", "issuer", "domain", "level", "effective")
+    then = ("unit", "relation", "rules", "mechanisms", "records_min", "partition_age_days_max", "attestation")
+    last = ("notice_hours", "alerts", "coalitions", "commitments", "pipeline")
+    return {
+        **{name: getattr(policy, name) for name in first},
+        "epsilon_max": policy.budget.epsilon_max,
+        "delta_max": policy.budget.delta_max,
+        "lineage_epsilon_max": policy.lineage.epsilon_max,
+        "run_epsilon_max": policy.run.epsilon_max,
+        **{name: getattr(policy, name) for name in then},
+        "model_release": policy.model_release,
+        "lineage_delta_max": policy.lineage.delta_max,
+        "run": strictest((policy.run,)),
+        "levels": tuple((one.provider, one.dataset, one.level) for one in policy.levels),
+        "share_max": policy.share_max,
+        "load": policy.load,
+        "sealed_everyone": policy.sealed_everyone,
+        "watermark": policy.watermark,
+        "tuning_public": policy.tuning == "public",
+        **{name: getattr(policy, name) for name in last},
+    }
 
 
 def _readable(value: object) -> Word:
@@ -200,7 +217,7 @@ def _contracts(
     for name in sorted(facts.contract_heads):
         contract = facts.contracts[facts.contract_heads[name]]
         document = read_contract(facts.documents[contract.document])
-        touched = [bounds[one.ref] for one in mine if (one.provider, one.dataset) in document.datasets]
+        touched = [bounds[one.ref] for one in mine if DatasetName(one.dataset, one.provider) in document.datasets]
         if contract.ends <= at or not touched:
             continue
         before, after = (_under(document, [one for one in side if one]) for side in zip(*touched, strict=True))
@@ -210,14 +227,14 @@ def _contracts(
 
 def _under(document: ContractDocument, bounds: list[PartitionBounds]) -> ContractBounds:
     """The strictest bounds on the runs of a contract."""
-    own, share = document.lineage_epsilon_max, document.share_max
+    own, share = document.lineage and document.lineage.epsilon_max, document.share_max
     lineage = [*(one.lineage_epsilon_max for one in bounds), *([own] if own is not None else ())]
     shares = [one for one in (share, *(one.share_max for one in bounds)) if one is not None]
     return ContractBounds(
         **structs.asdict(strictest((document.run, *(one.run for one in bounds)))),
         lineage_epsilon_max=min(lineage) if bounds else None,
         pipeline=any(one.pipeline for one in bounds),
-        run_epsilon_max=min(document.run_epsilon_max, *(one.run_epsilon_max for one in bounds)) if bounds else None,
+        run_epsilon_max=min(document.run.epsilon_max, *(one.run_epsilon_max for one in bounds)) if bounds else None,
         share_max=min(shares, default=None),
     )
 

@@ -1,4 +1,4 @@
-"""Types of the fields of planning reports: moments, percentages and account holders, as JSON shows them."""
+"""Types of the fields of planning reports: percentages and account holders, as JSON shows them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from msgspec import Meta
 from ledger.wire.canonical_json import INTEGER_MAX
 from ledger.wire.exact_numbers import ceil_decimal
 from ledger.wire.field_types import between, register_type
-from policy.checks.field_readers import format_time
 
 NO_ROOM: Final = "no room at all"
 
@@ -22,10 +21,6 @@ Holder = Annotated[
         description="everyone, or one lineage by its node; a hypothetical lineage has one that is no entry's",
     ),
 ]
-
-
-class Moment(int):
-    """Unix milliseconds, shown as a time in UTC (RFC 3339)."""
 
 
 class Percent(str):
@@ -42,16 +37,6 @@ class Percent(str):
         return found
 
 
-register_type(
-    Moment,
-    Moment,
-    format_time,
-    {
-        "type": "string",
-        "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3})?Z$",
-        "description": "a time in UTC (RFC 3339)",
-    },
-)
 register_type(
     Percent,
     Percent,

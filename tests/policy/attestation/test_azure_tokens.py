@@ -16,6 +16,7 @@ from ledger.crypto.detached_jws import public_key
 from ledger.wire.canonical_json import base64url, dump
 from ledger.wire.malformed import Malformed
 from policy.attestation.verification import Expected, verify
+from policy.documents.document import read_value
 from policy.documents.trusted_attesters import Attestation
 from tests.factories.documents import NONCE
 from tests.policy.scene import ATTESTER, ATTESTER_KEY, GONE, NOW_S, OTHER_KEY, ROOM, ROOM_SEALING, changed, token
@@ -99,7 +100,7 @@ def policy(conditions: list[dict[str, Any]] = CONDITIONS, **attester: Any) -> di
 
 def pinned(conditions: list[dict[str, Any]] = CONDITIONS) -> Attestation:
     """The same, read."""
-    return Attestation.parse(policy(conditions), "attestation")
+    return read_value(Attestation, policy(conditions), "attestation")
 
 
 def faults(data: bytes, attestation: Attestation | None = None, now_s: int = NOW_S) -> set[str]:
@@ -229,7 +230,7 @@ EAT: Final = {"issuer": ATTESTER, "key": public_key(ATTESTER_KEY).to_json()}
 def test_a_policy_that_would_believe_too_much_is_malformed(change: dict[str, Any], field: str) -> None:
     """Software is always pinned, keys are strong, and every attester has its conditions."""
     with pytest.raises(Malformed) as caught:
-        Attestation.parse(changed(policy(), change), "attestation")
+        read_value(Attestation, changed(policy(), change), "attestation")
     assert caught.value.field == field
 
 
@@ -237,7 +238,7 @@ def test_claims_and_a_release_policy_both_bind_an_eat() -> None:
     """A development token held against Azure's grammar too."""
     grammar = {"anyOf": [{"allOf": [{"claim": "secboot", "equals": True}], "authority": ATTESTER}], "version": "0.2"}
     both = {"attesters": [EAT], "claims": {"swname": "trainer"}, "release_policy": grammar}
-    believed = Attestation.parse(both, "attestation")
+    believed = read_value(Attestation, both, "attestation")
     claims = {"iss": ATTESTER, **TIMES, "swname": "trainer", "secboot": "true"}
     found = faults(token({"alg": "Ed25519", "typ": "eat+jwt"}, claims, ATTESTER_KEY.sign), believed)
     assert "policy" in found

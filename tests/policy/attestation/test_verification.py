@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ledger.crypto.detached_jws import public_key
 from ledger.wire.canonical_json import base64url
 from policy.attestation.verification import Expected, verify
+from policy.documents.document import read_value
 from policy.documents.trusted_attesters import Attestation
 from tests.factories.documents import NONCE
 from tests.policy.scene import (
@@ -35,7 +36,7 @@ from tests.policy.scene import (
 HEADER: dict[str, Any] = SCENE["header"]
 CLAIMS: dict[str, Any] = SCENE["claims"]
 PINNED = {"swname": "epsilon-trainer", "secboot": True, "hwversion": 1}
-CONFIGURED = Attestation.parse({**POLICY["attestation"], "claims": PINNED}, "attestation")
+CONFIGURED = read_value(Attestation, {**POLICY["attestation"], "claims": PINNED}, "attestation")
 GOOD: dict[str, Any] = {**CLAIMS, "secboot": True, "hwversion": 1}
 EXPECTED = Expected(NONCE, "run-1", CLAIMS["plan"], ROOM.thumbprint, ROOM_SEALING.x)
 OTHER_ISSUER = "did:web:elsewhere.example"
@@ -158,7 +159,7 @@ def test_a_pinned_key_speaks_for_its_own_issuer_only() -> None:
     """Two attesters are pinned; the second signs in the first one's name."""
     second = {"issuer": OTHER_ISSUER, "key": public_key(OTHER_KEY).to_json()}
     two = [*POLICY["attestation"]["attesters"], second]
-    pinned = Attestation.parse({"attesters": two, "claims": PINNED}, "attestation")
+    pinned = read_value(Attestation, {"attesters": two, "claims": PINNED}, "attestation")
     assert faults(token(HEADER, {**GOOD, "iss": OTHER_ISSUER}, OTHER_KEY.sign), pinned) == set()
     assert faults(token(HEADER, GOOD, OTHER_KEY.sign), pinned) == {"signature"}
 
@@ -167,7 +168,7 @@ def test_either_of_an_issuers_keys_verifies() -> None:
     """An attester that changes its key is pinned with both."""
     second = {"issuer": ATTESTER, "key": public_key(OTHER_KEY).to_json()}
     two = [*POLICY["attestation"]["attesters"], second]
-    pinned = Attestation.parse({"attesters": two, "claims": PINNED}, "attestation")
+    pinned = read_value(Attestation, {"attesters": two, "claims": PINNED}, "attestation")
     assert faults(token(HEADER, GOOD, OTHER_KEY.sign), pinned) == set()
     assert faults(token(HEADER, GOOD, ATTESTER_KEY.sign), pinned) == set()
 

@@ -9,13 +9,13 @@ from typer.testing import CliRunner
 
 from ledger.wire.canonical_json import digest, dump
 from policy.cli.documents import app
-from policy.documents.json_schemas import SHAPES, schema_of
+from policy.documents.json_schemas import KINDS, schema_of
 from tests.policy.documents.complete import FULL
 
 RUN = CliRunner()
 
 
-@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_good_document_is_named_with_its_digest(kind: str, tmp_path: Path) -> None:
     """Whatever its kind and spelling; YAML and JSON have one canonical digest."""
     told = []

@@ -14,7 +14,7 @@ from ledger.domain.gate import DOCUMENT_BYTES_MAX
 from ledger.wire.canonical_json import dump
 from ledger.wire.malformed import Malformed
 from policy.checks.field_readers import Inconsistent, format_time, parse_time
-from policy.documents import ContractDocument, DatasetDescription, Policy, Recommendation
+from policy.documents import ContractDocument, DatasetDescription, DatasetName, Policy, Recommendation
 from tests.factories.people import SRO
 from tests.policy.scene import (
     ATTESTER,
@@ -276,15 +276,15 @@ def test_values_are_read_as_written() -> None:
     """Times as milliseconds, numbers as exact fractions, keys as keys."""
     policy, contract = Policy.parse(dump(POLICY)), ContractDocument.parse(dump(CONTRACT))
     assert policy.effective == 1_767_225_600_000
-    assert (policy.epsilon_max, policy.delta_max) == (Fraction(8), Fraction(1, 100_000))
-    assert (policy.lineage_epsilon_max, policy.run_epsilon_max) == (Fraction(6), Fraction(5, 2))
+    assert (policy.budget.epsilon_max, policy.budget.delta_max) == (Fraction(8), Fraction(1, 100_000))
+    assert (policy.lineage.epsilon_max, policy.run.epsilon_max) == (Fraction(6), Fraction(5, 2))
     assert (policy.issuer, policy.level, policy.partition_age_days_max) == (SRO, 1, 90)
     assert policy.attestation.attesters[0].issuer == ATTESTER
-    assert policy.attestation.attesters[0].keys == (PublicKey.parse(ATTESTERS[0]["key"], "key", "Ed25519"),)
+    assert policy.attestation.attesters[0].pinned == (PublicKey.parse(ATTESTERS[0]["key"], "key", "Ed25519"),)
     assert policy.attestation.claims == (("swname", "epsilon-trainer"),)
     assert contract.parties == (TDP, TDC)
-    assert contract.datasets == ((TDP, "digits"),)
-    assert contract.lineage_epsilon_max is None
+    assert contract.datasets == (DatasetName("digits", TDP),)
+    assert contract.lineage is None
     assert contract.source == "contract digits-bank-a version 1"
 
 

@@ -20,7 +20,7 @@ def stated(*conditions: dict[str, Any], word: str = "allOf") -> dict[str, Any]:
 
 def met(*conditions: dict[str, Any], word: str = "allOf") -> bool:
     """Whether the claims meet it."""
-    return not ReleasePolicy.parse(stated(*conditions, word=word), "p").unmet(AUTHORITY, CLAIMS)
+    return not ReleasePolicy.parse(stated(*conditions, word=word)).unmet(AUTHORITY, CLAIMS)
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_any_block_of_the_authority_will_do() -> None:
     """Two blocks for one authority; another's block counts for nothing."""
     good, bad = {"claim": "a", "equals": 3}, {"claim": "a", "equals": 4}
     blocks = [{"allOf": [bad], "authority": AUTHORITY}, {"allOf": [good], "authority": AUTHORITY}]
-    policy = ReleasePolicy.parse({"anyOf": blocks, "version": "0.2"}, "p")
+    policy = ReleasePolicy.parse({"anyOf": blocks, "version": "0.2"})
     assert policy.unmet(AUTHORITY, CLAIMS) == ""
     blocks[1]["authority"] = f"{AUTHORITY}/"
-    policy = ReleasePolicy.parse({"anyOf": blocks, "version": "0.2"}, "p")
+    policy = ReleasePolicy.parse({"anyOf": blocks, "version": "0.2"})
     assert policy.unmet(AUTHORITY, CLAIMS) == "a equals 4"
     assert policy.unmet("https://other.example", CLAIMS) == "no block names this authority"
 
@@ -113,26 +113,26 @@ def _nested(depth: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("policy", "field"),
     [
-        ([], "p"),
-        ({"anyOf": []}, "p.version"),
-        ({"anyOf": [], "version": "1.0.0"}, "p.anyOf"),
-        ({"anyOf": [{}], "version": "1.0.0"}, "p.anyOf[0].authority"),
-        ({"anyOf": [{"authority": AUTHORITY}], "version": "1.0.0"}, "p.anyOf[0]"),
-        ({"anyOf": [{"allOf": [], "authority": AUTHORITY}], "version": "1.0.0"}, "p.anyOf[0].allOf"),
-        (stated({"claim": "a"}), "p.anyOf[0].allOf[0]"),
-        (stated({"claim": "a", "equals": 1, "less": 2}), "p.anyOf[0].allOf[0]"),
-        (stated({"claim": "a", "matches": "b"}), "p.anyOf[0].allOf[0].matches"),
-        (stated({"claim": "a", "less": "b"}), "p.anyOf[0].allOf[0].less"),
-        (stated({"claim": "a", "less": True}), "p.anyOf[0].allOf[0].less"),
-        (stated({"claim": "a", "exists": "true"}), "p.anyOf[0].allOf[0].exists"),
-        (stated({"claim": "a", "equals": None}), "p.anyOf[0].allOf[0].equals"),
-        (stated({"claim": "", "equals": 1}), "p.anyOf[0].allOf[0].claim"),
-        (stated(_nested(DEPTH_MAX)), "p.anyOf[0]" + ".allOf[0]" * DEPTH_MAX),
-        (stated(*[{"claim": "a", "equals": 1}] * (CONDITIONS_MAX + 1)), f"p.anyOf[0].allOf[{CONDITIONS_MAX}]"),
+        ([], ""),
+        ({"anyOf": []}, "version"),
+        ({"anyOf": [], "version": "1.0.0"}, "anyOf"),
+        ({"anyOf": [{}], "version": "1.0.0"}, "anyOf[0].authority"),
+        ({"anyOf": [{"authority": AUTHORITY}], "version": "1.0.0"}, "anyOf[0]"),
+        ({"anyOf": [{"allOf": [], "authority": AUTHORITY}], "version": "1.0.0"}, "anyOf[0].allOf"),
+        (stated({"claim": "a"}), "anyOf[0].allOf[0]"),
+        (stated({"claim": "a", "equals": 1, "less": 2}), "anyOf[0].allOf[0]"),
+        (stated({"claim": "a", "matches": "b"}), "anyOf[0].allOf[0].matches"),
+        (stated({"claim": "a", "less": "b"}), "anyOf[0].allOf[0].less"),
+        (stated({"claim": "a", "less": True}), "anyOf[0].allOf[0].less"),
+        (stated({"claim": "a", "exists": "true"}), "anyOf[0].allOf[0].exists"),
+        (stated({"claim": "a", "equals": None}), "anyOf[0].allOf[0].equals"),
+        (stated({"claim": "", "equals": 1}), "anyOf[0].allOf[0].claim"),
+        (stated(_nested(DEPTH_MAX)), "anyOf[0]" + ".allOf[0]" * DEPTH_MAX),
+        (stated(*[{"claim": "a", "equals": 1}] * (CONDITIONS_MAX + 1)), f"anyOf[0].allOf[{CONDITIONS_MAX}]"),
     ],
 )
 def test_anything_else_is_malformed(policy: object, field: str) -> None:
     """An operator unknown, a value of a wrong type, too many or too deep: the field is named."""
     with pytest.raises(Malformed) as caught:
-        ReleasePolicy.parse(policy, "p")
+        ReleasePolicy.parse(policy)
     assert caught.value.field == field

@@ -15,7 +15,7 @@ from ledger.crypto.detached_jws import public_key
 from ledger.crypto.public_keys import PublicKey
 from ledger.wire import canonical_json as c
 from policy.attestation.verification import Expected, verify
-from policy.documents.trusted_attesters import Attestation, Attester
+from policy.documents.trusted_attesters import Attestation, Attester, Claims
 from trainer_adapter.session.dev_attester import DevelopmentAttester
 
 ISSUER = "https://attester.example"
@@ -37,7 +37,7 @@ def _parts(token: bytes) -> tuple[dict[str, Any], dict[str, Any], bytes]:
 
 
 def _pinned(key: PublicKey, issuer: str = ISSUER, swname: str = "epsilon-trainer") -> Attestation:
-    return Attestation((Attester(issuer, "eat", (key,)),), (("swname", swname),), None)
+    return Attestation((Attester(issuer, key=key),), Claims((("swname", swname),)))
 
 
 def _failed(token: bytes, attestation: Attestation, expected: Expected = EXPECTED, now_s: int = NOW_S) -> list[str]:

@@ -1,0 +1,79 @@
+"""What every document is: a signed JSON object of one kind, read from JSON or YAML and held against itself."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+import msgspec
+from msgspec import Meta, inspect, structs
+
+from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from ledger.wire.exact_numbers import EPSILON_MAX
+from ledger.wire.field_types import between, exact, read_custom
+from ledger.wire.malformed import Malformed
+from ledger.wire.read_errors import explain
+from ledger.wire.records import Record
+from policy.checks.field_readers import VERSION_MAX, Moment
+from policy.documents.document_text import read_document
+
+T = TypeVar("T")
+Epsilon = Annotated[Fraction, exact(most=EPSILON_MAX, positive=True)]
+"""An ε greater than 0 that a budget may promise."""
+Delta = Annotated[Fraction, exact(below=Fraction(1), positive=True)]
+Share = Annotated[Fraction, exact(most=Fraction(1), positive=True)]
+Time = Annotated[
+    Moment, Meta(extra_json_schema={"pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"})
+]
+"""Read as Unix milliseconds."""
+Version = Annotated[int, between(1, VERSION_MAX)]
+
+_type_info = lru_cache(maxsize=16)(inspect.type_info)
+
+
+class Document(Record, frozen=True, kw_only=True):
+    """A document of one kind, version 1 of its form. A field that is absent has its default, and may state it too."""
+
+    v: Literal[1]
+
+    def __post_init__(self) -> None:
+        """Hold the document against itself. Raises: Malformed; Inconsistent, if it contradicts itself."""
+        super().__post_init__()
+        for name in self.__struct_fields__:
+            if isinstance(value := getattr(self, name), Moment):
+                structs.force_setattr(self, name, int(value))
+
+    @property
+    def source(self) -> str:
+        """How a decision names it."""
+        raise NotImplementedError
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        """Read JSON or YAML and validate. Raises: Malformed; Inconsistent, if it contradicts itself."""
+        return read_document(data, DOCUMENT_BYTES_MAX, cls.of)
+
+    @classmethod
+    def of(cls, value: object) -> Self:
+        """Read a value and validate. Raises: Malformed; Inconsistent, if it contradicts itself."""
+        kind = cls.__struct_config__.tag
+        if isinstance(value, dict) and value.get("kind") != kind:
+            raise Malformed("kind", f"must be '{kind}'")
+        return read_value(cls, value)
+
+
+class Budget(Record, frozen=True):
+    """The most that a partition may be opened with."""
+
+    delta_max: Delta
+    epsilon_max: Epsilon
+
+
+def read_value(kind: type[T], value: Any, where: str = "") -> T:  # noqa: ANN401 - JSON
+    """Read a value of a document, of which people sign any spelling. Raises: Malformed."""
+    explain(_type_info(kind), value, where)
+    try:
+        return msgspec.convert(value, kind, dec_hook=read_custom)
+    except msgspec.ValidationError as error:
+        raise Malformed(where, str(error)) from None
