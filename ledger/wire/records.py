@@ -88,7 +88,7 @@ def convert(kind: type[T], value: object, where: str = "", rule: str = "") -> T:
             return found
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
         pass  # explained below
-    explain(_type_info(kind), value, where, rule)  # type: ignore[arg-type] # types can be hashed
+    explain(type_info(kind), value, where, rule)  # type: ignore[arg-type] # types can be hashed
     raise Malformed(where, f"is not in the form of {getattr(kind, '__name__', 'the record')}")
 
 
@@ -112,7 +112,7 @@ def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
 
 
 @lru_cache(maxsize=256)
-def _type_info(kind: Hashable) -> inspect.Type:
+def type_info(kind: Hashable) -> inspect.Type:
     """What msgspec knows of a type: to derive it takes longer than to read a command."""
     return inspect.type_info(kind)
 
@@ -120,7 +120,7 @@ def _type_info(kind: Hashable) -> inspect.Type:
 @lru_cache(maxsize=256)
 def _is_bounded(kind: Hashable) -> bool:
     """Whether nothing undeclared is inside, which may hold floats, great integers and any depth."""
-    return not _is_open(_type_info(kind))
+    return not _is_open(type_info(kind))
 
 
 def _is_open(node: inspect.Type, above: tuple[int, ...] = ()) -> bool:
@@ -155,7 +155,7 @@ _CHECKS: Final[dict[type, tuple[tuple[str, Callable[[Any, str], None]], ...]]] =
 
 def _checks(kind: type) -> tuple[tuple[str, Callable[[Any, str], None]], ...]:
     """By field, what is checked of its value beyond what msgspec checks."""
-    info = _type_info(kind)
+    info = type_info(kind)
     assert isinstance(info, inspect.StructType)
     found: list[tuple[str, Callable[[Any, str], None]]] = []
     for field in info.fields:

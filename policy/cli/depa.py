@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 if TYPE_CHECKING:
+    from policy.depa.evaluation import Terms
     from policy.depa.import_check import Checked
-    from policy.depa.import_terms import Terms
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
 depa = typer.Typer(no_args_is_help=True, help="Import DEPA contracts and pipelines.")
@@ -66,8 +66,8 @@ def check(  # noqa: PLR0913 - what neither file says
     from ledger.domain.outcomes import Code
     from ledger.wire.malformed import Malformed
     from policy.checks.field_readers import parse_epsilon, parse_time
+    from policy.depa.evaluation import Terms
     from policy.depa.import_check import check as run_check
-    from policy.depa.import_terms import Terms
 
     try:
         terms = Terms(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ledger.cli.book_access import AsOf, BookName, book_engine, book_snapshot
+from ledger.cli.book_access import AsJson, AsOf, BookName, book_engine, book_snapshot
 from ledger.cli.command_errors import failure
 from ledger.domain.exit_codes import ExitCode
 
@@ -33,7 +33,6 @@ _EVER: Final = 2**62
 _Policy = Annotated[
     Path | None, typer.Option("--policy", help="Evaluate as if this policy had always been the only one of its domain.")
 ]
-_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 _At = Annotated[str, typer.Option(help="Evaluate at this time, as 2026-01-01T00:00:00Z; now if omitted.")]
 
 
@@ -61,7 +60,7 @@ def impact(
     document: Annotated[Path, typer.Argument(metavar="POLICY", help="The next version: JSON or YAML.")],
     at: _At = "",
     *,
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Preview which datasets, contracts, partitions and accounts a new policy version would change or freeze."""
     from ledger.store.snapshot import Snapshot
@@ -86,7 +85,7 @@ Examples:
 Exits with 3 if any account is over its cap.
 """
 )
-def breaches(book: BookName, at: _At = "", *, as_json: _AsJson = False) -> None:
+def breaches(book: BookName, at: _At = "", *, as_json: AsJson = False) -> None:
     """List the accounts that are over their cap, and by how much; such an account is frozen and admits no charge."""
     from policy.planning.account_caps import accounts_over_cap
     from policy.planning.text_report import breach_lines
@@ -122,7 +121,7 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
     as_of: AsOf = None,
     document: _Policy = None,
     *,
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Evaluate a planned run: the decision, what fits, what would be admitted instead, how long the budget lasts."""
     from policy.planning.plan_report import first_since, report
@@ -155,7 +154,7 @@ def again(
     as_of: AsOf = None,
     document: _Policy = None,
     *,
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Re-evaluate a past charge with the state and policy in force then, or with another policy."""
     from ledger.commands.entry import Entry
@@ -192,7 +191,7 @@ def merger(
     organisations: Annotated[list[str], typer.Argument(metavar="DID...", help="Two or more organisations.")],
     at: _At = "",
     *,
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Preview the effect of a merger on all budgets."""
     from policy.planning.merger_impact import merged_accounts
@@ -221,7 +220,7 @@ def coalitions(
     epsilon: Annotated[str, typer.Option(help="The cap, at each partition's δ; the lineage caps if omitted.")] = "",
     at: _At = "",
     *,
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the smallest coalitions of consumers that together would exceed a cap."""
     from ledger.wire.exact_numbers import parse_positive

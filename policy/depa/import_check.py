@@ -1,25 +1,31 @@
-"""All phases of one import, in order: read, validate, import, evaluate, price. Each goes on after the errors before."""
+"""All phases of one import, in order: read, validate, import, evaluate, price. Each goes on after the errors before.
+
+DEPA's contract does not say how many runs it allows: it is taken to allow one, and to say more is for its parties,
+who sign our document anew. Its purpose names the payload by its digest, so that two contracts under one id stay apart.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final
 
 from ledger.domain.outcomes import Code
-from ledger.wire.canonical_json import Object, digest
+from ledger.wire.canonical_json import Object, digest, dump
+from ledger.wire.exact_numbers import format_number
+from policy.checks.field_readers import format_time
 from policy.depa.contract.contract import PATH as CONTRACT
-from policy.depa.contract.contract import read_contract
+from policy.depa.contract.contract import Contract, read_contract
 from policy.depa.contract.cose_sign import Envelope, is_envelope, read_envelope
 from policy.depa.contract.decimal_json import parse
 from policy.depa.contract.did_signatures import check_signatures, read_keys
 from policy.depa.contract.reasons import Reason, Reasons
-from policy.depa.document_import import charge_terms, contract_document, keys_told
-from policy.depa.evaluation import evaluate
-from policy.depa.import_terms import Terms
+from policy.depa.evaluation import Terms, evaluate
 from policy.depa.pipeline.pipeline import PATH as PIPELINE
 from policy.depa.pipeline.pipeline import read_pipeline
 from policy.depa.pricing import Priced, price
+from policy.documents import ContractDocument
 
 SIGNATURE_CODES: Final = frozenset(
     {"certificate_differs", "participants_differ", "signature_algorithm", "signature_invalid"}
@@ -83,17 +89,17 @@ def check(contract: bytes, pipeline: bytes, terms: Terms, did_documents: Iterabl
     evaluate(read, stages, terms, reasons)
     priced = price(read, stages, terms, reasons)
     code = _code(reasons)
-    ours = None if reasons.refused else contract_document(read, digest(payload), terms)
+    ours = None if reasons.refused else _contract_document(read, digest(payload), terms)
     return Checked(
         code=code,
         reasons=reasons.in_order(),
         payload=digest(payload),
         pipeline=digest(pipeline),
         envelope=envelope,
-        keys=tuple(keys_told(read)),
+        keys=tuple(_data_keys(read)),
         priced=priced,
         contract=ours,
-        charge=None if ours is None or priced is None else charge_terms(ours, digest(pipeline), priced),
+        charge=None if ours is None or priced is None else _charge_terms(ours, digest(pipeline), priced),
     )
 
 
@@ -102,3 +108,72 @@ def _code(reasons: Reasons) -> Code:
     if refused & SIGNATURE_CODES:
         return Code.SIGNATURE_INVALID
     return Code.POLICY_DENIED if refused else Code.PERMITTED
+
+
+def _contract_document(contract: Contract, payload: str, terms: Terms) -> bytes:
+    """Our contract, of a DEPA contract that nothing refuses, whose payload has this digest."""
+    epsilon = contract.epsilon_max()
+    assert epsilon is not None
+    assert contract.starts is not None
+    assert contract.ends is not None
+    document: Object = {
+        "datasets": [{"dataset": one.id, "provider": one.provider} for one in contract.datasets],
+        "ends": format_time(contract.ends),
+        "id": contract.id,
+        "kind": "contract",
+        "purpose": f"{contract.purpose}; DEPA contract {contract.id}, payload SHA-256 {payload}",
+        "run": _run_limits(contract, epsilon),
+        "runs_max": terms.runs,
+        "starts": format_time(contract.starts),
+        "tdc": contract.tdc,
+        "tdps": list(contract.tdps),
+        "v": 1,
+        "version": terms.version,
+    }
+    data = dump(document)
+    ContractDocument.parse(data)
+    return data
+
+
+def _run_limits(contract: Contract, epsilon: Fraction) -> Object:
+    """The bounds on one run: of several the strictest, since one run opens every dataset."""
+    delta = contract.delta_max()
+    noise = max((bound.noise for bound in contract.bounds if bound.noise is not None), default=None)
+    run: Object = {"epsilon_max": format_number(epsilon)}
+    if delta is not None:
+        run["delta_max"] = format_number(delta)
+    if noise is not None:
+        run["noise_multiplier_min"] = format_number(noise)
+    return run
+
+
+def _charge_terms(contract: bytes, pipeline: str, priced: Priced) -> Object:
+    """What a charge of this pipeline says, beside its partitions and its clean room."""
+    return {
+        "contract": digest(contract),
+        "pipeline": pipeline,
+        "plan": priced.whole.to_json(),
+        "unit_records_max": priced.rows,
+    }
+
+
+def _data_keys(contract: Contract) -> list[Object]:
+    """The data keys in order, each with the datasets it opens and the least ε and δ any of them allows a run.
+
+    One data key is one partition: a charge names one partition for each key here, whichever datasets its pipeline
+    reads, because DEPA's clean room mounts them all.
+    """
+    return [
+        {
+            "datasets": [{"dataset": one.id, "key": one.key, "provider": one.provider} for one in group],
+            "delta_max": _least(contract, [one.id for one in group], "delta"),
+            "epsilon_max": _least(contract, [one.id for one in group], "epsilon"),
+        }
+        for group in contract.by_key()
+    ]
+
+
+def _least(contract: Contract, datasets: list[str | None], name: str) -> str | None:
+    stated = [getattr(bound, name) for bound in contract.bounds if bound.dataset in datasets]
+    least = min((one for one in stated if one is not None), default=None)
+    return None if least is None else format_number(least)

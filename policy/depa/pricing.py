@@ -23,8 +23,7 @@ from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
 from policy.depa.contract.contract import Contract
 from policy.depa.contract.reasons import Reasons
-from policy.depa.evaluation import compared, group_of
-from policy.depa.import_terms import RELATION, Terms
+from policy.depa.evaluation import RELATION, Terms, compared, group_of
 from policy.depa.pipeline.pipeline import Pipeline
 from policy.depa.pipeline.training_stage import Training
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import lru_cache
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 import msgspec
-from msgspec import Meta, inspect, structs
+from msgspec import Meta, structs
 
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
 from ledger.wire.exact_numbers import EPSILON_MAX
 from ledger.wire.field_types import between, exact, read_custom
 from ledger.wire.malformed import Malformed
 from ledger.wire.read_errors import explain
-from ledger.wire.records import Record
+from ledger.wire.records import Record, type_info
 from policy.checks.field_readers import VERSION_MAX, Moment
 from policy.documents.document_text import read_document
 
@@ -28,8 +27,6 @@ Time = Annotated[
 ]
 """Read as Unix milliseconds."""
 Version = Annotated[int, between(1, VERSION_MAX)]
-
-_type_info = lru_cache(maxsize=16)(inspect.type_info)
 
 
 class Document(Record, frozen=True, kw_only=True):
@@ -72,7 +69,7 @@ class Budget(Record, frozen=True):
 
 def read_value(kind: type[T], value: Any, where: str = "") -> T:  # noqa: ANN401 - JSON
     """Read a value of a document, of which people sign any spelling. Raises: Malformed."""
-    explain(_type_info(kind), value, where)
+    explain(type_info(kind), value, where)  # type: ignore[arg-type] # types can be hashed
     try:
         return msgspec.convert(value, kind, dec_hook=read_custom)
     except msgspec.ValidationError as error:

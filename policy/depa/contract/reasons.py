@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
-from ledger.wire.canonical_json import Object
 from ledger.wire.exact_numbers import format_number
+from ledger.wire.records import Record
 
 VALUE_MAX: Final = 100
 PHASES: Final = ("read", "validate", "import", "evaluate", "price")
@@ -86,38 +85,28 @@ CODES: Final[dict[str, tuple[str, str]]] = {
 """The phase that finds it, and the error in words that follow a field's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(Record, frozen=True):
     """One finding.
 
     Attributes:
-        refused: whether it alone refuses; else it is a warning.
+        effect: whether it alone refuses, or is a warning.
         field: where, as a path that begins with ``contract`` or ``pipeline``.
-        value: the value there as JSON spells it, shortened; empty where there is none.
+        phase: the phase that found it.
         text: the error in words, with what was compared.
+        value: the value there as JSON spells it, shortened; empty where there is none.
     """
 
     code: str
-    refused: bool
+    effect: Literal["refused", "warned"]
     field: str
-    value: str
+    phase: str
     text: str
+    value: str
 
     @property
-    def phase(self) -> str:
-        """The phase that found it."""
-        return CODES[self.code][0]
-
-    def to_json(self) -> Object:
-        """As JSON."""
-        return {
-            "code": self.code,
-            "effect": "refused" if self.refused else "warned",
-            "field": self.field,
-            "phase": self.phase,
-            "text": self.text,
-            "value": self.value,
-        }
+    def refused(self) -> bool:
+        """Whether it alone refuses."""
+        return self.effect == "refused"
 
 
 class Reasons:
@@ -129,15 +118,16 @@ class Reasons:
 
     def refuse(self, code: str, field: str, value: object = None, more: str = "") -> None:
         """Note an error that refuses."""
-        self._note(code, field, value, more, refused=True)
+        self._note(code, "refused", field, value, more)
 
     def warn(self, code: str, field: str, value: object = None, more: str = "") -> None:
         """Note what people must know and what refuses nothing."""
-        self._note(code, field, value, more, refused=False)
+        self._note(code, "warned", field, value, more)
 
-    def _note(self, code: str, field: str, value: object, more: str, *, refused: bool) -> None:
-        text = CODES[code][1] + (f": {more}" if more else "")
-        self.found.append(Reason(code, refused, field, "" if value is None else spelled(value), text))
+    def _note(self, code: str, effect: Literal["refused", "warned"], field: str, value: object, more: str) -> None:
+        phase, text = CODES[code]
+        shown = "" if value is None else spelled(value)
+        self.found.append(Reason(code, effect, field, phase, f"{text}: {more}" if more else text, shown))
 
     @property
     def refused(self) -> bool:

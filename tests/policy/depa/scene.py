@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from policy.checks.field_readers import parse_time
+from policy.depa.evaluation import Terms
 from policy.depa.import_check import Checked, check
-from policy.depa.import_terms import Terms
 from tests.policy.scene import GONE, changed
 
 HOSPITAL, LABORATORY, TDC = "did:web:hospital.example", "did:web:lab.example", "did:web:bank-a.example"

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ledger.wire.malformed import Malformed
 from policy.depa.contract.cose_sign import ENVELOPE_BYTES_MAX, read_envelope
 from policy.depa.contract.did_signatures import fits
+from policy.depa.evaluation import Terms
 from policy.depa.import_check import Checked, check
-from policy.depa.import_terms import Terms
 from tests.policy.depa.scene import CONTRACT, HOSPITAL, LABORATORY, NOW, PIPELINE, TDC, refusals
 
 MADE: dict[str, Any] = json.loads((Path(__file__).parent / "envelopes.json").read_text(encoding="utf-8"))

@@ -18,8 +18,8 @@ from policy.depa.contract.cose_sign import is_envelope, read_envelope
 from policy.depa.contract.decimal_json import BYTES_MAX, DEPTH_MAX, parse
 from policy.depa.contract.field_reader import Fields
 from policy.depa.contract.reasons import CODES, PHASES, Reasons
+from policy.depa.evaluation import Terms
 from policy.depa.import_check import Checked, check
-from policy.depa.import_terms import Terms
 from policy.documents import ContractDocument
 from tests.policy.depa.scene import CONTRACT, NOW, PIPELINE, TDC, TESTS, VISITS
 from tests.policy.depa.test_cose_sign import ALL, HEADER, KEYS, SIGNATURE, _signed
@@ -62,8 +62,8 @@ def _sound(found: Checked) -> None:
     assert (found.code is Code.PERMITTED) == (found.contract is not None) == (not refused)
     if found.contract is not None:
         ours = ContractDocument.parse(found.contract)
-        assert ours.run_epsilon_max <= 128
-        assert all(provider in ours.tdps for provider, _ in ours.datasets)
+        assert ours.run.epsilon_max <= 128
+        assert all(one.provider in ours.tdps for one in ours.datasets)
     json.dumps(found.to_json()).encode()
 
 
