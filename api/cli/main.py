@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from client.cli.command_group import CommandGroup
+from client.cli.error_report import errors_reported
+
 if TYPE_CHECKING:
     import socket
 
@@ -17,37 +20,11 @@ if TYPE_CHECKING:
     from api.auth.jwks_files import IssuerFiles
     from api.cli.settings import Settings
 
-_DEMO_EXAMPLES: Final = """
-Examples:
-
-  epsilon demo
-
-  epsilon demo /tmp/epsilon-demo
-"""
-_ISSUER_EXAMPLES: Final = """
-Examples:
-
-  epsilon dev-issuer demo/profile.toml
-
-  epsilon dev-issuer development.toml &
-"""
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
-
-_SERVE_EXAMPLES: Final = """
-Examples:
-
-  epsilon serve demo/profile.toml
-
-  epsilon serve demo/profile.toml --port 8080
-"""
+_GROUP: Final = CommandGroup()
+app: Final = _GROUP.app
 
 
-@app.callback()
-def _group() -> None:
-    """The service's commands."""
-
-
-@app.command(epilog=_SERVE_EXAMPLES)
+@_GROUP.command("demo/profile.toml", "demo/profile.toml --port 8080")
 def serve(
     profile: Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named serve.")],
     host: Annotated[str, typer.Option(help="The address to listen on, instead of the profile's.")] = "",
@@ -56,7 +33,6 @@ def serve(
     """Serve a book over HTTP until interrupted; on loopback only, unless in production."""
     from api.auth.jwks_files import IssuerFiles
     from api.cli.settings import Settings
-    from client.cli.error_report import errors_reported
     from client.keys.signer import load_private
 
     with errors_reported():
@@ -123,7 +99,7 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: IssuerFiles,
         book.close()
 
 
-@app.command(epilog=_ISSUER_EXAMPLES)
+@_GROUP.command("demo/profile.toml", "development.toml &")
 def dev_issuer(
     profile: Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named issuer.")],
 ) -> None:
@@ -132,7 +108,6 @@ def dev_issuer(
     from api.dev_issuer.routes import create_issuer_app
     from api.server.http_server import serve as run
     from api.server.http_server import unix_ms
-    from client.cli.error_report import errors_reported
 
     with errors_reported():
         known = IssuerSettings.load(profile)
@@ -143,7 +118,7 @@ def dev_issuer(
     run(create_issuer_app(issuer), listener)
 
 
-@app.command(epilog=_DEMO_EXAMPLES)
+@_GROUP.command("", "/tmp/epsilon-demo")  # noqa: S108 - an example
 def demo(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="The folder of the book and all other files.")

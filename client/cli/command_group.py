@@ -127,7 +127,7 @@ class CommandGroup:
     def add(self, function: Function, run: Function, examples: Sequence[str], note: str) -> None:
         """Add a command that calls ``run``, with examples and a paragraph after them."""
         words = " ".join(filter(None, ("epsilon", self.name, function.__name__.replace("_", "-"))))
-        lines = ["\nExamples:", *(f"  {words} {one}" for one in examples), *([note] if note else [])]
+        lines = ["\nExamples:", *(f"  {words} {one}".rstrip() for one in examples), *([note] if note else [])]
         self.app.command(epilog="\n\n".join(lines) + "\n")(run)
 
 
