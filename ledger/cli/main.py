@@ -13,7 +13,7 @@ import typer
 
 from ledger.cli import proofs, state
 from ledger.cli.book_access import AsOf, BookName, LogFile, book_engine, book_url, require_size
-from ledger.cli.terminal_output import print_tables, progress
+from ledger.cli.terminal_output import examples, print_tables, progress
 
 if TYPE_CHECKING:
     from ledger.commands.entry import Entry
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
 
-_EXAMPLES: Final = """
-Examples:
-
-  epsilon verify demo/book.sqlite
-
-  epsilon verify demo/book.sqlite --log demo/log.vkey --kept checkpoint-of-may --json
-"""
 GATES: Final = "epsilon.gate"
 """The group of entry points whose one member is the gate: the ledger itself imports no policy."""
 
@@ -38,7 +31,11 @@ def _group() -> None:
     """The ledger's commands."""
 
 
-@app.command(epilog=_EXAMPLES)
+@app.command(
+    epilog=examples(
+        "verify", "demo/book.sqlite", "demo/book.sqlite --log demo/log.vkey --kept checkpoint-of-may --json"
+    )
+)
 def verify(  # noqa: PLR0913 - one argument an option
     book: BookName,
     log: LogFile = None,
@@ -77,15 +74,7 @@ def verify(  # noqa: PLR0913 - one argument an option
         typer.echo(json.dumps(finding.to_json()) if as_json else finding.in_words())
 
 
-@app.command(
-    epilog="""
-Examples:
-
-  epsilon log demo/book.sqlite
-
-  epsilon log demo/book.sqlite --refused --as-of 12 --json
-"""
-)
+@app.command(epilog=examples("log", "demo/book.sqlite", "demo/book.sqlite --refused --as-of 12 --json"))
 def log(
     book: BookName,
     as_of: AsOf = None,

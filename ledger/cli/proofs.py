@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ledger.cli.book_access import AsJson, BookName, LogFile, book_engine
 from ledger.cli.command_errors import failure
-from ledger.cli.terminal_output import progress
+from ledger.cli.terminal_output import examples, progress
 from ledger.domain.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -22,30 +22,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
 
-_PUBLISH_EXAMPLES: Final = """
-Examples:
 
-  epsilon publish demo/book.sqlite demo/public
-
-  epsilon publish demo/book.sqlite /srv/www/log --log demo/log.vkey
-"""
-_WITNESS_EXAMPLES: Final = """
-Examples:
-
-  epsilon witness demo/book.sqlite --witness witness.example/w1+a3e00fe2+BNy/co4C1Hn1p+INwJrfUlgz7W55dSZReusH/GhUhJ/G=https://witness.example
-
-  epsilon witness demo/book.sqlite --witness "$(cat witness.txt)" --json
-"""
-_RECEIPT_EXAMPLES: Final = """
-Examples:
-
-  epsilon receipt demo/book.sqlite run-1 evidence
-
-  epsilon receipt demo/book.sqlite run-1 evidence --json
-"""
-
-
-@app.command(epilog=_PUBLISH_EXAMPLES)
+@app.command(
+    epilog=examples("publish", "demo/book.sqlite demo/public", "demo/book.sqlite /srv/www/log --log demo/log.vkey")
+)
 def publish(
     book: BookName,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a web server; made if missing.")],
@@ -66,7 +46,13 @@ def publish(
     typer.echo(json.dumps(told) if as_json else words)
 
 
-@app.command(epilog=_WITNESS_EXAMPLES)
+@app.command(
+    epilog=examples(
+        "witness",
+        "demo/book.sqlite --witness witness.example/w1+a3e00fe2+BNy/co4C1Hn1p+INwJrfUlgz7W55dSZReusH/GhUhJ/G=https://witness.example",
+        'demo/book.sqlite --witness "$(cat witness.txt)" --json',
+    )
+)
 def witness(
     book: BookName,
     witnesses: Annotated[
@@ -96,7 +82,7 @@ def witness(
         raise typer.Exit(ExitCode.VERIFICATION_FAILED if ExitCode.VERIFICATION_FAILED in codes else min(codes))
 
 
-@app.command(epilog=_RECEIPT_EXAMPLES)
+@app.command(epilog=examples("receipt", "demo/book.sqlite run-1 evidence", "demo/book.sqlite run-1 evidence --json"))
 def receipt(
     book: BookName,
     name: Annotated[str, typer.Argument(metavar="ID", help="The id of the command.")],

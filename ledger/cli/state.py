@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from ledger.cli.book_access import AsJson, AsOf, BookName, book_snapshot
-from ledger.cli.terminal_output import print_tables
+from ledger.cli.terminal_output import examples, print_tables
 
 if TYPE_CHECKING:
     from ledger.book.past_snapshot import PastSnapshot
@@ -19,17 +19,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
 
-_EXAMPLES: Final = """
-Examples:
-
-  epsilon standing demo/book.sqlite
-
-  epsilon standing demo/book.sqlite --as-of 12 --json
-"""
 _PLACES: Final = 4
 
 
-@app.command(epilog=_EXAMPLES)
+@app.command(epilog=examples("standing", "demo/book.sqlite", "demo/book.sqlite --as-of 12 --json"))
 def standing(book: BookName, as_of: AsOf = None, *, as_json: AsJson = False) -> None:
     """Show every account and every charge of a book: the current state, or the state at an earlier size."""
     from ledger.audit.log_chunk import FAULTS

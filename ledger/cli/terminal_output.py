@@ -36,3 +36,9 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def examples(command: str, *arguments: str, note: str = "") -> str:
+    """The end of a command's help: lines to type, each the command with other arguments, and a note."""
+    lines = ["\nExamples:", *(f"  epsilon {command} {one}" for one in arguments), *([note] if note else [])]
+    return "\n\n".join(lines) + "\n"

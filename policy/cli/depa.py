@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ledger.cli.terminal_output import examples
+
 if TYPE_CHECKING:
     from policy.depa.evaluation import Terms
     from policy.depa.import_check import Checked
@@ -17,15 +19,6 @@ app = typer.Typer(pretty_exceptions_show_locals=False)
 depa = typer.Typer(no_args_is_help=True, help="Import DEPA contracts and pipelines.")
 app.add_typer(depa, name="depa")
 
-_EXAMPLES: Final = """
-Examples:
-
-  epsilon depa check contract.json pipeline_config.json --records 1483
-
-  epsilon depa check contract.cose pipeline_config.json --did tdp.json --did tdc.json --rows-per-principal 1 --json
-
-Exit codes: 0 the files can be imported; 3 they are refused; 6 a signature is invalid; 2 invalid input.
-"""
 _LEVEL_MAX: Final = 2
 _RECORDS_MAX: Final = 10**12
 
@@ -35,7 +28,14 @@ def _group() -> None:
     """Read the files of DEPA Training."""
 
 
-@depa.command(epilog=_EXAMPLES)
+@depa.command(
+    epilog=examples(
+        "depa check",
+        "contract.json pipeline_config.json --records 1483",
+        "contract.cose pipeline_config.json --did tdp.json --did tdc.json --rows-per-principal 1 --json",
+        note="Exit codes: 0 the files can be imported; 3 they are refused; 6 a signature is invalid; 2 invalid input.",
+    )
+)
 def check(  # noqa: PLR0913 - what neither file says
     contract: Annotated[Path, typer.Argument(metavar="CONTRACT", help="A contract: JSON, or its COSE_Sign envelope.")],
     pipeline: Annotated[Path, typer.Argument(metavar="PIPELINE", help="A pipeline configuration in JSON.")],

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ledger.cli.terminal_output import examples
 from ledger.domain.exit_codes import ExitCode
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
@@ -20,15 +21,7 @@ def _document() -> None:
     """Validate documents locally; nothing is sent."""
 
 
-@document.command(
-    epilog="""
-Examples:
-
-  epsilon document check policy.yaml
-
-  epsilon document check contract.json --json
-"""
-)
+@document.command(epilog=examples("document check", "policy.yaml", "contract.json --json"))
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="One document, JSON or YAML.")],
     *,
@@ -58,15 +51,7 @@ def check(
     typer.echo(json.dumps(result) if as_json else f"{file}: {source}, document {result['document']}")
 
 
-@document.command(
-    epilog="""
-Examples:
-
-  epsilon document schema policy
-
-  epsilon document schema contract > contract.schema.json
-"""
-)
+@document.command(epilog=examples("document schema", "policy", "contract > contract.schema.json"))
 def schema(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="policy, recommendation, dataset or contract.")],
 ) -> None:

@@ -13,6 +13,7 @@ import typer
 
 from ledger.cli.book_access import AsJson, AsOf, BookName, book_engine, book_snapshot
 from ledger.cli.command_errors import failure
+from ledger.cli.terminal_output import examples
 from ledger.domain.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -47,13 +48,7 @@ def _plan() -> None:
 
 
 @policy.command(
-    epilog="""
-Examples:
-
-  epsilon policy impact demo/book.sqlite next-policy.json
-
-  epsilon policy impact demo/book.sqlite next-policy.yaml --json
-"""
+    epilog=examples("policy impact", "demo/book.sqlite next-policy.json", "demo/book.sqlite next-policy.yaml --json")
 )
 def impact(
     book: BookName,
@@ -75,15 +70,12 @@ def impact(
 
 
 @policy.command(
-    epilog="""
-Examples:
-
-  epsilon policy breaches demo/book.sqlite
-
-  epsilon policy breaches demo/book.sqlite --json
-
-Exits with 3 if any account is over its cap.
-"""
+    epilog=examples(
+        "policy breaches",
+        "demo/book.sqlite",
+        "demo/book.sqlite --json",
+        note="Exits with 3 if any account is over its cap.",
+    )
 )
 def breaches(book: BookName, at: _At = "", *, as_json: AsJson = False) -> None:
     """List the accounts that are over their cap, and by how much; such an account is frozen and admits no charge."""
@@ -98,15 +90,12 @@ def breaches(book: BookName, at: _At = "", *, as_json: AsJson = False) -> None:
 
 
 @plan.command(
-    epilog="""
-Examples:
-
-  epsilon plan run demo/book.sqlite charge.json --actor did:web:bank-a.example
-
-  epsilon plan run demo/book.sqlite charge.json --actor did:web:bank-a.example --epochs 20 --json
-
-Exits with 0 if the run would be charged, and with 3 if it would be refused.
-"""
+    epilog=examples(
+        "plan run",
+        "demo/book.sqlite charge.json --actor did:web:bank-a.example",
+        "demo/book.sqlite charge.json --actor did:web:bank-a.example --epochs 20 --json",
+        note="Exits with 0 if the run would be charged, and with 3 if it would be refused.",
+    )
 )
 def run(  # noqa: PLR0913, PLR0917 - each an option
     book: BookName,
@@ -138,15 +127,12 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
 
 
 @plan.command(
-    epilog="""
-Examples:
-
-  epsilon plan again demo/book.sqlite run-1
-
-  epsilon plan again demo/book.sqlite run-1 --policy next-policy.json --json
-
-Exits with 0 if the run would be charged, and with 3 if it would be refused.
-"""
+    epilog=examples(
+        "plan again",
+        "demo/book.sqlite run-1",
+        "demo/book.sqlite run-1 --policy next-policy.json --json",
+        note="Exits with 0 if the run would be charged, and with 3 if it would be refused.",
+    )
 )
 def again(
     book: BookName,
@@ -178,13 +164,11 @@ def again(
 
 
 @plan.command(
-    epilog="""
-Examples:
-
-  epsilon plan merger demo/book.sqlite did:web:bank-a.example did:web:bank-b.example
-
-  epsilon plan merger demo/book.sqlite did:web:bank-a.example did:web:bank-b.example --json
-"""
+    epilog=examples(
+        "plan merger",
+        "demo/book.sqlite did:web:bank-a.example did:web:bank-b.example",
+        "demo/book.sqlite did:web:bank-a.example did:web:bank-b.example --json",
+    )
 )
 def merger(
     book: BookName,
@@ -206,13 +190,11 @@ def merger(
 
 
 @plan.command(
-    epilog="""
-Examples:
-
-  epsilon plan coalitions demo/book.sqlite
-
-  epsilon plan coalitions demo/book.sqlite --partition did:web:hospital.example/scans/2026-q4 --epsilon 5
-"""
+    epilog=examples(
+        "plan coalitions",
+        "demo/book.sqlite",
+        "demo/book.sqlite --partition did:web:hospital.example/scans/2026-q4 --epsilon 5",
+    )
 )
 def coalitions(
     book: BookName,
