@@ -18,7 +18,7 @@ from api.http.problems import Problem
 from ledger.commands.command_kind import CCR, SRO, TDC, TDP, TSO
 from ledger.commands.registry import CLIENT_KINDS, KINDS
 from ledger.domain.facts import GLOBAL, Facts, holder_of
-from ledger.domain.lineage_graph import ancestors, knows
+from ledger.domain.organisation_graph import ancestors, knows
 from ledger.domain.outcomes import Code
 from ledger.store.table_mapping import ProjectionTable
 

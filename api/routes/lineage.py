@@ -12,7 +12,7 @@ from api.routes.read_routes import ReadRoutes, View
 from api.routes.registry import organisation_of
 from api.wire.lineage_answers import Coalition, Exposure, Lineage, LineageNode
 from ledger.domain.facts import Facts, Partition, holder_of
-from ledger.domain.lineage_graph import Node, NodeKind
+from ledger.domain.organisation_graph import Node, NodeKind
 from ledger.filters import NoRoom, read_rule
 from ledger.organisation_lineage.coalitions import exposure_of
 from ledger.wire.exact_numbers import ceil_decimal, parse_positive

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from api.http.answers import Answer
 from api.http.field_types import Node, Ref, ReportedNumber, RoundedUp, Time, one_of
-from ledger.domain import lineage_graph as graph
+from ledger.domain import organisation_graph as graph
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.field_types import Did
 from policy.planning.account_caps import AccountStatus

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ledger.domain.facts import GLOBAL, Account, State, holder_of
-from ledger.domain.lineage_graph import knowers
+from ledger.domain.organisation_graph import knowers
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss, Segment, loss_of
 

@@ -9,7 +9,7 @@ from ledger.accounts.pricing import COMPUTED, Bound, PriceSource
 from ledger.domain.decision import Rejected
 from ledger.domain.facts import GLOBAL, Facts, Organisation, Partition, holder_of
 from ledger.domain.gate import Caps, Check, Verdict
-from ledger.domain.lineage_graph import coalitions_of
+from ledger.domain.organisation_graph import coalitions_of
 from ledger.domain.outcomes import Code
 from ledger.filters import NoRoom
 

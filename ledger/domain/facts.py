@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Final, NamedTuple, Protocol
 
 from ledger.crypto.organisation_keys import SignerKey, key_of
-from ledger.domain.lineage_graph import Node
+from ledger.domain.organisation_graph import Node
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Loss, Segment
 

@@ -19,7 +19,7 @@ from ledger.domain.facts import (
     SigningKey,
     Span,
 )
-from ledger.domain.lineage_graph import END, Node, NodeKind
+from ledger.domain.organisation_graph import END, Node, NodeKind
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Loss, Segment, loss_of
 

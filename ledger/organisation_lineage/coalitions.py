@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Final
 
 from ledger.domain.facts import Facts, Span
-from ledger.domain.lineage_graph import END
+from ledger.domain.organisation_graph import END
 from ledger.filters import Cap, Rule, read_rule
 from ledger.mechanisms.loss import Loss
 from ledger.organisation_lineage.exposure import ExposureSums, known_spans

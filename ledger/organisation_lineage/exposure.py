@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ledger.domain.facts import Account, Facts, Span, holder_of
-from ledger.domain.lineage_graph import Arrow, Node, reach
+from ledger.domain.organisation_graph import Arrow, Node, reach
 from ledger.mechanisms.loss import Loss
 
 Sums = dict[str, tuple[Loss, Loss]]

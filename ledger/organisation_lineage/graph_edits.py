@@ -12,7 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from ledger.domain.facts import Account, Facts, State, holder_of
-from ledger.domain.lineage_graph import END, Arrow, Node, NodeKind, coalitions_of, descendants, forebears, knowers
+from ledger.domain.organisation_graph import END, Arrow, Node, NodeKind, coalitions_of, descendants, forebears, knowers
 from ledger.organisation_lineage.exposure import ExposureSums, known_spans
 
 

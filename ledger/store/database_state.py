@@ -8,8 +8,8 @@ from typing import Any, Final
 from sqlalchemy import func, select
 
 from ledger.domain.facts import Account, Charge, Span
-from ledger.domain.lineage_graph import NodeKind
 from ledger.domain.memory_state import sum_exposures
+from ledger.domain.organisation_graph import NodeKind
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Loss
 from ledger.store import tables as t

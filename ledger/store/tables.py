@@ -15,7 +15,7 @@ from sqlalchemy import CheckConstraint, Column, Index, LargeBinary, MetaData, Ta
 
 from ledger.domain.facts import Account, Charge, Contract, Dataset, Organisation, Partition, PolicyVersion, SigningKey
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
-from ledger.domain.lineage_graph import Node
+from ledger.domain.organisation_graph import Node
 from ledger.mechanisms.loss import Loss
 from ledger.store.row_mapping import Fields, RecordMapping, Rows, TableMapping, number, text
 

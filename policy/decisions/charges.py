@@ -8,7 +8,7 @@ from typing import Final
 from ledger.commands.runs.charge import CHARGE, MakeCharge
 from ledger.domain.facts import Contract, Facts, Organisation, Partition
 from ledger.domain.gate import Request, Verdict
-from ledger.domain.lineage_graph import Node, NodeKind, ancestors, coalitions_of
+from ledger.domain.organisation_graph import Node, NodeKind, ancestors, coalitions_of
 from ledger.mechanisms.decomposition import atoms, kinds_of
 from ledger.mechanisms.mechanism import Mechanism, SampledWithoutReplacement
 from ledger.mechanisms.plan import RunPlan

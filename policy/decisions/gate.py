@@ -13,7 +13,7 @@ from ledger.commands.runs.settlement import LAPSE, POST, VOID, Post, Settle
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Gate, Request, Verdict
 from policy.checks.findings import Findings
-from policy.decisions import charges, documents, governance, lineage, partitions, releases
+from policy.decisions import charges, documents, governance, organisation_lineage, partitions, releases
 from policy.decisions.request import on
 
 
@@ -57,7 +57,7 @@ _VERDICTS: Final[Mapping[str, Gate]] = dict(
         *charges.VERDICTS,
         *documents.VERDICTS,
         *governance.VERDICTS,
-        *lineage.VERDICTS,
+        *organisation_lineage.VERDICTS,
         *partitions.VERDICTS,
         *releases.VERDICTS,
     )

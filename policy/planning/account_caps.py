@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from ledger.accounts import account_loss
 from ledger.domain.facts import GLOBAL, Account, Facts, Partition
-from ledger.domain.lineage_graph import NodeKind
+from ledger.domain.organisation_graph import NodeKind
 from ledger.filters import NoRoom, read_rule
 from ledger.mechanisms.loss import Loss
 from ledger.wire.field_types import Ref

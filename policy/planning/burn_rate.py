@@ -7,7 +7,7 @@ from typing import Final
 
 from ledger.accounts.account_loss import counted_loss
 from ledger.domain.facts import GLOBAL, Facts, Span
-from ledger.domain.lineage_graph import END
+from ledger.domain.organisation_graph import END
 from ledger.filters import NoRoom, read_rule
 from ledger.mechanisms.loss import Loss
 from ledger.organisation_lineage.exposure import known_spans

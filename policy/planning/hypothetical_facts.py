@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeVar, cast
 
 from ledger.domain.facts import Account, Contract, Facts, PolicyVersion, Span
-from ledger.domain.lineage_graph import END
+from ledger.domain.organisation_graph import END
 from ledger.mechanisms.loss import Loss
 from ledger.wire import canonical_json as c
 from policy.decisions.documents_in_force import read_policy

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from ledger.domain.facts import Facts, holder_of
-from ledger.domain.lineage_graph import NodeKind
+from ledger.domain.organisation_graph import NodeKind
 from ledger.organisation_lineage.graph_edits import preview_merge
 from ledger.wire.field_types import Ref
 from ledger.wire.records import Record

@@ -19,7 +19,7 @@ from ledger.accounts.headroom import Room
 from ledger.domain.decision import Rejected
 from ledger.domain.facts import GLOBAL, Account, Facts, Partition, holder_of
 from ledger.domain.gate import Check
-from ledger.domain.lineage_graph import coalitions_of
+from ledger.domain.organisation_graph import coalitions_of
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Loss
 from ledger.mechanisms.mechanism import NOISE_MAX, NOISE_MIN, STEPS_MAX, Mechanism, SelfComposed

@@ -16,7 +16,7 @@ from ledger.commands.registration.document import EnterDocument
 from ledger.domain.command import Command
 from ledger.domain.facts import GLOBAL, Charge, Facts, Partition, holder_of
 from ledger.domain.gate import Check, Request
-from ledger.domain.lineage_graph import SUCCESSION, NodeKind, knowers
+from ledger.domain.organisation_graph import SUCCESSION, NodeKind, knowers
 from ledger.domain.outcomes import ChargeState
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number

@@ -21,8 +21,8 @@ from ledger.crypto.public_keys import PublicKey
 from ledger.domain.command import Command
 from ledger.domain.facts import Account, Charge, Contract, Dataset, Organisation, Partition, PolicyVersion, holder_of
 from ledger.domain.gate import Request, Verdict
-from ledger.domain.lineage_graph import Arrow, Node, NodeKind
 from ledger.domain.memory_state import MemoryState
+from ledger.domain.organisation_graph import Arrow, Node, NodeKind
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Loss, Segment, loss_of
 from ledger.mechanisms.plan import Plan

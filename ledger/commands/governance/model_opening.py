@@ -9,7 +9,7 @@ from ledger.commands.context import Context, require_posted
 from ledger.crypto.public_keys import CleanRoomKeys
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import SigningKey
-from ledger.domain.lineage_graph import knows
+from ledger.domain.organisation_graph import knows
 from ledger.domain.outcomes import Code
 from ledger.wire.field_types import KeyBytes, Name, Sha256
 from ledger.wire.records import Record

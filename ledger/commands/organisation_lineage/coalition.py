@@ -8,7 +8,7 @@ from ledger.commands.command_kind import SRO, Change, CommandKind
 from ledger.commands.context import Context
 from ledger.commands.organisation_lineage.lineage_fields import Parents, Several
 from ledger.domain.decision import Decision
-from ledger.domain.lineage_graph import NodeKind
+from ledger.domain.organisation_graph import NodeKind
 from ledger.wire.field_types import Positive
 from ledger.wire.records import Record
 

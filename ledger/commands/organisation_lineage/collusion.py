@@ -8,7 +8,7 @@ from ledger.commands.command_kind import SRO, Change, CommandKind
 from ledger.commands.context import Context
 from ledger.commands.organisation_lineage.lineage_fields import Parents, Several
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.lineage_graph import descendants
+from ledger.domain.organisation_graph import descendants
 from ledger.domain.outcomes import Code
 from ledger.organisation_lineage.graph_edits import collude, occupied
 from ledger.wire.canonical_json import INTEGER_MAX

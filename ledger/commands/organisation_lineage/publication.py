@@ -8,7 +8,7 @@ from ledger.commands.command_kind import SRO, Change, CommandKind
 from ledger.commands.context import Context
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Charge, Organisation
-from ledger.domain.lineage_graph import Arrow, NodeKind, knows
+from ledger.domain.organisation_graph import Arrow, NodeKind, knows
 from ledger.domain.outcomes import Code
 from ledger.organisation_lineage.exposure import count_missing
 from ledger.wire.field_types import Did, Name

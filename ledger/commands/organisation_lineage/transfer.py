@@ -12,7 +12,7 @@ from ledger.commands.command_kind import SRO, TDC, Change, CommandKind
 from ledger.commands.context import Context
 from ledger.commands.organisation_lineage.publication import find_giver
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.lineage_graph import Arrow, NodeKind
+from ledger.domain.organisation_graph import Arrow, NodeKind
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.organisation_lineage.exposure import count_missing
 from ledger.wire.field_types import Did, Name

@@ -11,7 +11,7 @@ from ledger.crypto.organisation_keys import SignerKey
 from ledger.crypto.public_keys import PublicKey, check_key
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Organisation, SigningKey
-from ledger.domain.lineage_graph import NodeKind
+from ledger.domain.organisation_graph import NodeKind
 from ledger.domain.outcomes import Code
 from ledger.wire.field_types import Did, distinct, text, words
 from ledger.wire.malformed import Malformed

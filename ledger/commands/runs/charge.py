@@ -21,7 +21,7 @@ from ledger.crypto.public_keys import CleanRoomKeys
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import GLOBAL, Charge, Facts, Organisation, Partition, SigningKey, State, holder_of
 from ledger.domain.gate import Caps
-from ledger.domain.lineage_graph import knows
+from ledger.domain.organisation_graph import knows
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import parse_segments

@@ -10,7 +10,7 @@ import pytest
 from ledger.accounts.account_loss import Frozen, frozen
 from ledger.domain.decision import Decision
 from ledger.domain.facts import holder_of
-from ledger.domain.lineage_graph import NodeKind
+from ledger.domain.organisation_graph import NodeKind
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import loss_of
 from ledger.wire import canonical_json as c

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.domain.facts import Account, Charge, Organisation, Partition, holder_of
-from ledger.domain.lineage_graph import Arrow, Node, NodeKind
 from ledger.domain.memory_state import MemoryState
+from ledger.domain.organisation_graph import Arrow, Node, NodeKind
 from ledger.domain.outcomes import ChargeState
 from ledger.filters import Cap, read_rule
 from ledger.filters.renyi import Renyi

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.domain.facts import GLOBAL, holder_of
-from ledger.domain.lineage_graph import ancestors, descendants
+from ledger.domain.organisation_graph import ancestors, descendants
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss
 from tests.factories.documents import dense_plan

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ledger.domain.decision import Decision
 from ledger.domain.facts import GLOBAL, Charge, Facts, holder_of
-from ledger.domain.lineage_graph import END, SUCCESSION, NodeKind, knowers
+from ledger.domain.organisation_graph import END, SUCCESSION, NodeKind, knowers
 from ledger.domain.outcomes import ChargeState
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss, loss_of

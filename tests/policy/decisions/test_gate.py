@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from ledger.domain.gate import Caps, Header
-from ledger.domain.lineage_graph import ancestors
+from ledger.domain.organisation_graph import ancestors
 from ledger.wire.canonical_json import digest, dump
 from policy.checks.field_readers import parse_time
 from policy.decisions.documents_in_force import binding, policy_in_force

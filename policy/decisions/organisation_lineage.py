@@ -19,7 +19,7 @@ from ledger.commands.organisation_lineage.split import SPLIT, Split
 from ledger.commands.organisation_lineage.transfer import TRANSFER, Transfer
 from ledger.domain.facts import Account, Facts
 from ledger.domain.gate import Request, Verdict
-from ledger.domain.lineage_graph import NodeKind
+from ledger.domain.organisation_graph import NodeKind
 from ledger.domain.outcomes import ChargeState
 from ledger.filters import NoRoom, read_rule
 from ledger.organisation_lineage.graph_edits import preview_merge
