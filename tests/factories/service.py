@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -53,6 +54,8 @@ NOW: Final = unix_ms() // 1000 * 1000
 PLAN: Final = plan(noise="4")
 PLAN_DIGEST: Final = c.digest(c.dump(PLAN))
 OPENED: Final = partition(data_key="digits-key")
+_TLS: Final = ssl.create_default_context()
+"""One for all clients: to read the authorities' certificates takes longer than most requests of a test."""
 
 
 def contract_document(now: int = NOW, runs_max: int = 10) -> dict[str, Any]:
@@ -92,7 +95,7 @@ class World:
         self.url = url
         self.service = Service(url, attempts=1, clock=lambda: self.clock.now / 1000)
         self.service._http.auth = self.everybody  # noqa: SLF001 - the tests' own callers
-        self.http = httpx.Client(base_url=url, trust_env=False, auth=self.everybody, timeout=60)
+        self.http = httpx.Client(base_url=url, trust_env=False, auth=self.everybody, timeout=60, verify=_TLS)
         for client in (self.http, self.service._http):  # noqa: SLF001 - every answer of every test is held to the document
             client.event_hooks["response"].append(conforms)
 

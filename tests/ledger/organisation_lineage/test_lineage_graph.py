@@ -83,7 +83,7 @@ class Play:
         name, did = f"run-{self.world.index}", self.did(one)
         where = (("one",), ("two",), PARTITIONS)[other % 3]
         # A loud run is infinite at the higher orders; its ε takes a second for each number of steps.
-        steps, noise, probability = ((4, "2", "0.1"), (4, "2", "0.1"), (2, "0.3", "0.5"))[more % 3]
+        steps, noise, probability = ((4, "2", "0.1"), (4, "2", "0.1"), (2, "0.3", "1"))[more % 3]
         named: dict[str, Any] = {"recipients": [self.did(one + 1)]} if more % 2 else {}
         contract = CONTRACTS[BANKS[one % len(BANKS)]]
         decided = self.world.charge(
