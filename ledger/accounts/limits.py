@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ledger.accounts.headroom import CODE, Limit, silent
-from ledger.accounts.pricing import COMPUTED, Bound, PriceSource
+from ledger.accounts.pricing import COMPUTED, Bound, ComputedPrices
 from ledger.domain.decision import Rejected
 from ledger.domain.facts import GLOBAL, Facts, Organisation, Partition, holder_of
 from ledger.domain.gate import Caps, Check, Verdict
@@ -19,7 +19,7 @@ def limits_on(
     partitions: tuple[Partition, ...],
     verdict: Verdict,
     author: Organisation,
-    numbers: PriceSource = COMPUTED,
+    numbers: ComputedPrices = COMPUTED,
 ) -> list[Limit]:
     """Every cap that binds a charge by this author. Raises: Rejected, if one has no room for anything."""
     own = [_limit(bound, numbers) for bound in _bounds(partitions, dict(verdict.caps), author)]
@@ -37,7 +37,7 @@ def _bounds(partitions: tuple[Partition, ...], caps: dict[str, Caps], author: Or
             yield Bound(partition, holder, partition.epsilon, named.share, named.share_source)
 
 
-def _limit(bound: Bound, numbers: PriceSource) -> Limit:
+def _limit(bound: Bound, numbers: ComputedPrices) -> Limit:
     try:
         return Limit(bound.partition.ref, bound.holder, numbers.cap(bound), bound.share, bound.source)
     except NoRoom as closed:
@@ -46,7 +46,7 @@ def _limit(bound: Bound, numbers: PriceSource) -> Limit:
 
 
 def _coalition_limits(
-    facts: Facts, partitions: tuple[Partition, ...], author: int, numbers: PriceSource
+    facts: Facts, partitions: tuple[Partition, ...], author: int, numbers: ComputedPrices
 ) -> Iterator[Limit]:
     """The caps of every coalition that follows the author; never beyond a partition's own budget."""
     for coalition in coalitions_of(facts.nodes, author):

@@ -56,22 +56,6 @@ class PricedRun(Protocol):
         """How many records one privacy unit has at most in what is trained on."""
 
 
-class PriceSource(Protocol):
-    """Where the numbers of a charge come from."""
-
-    def price(self, partition: Partition, run: PricedRun) -> tuple[Segment, ...]:
-        """A run's price under a partition's rule. Raises: Malformed, Rejected."""
-
-    def epsilon(self, partition: Partition, run: PricedRun) -> Fraction:
-        """The ε of the whole run at the partition's δ. Raises: Malformed, Rejected."""
-
-    def cap(self, bound: Bound) -> Cap:
-        """The capacity that a charge must stay within. Raises: Malformed, NoRoom."""
-
-    def watched(self, bound: Bound) -> Cap:
-        """The capacity whose shares alerts report. Raises: Malformed, NoRoom."""
-
-
 class ComputedPrices:
     """Computes every number on demand; a number that was computed before comes from a read-through cache."""
 
@@ -80,21 +64,21 @@ class ComputedPrices:
         return compute(*args)
 
     def price(self, partition: Partition, run: PricedRun) -> tuple[Segment, ...]:
-        """See :class:`PriceSource`."""
+        """A run's price under a partition's rule. Raises: Malformed, Rejected."""
         return self.number(_price, partition.terms, partition.relation, _group(partition, run), run.plan)
 
     def epsilon(self, partition: Partition, run: PricedRun) -> Fraction:
-        """See :class:`PriceSource`."""
+        """The ε of the whole run at the partition's δ. Raises: Malformed, Rejected."""
         delta, unit_records = partition.delta, _group(partition, run)
         return self.number(_epsilon, delta.numerator, delta.denominator, partition.relation, unit_records, run.plan)
 
     def cap(self, bound: Bound) -> Cap:
-        """See :class:`PriceSource`."""
+        """The capacity that a charge must stay within. Raises: Malformed, NoRoom."""
         whole = self.number(_cap, bound.partition.terms, bound.epsilon)
         return whole if bound.share is None else whole.part(bound.share)
 
     def watched(self, bound: Bound) -> Cap:
-        """See :class:`PriceSource`."""
+        """The capacity whose shares alerts report. Raises: Malformed, NoRoom."""
         return self.cap(bound)
 
     def capacity(self, rule: Rule, epsilon: Fraction) -> Cap:
@@ -165,7 +149,7 @@ def covered(partition: Partition, run: PricedRun, segments: tuple[Segment, ...])
     """Whether a run costs at most this, whoever computed it. Slow when new, cached afterwards.
 
     Raises:
-        Malformed, Rejected: as :meth:`PriceSource.price` does.
+        Malformed, Rejected: as :meth:`ComputedPrices.price` does.
         ValueError: for prices at other coordinates.
     """
     return _covered(partition.terms, partition.relation, _group(partition, run), run.plan, segments)

@@ -16,7 +16,6 @@ from fractions import Fraction
 from typing import Any, Final
 
 from ledger.accounts.account_loss import counted_loss
-from ledger.accounts.pricing import COMPUTED
 from ledger.audit.recorded_prices import RecordedPrices, keeps, read_cap
 from ledger.commands.context import Context, PendingCommand
 from ledger.commands.decide import decide_unsigned, signing_key
@@ -91,7 +90,7 @@ def _check_refused(facts: Facts, pending: PendingCommand, index: int, gate: Gate
     """A refusal is decided by numbers found here; for lack of room it may stand where there hardly is any."""
     decided = decide_unsigned(facts, pending, entry.time, index, gate)
     if (entry.code, decided.code) == (Code.BUDGET_EXHAUSTED, Code.PENDING):
-        rooms = price(CHARGE.context(facts, pending, entry.time, index, gate), COMPUTED).rooms(facts)
+        rooms = price(CHARGE.context(facts, pending, entry.time, index, gate)).rooms(facts)
         if max(room.rule.share(room.after, room.limit.cap) for room in rooms) >= NEARLY_FULL:
             return
     _check_code(decided, entry)
@@ -101,7 +100,7 @@ def _check_pending(context: Context[MakeCharge], entry: Entry) -> None:
     """Decided by the recorded numbers; whether there was room, :func:`check_fits` looks at."""
     _check_code(Decision(Code.PENDING), entry)
     facts, numbers = context.facts, RecordedPrices(entry)
-    priced = price(context, numbers)
+    priced = price(replace(context, prices=numbers))
     _compare(priced.derived(), entry)
     if entry.body.get("alerts", []) != priced.alerts(facts, numbers):
         _check_alerts(facts, priced, entry)

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
-from ledger.accounts.pricing import COMPUTED, Bound, PricedRun, covered
+from ledger.accounts.pricing import Bound, ComputedPrices, PricedRun, covered
 from ledger.commands.entry import Entry
 from ledger.domain.facts import GLOBAL, Partition
 from ledger.filters import Cap, read_rule
@@ -26,8 +26,8 @@ FOUND_PART: Final = Fraction(1, 1_000)
 """By how much of it another machine may find a capacity greater or less: searches end within a twenty-thousandth."""
 
 
-class RecordedPrices:
-    """The numbers of one permitted charge; see :class:`ledger.accounts.pricing.PriceSource`."""
+class RecordedPrices(ComputedPrices):
+    """The numbers of one permitted charge; the ε of a run is computed here, since no entry records it."""
 
     def __init__(self, entry: Entry, elsewhere: int = 0) -> None:
         """Those of this entry; with capacities that it does not record as found here, or the most above or below it."""
@@ -44,10 +44,6 @@ class RecordedPrices:
         if not covered(partition, run, segments):
             raise Malformed("body.prices", f"of {partition.ref} is below what the plan costs")
         return segments
-
-    def epsilon(self, partition: Partition, run: PricedRun) -> Fraction:
-        """Computed here: no entry records it. Raises: Malformed, Rejected."""
-        return COMPUTED.epsilon(partition, run)
 
     def cap(self, bound: Bound) -> Cap:
         """As recorded, if that is not too much. Raises: Malformed."""

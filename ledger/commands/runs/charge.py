@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from ledger.accounts.account_sums import AccountSums, Prices, touched
 from ledger.accounts.headroom import Limit, Room
 from ledger.accounts.limits import limits_on, no_room
-from ledger.accounts.pricing import Bound, PriceSource
+from ledger.accounts.pricing import Bound, ComputedPrices
 from ledger.commands.command_kind import TDC, CommandKind, Recorded
 from ledger.commands.context import Context
 from ledger.commands.registration.partition import UnitRecords
@@ -83,7 +83,7 @@ class PricedCharge:
             "prices": {ref: [one.to_json() for one in segments] for ref, segments in self.prices},
         }
 
-    def alerts(self, facts: Facts, numbers: PriceSource) -> list[c.Json]:
+    def alerts(self, facts: Facts, numbers: ComputedPrices) -> list[c.Json]:
         """Each share that the used part of an account is below before the charge, and at or above afterwards.
 
         The global account is compared with the partition's own budget, capped or only watched; then the lineage's.
@@ -104,7 +104,7 @@ class PricedCharge:
 def decide(context: Context[MakeCharge]) -> Decision:
     """Reserve a whole run's loss on every account it touches, or refuse it with every reason."""
     facts = context.facts
-    priced = price(context, context.prices)
+    priced = price(context)
     own = holder_of(priced.author.node)
     # Every account says yes, or nothing is charged: the refusal names all that have no room.
     if full := [room.check(own) for room in priced.rooms(facts) if not room.enough]:
@@ -113,9 +113,9 @@ def decide(context: Context[MakeCharge]) -> Decision:
     return Decision(Code.PENDING, derived={**priced.derived(), **({"alerts": alerts} if alerts else {})})
 
 
-def price(context: Context[MakeCharge], numbers: PriceSource) -> PricedCharge:
+def price(context: Context[MakeCharge]) -> PricedCharge:
     """Everything that is decided of a charge but whether there is room. Raises: Malformed, Rejected."""
-    body, author = context.body, context.require_role()
+    body, numbers, author = context.body, context.prices, context.require_role()
     context.contract(body.contract)
     partitions = tuple(context.partition(ref, f"partitions[{place}]") for place, ref in enumerate(body.partitions))
     context.require_new_clean_room(body.clean_room, "run")
