@@ -7,7 +7,7 @@ from typing import Final
 
 from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
-from tests.factories.documents import PARTITION, contract, dataset
+from tests.factories.documents import PARTITION, contract, dataset, recommendation
 from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL, SRO, TSO, CleanRoom
 from tests.factories.service import NOW, OPENED, PLAN, World
 
@@ -102,16 +102,7 @@ class Market:
 
     def advice(self, provider: str, version: int) -> c.Object:
         """What the TSO recommends for a provider's dataset."""
-        return {
-            "budget": {"delta_max": "0.00001", "epsilon_max": "8"},
-            "dataset": "digits",
-            "id": f"digits-of-{provider.rpartition(':')[2]}",
-            "issuer": TSO,
-            "kind": "recommendation",
-            "provider": provider,
-            "v": 1,
-            "version": version,
-        }
+        return recommendation(f"digits-of-{provider.rpartition(':')[2]}", provider, version=version)
 
     def charge(self, things: Things, room: CleanRoom) -> c.Object:
         """A run on these."""

@@ -11,7 +11,7 @@ from joserfc.jwk import OKPKey
 from ledger.crypto.detached_jws import public_key
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
-from tests.factories.people import ATTESTER, DAY_MS, HOSPITAL, SRO, CleanRoom, private_key, short_name
+from tests.factories.people import ATTESTER, DAY_MS, HOSPITAL, SRO, TSO, CleanRoom, private_key, short_name
 
 NOW: Final = 1_795_000_000_000
 """When books of a clock of their own begin, in Unix milliseconds."""
@@ -117,6 +117,21 @@ def contract(bank: str, provider: str = HOSPITAL, starts: int = NOW, **changes: 
         "starts": format_time(starts),
         "tdc": bank,
         "tdps": [provider],
+        "v": 1,
+        "version": 1,
+        **changes,
+    }
+
+
+def recommendation(name: str, provider: str = HOSPITAL, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    """What the TSO recommends for a provider's digits."""
+    return {
+        "budget": {"delta_max": "0.00001", "epsilon_max": "8"},
+        "dataset": "digits",
+        "id": name,
+        "issuer": TSO,
+        "kind": "recommendation",
+        "provider": provider,
         "v": 1,
         "version": 1,
         **changes,

@@ -16,12 +16,11 @@ from ledger.domain.facts import GLOBAL, holder_of
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from tests.factories.documents import NOW, contract, dataset, plan, policy
-from tests.factories.people import BANK_A, BANK_B, DAY_MS, HOSPITAL, MERGED, SRO, CleanRoom, private_key
+from tests.factories.people import BANK_A, BANK_B, BANK_C, DAY_MS, HOSPITAL, MERGED, SRO, CleanRoom, private_key
 from tests.factories.stored import World, open_world
 from tests.faults.model import Model
 from tests.faults.standing import Ask, Contract, Vector
 
-BANK_C: Final = "did:web:bank-c.example"
 LATE: Final = "did:web:late.example"
 STRANGER: Final = "did:web:stranger.example"
 BANKS: Final = (BANK_A, BANK_B, BANK_C, MERGED)

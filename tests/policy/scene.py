@@ -12,9 +12,6 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
 from ledger.commands.registry import read_body
 from ledger.crypto.detached_jws import public_key
 from ledger.crypto.public_keys import PublicKey
@@ -30,91 +27,57 @@ from ledger.wire import canonical_json as c
 from policy.checks.field_readers import parse_time
 from policy.decisions.gate import gate
 from policy.documents.partition_commitments import MAGIC
-from tests.factories.documents import NONCE, plan
-from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL, MERGED, SRO, TSO
+from tests.factories.documents import NONCE, contract, dataset, plan, policy, recommendation
+from tests.factories.people import (
+    ATTESTER,
+    BANK_A,
+    BANK_B,
+    CLINIC,
+    HOSPITAL,
+    MERGED,
+    SRO,
+    TSO,
+    CleanRoom,
+    private_key,
+)
 
 GONE: Final = object()
 """As a value in a change: take the field away."""
 TDP, OTHER_TDP = HOSPITAL, CLINIC
 MODEL: Final = "ab" * 32
 TDC, OTHER_TDC = BANK_A, BANK_B
-ATTESTER = "did:web:attester.example"
 NOW = "2026-06-01T00:00:00Z"
 NOW_S: Final = parse_time(NOW, "now") // 1000
 
 
-def key(seed: int) -> Ed25519PrivateKey:
-    """A signing key, the same for the same seed."""
-    return Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32)
+def sealing(room: str) -> PublicKey:
+    """The public sealing key of the clean room of this name."""
+    return PublicKey("X25519", c.base64url(CleanRoom(room).sealing.public_key().public_bytes_raw()))
 
 
-def sealing(seed: int) -> PublicKey:
-    """A public X25519 key, the same for the same seed."""
-    private = X25519PrivateKey.from_private_bytes(bytes([seed]) * 32)
-    return PublicKey("X25519", c.base64url(private.public_key().public_bytes_raw()))
-
-
-ATTESTER_KEY, ROOM_KEY, OTHER_KEY = key(1), key(2), key(3)
-ROOM, ROOM_SEALING = public_key(ROOM_KEY), sealing(4)
+ATTESTER_KEY, ROOM_KEY, OTHER_KEY = (private_key(name) for name in ("attester", "room run-1", "other"))
+ROOM, ROOM_SEALING = public_key(ROOM_KEY), sealing("run-1")
 PLAN: Final[dict[str, Any]] = {**plan(120, "2.25", "16/175")}
-POLICY: Final[dict[str, Any]] = {
-    "kind": "policy",
-    "v": 1,
-    "id": "health-images",
-    "version": 1,
-    "issuer": SRO,
-    "domain": "health",
-    "level": 1,
-    "effective": "2026-01-01T00:00:00Z",
-    "budget": {"epsilon_max": "8", "delta_max": "0.00001"},
-    "lineage": {"epsilon_max": "6"},
-    "run": {"epsilon_max": "2.5"},
-    "unit": "record",
-    "relation": "REPLACE_SPECIAL",
-    "rules": ["renyi"],
-    "mechanisms": ["poisson_gaussian"],
-    "records_min": 500,
-    "partition_age_days_max": 90,
-    "attestation": {
-        "attesters": [{"issuer": ATTESTER, "key": public_key(ATTESTER_KEY).to_json()}],
-        "claims": {"swname": "epsilon-trainer"},
-    },
-    "model_release": True,
-}
-DATASET: Final[dict[str, Any]] = {
-    "kind": "dataset",
-    "v": 1,
-    "provider": TDP,
-    "id": "digits",
-    "domain": "health",
-    "schema": "64 pixels of 0 to 16, one label of 0 to 9",
-    "unit": "record",
-    "deidentification": "writers are not named",
-}
-CONTRACT: Final[dict[str, Any]] = {
-    "kind": "contract",
-    "v": 1,
-    "id": "digits-bank-a",
-    "version": 1,
-    "tdps": [TDP],
-    "tdc": TDC,
-    "datasets": [{"provider": TDP, "dataset": "digits"}],
-    "purpose": "reading amounts on cheques",
-    "starts": "2026-02-01T00:00:00Z",
-    "ends": "2026-12-01T00:00:00Z",
-    "run": {"epsilon_max": "2.4"},
-    "runs_max": 3,
-}
-RECOMMENDATION: Final[dict[str, Any]] = {
-    "kind": "recommendation",
-    "v": 1,
-    "id": "digits-2026",
-    "version": 1,
-    "issuer": TSO,
-    "provider": TDP,
-    "dataset": "digits",
-    "budget": {"epsilon_max": "5", "delta_max": "0.00001"},
-}
+POLICY: Final[dict[str, Any]] = policy(
+    parse_time("2026-01-01T00:00:00Z", "effective"),
+    ATTESTER_KEY,
+    id="health-images",
+    lineage={"epsilon_max": "6"},
+    records_min=500,
+    run={"epsilon_max": "2.5"},
+)
+DATASET: Final[dict[str, Any]] = dataset()
+CONTRACT: Final[dict[str, Any]] = contract(
+    TDC,
+    starts=parse_time("2026-02-01T00:00:00Z", "starts"),
+    ends="2026-12-01T00:00:00Z",
+    id="digits-bank-a",
+    run={"epsilon_max": "2.4"},
+    runs_max=3,
+)
+RECOMMENDATION: Final[dict[str, Any]] = recommendation(
+    "digits-2026", budget={"delta_max": "0.00001", "epsilon_max": "5"}
+)
 PARTITION: Final[dict[str, Any]] = {
     "name": "2026-q1",
     "provider": TDP,
@@ -154,7 +117,7 @@ SCENE: Final[dict[str, Any]] = {
         "exp": NOW_S + 600,
         "eat_nonce": NONCE,
         "dbgstat": "disabled-since-boot",
-        "swname": "epsilon-trainer",
+        "swname": "trainer",
         "charge": "run-1",
         "plan": Plan.parse(PLAN).digest,
         "cnf": {"signing": ROOM.to_json(), "sealing": ROOM_SEALING.to_json()},

@@ -35,7 +35,7 @@ from tests.policy.scene import (
 
 HEADER: dict[str, Any] = SCENE["header"]
 CLAIMS: dict[str, Any] = SCENE["claims"]
-PINNED = {"swname": "epsilon-trainer", "secboot": True, "hwversion": 1}
+PINNED = {"swname": "trainer", "secboot": True, "hwversion": 1}
 CONFIGURED = read_value(Attestation, {**POLICY["attestation"], "claims": PINNED}, "attestation")
 GOOD: dict[str, Any] = {**CLAIMS, "secboot": True, "hwversion": 1}
 EXPECTED = Expected(NONCE, "run-1", CLAIMS["plan"], ROOM.thumbprint, ROOM_SEALING.x)
@@ -99,7 +99,7 @@ CLAIMED: list[tuple[dict[str, Any], set[str]]] = [
     ({"cnf|jwk": {}}, {"keys"}),
     ({"cnf|signing": ROOM_SEALING.to_json()}, {"keys"}),
     ({"cnf|signing": public_key(OTHER_KEY).to_json()}, {"signing_key"}),
-    ({"cnf|sealing": sealing(9).to_json()}, {"sealing_key"}),
+    ({"cnf|sealing": sealing("other").to_json()}, {"sealing_key"}),
     ({"swname": "other"}, {"claim"}),
     ({"swname": GONE}, {"claim"}),
     ({"secboot": "true"}, {"claim"}),
@@ -226,7 +226,7 @@ def test_no_changed_byte_releases_a_key(data: st.DataObject) -> None:
         ({"charge|pipeline": "0" * 64}, "attestation_pipeline"),
         ({"claims|eat_nonce": base64url(b"\1" * 32)}, "attestation_nonce"),
         ({"claims|cnf|signing": public_key(OTHER_KEY).to_json()}, "attestation_signing_key"),
-        ({"claims|cnf|sealing": sealing(9).to_json()}, "attestation_sealing_key"),
+        ({"claims|cnf|sealing": sealing("other").to_json()}, "attestation_sealing_key"),
         ({"now": "2026-06-01T00:11:00Z"}, "attestation_expired"),
         ({"claims|swname": "other"}, "attestation_claim"),
         ({"header|alg": "none"}, "attestation_malformed"),

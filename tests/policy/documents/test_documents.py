@@ -281,7 +281,7 @@ def test_values_are_read_as_written() -> None:
     assert (policy.issuer, policy.level, policy.partition_age_days_max) == (SRO, 1, 90)
     assert policy.attestation.attesters[0].issuer == ATTESTER
     assert policy.attestation.attesters[0].pinned == (PublicKey.parse(ATTESTERS[0]["key"], "key", "Ed25519"),)
-    assert policy.attestation.claims == (("swname", "epsilon-trainer"),)
+    assert policy.attestation.claims == (("swname", "trainer"),)
     assert contract.parties == (TDP, TDC)
     assert contract.datasets == (DatasetName("digits", TDP),)
     assert contract.lineage is None
