@@ -19,7 +19,8 @@ from policy.attestation.verification import Expected, verify
 from policy.documents.document import read_value
 from policy.documents.trusted_attesters import Attestation
 from tests.factories.documents import NONCE
-from tests.policy.scene import ATTESTER, ATTESTER_KEY, GONE, NOW_S, OTHER_KEY, ROOM, ROOM_SEALING, changed, token
+from tests.factories.people import ATTESTER
+from tests.policy.scene import ATTESTER_KEY, GONE, NOW_S, OTHER_KEY, ROOM, ROOM_SEALING, changed, token
 
 AUTHORITY: Final = "https://sharedneu.neu.attest.azure.net"
 HOSTDATA: Final = "9f" * 32

@@ -16,8 +16,8 @@ from policy.attestation.verification import Expected, verify
 from policy.documents.document import read_value
 from policy.documents.trusted_attesters import Attestation
 from tests.factories.documents import NONCE
+from tests.factories.people import ATTESTER
 from tests.policy.scene import (
-    ATTESTER,
     ATTESTER_KEY,
     GONE,
     NOW_S,

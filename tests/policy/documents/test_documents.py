@@ -15,20 +15,8 @@ from ledger.wire.canonical_json import dump
 from ledger.wire.malformed import Malformed
 from policy.checks.field_readers import Inconsistent, format_time, parse_time
 from policy.documents import ContractDocument, DatasetDescription, DatasetName, Policy, Recommendation
-from tests.factories.people import SRO
-from tests.policy.scene import (
-    ATTESTER,
-    CONTRACT,
-    DATASET,
-    GONE,
-    OTHER_TDP,
-    PLAN,
-    POLICY,
-    RECOMMENDATION,
-    TDC,
-    TDP,
-    changed,
-)
+from tests.factories.people import ATTESTER, SRO
+from tests.policy.scene import CONTRACT, DATASET, GONE, OTHER_TDP, PLAN, POLICY, RECOMMENDATION, TDC, TDP, changed
 
 Document = type[Policy] | type[DatasetDescription] | type[ContractDocument] | type[Recommendation]
 READERS: dict[str, tuple[Document, dict[str, Any]]] = {

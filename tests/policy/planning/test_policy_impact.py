@@ -15,9 +15,8 @@ from policy.planning.account_caps import accounts_over_cap, partition_bounds
 from policy.planning.policy_impact import Impact, impact
 from tests.factories.documents import dense_plan
 from tests.factories.memory import START, ref_of, snapshot
-from tests.factories.people import BANKS, DAY_MS, SRO, short_name
+from tests.factories.people import ATTESTER, BANKS, DAY_MS, SRO, short_name
 from tests.policy.planning.market import PLAN, Market, opened, policy_bytes
-from tests.policy.scene import ATTESTER
 
 
 def charged(*banks: int) -> Market:
