@@ -45,7 +45,7 @@ from ledger.wire.field_types import Did, text
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, convert
 
-PROFILE_BYTES_MAX: Final = 65_536
+TOML_BYTES_MAX: Final = 65_536
 SCOPE: Final = "openid"
 NO_KEY: Final = "no_key"
 
@@ -133,16 +133,23 @@ class Profile:
         raise Refused(403, {"code": NO_KEY, "detail": detail, "field": "client.key"})
 
 
-def read_table(path: Path, table: str) -> dict[str, Any]:
-    """One table of a profile file, whose own shape is checked strictly. Raises: Malformed, OSError."""
+def read_table(path: Path, table: str, beside: tuple[str, ...] = ("client", "issuer", "serve")) -> dict[str, Any]:
+    """One table of a profile or a job, whose own shape is checked strictly. Raises: Malformed, OSError.
+
+    Args:
+        beside: the names of other tables that the file may hold.
+    """
     with path.open("rb") as file:
-        data = file.read(PROFILE_BYTES_MAX + 1)
-    if len(data) > PROFILE_BYTES_MAX:
-        raise Malformed(str(path), f"a profile has at most {PROFILE_BYTES_MAX} bytes")
+        data = file.read(TOML_BYTES_MAX + 1)
+    if len(data) > TOML_BYTES_MAX:
+        raise Malformed(str(path), f"must have at most {TOML_BYTES_MAX} bytes")
     try:
         known = tomllib.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise Malformed(str(path), f"is not TOML: {error}") from None
-    c.fields(known, "", ("v", table), ("client", "issuer", "serve"))
+    except (ValueError, RecursionError):
+        # What tomllib leaves to Python: brackets nested too deep, an integer of thousands of digits.
+        raise Malformed(str(path), "is nested too deep or holds too long a number") from None
+    c.fields(known, "", ("v", table), beside)
     c.integer(known["v"], "v", 1, 1)
     return c.fields(known[table], table, (), tuple(known[table]) if isinstance(known[table], dict) else ())

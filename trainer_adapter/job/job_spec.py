@@ -35,13 +35,13 @@ run can go on: see :mod:`trainer_adapter.run.checkpointing`.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
+from client.profile.profile import read_table
 from ledger.domain.command import parse_ref
 from ledger.log.verification import parse_log_key
 from ledger.mechanisms.mechanism import GROUP_MAX
@@ -55,7 +55,6 @@ from trainer_adapter.job.step_log import BLOCK_STEPS_MAX
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-ASSIGNMENT_BYTES_MAX: Final = 65_536
 CHARGES_MAX: Final = 16
 RECORDS_PER_UNIT_MAX: Final = 1_024
 """Records of one privacy unit that train."""
@@ -65,7 +64,7 @@ Reader: TypeAlias = Callable[[Any, str, Path], Any]
 
 
 def read_by(reader: Reader) -> Mapping[str, Reader]:
-    """The metadata of a dataclass's field that :func:`read_table` reads."""
+    """The metadata of a dataclass's field that :func:`read_fields` reads."""
     return {"reader": reader}
 
 
@@ -82,7 +81,7 @@ def path_in(value: object, where: str, folder: Path) -> Path:
     return folder / text
 
 
-def read_table(kind: type[Table], value: object, where: str, folder: Path, /, **unread: object) -> Table:
+def read_fields(kind: type[Table], value: object, where: str, folder: Path, /, **unread: object) -> Table:
     """A dataclass from a table of its fields with readers, of which those without a default must be there.
 
     Raises:
@@ -142,7 +141,7 @@ class Assignment:
     deadline_s: int = field(metadata=plain(c.integer, 60, 30 * 86_400))
     block_steps: int = field(metadata=plain(c.integer, 1, BLOCK_STEPS_MAX))
     output: Path = field(metadata=read_by(path_in))
-    attester: Attester = field(metadata=read_by(partial(read_table, Attester)))
+    attester: Attester = field(metadata=read_by(partial(read_fields, Attester)))
     data: dict[str, Path] = field(metadata=read_by(_read_data))
     plan: Plan = field(metadata=plain(_read_plan))
     grants: Path | None = field(default=None, metadata=read_by(path_in))
@@ -150,7 +149,7 @@ class Assignment:
     preprocessing: tuple[Constants, ...] = field(
         default=(), metadata=read_by(lambda value, _, folder: read_preprocessing(value, folder))
     )
-    resume: Resume | None = field(default=None, metadata=read_by(partial(read_table, Resume)))
+    resume: Resume | None = field(default=None, metadata=read_by(partial(read_fields, Resume)))
     base: list[c.Json] | None = field(default=None, metadata=plain(partial(_read_several, c.name)))
     recipients: list[c.Json] | None = field(default=None, metadata=plain(partial(_read_several, c.did)))
     unit_records_max: int | None = field(default=None, metadata=plain(c.integer, 1, GROUP_MAX))
@@ -169,19 +168,8 @@ class Assignment:
 
 def read_train(kind: type[Table], path: Path, **unread: object) -> Table:
     """Read the table ``[train]`` of a TOML file. Raises: Malformed, naming the field; OSError."""
-    with path.open("rb") as file:
-        text = file.read(ASSIGNMENT_BYTES_MAX + 1)
-    if len(text) > ASSIGNMENT_BYTES_MAX:
-        raise Malformed(str(path), f"a job has at most {ASSIGNMENT_BYTES_MAX} bytes")
+    table = read_table(path, "train", ())
     try:
-        whole = tomllib.loads(text.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise Malformed(str(path), f"is not TOML: {error}") from None
-    except (RecursionError, ValueError):
-        # What tomllib leaves to Python: brackets nested too deep, an integer of thousands of digits.
-        raise Malformed(str(path), "is nested too deep or holds too long a number") from None
-    c.integer(c.fields(whole, "", ("train", "v"))["v"], "v", 1, 1)
-    try:
-        return read_table(kind, whole["train"], "", path.parent, **unread)
+        return read_fields(kind, table, "", path.parent, **unread)
     except Malformed as error:
         raise error.under("train") from None

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from client.profile.profile import TOML_BYTES_MAX
 from ledger.verifier import LogKey
 from ledger.wire.malformed import Malformed
 from trainer_adapter.cli.job import Job
-from trainer_adapter.job.job_spec import ASSIGNMENT_BYTES_MAX
 
 LOG = LogKey("rooms.example/ledger", bytes(range(32)))
 GOOD = f"""v = 1
@@ -115,7 +115,7 @@ def test_a_wrong_job_is_refused_by_name(tmp_path: Path, was: str, now: str, fiel
         b"\xff\xfe",
         b"a = " + b"[" * 9_000,
         b"a = " + b"9" * 5_000,
-        b"#" * (ASSIGNMENT_BYTES_MAX + 1),
+        b"#" * (TOML_BYTES_MAX + 1),
     ],
     ids=["text", "bytes", "nesting", "digits", "size"],
 )
