@@ -32,26 +32,20 @@ _REPEATED: Final = frozenset({"member"})
 """Parameters that are lists."""
 
 
-async def json_bytes(request: Request) -> bytes:
-    """The raw bytes of a JSON body, at most those of a command. Raises: Problem."""
-    return await _json(request, COMMAND_BYTES_MAX)
+class _Body:
+    """The raw bytes of a body of at most ``size_max`` bytes."""
 
+    def __init__(self, size_max: int, media_type: str | None = JSON_TYPE) -> None:
+        """``media_type``: the only one that is read; None for any."""
+        self._size_max, self._media_type = size_max, media_type
 
-async def batch_bytes(request: Request) -> bytes:
-    """The raw bytes of a batch of commands. Raises: Problem."""
-    return await _json(request, BATCH_BYTES_MAX)
-
-
-async def _json(request: Request, size_max: int) -> bytes:
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != JSON_TYPE:
-        raise Problem(ServiceCode.MEDIA_TYPE_UNSUPPORTED, f"the body must be {JSON_TYPE}", field="content-type")
-    return await bounded(request, size_max)
-
-
-async def document_bytes(request: Request) -> bytes:
-    """The raw bytes of a document. Raises: Problem."""
-    return await bounded(request, DOCUMENT_BYTES_MAX)
+    async def __call__(self, request: Request) -> bytes:
+        """Read them. Raises: Problem."""
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if self._media_type is not None and media_type != self._media_type:
+            detail = f"the body must be {self._media_type}"
+            raise Problem(ServiceCode.MEDIA_TYPE_UNSUPPORTED, detail, field="content-type")
+        return await bounded(request, self._size_max)
 
 
 async def signature(request: Request) -> str:
@@ -103,6 +97,7 @@ def _parameters(dependant: Dependant) -> set[str]:
     return named.union(*map(_parameters, dependant.dependencies))
 
 
-Raw = Annotated[bytes, Depends(json_bytes)]
-Document = Annotated[bytes, Depends(document_bytes)]
+Raw = Annotated[bytes, Depends(_Body(COMMAND_BYTES_MAX))]
+Batch = Annotated[bytes, Depends(_Body(BATCH_BYTES_MAX))]
+Document = Annotated[bytes, Depends(_Body(DOCUMENT_BYTES_MAX, None))]
 Signature = Annotated[str, Depends(signature)]

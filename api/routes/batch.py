@@ -10,15 +10,15 @@ With ``?dry_run=true``, which signatures name too, nothing is recorded, and each
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.auth.authentication import Calling
 from api.auth.authorisation import Caller
 from api.auth.visibility import require_visible
-from api.http.body import batch_bytes
+from api.http.body import Batch
 from api.http.field_types import DryRun
 from api.http.problems import Problem
 from api.wire.command_answers import batch_schema
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from ledger.book.book import Book
     from ledger.store.snapshot import Snapshot
 
-Batch = Annotated[bytes, Depends(batch_bytes)]
 _SIGNATURE_MAX: Final = 4_096
 
 

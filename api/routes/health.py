@@ -41,11 +41,7 @@ def health_router(snapshots: SnapshotProvider, metrics: Metrics) -> APIRouter:
     async def read_live() -> Response:
         return json_response(Live(live=True))
 
-    @router.get(
-        "/readyz",
-        operation_id="read_ready",
-        responses=shows(Ready),
-    )
+    @router.get("/readyz", operation_id="read_ready", responses=shows(Ready))
     def read_ready() -> Response:
         if snapshots.book.stopped is not None:
             raise Problem(ServiceCode.STOPPED, "")
