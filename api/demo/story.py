@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
 from api.demo import digits, participants
@@ -30,6 +29,7 @@ from ledger.wire.exact_numbers import ceil_decimal, parse_number
 STEPS: Final = 60
 PROBABILITY: Final = Fraction(1, 2)
 RUN_EPSILON: Final = Fraction(2)
+_DELTA: Final = parse_number(participants.DELTA, "delta")
 RUNS_MAX: Final = 12
 """Far more than fit, so that the story ends even if a rule were wrong."""
 
@@ -51,10 +51,8 @@ class Story:
         attester.save(self._folder / "keys" / "attester.pem")
         self._sro = self._create("health-council", "Health Data Council", "SRO")
         self._tdp = self._create("lotus-hospital", "Lotus Hospital", "TDP")
-        self._banks = [
-            self._create("banyan-bank", "Banyan Bank", "TDC"),
-            self._create("cedar-bank", "Cedar Bank", "TDC"),
-        ]
+        names = (("banyan-bank", "Banyan Bank"), ("cedar-bank", "Cedar Bank"))
+        self._banks = [self._create(slug, name, "TDC") for slug, name in names]
         for one in (self._sro, self._tdp, *self._banks):
             one.register(self._sro)
         _, answer = self._sro.enter("policy", participants.policy(self._sro, attester.jwk, now))
@@ -92,8 +90,10 @@ class Story:
             document = participants.contract(self._tdp, bank, self._now)
             self._contracts[bank.did], answer = bank.enter("contract", document, self._tdp)
             self._print(f"{bank.name} (TDC) and {self._tdp.name} sign a contract, entry {answer.index}")
-        self._plan = self._calibrated()
-        reported = report_epsilon(self._plan.mechanism(STEPS), self._delta, participants.RELATION)
+        with self._console.status("calibrating the noise with privacy loss distributions"):
+            noise = calibrate_noise(PROBABILITY, STEPS, RUN_EPSILON, _DELTA, participants.RELATION)
+        self._plan = Plan(PROBABILITY, noise, Fraction(1), STEPS, digits.RECORDS // 2)
+        reported = report_epsilon(self._plan.mechanism(STEPS), _DELTA, participants.RELATION)
         self._print(
             f"each plans {STEPS} steps, sampling probability 1/2, noise multiplier "
             f"{self._plan.to_json()['noise_multiplier']}: ε {ceil_decimal(reported.epsilon, 4)} "
@@ -101,20 +101,11 @@ class Story:
         )
         self._run(self._banks[0], self._first, "2026-q3.sealed", accuracy_target="0.8")
 
-    def _calibrated(self) -> Plan:
-        with self._waiting("calibrating the noise with privacy loss distributions"):
-            noise = calibrate_noise(PROBABILITY, STEPS, RUN_EPSILON, self._delta, participants.RELATION)
-        return Plan(PROBABILITY, noise, Fraction(1), STEPS, digits.RECORDS // 2)
-
-    @property
-    def _delta(self) -> Fraction:
-        return parse_number(participants.DELTA, "delta")
-
     def _released(self, steps: int) -> Fraction:
         """The ε of the steps that ran, by PLD; nothing for none."""
         if not steps:
             return Fraction(0)
-        return report_epsilon(self._plan.mechanism(steps), self._delta, participants.RELATION).epsilon
+        return report_epsilon(self._plan.mechanism(steps), _DELTA, participants.RELATION).epsilon
 
     def until_refused(self) -> None:
         """Chapter 3: runs follow until one no longer fits."""
@@ -228,12 +219,6 @@ class Story:
 
     def _print(self, line: str) -> None:
         self._console.print(line, highlight=False)
-
-    def _waiting(self, what: str) -> Progress:
-        columns, quiet = (SpinnerColumn(), TextColumn(what)), not self._console.is_terminal
-        progress = Progress(*columns, console=self._console, transient=True, disable=quiet)
-        progress.add_task(what, total=None)
-        return progress
 
 
 def verification(folder: Path, console: Console) -> None:
