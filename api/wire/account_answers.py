@@ -184,23 +184,21 @@ class AccountBook:
 
     def page(self, page: Page[Account]) -> AccountPage:
         """A page of accounts, with what all of them share."""
-        shared = self.partition
-        budget = Budget.of(shared)
-        return AccountPage.of(page, bounds=self.bounds, budget=budget, partition=shared.ref, retired=shared.retired)
+        one = self.partition
+        return AccountPage.of(page, bounds=self.bounds, budget=Budget.of(one), partition=one.ref, retired=one.retired)
 
     def account(self, account: domain.Account) -> Account:
         """One of them, with what a person wants to know."""
         rule = read_rule(self.partition.terms)
-        cap = rule.cap(self.partition.epsilon)
+        cap, last = rule.cap(self.partition.epsilon), self.last
+        price = loss_of(dict(last.prices)[self.partition.ref], last.steps) if last else None
         return Account(
             holder=account.holder,
             odometer=_odometer(rule, account.loss),
             organisations=_organisations(self.facts, account.holder),
             pending=AccountLoss.of_loss(account.pending),
             posted=AccountLoss.of_loss(account.posted),
-            runs_like_the_last=(
-                rule.runs(account.loss, cap, _price(self.last, self.partition.ref)) if self.last else None
-            ),
+            runs_like_the_last=None if price is None else rule.runs(account.loss, cap, price),
             share_of_budget=ceil_decimal(rule.share(account.loss, cap), 4),
             under_its_cap=self._status(account),
         )
@@ -227,10 +225,6 @@ def _last(facts: Snapshot | PastSnapshot, ref: str) -> domain.Charge | None:
 def _organisations(facts: Facts, holder: str) -> tuple[str, ...]:
     node = None if holder == GLOBAL else facts.nodes.get(int(holder.partition(":")[2]))
     return () if node is None else tuple(sorted(node.members))
-
-
-def _price(last: domain.Charge, ref: str) -> Loss:
-    return loss_of(dict(last.prices)[ref], last.steps)
 
 
 def _odometer(rule: Rule, loss: Loss) -> str | None:
