@@ -13,7 +13,7 @@ import gc
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from sqlalchemy import select
 from sqlalchemy.exc import DatabaseError
@@ -49,10 +49,12 @@ CHUNK_BYTES: Final = 1 << 21
 """Entries that are read together, and bytes of them (and one fetch more); eight chunks for each process are held."""
 _FETCHED: Final = 64
 Step = Callable[[int, int], None]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-def verify_book(  # noqa: PLR0913 - what to check, against what, and who decides
-    url: str,
+def verify(  # noqa: PLR0913 - what to check, against what, and who decides
+    book: Snapshot,
     key: LogKey,
     step: Step,
     *,
@@ -65,7 +67,7 @@ def verify_book(  # noqa: PLR0913 - what to check, against what, and who decides
     """Verify a whole book on one snapshot of it.
 
     Args:
-        url: the book's database.
+        book: the snapshot.
         key: the log's public key, as someone kept it outside the book.
         step: called from time to time with the number of entries done, and of all.
         gate: decides again what the policy decided; without one its verdicts are taken as recorded.
@@ -78,74 +80,54 @@ def verify_book(  # noqa: PLR0913 - what to check, against what, and who decides
             main module: a script that verifies a long book does so under ``if __name__ == "__main__":``.
 
     Raises:
-        BookUnusable: if its schema is not this program's: what a newer one wrote is nothing to call damaged.
         Broken: naming the first entry that is wrong, or what else is.
         Fork: if the log's key has signed another history than the book's.
         Shorter: if the book ends before a checkpoint that was kept.
     """
-    engine = engine_of(url, writes=False)
-    try:
-        with engine.begin() as connection:
-            check_schema(connection)
-            return verify(
-                Snapshot(connection),
-                key,
-                step,
-                gate=gate,
-                kept=kept,
-                signatures=signatures,
-                decisions=decisions,
-                processes=processes,
-            )
-    finally:
-        engine.dispose()
-
-
-def verify(  # noqa: PLR0913 - see above
-    book: Snapshot,
-    key: LogKey,
-    step: Step,
-    *,
-    gate: Gate | None = None,
-    kept: Sequence[Checkpoint] = (),
-    signatures: bool = True,
-    decisions: bool = True,
-    processes: int | None = None,
-) -> VerificationReport:
-    """Verify a whole book on a snapshot. See :func:`verify_book`."""
+    # To read an entry by itself takes less time than to hand it to another process.
+    count = (worker_count(book.size) if decisions else 0) if processes is None else processes
     try:
         check_trusted(book, kept, key)
-        count, wait = (worker_count(book.size), False) if processes is None else (processes, True)
-        with WorkerPool(count, wait=wait) as pool:
-            batch = SignatureBatch(pool, enabled=signatures)
-            check = _Check(key, gate, batch) if decisions else None
-            return _Replay(book, key, check, pool).run(step, len(kept), batch)
+        with WorkerPool(count, wait=processes is not None) as pool:
+            return _Replay(book, key, gate, SignatureBatch(pool, enabled=signatures), pool, decisions).run(
+                step, len(kept)
+            )
     except DatabaseError:
         find_invalid_text(book.connection)
         raise
 
 
-class _Check:
-    """Whether an entry could stand on the facts before it."""
+def _of_book(check: Callable[Concatenate[Snapshot, P], T]) -> Callable[Concatenate[str, P], T]:
+    def check_book(url: str, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        engine = engine_of(url, writes=False)
+        try:
+            with engine.begin() as connection:
+                check_schema(connection)
+                return check(Snapshot(connection), *args, **kwargs)
+        finally:
+            engine.dispose()
 
-    def __init__(self, key: LogKey, gate: Gate | None, signatures: SignatureBatch) -> None:
-        self.gate, self._signatures = gate, signatures
-        self._log_x = c.base64url(key.public)
+    return check_book
 
-    def before(self, state: MemoryState, entry: Entry, index: int) -> None:
-        check_before(state, entry, index, self._log_x, partial(self._signatures.add, index), self.gate)
+
+verify_book = _of_book(verify)
+"""The same of the book at a URL. Raises: BookUnusable too, if its schema is not this program's."""
 
 
 class _Replay:
     """One book, from its first entry on."""
 
-    def __init__(self, book: Snapshot, key: LogKey, check: _Check | None, pool: WorkerPool) -> None:
-        self._book, self._key, self._check, self._pool = book, key, check, pool
+    def __init__(
+        self, book: Snapshot, key: LogKey, signatures: SignatureBatch, gate: Gate | None, *, decisions: bool
+    ) -> None:
+        self._book, self._key, self._signatures, self._gate = book, key, signatures, gate
+        self._decisions = decisions
+        self._log_x = c.base64url(key.public)
         self._state = MemoryState(documents=StoredDocuments(book.connection))  # type: ignore[arg-type] # replay only reads them
         self._growth = TreeRebuild(book, key)
         self._last = 0
 
-    def run(self, step: Step, kept: int, signatures: SignatureBatch) -> VerificationReport:
+    def run(self, step: Step, kept: int) -> VerificationReport:
         book, state = self._book, self._state
         documents = _check_documents(book)
         try:
@@ -158,7 +140,7 @@ class _Replay:
         finally:
             gc.unfreeze()
             # A signature that does not verify comes before any later error.
-            signatures.finish()
+            self._signatures.finish()
         newest = self._growth.finish()
         if newest is not None:
             verify_receipt(book.receipt(book.size - 1), book.entry(book.size - 1), self._key)
@@ -174,10 +156,10 @@ class _Replay:
             charges=len(state.charges),
             accounts=len(state.accounts),
             documents=documents,
-            signatures=signatures.count,
+            signatures=self._signatures.count,
             kept=kept,
-            decided=self._check is not None,
-            judged=self._check is not None and self._check.gate is not None,
+            decided=self._decisions,
+            judged=self._decisions and self._gate is not None,
             root=book.root.hex(),
             log=self._key.origin,
             moved=moved,
@@ -185,12 +167,12 @@ class _Replay:
 
     def _read(self) -> Iterator[Chunk]:
         """The log, chunk by chunk, a few of them read ahead."""
-        ahead: deque[Callable[[], Chunk]] = deque()
-        read, start = partial(read_chunk, whole=self._check is not None), 0
+        pool, ahead = self._signatures.pool, deque[Callable[[], Chunk]]()
+        read, start = partial(read_chunk, whole=self._decisions), 0
         for stored in _stored(self._book):
-            ahead.append(self._pool.submit(read, start, stored))
+            ahead.append(pool.submit(read, start, stored))
             start += len(stored)
-            if len(ahead) > self._pool.ahead:
+            if len(ahead) > pool.ahead:
                 yield ahead.popleft()()
         while ahead:
             yield ahead.popleft()()
@@ -198,13 +180,13 @@ class _Replay:
     def _apply(self, chunk: Chunk) -> None:
         if chunk.times is not None and chunk.times[0] < self._last:
             raise Broken(chunk.start, "time: lies before the time of the entry before it")
-        index, state, check, sums = chunk.start, self._state, self._check, AccountSums(self._state)
+        index, state, sums = chunk.start, self._state, AccountSums(self._state)
         try:
             for index, one in enumerate(chunk.effects, chunk.start):
-                if check is None:
-                    apply_effect(state, one, index, sums)
+                if self._decisions:
+                    self._decide(one, index)
                 else:
-                    self._decide(check, one, index)
+                    apply_effect(state, one, index, sums)
             sums.put()
         except FAULTS as fault:
             raise Broken(index, describe_error(fault)) from None
@@ -213,9 +195,9 @@ class _Replay:
         if chunk.times is not None:
             self._last = chunk.times[1]
 
-    def _decide(self, check: _Check, entry: object, index: int) -> None:
+    def _decide(self, entry: object, index: int) -> None:
         assert isinstance(entry, Entry)
-        check.before(self._state, entry, index)
+        check_before(self._state, entry, index, self._log_x, partial(self._signatures.add, index), self._gate)
         apply(self._state, entry, index)
         check_fits(self._state, entry)
 

@@ -19,7 +19,7 @@ class SignatureBatch:
 
     def __init__(self, pool: WorkerPool, *, enabled: bool = True) -> None:
         """Begin with no signature."""
-        self._pool, self._enabled = pool, enabled
+        self.pool, self._enabled = pool, enabled
         self._collected: list[Signed] = []
         self._results: deque[Callable[[], Wrong | None]] = deque()
         self.count = 0
@@ -32,7 +32,7 @@ class SignatureBatch:
         self._collected.append((index, signature, raw, key.x))
         if len(self._collected) == _BATCH:
             self._submit()
-            self._check(self._pool.ahead)
+            self._check(self.pool.ahead)
 
     def finish(self) -> None:
         """Verify the rest. Raises: Broken, at the first entry whose signature does not verify."""
@@ -42,7 +42,7 @@ class SignatureBatch:
     def _submit(self) -> None:
         collected, self._collected = self._collected, []
         if collected:
-            self._results.append(self._pool.submit(first_wrong, collected))
+            self._results.append(self.pool.submit(first_wrong, collected))
 
     def _check(self, unfinished: int) -> None:
         while len(self._results) > unfinished:
