@@ -9,7 +9,7 @@ from ledger.commands.entry import Entry
 from ledger.domain.memory_state import MemoryState
 from ledger.store.database_state import DatabaseState
 from ledger.store.engine import Executor
-from ledger.store.merkle_tables import Tree, entries_in_order
+from ledger.store.merkle_tables import Tree
 from ledger.store.snapshot import Log
 
 Sign = Callable[[Tree], str]
@@ -33,7 +33,7 @@ class PastSnapshot(Log, MemoryState):
         self._sign = sign
         # Known by their digest, so that it does not matter which were stored later.
         self.documents = DatabaseState(connection).documents
-        for index, data in enumerate(entries_in_order(connection, size)):
+        for index, data in enumerate(self):
             apply(self, Entry.parse(data), index)
 
     @property

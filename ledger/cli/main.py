@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -18,7 +17,6 @@ from ledger.cli.terminal_output import examples, print_tables, progress
 if TYPE_CHECKING:
     from ledger.commands.entry import Entry
     from ledger.domain.gate import Gate
-    from ledger.store.snapshot import Log
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
 
@@ -83,6 +81,7 @@ def log(
     as_json: Annotated[bool, typer.Option("--json", help="Print whole entries, one JSON object per line.")] = False,
 ) -> None:
     """List the entries of a book: time, kind, id, actor and outcome."""
+    from ledger.commands.entry import Entry
     from ledger.store.snapshot import Log
 
     names = ["entry", "time (UTC)", "what", "id", "asked by", "outcome"]
@@ -90,7 +89,8 @@ def log(
     with book_engine(book) as engine, engine.begin() as connection:
         whole = Log(connection)
         require_size(whole, as_of)
-        for index, entry in entries_of(Log(connection, as_of)):
+        for index, data in enumerate(Log(connection, as_of)):
+            entry = Entry.parse(data)
             if refused and not entry.code.refused:
                 continue
             if as_json:
@@ -109,14 +109,6 @@ def installed_gate() -> Gate | None:
         raise ValueError(f"several gates are installed: {', '.join(sorted(one.value for one in found))}")
     gate: Gate | None = found[0].load() if found else None
     return gate
-
-
-def entries_of(log: Log) -> Iterator[tuple[int, Entry]]:
-    """Every entry of a log with its index. Raises: Malformed, if one cannot be read."""
-    from ledger.commands.entry import Entry
-
-    for index in range(log.size):
-        yield index, Entry.parse(log.entry(index))
 
 
 def _reasons(entry: Entry) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Final
 
@@ -14,19 +14,14 @@ from ledger.store.table_mapping import append_rows
 from ledger.store.tables import CHECKPOINT, ENTRY, TREE_NODE
 from ledger.verifier import leaf_hash
 
-_PAGE: Final = 1_000
-
 # Made once: making a statement costs more than SQLite takes to answer it.
 _NODE: Final = select(TREE_NODE.c.hash).where(
     TREE_NODE.c.level == bindparam("level"), TREE_NODE.c.position == bindparam("position")
 )
 _LAST: Final = select(func.max(ENTRY.c.position))
-_NEWEST: Final = select(CHECKPOINT.c.note).order_by(CHECKPOINT.c.tree_size.desc()).limit(1)
 _ENTRY_DATA: Final = select(ENTRY.c.data).where(ENTRY.c.position == bindparam("position"))
-_NAMED: Final = select(ENTRY.c.position).where(ENTRY.c.id == bindparam("id"))
-_AMONG: Final = select(ENTRY.c.id, ENTRY.c.position).where(ENTRY.c.id.in_(bindparam("ids", expanding=True)))
-_NAMED_MAX: Final = 1_000
-"""Ids named in one statement; databases bound how many a statement may have."""
+_PAGE: Final = 1_000
+_NEWEST: Final = select(CHECKPOINT.c.note).order_by(CHECKPOINT.c.tree_size.desc()).limit(1)
 
 
 @cache
@@ -100,6 +95,12 @@ class Tree:
                 self._nodes[int(row["level"]), int(row["position"])] = bytes(row["hash"])
         return merkle.inclusion_proof(index, self.size, self.read)
 
+    def hashes(self, level: int, start: int, stop: int) -> list[bytes]:
+        """The stored hashes of the complete subtrees of a level, from one position up to another."""
+        within = TREE_NODE.c.level == level, TREE_NODE.c.position >= start, TREE_NODE.c.position < stop
+        chosen = select(TREE_NODE.c.hash).where(*within).order_by(TREE_NODE.c.position)
+        return [bytes(value) for value in self.connection.execute(chosen).scalars()]
+
     def flush(self) -> None:
         """Write the new nodes."""
         rows = [{"level": level, "position": place, "hash": value} for level, place, value in self._new]
@@ -111,20 +112,6 @@ def log_size(connection: Executor) -> int:
     """How many entries there are, in one step of the index."""
     last = connection.execute(_LAST).scalar()
     return 0 if last is None else int(last) + 1
-
-
-def hashes_between(connection: Executor, level: int, start: int, stop: int) -> list[bytes]:
-    """The hashes of the complete subtrees of a level, from one position up to another; fewer, if there are fewer."""
-    chosen = select(TREE_NODE.c.hash).where(
-        TREE_NODE.c.level == level, TREE_NODE.c.position >= start, TREE_NODE.c.position < stop
-    )
-    return [bytes(value) for value in connection.execute(chosen.order_by(TREE_NODE.c.position)).scalars()]
-
-
-def entries_between(connection: Executor, start: int, stop: int) -> list[bytes]:
-    """The exact bytes of the entries from one index up to another; fewer, if there are fewer."""
-    chosen = select(ENTRY.c.data).where(ENTRY.c.position >= start, ENTRY.c.position < stop)
-    return [bytes(data) for data in connection.execute(chosen.order_by(ENTRY.c.position)).scalars()]
 
 
 def latest_checkpoint(connection: Executor) -> str | None:
@@ -150,28 +137,3 @@ def entries_from(connection: Executor, start: int) -> Iterator[tuple[int, bytes]
         if len(some) < _PAGE:
             return
         start = int(some[-1][0]) + 1
-
-
-def entries_in_order(connection: Executor, before: int) -> Iterator[bytes]:
-    """The exact bytes of the first entries, read a thousand at a time. Raises: KeyError, where one is missing."""
-    for start in range(0, before, _PAGE):
-        stop = min(start + _PAGE, before)
-        found = entries_between(connection, start, stop)
-        if len(found) != stop - start:
-            raise KeyError(start)
-        yield from found
-
-
-def entry_index(connection: Executor, command_id: str) -> int | None:
-    """The index of a command's entry, None if there is none."""
-    found = connection.execute(_NAMED, {"id": command_id}).scalar()
-    return None if found is None else int(found)
-
-
-def entry_indexes(connection: Executor, command_ids: Sequence[str]) -> dict[str, int]:
-    """Where the entries of those commands stand that have one."""
-    found: dict[str, int] = {}
-    for start in range(0, len(command_ids), _NAMED_MAX):
-        some = connection.execute(_AMONG, {"ids": command_ids[start : start + _NAMED_MAX]})
-        found.update((str(name), int(position)) for name, position in some)
-    return found

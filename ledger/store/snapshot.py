@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator
+from typing import Final
+
+from sqlalchemy import bindparam, select
 
 from ledger.commands.entry import Entry
 from ledger.log.checkpoint import receipt
 from ledger.log.tiles import Tile, tile_bytes
 from ledger.store.database_state import DatabaseState
 from ledger.store.engine import Executor
-from ledger.store.merkle_tables import (
-    Tree,
-    entries_between,
-    entry_bytes,
-    entry_index,
-    hashes_between,
-    latest_checkpoint,
-)
+from ledger.store.merkle_tables import Tree, entry_bytes, latest_checkpoint
+from ledger.store.tables import ENTRY
+
+_NAMED: Final = select(ENTRY.c.position).where(ENTRY.c.id == bindparam("id"))
+_PAGE: Final = 1_000
 
 
 class Log:
@@ -54,12 +54,22 @@ class Log:
 
     def entries(self, start: int, stop: int) -> list[bytes]:
         """The exact bytes of the entries from one index up to another; fewer, if there are fewer."""
-        return entries_between(self.connection, start, min(stop, self.size))
+        within = ENTRY.c.position >= start, ENTRY.c.position < min(stop, self.size)
+        chosen = select(ENTRY.c.data).where(*within).order_by(ENTRY.c.position)
+        return [bytes(data) for data in self.connection.execute(chosen).scalars()]
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The exact bytes of every entry, read a thousand at a time. Raises: KeyError, where one is missing."""
+        for start in range(0, self.size, _PAGE):
+            found = self.entries(start, start + _PAGE)
+            if len(found) != min(_PAGE, self.size - start):
+                raise KeyError(start)
+            yield from found
 
     def entry_index(self, command_id: str) -> int | None:
         """The index of a command's entry, None if there is none."""
-        found = entry_index(self.connection, command_id)
-        return None if found is None or found >= self.size else found
+        found = self.connection.execute(_NAMED, {"id": command_id}).scalar()
+        return None if found is None or found >= self.size else int(found)
 
     @property
     def checkpoint(self) -> str:
@@ -71,8 +81,7 @@ class Log:
 
     def tile(self, tile: Tile) -> bytes:
         """What C2SP tlog-tiles serves at the tile's path. Raises: KeyError, if the log has not so many entries."""
-        hashes, entries = partial(hashes_between, self.connection), partial(entries_between, self.connection)
-        return tile_bytes(tile, self.size, hashes, entries)
+        return tile_bytes(tile, self.size, self.tree.hashes, self.entries)
 
     def receipt(self, index: int) -> str:
         """The entry's inclusion proof under the checkpoint. Raises: KeyError."""
