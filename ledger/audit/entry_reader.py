@@ -8,8 +8,9 @@ checked once and cached.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from msgspec import Raw
 
@@ -21,9 +22,21 @@ from ledger.commands.runs.settlement import Post, Settle, Settled
 from ledger.crypto.detached_jws import SIGNATURE_BYTES_MAX
 from ledger.mechanisms.plan import RunPlan, parse_plan
 from ledger.wire import canonical_json as c
-from ledger.wire.field_types import Did, KeyBytes, Name, Sha256, Time, between, constant, text
+from ledger.wire.field_types import Did, KeyBytes, Name, Ref, Sha256, Time, between, constant, distinct, text
 from ledger.wire.malformed import Malformed
-from ledger.wire.records import Record, read_canonical
+from ledger.wire.records import Record, canonical_reader, convert
+
+B = TypeVar("B")
+W = TypeVar("W")
+R = TypeVar("R")
+
+
+def _matched_once(kind: Any) -> Callable[[str], object]:  # noqa: ANN401 - any type that msgspec reads
+    """Matches texts that repeat from entry to entry, each once; raises Malformed for one that is not of this kind."""
+    return lru_cache(maxsize=4_096)(partial(convert, kind))
+
+
+_did, _key_id, _digest, _ref = map(_matched_once, (Did, KeyBytes, Sha256, Ref))
 
 
 class Read(NamedTuple):
@@ -35,20 +48,31 @@ class Read(NamedTuple):
     effect: Effect
 
 
-class RunEntry(Record, frozen=True, kw_only=True):
-    """What the entries of runs have in common."""
+class RunEntry(Record, Generic[B], frozen=True, kw_only=True):
+    """The entry of a run; its actor and its key id, which repeat, are matched afterwards."""
 
-    actor: Did
+    actor: str
+    body: B
     id: Name
-    key_id: KeyBytes
+    key_id: str
+    kind: str
     signature: Annotated[str, text(SIGNATURE_BYTES_MAX)]
     time: Time
     v: Literal[1] = constant(1)
 
 
-class ChargeRequest(MakeCharge, frozen=True, kw_only=True):
-    """The request of a charge, its plan in bytes: plans repeat, and each is read once."""
+class Recorded(Record, Generic[W, R], frozen=True):
+    """A permitted command of a run: its outcome, and its request."""
 
+    outcome: W
+    request: R
+
+
+class ChargeRequest(MakeCharge, frozen=True, kw_only=True):
+    """The request of a charge. What repeats is matched afterwards, and its plan is in bytes: each is read once."""
+
+    contract: str
+    partitions: Annotated[tuple[str, ...], distinct(16)]
     plan: Raw  # type: ignore[assignment] # read by _plan
 
 
@@ -58,70 +82,46 @@ class ChargeRecord(Record, frozen=True):
     author: Annotated[int, between(0, c.INTEGER_MAX)]
     limits: Raw
     outcome: Literal["pending"]
-    plan: Sha256
+    plan: str
     prices: Raw
     request: ChargeRequest
     alerts: Raw | None = None
 
 
-class ChargeEntry(RunEntry, frozen=True, kw_only=True, tag_field="kind", tag="charge"):
-    """The entry of a charge."""
-
-    body: ChargeRecord
-
-
-class KeyReleaseRecord(Record, frozen=True):
-    """A key release that was permitted."""
-
-    outcome: Literal["permitted"]
-    request: ReleaseKey
-
-
-class KeyReleaseEntry(RunEntry, frozen=True, kw_only=True, tag_field="kind", tag="key_release"):
-    """The entry of a key release."""
-
-    body: KeyReleaseRecord
+def _charged(entry: RunEntry[ChargeRecord]) -> Charged:
+    body, request = entry.body, entry.body.request
+    _digest(body.plan)
+    _digest(request.contract)
+    for ref in request.partitions:
+        _ref(ref)
+    _recorded(bytes(body.limits))
+    if body.alerts is not None:
+        _recorded(bytes(body.alerts))
+    prices = _prices(bytes(body.prices), request.partitions)
+    return charged(entry.id, entry.actor, body.author, request, _plan(bytes(request.plan)), prices)
 
 
-class PostRecord(Record, frozen=True):
-    """A charge posted for a count of steps."""
-
-    outcome: Literal["posted"]
-    request: Post
+def _released(entry: RunEntry[Recorded[str, ReleaseKey]]) -> Released:
+    return Released(entry.id, entry.body.request.charge)
 
 
-class PostEntry(RunEntry, frozen=True, kw_only=True, tag_field="kind", tag="post"):
-    """The entry of a post."""
-
-    body: PostRecord
+def _posted(entry: RunEntry[Recorded[str, Post]]) -> Settled:
+    return Settled(entry.body.request.charge, entry.body.request.steps, entry.body.outcome)
 
 
-class SettleRecord(Record, frozen=True):
-    """A charge voided, or posted in full."""
-
-    outcome: Literal["posted", "voided"]
-    request: Settle
+def _closed(entry: RunEntry[Recorded[str, Settle]]) -> Settled:
+    return Settled(entry.body.request.charge, None, entry.body.outcome)
 
 
-class VoidEntry(RunEntry, frozen=True, kw_only=True, tag_field="kind", tag="void"):
-    """The entry of a void."""
-
-    body: SettleRecord
-
-
-class LapseEntry(RunEntry, frozen=True, kw_only=True, tag_field="kind", tag="lapse"):
-    """The entry of a lapse."""
-
-    body: SettleRecord
-
-
-_RECORDS: Final[dict[bytes, type[RunEntry]]] = {
-    b"charge": ChargeEntry,
-    b"key_release": KeyReleaseEntry,
-    b"post": PostEntry,
-    b"void": VoidEntry,
-    b"lapse": LapseEntry,
+_Closing = Recorded[Literal["posted", "voided"], Settle]
+_READERS: Final[dict[str, tuple[Callable[[bytes], RunEntry[Any] | None], Callable[[Any], Effect]]]] = {
+    "charge": (canonical_reader(RunEntry[ChargeRecord]), _charged),
+    "key_release": (canonical_reader(RunEntry[Recorded[Literal["permitted"], ReleaseKey]]), _released),
+    "post": (canonical_reader(RunEntry[Recorded[Literal["posted"], Post]]), _posted),
+    "void": (canonical_reader(RunEntry[_Closing]), _closed),
+    "lapse": (canonical_reader(RunEntry[_Closing]), _closed),
 }
+"""By kind: the reader of such an entry, and what applying it takes."""
 _KIND: Final = b'"kind":"'
 
 
@@ -137,32 +137,18 @@ def _read_run(data: bytes) -> Read | None:
     """The entry of a run, None if it is another or the strict reader has to look at it."""
     # No quote stands bare inside a text, and after the kind there is no object: it is the last of that name.
     at = data.rfind(_KIND) + len(_KIND)
-    kind = data[at : data.find(b'"', at)]
-    form = _RECORDS.get(kind)
-    entry = None if form is None or len(data) > ENTRY_BYTES_MAX else read_canonical(form, data)
+    kind = data[at : data.find(b'"', at)].decode(errors="replace")
+    if kind not in _READERS or len(data) > ENTRY_BYTES_MAX:
+        return None
+    reader, applied = _READERS[kind]
+    if (entry := reader(data)) is None or entry.kind != kind:
+        return None
     try:
-        match entry:
-            case ChargeEntry(body=body):
-                applied: Effect = _charged(entry, body)
-            case PostEntry(body=body):
-                applied = Settled(body.request.charge, body.request.steps, body.outcome)
-            case VoidEntry(body=settled) | LapseEntry(body=settled):
-                applied = Settled(settled.request.charge, None, settled.outcome)
-            case KeyReleaseEntry(body=released):
-                applied = Released(entry.id, released.request.charge)
-            case _:
-                return None
+        _did(entry.actor)
+        _key_id(entry.key_id)
+        return Read(entry.id, kind, entry.time, applied(entry))
     except (Malformed, KeyError, AttributeError, TypeError):
         return None
-    return Read(entry.id, kind.decode(), entry.time, applied)
-
-
-def _charged(entry: ChargeEntry, body: ChargeRecord) -> Charged:
-    _recorded(bytes(body.limits))
-    if body.alerts is not None:
-        _recorded(bytes(body.alerts))
-    prices = _prices(bytes(body.prices), body.request.partitions)
-    return charged(entry.id, entry.actor, body.author, body.request, _plan(bytes(body.request.plan)), prices)
 
 
 @lru_cache(maxsize=4_096)

@@ -89,9 +89,8 @@ def verify(  # noqa: PLR0913 - what to check, against what, and who decides
     try:
         check_trusted(book, kept, key)
         with WorkerPool(count, wait=processes is not None) as pool:
-            return _Replay(book, key, gate, SignatureBatch(pool, enabled=signatures), pool, decisions).run(
-                step, len(kept)
-            )
+            batch = SignatureBatch(pool, enabled=signatures)
+            return _Replay(book, key, batch, gate, decisions=decisions).run(step, len(kept))
     except DatabaseError:
         find_invalid_text(book.connection)
         raise

@@ -37,10 +37,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     def __post_init__(self) -> None:
         """Hold lists to different items, and exact numbers to their bounds. Raises: Malformed."""
-        checks = _CHECKS.get(type(self))
-        if checks is None:
-            checks = _CHECKS[type(self)] = _checks(type(self))
-        for name, check in checks:
+        for name, check in _CHECKS[type(self)]:
             check(getattr(self, name), name)
 
     def to_json(self) -> c.Object:
@@ -52,24 +49,32 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 def read(kind: type[T], data: bytes, size_max: int, what: str = "") -> T:
     """Read canonical bytes as a record. Raises: Malformed, for what is not canonical JSON or not this record."""
     bounded = _is_bounded(kind)  # type: ignore[arg-type] # types can be hashed
-    if bounded and len(data) <= size_max and (found := read_canonical(kind, data)) is not None:
+    reader: Callable[[bytes], T | None] = canonical_reader(kind)  # type: ignore[arg-type] # the same
+    if bounded and len(data) <= size_max and (found := reader(data)) is not None:
         return found
     return convert(kind, c.parse_canonical(data, size_max, what), what)
 
 
-def read_canonical(kind: type[T], data: bytes) -> T | None:
-    """The record, if its bytes are certainly canonical; None leaves them to the strict reader.
+@lru_cache(maxsize=256)
+def canonical_reader(kind: type[T]) -> Callable[[bytes], T | None]:
+    """A reader of the record, if its bytes are certainly canonical; it gives None for what the strict reader must read.
 
     Of fields that a type leaves open (``Any``, ``msgspec.Raw``) the caller checks what they hold.
     """
-    if not data.isascii() or b"\\u0000" in data:
-        return None
-    try:
-        found: T = _decoder(kind).decode(data)  # type: ignore[arg-type] # types can be hashed
-        # Other spellings, repeated names and absent constants all give other bytes when written again.
-        return found if write(found) == data else None
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None
+    decode = msgspec.json.Decoder(kind, dec_hook=read_custom).decode
+
+    def read_canonical(data: bytes) -> T | None:
+        # A backslash is found faster than what it begins, and hardly ever there.
+        if not data.isascii() or (b"\\" in data and b"\\u0000" in data):
+            return None
+        try:
+            found = decode(data)
+            # Other spellings, repeated names and absent constants all give other bytes when written again.
+            return found if write(found) == data else None
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            return None
+
+    return read_canonical
 
 
 def convert(kind: type[T], value: object, where: str = "", rule: str = "") -> T:
@@ -104,11 +109,6 @@ def to_json(record: object) -> Any:  # noqa: ANN401 - JSON
 
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=write_custom, order="sorted")
-
-
-@lru_cache(maxsize=256)
-def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind, dec_hook=read_custom)
 
 
 @lru_cache(maxsize=256)
@@ -149,24 +149,29 @@ def _inner(node: inspect.Type) -> list[inspect.Type]:
     return found
 
 
-_CHECKS: Final[dict[type, tuple[tuple[str, Callable[[Any, str], None]], ...]]] = {}
-"""By kind of record; a table, since records are made often."""
+Check = Callable[[Any, str], None]
 
 
-def _checks(kind: type) -> tuple[tuple[str, Callable[[Any, str], None]], ...]:
-    """By field, what is checked of its value beyond what msgspec checks."""
-    info = type_info(kind)
-    assert isinstance(info, inspect.StructType)
-    found: list[tuple[str, Callable[[Any, str], None]]] = []
-    for field in info.fields:
-        extra = _extra(field.type)
-        if extra.get("distinct"):
-            found.append((field.name, _all_different))
-        if "positive" in extra:
-            found.append((field.name, _within(extra)))
-        if "positive" in (each := _extra(_item(field.type))):
-            found.append((field.name, _each(_within(each))))
-    return tuple(found)
+class _Checks(dict[type, tuple[tuple[str, Check], ...]]):
+    """By kind of record and field, what is checked of its value beyond what msgspec checks. Records are made often."""
+
+    def __missing__(self, kind: type) -> tuple[tuple[str, Check], ...]:
+        info = type_info(kind)
+        assert isinstance(info, inspect.StructType)
+        found: list[tuple[str, Check]] = []
+        for field in info.fields:
+            extra = _extra(field.type)
+            if extra.get("distinct"):
+                found.append((field.name, _all_different))
+            if "positive" in extra:
+                found.append((field.name, _within(extra)))
+            if "positive" in (each := _extra(_item(field.type))):
+                found.append((field.name, _each(_within(each))))
+        self[kind] = tuple(found)
+        return self[kind]
+
+
+_CHECKS: Final = _Checks()
 
 
 def _extra(node: inspect.Type) -> dict[str, Any]:
