@@ -92,16 +92,16 @@ def _excesses(
 ) -> tuple[Callable[[int], float], Callable[[int], float]]:
     """How far the reported and the estimated ε exceed ε, as logarithms; at most 0 where they do not."""
 
-    def told(place: int) -> float:
+    def reported(place: int) -> float:
         try:
             return log_excess(reported_epsilon(of(place), delta, relation), epsilon)
         except Malformed:
             return _FAR
 
-    def rough(place: int) -> float:
+    def estimated(place: int) -> float:
         return log_excess(estimate_epsilon(of(place), delta, relation), epsilon)
 
-    return told, rough
+    return reported, estimated
 
 
 def log_excess(value: Fraction | None, most: Fraction, *, holds: bool | None = None) -> float:

@@ -35,7 +35,7 @@ class Report:
     """The ε of one fixed run at δ, rounded up to a billionth: never of adaptively chosen runs together.
 
     Attributes:
-        accountant: ``PLD``, ``Rényi`` or ``basic`` (the sum of pure losses); whichever told least.
+        accountant: ``PLD``, ``Rényi`` or ``basic`` (the sum of pure losses); whichever proves least.
         version: of the library that computed it.
     """
 
@@ -68,17 +68,17 @@ def report_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Repo
         NotPriced: if there is no proof for this mechanism under this relation.
     """
     if delta and not DELTA_MIN <= delta < 1:
-        raise Malformed("delta", "must be 0, or at least 1e-11 and less than 1, for an ε to be told")
-    told: dict[str, Fraction | None] = {}
+        raise Malformed("delta", "must be 0, or at least 1e-11 and less than 1, for an ε to be reported")
+    bounds: dict[str, Fraction | None] = {}
     if delta == 0:
-        told["basic"] = pure_epsilon(mechanism, relation)
+        bounds["basic"] = pure_epsilon(mechanism, relation)
     else:
         require_priced(mechanism, relation, "renyi")
-        told["basic"] = _basic(mechanism, relation)
-        told["Rényi"] = renyi = _renyi(mechanism, delta, relation)
+        bounds["basic"] = _basic(mechanism, relation)
+        bounds["Rényi"] = renyi = _renyi(mechanism, delta, relation)
         if renyi is None or renyi <= _PLD_EPSILON_MAX:
-            told["PLD"] = _pld(mechanism, delta, relation, renyi)
-    known = {name: epsilon for name, epsilon in told.items() if epsilon is not None}
+            bounds["PLD"] = _pld(mechanism, delta, relation, renyi)
+    known = {name: epsilon for name, epsilon in bounds.items() if epsilon is not None}
     if not known:
         raise Malformed("noise_multiplier", "leaves an infinite ε at this δ")
     accountant = min(known, key=lambda name: known[name])
@@ -132,8 +132,8 @@ def _renyi(mechanism: Mechanism, delta: Fraction, relation: str) -> Fraction | N
     if left <= 0:
         return None
     rhos = ((order, divergence(mechanism, relation, order)) for order in ORDERS)
-    told = [rho - conversion(order, left) for order, rho in rhos if rho is not None]
-    return max(Fraction(0), min(told)) if told else None
+    bounds = [rho - conversion(order, left) for order, rho in rhos if rho is not None]
+    return max(Fraction(0), min(bounds)) if bounds else None
 
 
 def _pld(mechanism: Mechanism, delta: Fraction, relation: str, renyi: Fraction | None) -> Fraction | None:

@@ -125,8 +125,8 @@ def _search(step: PoissonGaussian, epsilon: float, delta: float, interval: float
 @lru_cache(maxsize=4_096)
 def count_epsilon(step: PoissonGaussian, count: int, delta: Fraction) -> Fraction | None:
     """An ε that so many steps keep at δ, rounded up to 2^-40; None if it is infinite."""
-    told = math.inf
+    least = math.inf
     for interval in _INTERVALS:
         with suppress(GridTooLarge):
-            told = min(told, pld_mechanisms.repeated(step, ZERO_OUT, count, interval).epsilon(float_down(delta)))
-    return None if math.isinf(told) else Fraction(told)
+            least = min(least, pld_mechanisms.repeated(step, ZERO_OUT, count, interval).epsilon(float_down(delta)))
+    return None if math.isinf(least) else Fraction(least)

@@ -59,7 +59,7 @@ def _units(rho: Fraction | None) -> int | None:
 
 
 class _At(NamedTuple):
-    """Where a curve is asked: of a group of ``k``, with so many halves of the slack."""
+    """Where a curve is evaluated: of a group of ``k``, with so many halves of the slack."""
 
     relation: str
     order: int

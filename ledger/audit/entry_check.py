@@ -5,7 +5,7 @@ is taken as recorded where not. Numbers that came out of floats are not searched
 arithmetic ends a search elsewhere: the recorded prices and capacities are each checked by their own evidence
 (:mod:`ledger.audit.recorded_prices`), and the writer left room for that check. What follows is decided by them:
 who, where, which limits, which alerts, and whether there was room (:func:`check_fits`). The ε of a run, which only
-policies ask for, may differ by ``TOLD_SLACK``, so that a verdict that was close does not turn.
+policies ask for, may differ by ``EPSILON_SLACK``, so that a verdict that was close does not turn.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from ledger.wire.records import convert
 
 Witness = Callable[[str, bytes, SignerKey], None]
 """A detached JWS, the bytes it is over, and the key that it must verify with."""
-TOLD_SLACK: Final = Fraction(1, 10**9)
+EPSILON_SLACK: Final = Fraction(1, 10**9)
 """How far the ε of a run may differ, relatively and absolutely: it is reported in billionths, rounded up."""
 NEARLY_FULL: Final = Fraction(999, 1_000)
 """Used to so much at least, an account may have been refused what fits here: for lack of room, and so overstated."""
 ZERO: Final = Fraction(0)
 
 
-def check_before(  # noqa: PLR0913, PLR0917 - what stands, what is claimed and where, and who decides and verifies
+def check_before(  # noqa: PLR0913, PLR0917 - the state, what is claimed and where, and who decides and verifies
     facts: Facts, entry: Entry, index: int, log_x: str, witness: Witness, gate: Gate | None = None
 ) -> None:
     """Check an entry against the facts before it.
@@ -112,10 +112,10 @@ def _check_alerts(facts: Facts, priced: PricedCharge, entry: Entry) -> None:
     Only accounts that are watched and not capped have a capacity that is not recorded.
     """
     found = (priced.alerts(facts, RecordedPrices(entry, elsewhere)) for elsewhere in (-1, 0, 1))
-    crossed = [set(map(c.spelled, alerts)) for alerts in found]
+    crossed = [set(map(c.spelled, crossing)) for crossing in found]
     recorded: Any = entry.body.get("alerts", [])
-    told = list(map(c.spelled, recorded))
-    if len(set(told)) != len(told) or not set.intersection(*crossed) <= set(told) <= set.union(*crossed):
+    alerts = list(map(c.spelled, recorded))
+    if len(set(alerts)) != len(alerts) or not set.intersection(*crossed) <= set(alerts) <= set.union(*crossed):
         raise Malformed("body.alerts", "is not what follows from the entries before")
 
 
@@ -127,8 +127,10 @@ def _lenient(gate: Gate, *, denied: bool) -> Gate:
         exact = gate(request, facts)
         if exact.permit is not denied:
             return exact
-        told = tuple((ref, max(one + sign * (one * TOLD_SLACK + TOLD_SLACK), ZERO)) for ref, one in request.epsilon)
-        return gate(replace(request, epsilon=told), facts)
+        epsilon = tuple(
+            (ref, max(one + sign * (one * EPSILON_SLACK + EPSILON_SLACK), ZERO)) for ref, one in request.epsilon
+        )
+        return gate(replace(request, epsilon=epsilon), facts)
 
     return ask
 
@@ -167,9 +169,9 @@ def _caps(entry: Entry, facts: Facts) -> tuple[tuple[str, Caps], ...]:
 
 def _alerts(entry: Entry) -> dict[str, tuple[Fraction, ...]]:
     """Per partition the recorded shares: each must have been crossed by the recorded account and no other."""
-    told: Any = entry.body.get("alerts", [])
+    alerts: Any = entry.body.get("alerts", [])
     shares: dict[str, set[Fraction]] = {}
-    for one in told:
+    for one in alerts:
         shares.setdefault(one["partition"], set()).add(parse_number(one["share"], "body.alerts.share"))
     return {ref: tuple(sorted(found)) for ref, found in shares.items()}
 
@@ -192,7 +194,7 @@ def _check_opened(context: Context[OpenPartition], entry: Entry) -> None:
     wanted = {"delta": delta, "kind": body.rule if rule.delta else PureSum.kind(), "epsilon": epsilon}
     for name, value in wanted.items():
         if terms.get(name, value) != value:
-            raise Malformed(f"body.terms.{name}", "is not what the partition asked for")
+            raise Malformed(f"body.terms.{name}", "is not what the partition requested")
     caps: Any = entry.body["caps"]
     if not caps or caps[0]["epsilon"] != epsilon:
         raise Malformed("body.caps", "does not begin with the budget")

@@ -63,8 +63,8 @@ def read_chunk(start: int, stored: list[Stored], *, whole: bool) -> Chunk:
                 raise Malformed("", "is filed under an id, kind or time that is not its own")
             if last is not None and time < last:
                 raise Malformed("time", "lies before the time of the entry before it")
-        except FAULTS as fault:
-            return Chunk(start, leaves, read, _times(first, last), (index, describe_error(fault)))
+        except FAULTS as error:
+            return Chunk(start, leaves, read, _times(first, last), (index, describe_error(error)))
         first, last = time if first is None else first, time
         read.append(taken.effect)
         leaves.append(leaf_hash(data))
@@ -80,9 +80,9 @@ def _times(first: int | None, last: int | None) -> tuple[int, int] | None:
     return None if first is None or last is None else (first, last)
 
 
-def describe_error(fault: Exception) -> str:
-    """A fault in words."""
-    return f"names {fault}, which does not exist" if isinstance(fault, KeyError) else str(fault)
+def describe_error(error: Exception) -> str:
+    """An error in one sentence."""
+    return f"names {error}, which does not exist" if isinstance(error, KeyError) else str(error)
 
 
 def first_wrong(share: list[Signed]) -> Wrong | None:
@@ -90,6 +90,6 @@ def first_wrong(share: list[Signed]) -> Wrong | None:
     for index, signature, raw, key in share:
         try:
             verify(signature, raw, key_of(key))
-        except Malformed as fault:
-            return index, str(fault)
+        except Malformed as error:
+            return index, str(error)
     return None

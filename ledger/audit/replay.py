@@ -3,7 +3,7 @@
 Every entry's bytes, place and time are checked and what it says is made true; then each tree node, checkpoint,
 document, account and registry row of the book must be what the entries make it, and each account the sum over its
 distinct runs. To verify is to replay and, entry by entry, to check the signature and to decide the command anew
-(:mod:`ledger.audit.entry_check`). The log is read in chunks and no more of it is held than one chunk; what stands at
+(:mod:`ledger.audit.entry_check`). The log is read in chunks and no more of it is held than one chunk; the state at
 the end is held whole.
 """
 
@@ -148,8 +148,8 @@ class _Replay:
             check_sums(state, book.size)
             check_cosignatures(Log(book.connection))
             moved = check_seal(book.connection, book.size)
-        except FAULTS as fault:
-            raise Broken(None, f"a row cannot be read: {describe_error(fault)}") from None
+        except FAULTS as error:
+            raise Broken(None, f"a row cannot be read: {describe_error(error)}") from None
         return VerificationReport(
             entries=book.size,
             charges=len(state.charges),
@@ -187,8 +187,8 @@ class _Replay:
                 else:
                     apply_effect(state, one, index, sums)
             sums.put()
-        except FAULTS as fault:
-            raise Broken(index, describe_error(fault)) from None
+        except FAULTS as error:
+            raise Broken(index, describe_error(error)) from None
         if chunk.wrong is not None:
             raise Broken(*chunk.wrong)
         if chunk.times is not None:

@@ -94,8 +94,8 @@ class TreeRebuild:
     def _checked(self, size: int, note: str, root: bytes) -> Checkpoint:
         try:
             found = open_checkpoint(note, self._key)
-        except Malformed as fault:
-            raise Broken(None, f"checkpoint at {size}: {fault}") from None
+        except Malformed as error:
+            raise Broken(None, f"checkpoint at {size}: {error}") from None
         if found.size != size:
             raise Broken(None, f"checkpoint at {size} claims {found.size} entries; the book has {self._book.size}")
         if found.root != root:

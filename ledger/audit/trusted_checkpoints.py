@@ -17,7 +17,7 @@ def check_trusted(book: Snapshot, kept: Sequence[Checkpoint], key: LogKey) -> No
     """The book's newest head extends every head that was kept, by a consistency proof (RFC 9162, section 2.1.4).
 
     The proof comes from the stored tree, which replay holds against the entries. A book whose newest checkpoint is
-    none of its own tree is damaged and no fork; replay names the place, so nothing is said of it here.
+    none of its own tree is damaged and no fork; replay names the place, so nothing is reported of it here.
 
     Raises:
         Shorter: if the book ends before a head that was kept.

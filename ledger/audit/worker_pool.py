@@ -25,7 +25,7 @@ ALONE_MAX: Final = 4_096
 
 
 class WorkerPool:
-    """A pool of processes; with none, a task runs in this process when its result is asked for."""
+    """A pool of processes; with none, a task runs in this process when its result is needed."""
 
     def __init__(self, processes: int, *, wait: bool = False) -> None:
         """Start the processes; with ``wait``, return when the first of them answers."""

@@ -70,7 +70,7 @@ class Book:
         self._writer = Writer(engines, recorder, state, kept, lock)
 
     @classmethod
-    def open(  # noqa: PLR0913 - where it is, who decides and signs, and what is asked of it
+    def open(  # noqa: PLR0913 - where it is, who decides and signs, and its options
         cls,
         url: str,
         *,

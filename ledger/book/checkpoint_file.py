@@ -51,8 +51,8 @@ class CheckpointFile:
             kept = open_checkpoint(self._written, self._key)
         except FileNotFoundError:
             return
-        except (Malformed, UnicodeDecodeError, OSError) as fault:
-            raise BookUnusable(f"the checkpoint kept at {self._path} cannot be read: {fault}") from None
+        except (Malformed, UnicodeDecodeError, OSError) as error:
+            raise BookUnusable(f"the checkpoint kept at {self._path} cannot be read: {error}") from None
         if kept.size > book.size:
             raise BookUnusable(
                 f"the book has {book.size} entries, fewer than the {kept.size} under the checkpoint kept at "

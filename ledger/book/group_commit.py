@@ -100,8 +100,8 @@ class Writer:
                     self._idle()
                 elif calls:
                     self._serve(calls)
-            except BaseException as fault:  # noqa: BLE001 - whatever it was, the outcome is unknown
-                self._stop(fault, calls or [])
+            except BaseException as error:  # noqa: BLE001 - whatever it was, the outcome is unknown
+                self._stop(error, calls or [])
                 return
         if self._kept is not None:
             with suppress(OSError):
@@ -168,11 +168,11 @@ class Writer:
             self._kept.note = self._state.note
         return outcomes
 
-    def _stop(self, fault: BaseException, calls: list[_Call]) -> None:
+    def _stop(self, error: BaseException, calls: list[_Call]) -> None:
         # The driver's message, without the statement and its values.
-        told = str(getattr(fault, "orig", None) or fault).strip().partition("\n")[0][:300]
+        reported = str(getattr(error, "orig", None) or error).strip().partition("\n")[0][:300]
         self.stopped = (
-            f"the book stopped after {type(fault).__name__}: {told}. Whether the last commands were "
+            f"the book stopped after {type(error).__name__}: {reported}. Whether the last commands were "
             "recorded is unknown: open the book again and send them again with the same ids"
         )
         for _, future in calls:

@@ -20,7 +20,7 @@ class PastSnapshot(Log, MemoryState):
     """Facts and entries as they were when the log had ``size`` entries.
 
     The facts are made by applying those entries one after another, in time and memory in proportion to them; proofs
-    cost no more than they do now. Its checkpoint is signed when asked for: the very bytes that were signed then, if
+    cost no more than they do now. Its checkpoint is signed on demand: the very bytes that were signed then, if
     a commit ended there (Ed25519 signs the same text the same way).
     """
 

@@ -55,17 +55,17 @@ def check_usable(engine: Engine, state: WriterState, kept: CheckpointFile | None
                 check_rows(snapshot, state.facts)
             except (Malformed, KeyError, Broken) as error:
                 raise BookUnusable(f"the book is not this log's, or was changed: {error}") from None
-    except OperationalError as fault:
+    except OperationalError as error:
         if engine.dialect.name == "sqlite":
-            raise _no_book(fault) from None
-        raise BookUnusable(f"the database cannot be reached: {str(fault.orig).strip()}") from None
-    except DatabaseError as fault:
-        raise _no_book(fault) from None
+            raise _no_book(error) from None
+        raise BookUnusable(f"the database cannot be reached: {str(error.orig).strip()}") from None
+    except DatabaseError as error:
+        raise _no_book(error) from None
 
 
-def _no_book(fault: DatabaseError) -> BookUnusable:
-    told = str(fault.orig).partition("\n")[0]
-    return BookUnusable(f"there is no book here ({told}): run 'epsilon db upgrade' to make one")
+def _no_book(error: DatabaseError) -> BookUnusable:
+    reported = str(error.orig).partition("\n")[0]
+    return BookUnusable(f"there is no book here ({reported}): run 'epsilon db upgrade' to make one")
 
 
 def _check_guarded(connection: Connection) -> None:

@@ -66,8 +66,8 @@ def read_bytes(path: Path, field: str, bytes_max: int = FILE_BYTES_MAX) -> bytes
             data = file.read(bytes_max + 1)
     except FileNotFoundError:
         raise FileNotFoundError(f"{field}: there is no file {path}") from None
-    except OSError as fault:
-        raise Malformed(field, f"{path} cannot be read: {fault.strerror}") from None
+    except OSError as error:
+        raise Malformed(field, f"{path} cannot be read: {error.strerror}") from None
     if len(data) > bytes_max:
         raise Malformed(field, f"{path} has more than {bytes_max} bytes")
     return data

@@ -41,9 +41,9 @@ def publish(
     with _opened(book, writes=False) as engine, engine.begin() as connection, progress("publishing") as step:
         key = need_key(log, None if "://" in book else Path(book))
         done = tile_publishing.publish(Log(connection), folder, key, step)
-    told = {"entries": done.entries, "files": done.files, "folder": str(folder)}
+    result = {"entries": done.entries, "files": done.files, "folder": str(folder)}
     words = f"{folder} now holds {done.entries} entries; {done.files} files were written"
-    typer.echo(json.dumps(told) if as_json else words)
+    typer.echo(json.dumps(result) if as_json else words)
 
 
 @app.command(
@@ -67,17 +67,19 @@ def witness(
     from ledger.store.snapshot import Log
 
     with _opened(book, writes=True) as engine:
-        asked = [Witness.parse(one) for one in witnesses]
-        told = [_cosigned(engine, one) for one in asked]
+        requested = [Witness.parse(one) for one in witnesses]
+        answers = [_cosigned(engine, one) for one in requested]
         with engine.begin() as connection:
             note = cosigned_checkpoint(connection, Log(connection).size)
     if as_json:
-        typer.echo(json.dumps({"checkpoint": note, "witnesses": [{"exit": code, "told": what} for code, what in told]}))
+        typer.echo(
+            json.dumps({"checkpoint": note, "witnesses": [{"exit": code, "told": what} for code, what in answers]})
+        )
     else:
-        for code, what in told:
+        for code, what in answers:
             typer.echo(what, err=code != 0)
     # A history that a witness refuses comes before a witness that cannot be reached.
-    codes = [code for code, _ in told if code]
+    codes = [code for code, _ in answers if code]
     if codes:
         raise typer.Exit(ExitCode.VERIFICATION_FAILED if ExitCode.VERIFICATION_FAILED in codes else min(codes))
 
@@ -103,8 +105,8 @@ def receipt(
         entry, proof = folder / f"{index}.entry", folder / f"{index}.tlog-proof"
         entry.write_bytes(facts.entry(index))
         proof.write_bytes(cosigned_receipt(facts, index).encode())
-    told = {"entry": str(entry), "index": index, "receipt": str(proof)}
-    typer.echo(json.dumps(told) if as_json else f"wrote entry {index} to {entry} and its receipt to {proof}")
+    result = {"entry": str(entry), "index": index, "receipt": str(proof)}
+    typer.echo(json.dumps(result) if as_json else f"wrote entry {index} to {entry} and its receipt to {proof}")
 
 
 def _cosigned(engine: Engine, witness: Witness) -> tuple[int, str]:
@@ -116,15 +118,15 @@ def _cosigned(engine: Engine, witness: Witness) -> tuple[int, str]:
 
     try:
         done = witness_newest(engine, witness)
-    except WitnessRefused as fault:
-        return ExitCode.VERIFICATION_FAILED if fault.alarming else ExitCode.REFUSED, str(fault)
-    except Malformed as fault:
+    except WitnessRefused as error:
+        return ExitCode.VERIFICATION_FAILED if error.alarming else ExitCode.REFUSED, str(error)
+    except Malformed as error:
         return (
             ExitCode.VERIFICATION_FAILED,
-            f"{witness.key.name} answered without a valid cosignature of its key: {fault}",
+            f"{witness.key.name} answered without a valid cosignature of its key: {error}",
         )
-    except httpx.RequestError as fault:
-        return ExitCode.RETRY, f"{witness.key.name} cannot be reached at {witness.url} ({type(fault).__name__})"
+    except httpx.RequestError as error:
+        return ExitCode.RETRY, f"{witness.key.name} cannot be reached at {witness.url} ({type(error).__name__})"
     except KeyError:
         return ExitCode.NOT_FOUND, "the book is empty: there is no checkpoint to cosign"
     before = " before" if done.repeated else ""

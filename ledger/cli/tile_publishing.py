@@ -1,7 +1,7 @@
 """Publishing a book as a folder of static files (C2SP tlog-tiles) that any web server can serve.
 
-The checkpoint is replaced last, when all that it names is on the disk: whoever reads it finds the rest. An
-interrupted publication is begun again where the folder's own checkpoint says that it stands.
+The checkpoint is replaced last, when all that it names is on the disk: a reader of it finds the rest. An
+interrupted publication is continued from the size of the folder's own checkpoint.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def publish(book: Log, folder: Path, key: LogKey, step: Step) -> Publication:
     """Write what the folder lacks of the book.
 
     Args:
-        book: what stands at one moment.
+        book: the log, at one size.
         folder: where the log is published; made if it is not there.
         key: the log's public key, by which the folder's own checkpoint is known to be of this log.
-        step: told how many files are done, and of how many.
+        step: called with the number of files done, and of all.
 
     Raises:
         Malformed: if the folder holds another log, or more of this one than the book has, or another history, or

@@ -85,7 +85,7 @@ def witness_newest(engine: Engine, witness: Witness) -> Cosigned:
         witness: whom to ask.
 
     Raises:
-        WitnessRefused: if the witness does not cosign, with what it said.
+        WitnessRefused: if the witness does not cosign, with its answer.
         Malformed: if what it answered is no cosignature of its key.
         httpx.RequestError: if it cannot be reached in time.
         KeyError: if the book is empty.

@@ -8,8 +8,8 @@ signature made for one request, that and the whole of the request's name:
     "htm":"POST","htu":"https://ledger.example/v1/charges","iat":1795233600,"jti":"run-1"
 
 ``htm``, ``htu`` and ``iat`` are DPoP's (RFC 9449, section 4.2): method, URL without query, Unix seconds. ``jti`` is
-the command's id, or the digest of a document. They stand outside ``crit``, so that whoever verifies plain detached JWS
-verifies these too. The algorithm is the key's own (RFC 9864; ES256 and RS256 for organisations that have such keys),
+the command's id, or the digest of a document. They are outside ``crit``, so that verifiers of plain detached
+JWS verify these too. The algorithm is the key's own (RFC 9864; ES256 and RS256 for organisations that have such keys),
 so that no header picks one, and a key is only ever looked up by its thumbprint, never fetched.
 """
 

@@ -137,10 +137,10 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
         if loss.finite[0] == 0:
             return Fraction(0)
         reached = checkpoint(loss.finite[0], gaussian_capacity(self.epsilon, self.certain))
-        told = gaussian_epsilon(reached.at, self.certain * reached.weight)
-        if told is None:
+        epsilon = gaussian_epsilon(reached.at, self.certain * reached.weight)
+        if epsilon is None:
             raise ArithmeticError("no finite ε is proven at this δ")
-        return told
+        return epsilon
 
 
 @lru_cache(maxsize=4_096)

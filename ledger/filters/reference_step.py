@@ -131,10 +131,10 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
         if count == 0:
             return Fraction(0)
         reached = checkpoint(count, count_capacity(self.step, self.epsilon, self.delta))
-        told = count_epsilon(self.step, reached.at, self.delta * reached.weight)
-        if told is None:
+        epsilon = count_epsilon(self.step, reached.at, self.delta * reached.weight)
+        if epsilon is None:
             raise ArithmeticError("no finite ε is proven at this δ")
-        return told
+        return epsilon
 
 
 def _as_sampled(step: Mechanism) -> PoissonGaussian | None:

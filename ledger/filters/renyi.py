@@ -218,14 +218,14 @@ class Renyi(Rule, frozen=True, tag="renyi"):
             return Fraction(0)
         if loss.infinite[-1] or loss.finite[-1] > self.slack:
             raise ArithmeticError("the account holds more than its slack")
-        told = [
+        bounds = [
             Fraction(at, NAT) - bound
             for place, bound in enumerate(self.bounds(Fraction(0)))
             if (at := loss.at(place)) is not None
         ]
-        if not told:
+        if not bounds:
             raise ArithmeticError("every order holds an infinite charge")
-        least = max(Fraction(0), min(told)) + Fraction(1, NAT)
+        least = max(Fraction(0), min(bounds)) + Fraction(1, NAT)
         return Fraction(-(-least.numerator * NAT // least.denominator), NAT)
 
 

@@ -85,8 +85,8 @@ def check_cosignatures(book: Log) -> int:
                 same = read_cosignature(line.encode(), checkpoint_at(book.connection, size), parse_witness_key(vkey))
             except KeyError:
                 raise Broken(None, f"{_named(size, vkey)} is over no checkpoint") from None
-            except Malformed as fault:
-                raise Broken(None, f"{_named(size, vkey)}: {fault}") from None
+            except Malformed as error:
+                raise Broken(None, f"{_named(size, vkey)}: {error}") from None
             if same != line:
                 raise Broken(None, f"{_named(size, vkey)} is not one line as witnesses write it")
     return sum(map(len, lines.values()))

@@ -17,9 +17,9 @@ def check_rows(book: DatabaseState, state: MemoryState) -> None:
         count, last = 0, None
         try:
             for place, value in rows.stored():
-                # Rows come by their keys: one that stands twice would stand in for one that is gone.
+                # Rows come by their keys: one that is there twice would hide one that is gone.
                 if place == last:
-                    raise Broken(None, f"{name}: the row of {place} stands twice")
+                    raise Broken(None, f"{name}: the row of {place} is there twice")
                 count, last = count + 1, place
                 if rebuilt.get(place) != value:
                     row = rows.row_that_differs(place, value, rebuilt.get(place))

@@ -92,12 +92,12 @@ def parse(data: bytes, size_max: int, what: str = "") -> Json:
             parse_constant=_no_float,
             parse_int=_bounded_integer,
         )
-    except Malformed as fault:
-        raise fault.under(what) if what else fault from None
-    except UnicodeDecodeError as fault:
-        raise Malformed(what, f"is not UTF-8 at byte {fault.start}") from None
-    except json.JSONDecodeError as fault:
-        raise Malformed(what, f"is not JSON at line {fault.lineno}, column {fault.colno}: {fault.msg}") from None
+    except Malformed as error:
+        raise error.under(what) if what else error from None
+    except UnicodeDecodeError as error:
+        raise Malformed(what, f"is not UTF-8 at byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise Malformed(what, f"is not JSON at line {error.lineno}, column {error.colno}: {error.msg}") from None
     except RecursionError:
         raise Malformed(what, f"is nested deeper than {DEPTH_MAX} levels") from None
     _walk(value, what, 1)

@@ -24,7 +24,7 @@ EPSILON_MAX: Final = Fraction(128)
 """The largest ε a budget may promise; beyond it the promise means nothing."""
 DELTA_MIN: Final = Fraction(1, 10**11)
 """Each PLD composition adds up to 1e-15 of infinite mass, so an ε below this δ would be infinite or wrong: no run
-could be told under such a budget."""
+could be reported under such a budget."""
 DIGITS_MAX: Final = 18
 
 _DECIMAL = re.compile(r"(0|[1-9][0-9]{0,17})(\.[0-9]{0,17}[1-9])?\Z")
@@ -43,8 +43,8 @@ def parse_number(value: object, field: str) -> Fraction:
         raise Malformed(field, f"must be a string that holds a number, not {type(value).__name__}")
     try:
         return _number(value)
-    except Malformed as fault:
-        raise fault.under(field) if field else fault from None
+    except Malformed as error:
+        raise error.under(field) if field else error from None
 
 
 @lru_cache(maxsize=4_096)

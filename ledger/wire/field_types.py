@@ -25,7 +25,7 @@ _NUMBER: Final = r"^((0|[1-9][0-9]{0,17})(\.[0-9]{0,17}[1-9])?|[1-9][0-9]{0,17}/
 
 
 def constant(value: T) -> T:
-    """The default of a field that is always written: its one value, told by a ``Literal`` of it."""
+    """The default of a field that is always written: its one value, given by a ``Literal`` of it."""
     # Of a factory's value, unlike of a default, msgspec never assumes that it need not be written.
     return msgspec.field(default_factory=lambda: value)
 

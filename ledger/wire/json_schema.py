@@ -37,7 +37,7 @@ def _record(schema: Schema) -> Schema:
 
 
 def _published(schema: Any) -> Any:  # noqa: ANN401 - JSON Schema
-    """JSON Schema as it is published: ECMA patterns, constants required, what is absent not said to be null."""
+    """JSON Schema as it is published: ECMA patterns, constants required, what is absent not declared null."""
     if isinstance(schema, list):
         return [_published(one) for one in schema]
     if not isinstance(schema, dict):

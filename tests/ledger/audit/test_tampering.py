@@ -139,7 +139,7 @@ ROWS: Final = {
     "UPDATE partition SET epsilon = '8' WHERE epsilon = '6'": "partitions: .*2026-q4",
     "CREATE TABLE rows AS SELECT * FROM charge WHERE id <> 'run-3'; DROP TABLE charge;"
     " ALTER TABLE rows RENAME TO charge;"
-    " INSERT INTO charge SELECT * FROM charge WHERE id = 'run-1'": "charges: .*run-1 stands twice",
+    " INSERT INTO charge SELECT * FROM charge WHERE id = 'run-1'": "charges: .*run-1 is there twice",
     "UPDATE contract SET runs = 0": "contracts: ",
     "DELETE FROM contract_head": "contract_heads: ",
     "UPDATE node SET children = '[]'": "nodes: ",
