@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Final
 
 from ledger.accounting.epsilon_report import estimate_epsilon, reported_epsilon
-from ledger.mechanisms.mechanism import NOISE_MAX, NOISE_MIN, STEPS_MAX, Mechanism, PoissonGaussian
+from ledger.mechanisms.mechanism import NOISE_MAX, NOISE_MIN, Mechanism, PoissonGaussian
 from ledger.wire.malformed import Malformed
 
 NOISE_PLACES: Final = 10_000
@@ -44,24 +44,6 @@ def calibrate_noise(
     found = least_noise(of, epsilon, delta, relation)
     if found is None:
         raise Malformed("epsilon", "cannot be kept by any permitted noise multiplier")
-    return found
-
-
-def calibrate_steps(
-    probability: Fraction, noise: Fraction, epsilon: Fraction, delta: Fraction, relation: str = "REPLACE_SPECIAL"
-) -> int:
-    """The most sampled steps at this noise that keep (ε, δ).
-
-    Raises:
-        Malformed: if not even one step does.
-    """
-
-    def of(steps: int) -> Mechanism:
-        return PoissonGaussian(probability, noise, steps)
-
-    found = most_steps(of, epsilon, delta, relation, STEPS_MAX)
-    if found == 0:
-        raise Malformed("epsilon", "cannot be kept by even one step of this noise")
     return found
 
 

@@ -9,10 +9,10 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.accounting.calibration import calibrate_noise, calibrate_steps
+from ledger.accounting.calibration import calibrate_noise, most_steps
 from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.accounting.renyi import price
-from ledger.mechanisms.mechanism import PoissonGaussian
+from ledger.mechanisms.mechanism import STEPS_MAX, PoissonGaussian
 from ledger.wire.exact_numbers import LOSS_MAX, NAT
 from ledger.wire.malformed import Malformed
 from tests.ledger.accounting.exact import sampled_gaussian
@@ -193,15 +193,22 @@ def test_calibrated_steps_are_the_most_that_keep_the_budget(epsilon: Fraction, d
     probability, noise = Fraction(1, 186), Fraction(6531, 10_000)
     if epsilon < 2:
         noise = Fraction(2)
-    steps = calibrate_steps(probability, noise, epsilon, delta)
+
+    def of(count: int) -> PoissonGaussian:
+        return PoissonGaussian(probability, noise, count)
 
     def told(count: int) -> Fraction:
-        return reported_epsilon(PoissonGaussian(probability, noise, count), delta, "REPLACE_SPECIAL")
+        return reported_epsilon(of(count), delta, "REPLACE_SPECIAL")
+
+    steps = most_steps(of, epsilon, delta, "REPLACE_SPECIAL", STEPS_MAX)
 
     assert told(steps) <= epsilon < told(steps + 1)
 
 
-def test_noise_that_not_even_one_step_survives_is_refused() -> None:
-    """Named as what it is: the budget."""
-    with pytest.raises(Malformed, match="epsilon"):
-        calibrate_steps(Fraction(1), Fraction(1, 10), Fraction(1), Fraction(1, 10**5))
+def test_noise_that_not_even_one_step_survives() -> None:
+    """No step keeps the budget."""
+
+    def of(count: int) -> PoissonGaussian:
+        return PoissonGaussian(Fraction(1), Fraction(1, 10), count)
+
+    assert most_steps(of, Fraction(1), Fraction(1, 10**5), "REPLACE_SPECIAL", STEPS_MAX) == 0

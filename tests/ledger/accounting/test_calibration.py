@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ledger.accounting import calibration
 from ledger.accounting.calibration import Crossing, find_crossing, least_noise, most_steps
 from ledger.accounting.epsilon_report import reported_epsilon
-from ledger.mechanisms.mechanism import Laplace, Mechanism, PoissonGaussian
+from ledger.mechanisms.mechanism import STEPS_MAX, Laplace, Mechanism, PoissonGaussian
 
 RANGE = 10_000_000
 
@@ -94,7 +94,9 @@ def test_a_calibration_evaluates_few_plans(monkeypatch: pytest.MonkeyPatch) -> N
         return reported_epsilon(mechanism, delta, relation)
 
     monkeypatch.setattr(calibration, "reported_epsilon", counted)
-    assert (
-        calibration.calibrate_steps(Fraction(1, 186), Fraction(6_531, 10_000), Fraction(1), Fraction(1, 1_483)) == 186
-    )
+
+    def of(count: int) -> Mechanism:
+        return PoissonGaussian(Fraction(1, 186), Fraction(6_531, 10_000), count)
+
+    assert most_steps(of, Fraction(1), Fraction(1, 1_483), "REPLACE_SPECIAL", STEPS_MAX) == 186
     assert len(told) <= 6
