@@ -55,7 +55,7 @@ class SnapshotProvider:
             raise Malformed("as_of", f"must be at most the {grown} entries of the log")
         if size > AS_OF_MAX:
             raise Malformed("as_of", f"must be at most {AS_OF_MAX}: a longer past is read from the book itself")
-        with _slot(self._past), self.book.read(as_of=size) as past:
+        with _slot(self._past), self.book.read_past(size) as past:
             yield past
 
     @contextmanager

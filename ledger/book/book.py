@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Self, overload
+from typing import Final, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Engine
@@ -184,36 +184,24 @@ class Book:
                 append_once(connection, DOCUMENT, {"digest": name, "data": data})
         return name
 
-    @overload
-    def read(self) -> AbstractContextManager[Snapshot]: ...
-
-    @overload
-    def read(self, *, as_of: int) -> AbstractContextManager[PastSnapshot]: ...
-
-    def read(self, *, as_of: int | None = None) -> AbstractContextManager[Snapshot | PastSnapshot]:
-        """A snapshot of the book (snapshot isolation); readers never block the writer.
-
-        Args:
-            as_of: a size of the log: the state after its first ``as_of`` entries, made by applying them, in time and
-                memory in proportion to them. The current state, if not given.
-
-        Raises:
-            BookStopped: if the book is closed.
-            KeyError: if the log has not grown to ``as_of`` entries.
-        """
+    @contextmanager
+    def read(self) -> Iterator[Snapshot]:
+        """A snapshot of the current state (snapshot isolation); readers never block the writer. Raises: BookStopped."""
         if self._closed:
             raise BookStopped(CLOSED)
-        return self._now() if as_of is None else self._past(as_of)
-
-    @contextmanager
-    def _now(self) -> Iterator[Snapshot]:
         with self._reads.begin() as connection:
             yield Snapshot(connection)
 
     @contextmanager
-    def _past(self, size: int) -> Iterator[PastSnapshot]:
-        with self._reads.begin() as connection:
-            yield PastSnapshot(connection, size, self._recorder.signer.sign)
+    def read_past(self, size: int) -> Iterator[PastSnapshot]:
+        """The state after the first ``size`` entries, made by applying them, in time and memory in proportion to them.
+
+        Raises:
+            BookStopped: if the book is closed.
+            KeyError: if the log has not so many entries.
+        """
+        with self.read() as now:
+            yield PastSnapshot(now.connection, size, self._recorder.signer.sign)
 
     @property
     def stopped(self) -> str | None:

@@ -99,7 +99,7 @@ def test_every_recorded_charge_is_decided_so_again_on_the_facts_it_met(world: Wo
     strictest = c.dump({**policy(), "run": {"epsilon_max": "0.001"}})
     seen = set()
     for index, entry in charges:
-        with world.book.read(as_of=index) as facts:
+        with world.book.read_past(index) as facts:
             question = WhatIf(facts, PlannedRun.of(entry.actor, CHARGE.read_body(entry.command)), entry.time)
             decision = question.decision
             assert decision.outcome == entry.code.word

@@ -52,7 +52,7 @@ def _live(world: World) -> dict[int, tuple[dict[str, Any], str]]:
 def test_the_past_is_what_stood_then(world: World) -> None:
     """Every fact and the checkpoint itself, byte for byte, at every commit that there was."""
     for size, (facts, checkpoint) in _live(world).items():
-        with world.book.read(as_of=size) as past:
+        with world.book.read_past(size) as past:
             assert (past.size, past.checkpoint) == (size, checkpoint)
             assert _facts(past) == facts
 
@@ -62,7 +62,7 @@ def test_every_size_has_its_proofs(world: World) -> None:
     _live(world)
     roots = {}
     for size in range(1, world.size + 1):
-        with world.book.read(as_of=size) as past:
+        with world.book.read_past(size) as past:
             roots[size] = past.root
             entry = past.entry(size - 1)
             assert verify_receipt(past.receipt(size - 1), entry, LOG)[1].root == past.root
@@ -86,13 +86,13 @@ def world_entry(world: World, index: int) -> bytes:
 @pytest.mark.parametrize("size", [-1, 11, 2**53])
 def test_a_size_that_never_was_is_refused(world: World, size: int) -> None:
     """Neither before the beginning nor after the end."""
-    with pytest.raises(KeyError), world.book.read(as_of=size):
+    with pytest.raises(KeyError), world.book.read_past(size):
         pass
 
 
 def test_the_empty_past_has_no_checkpoint(world: World) -> None:
     """Nothing stood, and nothing was signed."""
-    with world.book.read(as_of=0) as past:
+    with world.book.read_past(0) as past:
         assert not any(_facts(past).values())
         with pytest.raises(KeyError):
             _ = past.checkpoint
@@ -101,9 +101,9 @@ def test_the_empty_past_has_no_checkpoint(world: World) -> None:
 def test_an_id_of_later_is_not_known_yet(world: World) -> None:
     """Where the entry of a command stands, if it stood then."""
     world.submit(world.charge("late", run=SMALL))
-    with world.book.read(as_of=10) as past:
+    with world.book.read_past(10) as past:
         assert past.entry_index("late") is None
         assert past.entry_index("merger") is None
-    with world.book.read(as_of=11) as past:
+    with world.book.read_past(11) as past:
         assert past.entry_index("late") == 10
         assert sign(Checkpoint(LOG.origin, 11, past.root), LOG_KEY) == past.checkpoint
