@@ -58,10 +58,6 @@ class PublicKey(Record, frozen=True, tag_field="kty", tag="OKP"):
         check_key(key, curve, where)
         return key
 
-    def to_json(self) -> c.Object:
-        """The JWK."""
-        return {"crv": self.curve, "kty": "OKP", "x": self.x}
-
     @property
     def thumbprint(self) -> str:
         """RFC 7638 thumbprint (SHA-256, base64url): the id of the key."""

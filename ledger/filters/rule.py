@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple
 
 from ledger.filters.capacity import Cap, NoRoom, used
 from ledger.mechanisms.loss import Loss, Segment, cover
 from ledger.mechanisms.mechanism import Mechanism
-from ledger.wire.canonical_json import Object
 from ledger.wire.exact_numbers import DELTA_ONE, NAT
-from ledger.wire.records import Record, convert, to_json
+from ledger.wire.records import Record
 
 
 class Coordinate(NamedTuple):
@@ -77,16 +76,6 @@ class Rule(Record, frozen=True, tag_field="kind"):
             NoRoom: if a cap has no room.
         """
         raise NotImplementedError
-
-    @classmethod
-    def parse(cls, value: object) -> Self:
-        """Read recorded terms; the exact inverse of :meth:`to_json`. Raises: Malformed."""
-        return convert(cls, value, "terms")
-
-    def to_json(self) -> Object:
-        """The terms, as the entry that opens the partition records them."""
-        terms: Object = to_json(self)
-        return terms
 
     @classmethod
     def kind(cls) -> str:

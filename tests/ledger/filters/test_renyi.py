@@ -14,6 +14,7 @@ from ledger.mechanisms.mechanism import PoissonGaussian
 from ledger.wire.canonical_json import dump
 from ledger.wire.exact_numbers import DELTA_ONE, NAT
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import convert
 from tests.ledger.accounting.exact import capacity
 
 EPSILONS = st.builds(Fraction, st.integers(1, 1280), st.integers(10, 30))
@@ -123,7 +124,7 @@ def test_a_cap_is_a_function_of_terms_and_epsilon_alone(one: Fraction, other: Fr
     rule = opened(Fraction(1, 10**5), (max(one, other), min(one, other)), None)
     first = rule.cap(one)
     rule.cap(other)
-    assert Renyi.parse(rule.to_json()).cap(one) == first
+    assert convert(Renyi, rule.to_json(), "terms").cap(one) == first
 
 
 @MANY
@@ -257,7 +258,7 @@ BAD_TERMS: list[tuple[str, Any]] = [
 def test_hostile_terms_are_refused_by_name(name: str, value: object) -> None:
     """One change to good terms; the fault names the field."""
     with pytest.raises(Malformed, match=rf"^terms.{name}"):
-        Renyi.parse({**RULE.to_json(), name: value})
+        convert(Renyi, {**RULE.to_json(), name: value}, "terms")
 
 
 @pytest.mark.parametrize("delta", [Fraction(0), Fraction(1), Fraction(2)])
