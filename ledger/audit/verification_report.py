@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
+
+from ledger.wire.field_types import constant
+from ledger.wire.records import Record
 
 
-@dataclass(frozen=True, slots=True)
-class VerificationReport:
+class VerificationReport(Record, frozen=True, kw_only=True):
     """What a verification without errors covered.
 
     Attributes:
@@ -16,34 +18,18 @@ class VerificationReport:
         moved: the book that this one was moved to, if it was.
     """
 
-    entries: int
-    charges: int
     accounts: int
+    charges: int
+    decided: bool = msgspec.field(name="decided_again")
     documents: int
-    signatures: int
+    entries: int
     kept: int
-    decided: bool
-    judged: bool
-    root: str
     log: str
-    moved: str | None
-
-    def to_json(self) -> dict[str, object]:
-        """For programs."""
-        return {
-            "accounts": self.accounts,
-            "charges": self.charges,
-            "decided_again": self.decided,
-            "documents": self.documents,
-            "entries": self.entries,
-            "kept": self.kept,
-            "log": self.log,
-            "moved_to": self.moved,
-            "ok": True,
-            "policy_decided_again": self.judged,
-            "root": self.root,
-            "signatures": self.signatures,
-        }
+    moved: str | None = msgspec.field(name="moved_to")
+    ok: bool = constant(True)  # noqa: FBT003 - a value, not a flag
+    judged: bool = msgspec.field(name="policy_decided_again")
+    root: str
+    signatures: int
 
     def in_words(self) -> str:
         """For people."""
