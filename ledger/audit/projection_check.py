@@ -8,7 +8,7 @@ from sqlalchemy import LargeBinary, String, Table, cast, select
 
 from ledger.domain.facts import GLOBAL, Span, holder_of
 from ledger.domain.memory_state import MemoryState
-from ledger.log.verification_findings import Broken
+from ledger.log.verification_findings import VerificationFailed
 from ledger.mechanisms.loss import Loss
 from ledger.organisation_lineage.exposure import known_spans
 from ledger.store.engine import Executor, is_postgres
@@ -16,13 +16,17 @@ from ledger.store.tables import ENTRY, metadata
 
 
 def check_sums(state: MemoryState, size: int) -> None:
-    """Every account is the sum over the distinct runs its holder can know, from the charges alone. Raises: Broken."""
+    """Every account is the sum over the distinct runs its holder can know, from the charges alone.
+
+    Raises:
+        VerificationFailed: naming the first that is not.
+    """
     for holder, spans in _holders(state, size):
         sums = {ref: (posted, pending) for ref, posted, pending in state.exposures(spans)}
         kept = {one.partition: (one.posted, one.pending) for one in state.accounts_of(holder)}
         for ref in sorted(sums.keys() | kept.keys()):
             if sums.get(ref) != kept.get(ref) and not _both_empty(sums.get(ref), kept.get(ref)):
-                raise Broken(None, f"accounts: {holder} of {ref} is not the sum over its runs")
+                raise VerificationFailed(None, f"accounts: {holder} of {ref} is not the sum over its runs")
 
 
 def _holders(state: MemoryState, size: int) -> Iterator[tuple[str, list[Span]]]:
@@ -36,7 +40,7 @@ def _both_empty(*sums: tuple[Loss, Loss] | None) -> bool:
 
 
 def find_invalid_text(connection: Executor) -> None:
-    """Read every text of every table as bytes. Raises: Broken, naming the first that is not UTF-8.
+    """Read every text of every table as bytes. Raises: VerificationFailed, naming the first that is not UTF-8.
 
     SQLite keeps any bytes as text, and its driver cannot read a row that holds others than UTF-8, nor say where it is.
     PostgreSQL takes no such bytes.
@@ -58,7 +62,9 @@ def _search(connection: Executor, table: Table) -> None:
                 if value is not None and not _decodes(bytes(value)):
                     key = ", ".join(bytes(one).decode(errors="backslashreplace") for one in row[len(texts) :])
                     index = int(key) if table is ENTRY else None
-                    raise Broken(index, f"{table.name}: the row of {key} cannot be read: {column.name} is not UTF-8")
+                    raise VerificationFailed(
+                        index, f"{table.name}: the row of {key} cannot be read: {column.name} is not UTF-8"
+                    )
 
 
 def _decodes(data: bytes) -> bool:

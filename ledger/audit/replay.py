@@ -32,14 +32,14 @@ from ledger.commands.entry import Entry
 from ledger.domain.gate import Gate
 from ledger.domain.memory_state import MemoryState
 from ledger.log.verification import verify_receipt
-from ledger.log.verification_findings import Broken, Fork, Shorter
+from ledger.log.verification_findings import Fork, Shorter, VerificationFailed
 from ledger.store.cosignatures import check_cosignatures
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import engine_of
 from ledger.store.row_check import check_rows
 from ledger.store.schema_revision import check_schema
-from ledger.store.seal import check_seal
 from ledger.store.snapshot import Log, Snapshot
+from ledger.store.successor_book import check_successor
 from ledger.store.tables import DOCUMENT, ENTRY
 from ledger.verifier import Checkpoint, LogKey
 from ledger.wire import canonical_json as c
@@ -80,7 +80,7 @@ def verify(  # noqa: PLR0913 - what to check, against what, and who decides
             main module: a script that verifies a long book does so under ``if __name__ == "__main__":``.
 
     Raises:
-        Broken: naming the first entry that is wrong, or what else is.
+        VerificationFailed: naming the first entry that is wrong, or what else is.
         Fork: if the log's key has signed another history than the book's.
         Shorter: if the book ends before a checkpoint that was kept.
     """
@@ -147,9 +147,9 @@ class _Replay:
             check_rows(book, state)
             check_sums(state, book.size)
             check_cosignatures(Log(book.connection))
-            moved = check_seal(book.connection, book.size)
+            moved = check_successor(book.connection, book.size)
         except FAULTS as error:
-            raise Broken(None, f"a row cannot be read: {describe_error(error)}") from None
+            raise VerificationFailed(None, f"a row cannot be read: {describe_error(error)}") from None
         return VerificationReport(
             entries=book.size,
             charges=len(state.charges),
@@ -178,7 +178,7 @@ class _Replay:
 
     def _apply(self, chunk: Chunk) -> None:
         if chunk.times is not None and chunk.times[0] < self._last:
-            raise Broken(chunk.start, "time: lies before the time of the entry before it")
+            raise VerificationFailed(chunk.start, "time: lies before the time of the entry before it")
         index, state, sums = chunk.start, self._state, AccountSums(self._state)
         try:
             for index, one in enumerate(chunk.effects, chunk.start):
@@ -188,9 +188,9 @@ class _Replay:
                     apply_effect(state, one, index, sums)
             sums.put()
         except FAULTS as error:
-            raise Broken(index, describe_error(error)) from None
+            raise VerificationFailed(index, describe_error(error)) from None
         if chunk.wrong is not None:
-            raise Broken(*chunk.wrong)
+            raise VerificationFailed(*chunk.wrong)
         if chunk.times is not None:
             self._last = chunk.times[1]
 
@@ -219,14 +219,14 @@ def _stored(book: Snapshot) -> Iterator[list[Stored]]:
 
 
 def _check_documents(book: Snapshot) -> int:
-    """Hash every document; how many there are. Raises: Broken, for one whose bytes have another digest."""
+    """Hash every document; how many there are. Raises: VerificationFailed, for one whose bytes have another digest."""
     table, count = DOCUMENT, 0
     with book.connection.execute(select(table.c.digest, table.c.data), execution_options={"yield_per": 64}) as found:
         for name, data in found:
             if c.digest(bytes(data)) != name:
-                raise Broken(None, f"document {name}: its bytes have another digest")
+                raise VerificationFailed(None, f"document {name}: its bytes have another digest")
             count += 1
     return count
 
 
-__all__ = ["Broken", "Fork", "Shorter", "verify", "verify_book"]
+__all__ = ["Fork", "Shorter", "VerificationFailed", "verify", "verify_book"]

@@ -9,7 +9,7 @@ from typing import Final
 from ledger.audit.log_chunk import Signed, Wrong, first_wrong
 from ledger.audit.worker_pool import WorkerPool
 from ledger.crypto.organisation_keys import SignerKey
-from ledger.log.verification_findings import Broken
+from ledger.log.verification_findings import VerificationFailed
 
 _BATCH: Final = 256
 
@@ -25,7 +25,7 @@ class SignatureBatch:
         self.count = 0
 
     def add(self, index: int, signature: str, raw: bytes, key: SignerKey) -> None:
-        """Verify this signature soon. Raises: Broken, at an earlier entry whose signature does not verify."""
+        """Verify this signature soon. Raises: VerificationFailed, at an earlier entry with an invalid signature."""
         if not self._enabled:
             return
         self.count += 1
@@ -35,7 +35,7 @@ class SignatureBatch:
             self._check(self.pool.ahead)
 
     def finish(self) -> None:
-        """Verify the rest. Raises: Broken, at the first entry whose signature does not verify."""
+        """Verify the rest. Raises: VerificationFailed, at the first entry whose signature does not verify."""
         self._submit()
         self._check(0)
 
@@ -50,4 +50,4 @@ class SignatureBatch:
                 # The results come in order of entries: no later one is the first that is wrong.
                 self._results.clear()
                 self._collected.clear()
-                raise Broken(*wrong)
+                raise VerificationFailed(*wrong)

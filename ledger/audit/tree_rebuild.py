@@ -8,7 +8,7 @@ from sqlalchemy import bindparam, func, select
 
 from ledger.log import merkle
 from ledger.log.verification import open_checkpoint
-from ledger.log.verification_findings import Broken
+from ledger.log.verification_findings import VerificationFailed
 from ledger.store.snapshot import Snapshot
 from ledger.store.tables import CHECKPOINT, TREE_NODE
 from ledger.verifier import Checkpoint, LogKey
@@ -35,7 +35,7 @@ class TreeRebuild:
         self.newest: Checkpoint | None = None
 
     def grow(self, leaves: list[bytes]) -> None:
-        """Append leaf hashes. Raises: Broken, for the first node or checkpoint that is not theirs."""
+        """Append leaf hashes. Raises: VerificationFailed, for the first node or checkpoint that is not theirs."""
         made = merkle.extend(self.size, leaves, self._edge)
 
         def read(level: int, position: int) -> bytes:
@@ -57,16 +57,16 @@ class TreeRebuild:
         """The newest checkpoint, which covers all; None of a book without an entry, which has none.
 
         Raises:
-            Broken: for what is stored beyond the entries too.
+            VerificationFailed: for what is stored beyond the entries too.
         """
         stored = self._book.connection.execute(select(func.count()).select_from(TREE_NODE)).scalar_one()
         if stored != self._nodes:
             self._find_beyond()
         beyond = self._notes(self.size, None)
         for size in beyond:
-            raise Broken(None, f"checkpoint at {size} claims {size} entries; the book has {self.size}")
+            raise VerificationFailed(None, f"checkpoint at {size} claims {size} entries; the book has {self.size}")
         if self.size and (self.newest is None or self.newest.size != self.size):
-            raise Broken(None, "the newest entries stand under no checkpoint")
+            raise VerificationFailed(None, "the newest entries stand under no checkpoint")
         return self.newest
 
     def _check(self, level: int, first: int, values: list[bytes]) -> None:
@@ -76,13 +76,13 @@ class TreeRebuild:
         stored = {int(place): bytes(value) for place, value in self._book.connection.execute(_PLACED, within)}
         for place, value in enumerate(values, first):
             if stored.get(place) != value:
-                raise Broken(place << level, f"tree node {level}/{place} is not that of the entries")
+                raise VerificationFailed(place << level, f"tree node {level}/{place} is not that of the entries")
 
     def _find_beyond(self) -> None:
         chosen = select(TREE_NODE.c.level, TREE_NODE.c.position).order_by(TREE_NODE.c.level, TREE_NODE.c.position)
         for level, place in self._book.connection.execute(chosen, execution_options={"yield_per": 1_000}):
             if (place + 1) << level > self.size or place < 0 or level < 0:
-                raise Broken(None, f"tree node {level}/{place} is not that of the entries")
+                raise VerificationFailed(None, f"tree node {level}/{place} is not that of the entries")
 
     def _notes(self, after: int, until: int | None) -> dict[int, str]:
         chosen = select(CHECKPOINT.c.tree_size, CHECKPOINT.c.note).where(CHECKPOINT.c.tree_size > after)
@@ -95,9 +95,11 @@ class TreeRebuild:
         try:
             found = open_checkpoint(note, self._key)
         except Malformed as error:
-            raise Broken(None, f"checkpoint at {size}: {error}") from None
+            raise VerificationFailed(None, f"checkpoint at {size}: {error}") from None
         if found.size != size:
-            raise Broken(None, f"checkpoint at {size} claims {found.size} entries; the book has {self._book.size}")
+            raise VerificationFailed(
+                None, f"checkpoint at {size} claims {found.size} entries; the book has {self._book.size}"
+            )
         if found.root != root:
-            raise Broken(None, f"checkpoint at {size} has a root that is not that of the entries")
+            raise VerificationFailed(None, f"checkpoint at {size} has a root that is not that of the entries")
         return found

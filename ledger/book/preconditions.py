@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, Engine, make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from ledger.log.verification_findings import Broken
+from ledger.log.verification_findings import VerificationFailed
 from ledger.store.append_only_triggers import altered_trigger
 from ledger.store.database_grants import rights_problem
 from ledger.store.engine import is_postgres, name_of, url_of, volatile_setting
@@ -16,8 +16,8 @@ from ledger.store.file_lock import FileChangedError, FileLock, LockHeldError
 from ledger.store.foreign_objects import foreign_object
 from ledger.store.row_check import check_rows
 from ledger.store.schema_revision import BookUnusable, check_schema
-from ledger.store.seal import seal_of
 from ledger.store.snapshot import Snapshot
+from ledger.store.successor_book import successor_of
 from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def check_usable(engine: Engine, state: WriterState, kept: CheckpointFile | None
         with engine.begin() as connection:
             check_schema(connection)
             _check_guarded(connection)
-            seal = seal_of(connection)
-            if seal is not None:
-                raise BookUnusable(f"the book was moved to {seal.successor}, and goes on there")
+            successor = successor_of(connection)
+            if successor is not None:
+                raise BookUnusable(f"the book was moved to {successor.book}, and goes on there")
             setting = None if volatile else volatile_setting(connection)
             if setting is not None:
                 raise BookUnusable(f"the server has {setting} off, and may lose what it committed: turn it on")
@@ -53,7 +53,7 @@ def check_usable(engine: Engine, state: WriterState, kept: CheckpointFile | None
                 if kept is not None:
                     kept.check(snapshot, state.root)
                 check_rows(snapshot, state.facts)
-            except (Malformed, KeyError, Broken) as error:
+            except (Malformed, KeyError, VerificationFailed) as error:
                 raise BookUnusable(f"the book is not this log's, or was changed: {error}") from None
     except OperationalError as error:
         if engine.dialect.name == "sqlite":

@@ -33,14 +33,14 @@ def errors_reported(*, as_json: bool = False, system: ExitCode = ExitCode.INVALI
         as_json: an error that a verification found is data, and goes to standard output.
         system: the exit code of an error of the operating system, unless a file is missing.
     """
-    from ledger.log.verification_findings import Broken
+    from ledger.log.verification_findings import VerificationFailed
 
     try:
         with broken_pipe_ends():
             yield
     except typer.Exit:
         raise
-    except Broken as error:
+    except VerificationFailed as error:
         if not as_json:
             raise failure(str(error), ExitCode.VERIFICATION_FAILED) from None
         typer.echo(json.dumps(error.to_json()))

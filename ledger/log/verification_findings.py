@@ -5,7 +5,7 @@ from __future__ import annotations
 from ledger.verifier import Checkpoint
 
 
-class Broken(Exception):  # noqa: N818 - what is the case
+class VerificationFailed(Exception):  # noqa: N818 - what is the case
     """The first thing that is wrong, at the entry ``index`` if one is to blame."""
 
     def __init__(self, index: int | None, error: str) -> None:
@@ -18,7 +18,7 @@ class Broken(Exception):  # noqa: N818 - what is the case
         return {"entry": self.index, "fault": str(self), "ok": False}
 
 
-class Fork(Broken):
+class Fork(VerificationFailed):
     """The log's key has signed two histories: that of a checkpoint someone kept, and the book's.
 
     Attributes:
@@ -45,7 +45,7 @@ class Fork(Broken):
         return {**super().to_json(), "fork": heads}
 
 
-class Shorter(Broken):
+class Shorter(VerificationFailed):
     """The book has fewer entries than the log's key has signed."""
 
     def __init__(self, kept: Checkpoint, size: int) -> None:

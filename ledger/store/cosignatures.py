@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 
 from ledger.log.checkpoint import receipt
 from ledger.log.verification import parse_witness_key
-from ledger.log.verification_findings import Broken
+from ledger.log.verification_findings import VerificationFailed
 from ledger.log.witness_protocol import cosigned, read_cosignature
 from ledger.store.engine import Executor
 from ledger.store.snapshot import Log
@@ -73,7 +73,7 @@ def cosigned_receipt(book: Log, index: int) -> str:
 
 
 def check_cosignatures(book: Log) -> int:
-    """Verify every stored line with its own key and checkpoint; how many there are. Raises: Broken."""
+    """Verify every stored line with its own key and checkpoint; how many there are. Raises: VerificationFailed."""
     lines: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for size, vkey, line in book.connection.execute(
         select(COSIGNATURE.c.tree_size, COSIGNATURE.c.vkey, COSIGNATURE.c.line)
@@ -84,11 +84,11 @@ def check_cosignatures(book: Log) -> int:
             try:
                 same = read_cosignature(line.encode(), checkpoint_at(book.connection, size), parse_witness_key(vkey))
             except KeyError:
-                raise Broken(None, f"{_named(size, vkey)} is over no checkpoint") from None
+                raise VerificationFailed(None, f"{_named(size, vkey)} is over no checkpoint") from None
             except Malformed as error:
-                raise Broken(None, f"{_named(size, vkey)}: {error}") from None
+                raise VerificationFailed(None, f"{_named(size, vkey)}: {error}") from None
             if same != line:
-                raise Broken(None, f"{_named(size, vkey)} is not one line as witnesses write it")
+                raise VerificationFailed(None, f"{_named(size, vkey)} is not one line as witnesses write it")
     return sum(map(len, lines.values()))
 
 

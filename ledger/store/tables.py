@@ -96,7 +96,7 @@ SEAL: Final = _table(
     _check("position = 0", "position"),
     _check("tree_size >= 0", "tree_size"),
 )
-"""See :class:`ledger.store.seal.Seal`: at most one row, and from then on the book takes no entry."""
+"""See :class:`ledger.store.successor_book.Successor`: at most one row, and from then on the book takes no entry."""
 
 
 def _projection(

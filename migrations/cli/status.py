@@ -10,11 +10,11 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, create_engine
 
 from client.cli.command_group import Result
-from ledger.audit.replay import Broken, verify
+from ledger.audit.replay import VerificationFailed, verify
 from ledger.audit.verification_report import VerificationReport
 from ledger.domain.gate import Gate
-from ledger.store.seal import seal_of
 from ledger.store.snapshot import Snapshot
+from ledger.store.successor_book import successor_of
 from ledger.store.tables import SCHEMA_REVISION, metadata
 from ledger.verifier import Checkpoint, LogKey
 from migrations.connect.book_location import Place
@@ -32,20 +32,20 @@ def status_of(place: Place, limits: Limits) -> Result:
     Raises:
         Absent: if there is no book.
         NotDone: if it cannot be read, or is no book.
-        Broken: if its tree lacks a node.
+        VerificationFailed: if its tree lacks a node.
     """
     with _opened(place, limits) as (connection, revision):
         engine, schema, head = connection.dialect, schema_at(revision, connection.dialect.name), head_of(connection)
         version = ".".join(str(part) for part in engine.server_version_info or ())
         missing, wrong = missing_triggers(connection, revision), wrong_grants(connection, revision)
-        seal = seal_of(connection) if "seal" in schema.tables else None
+        successor = successor_of(connection) if "seal" in schema.tables else None
         value = {
             "book": place.display_name,
             "checkpoint": head.note,
             "engine": f"{'SQLite' if engine.name == 'sqlite' else 'PostgreSQL'} {version}",
             "entries": head.size,
             "held": is_held(place, connection),
-            "moved_to": None if seal is None else seal.successor,
+            "moved_to": None if successor is None else successor.book,
             "origin": head.origin,
             "rights_wrong": wrong,
             "root": head.root.hex(),
@@ -64,7 +64,7 @@ def status_of(place: Place, limits: Limits) -> Result:
         "triggers": f"{len(schema.triggers)}{lost}",
         **({} if engine.name == "sqlite" else {"rights": "; ".join(wrong) or "as granted"}),
         "writer": "a process has it open" if value["held"] else "no process has it open",
-        **({} if seal is None else {"moved": f"to {seal.successor}; it takes no more entries"}),
+        **({} if successor is None else {"moved": f"to {successor.book}; it takes no more entries"}),
     }
     return Result(value, "\n".join(f"{name:<10}{text}" for name, text in lines.items()))
 
@@ -101,7 +101,7 @@ def check_book(  # noqa: PLR0913 - what to check, against what, who decides, and
 
     Raises:
         Absent, SchemaUnknown: if there is no book, or not at the newest schema.
-        Broken: naming the first thing that is wrong.
+        VerificationFailed: naming the first thing that is wrong.
     """
     with _opened(place, limits) as (connection, revision):
         if revision != SCHEMA_REVISION:
@@ -118,24 +118,24 @@ def _check_engine(connection: Connection) -> None:
     if connection.dialect.name == "sqlite":
         report = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(1)")]
         if report != ["ok"]:
-            raise Broken(None, f"SQLite finds the file damaged: {' '.join(report[0].split())}")
+            raise VerificationFailed(None, f"SQLite finds the file damaged: {' '.join(report[0].split())}")
 
 
 def _check_schema(connection: Connection) -> None:
     missing = missing_triggers(connection, SCHEMA_REVISION)
     if missing:
-        raise Broken(None, f"the book lacks the trigger {missing[0]}")
+        raise VerificationFailed(None, f"the book lacks the trigger {missing[0]}")
     wrong = wrong_grants(connection, SCHEMA_REVISION)
     if wrong:
-        raise Broken(None, f"grants are not those of the schema: {wrong[0]}")
+        raise VerificationFailed(None, f"grants are not those of the schema: {wrong[0]}")
     changes = compare_metadata(MigrationContext.configure(connection), metadata)
     if changes:
-        raise Broken(None, f"the schema is not that of revision {SCHEMA_REVISION}: {str(changes[0])[:200]}")
+        raise VerificationFailed(None, f"the schema is not that of revision {SCHEMA_REVISION}: {str(changes[0])[:200]}")
     if connection.dialect.name == "sqlite":
         has, should = _objects(connection), _fresh_objects()
         for name in sorted(has.keys() | should.keys()):
             if has.get(name) != should.get(name):
-                raise Broken(None, f"the schema is not that of revision {SCHEMA_REVISION}: {name}")
+                raise VerificationFailed(None, f"the schema is not that of revision {SCHEMA_REVISION}: {name}")
 
 
 def _objects(connection: Connection) -> dict[str, str]:

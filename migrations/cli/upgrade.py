@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from client.cli.command_group import Result
-from ledger.audit.replay import Broken
+from ledger.audit.replay import VerificationFailed
 from ledger.store.merkle_tables import latest_checkpoint
 from ledger.store.tables import SCHEMA_REVISION
 from ledger.verifier import LogKey
@@ -29,7 +29,7 @@ def migrate(place: Place, limits: Limits, key: LogKey | None, step: Step, *, dow
         SchemaUnknown: if a newer program made the book, if the database holds something else, or if the
             book lost a trigger.
         NotDone: if another process writes the book, or the time is up.
-        Broken: if the log does not verify. In every case the book is as it was.
+        VerificationFailed: if the log does not verify. In every case the book is as it was.
     """
     name, revision = place.display_name, SCHEMA_REVISION if down_to is None else down_to
     if not holds_book(place) and down_to is not None:
@@ -42,7 +42,7 @@ def migrate(place: Place, limits: Limits, key: LogKey | None, step: Step, *, dow
         bring_to(connection, revision, name)
         head = verify_log(connection, key, step)
         if head.note != note:
-            raise Broken(None, "the newest checkpoint is not the one from before the migration")
+            raise VerificationFailed(None, "the newest checkpoint is not the one from before the migration")
     return _result(name, before, revision, head, signed=key is not None and head.note is not None)
 
 

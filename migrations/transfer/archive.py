@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated, Final, Literal, Self
 
-from ledger.audit.replay import Broken
+from ledger.audit.replay import VerificationFailed
 from ledger.commands.entry import ENTRY_BYTES_MAX
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
 from ledger.log.merkle import CompactRange
@@ -78,7 +78,7 @@ def write_archive(path: Path, contents: Contents, note: str | None, key: LogKey 
     """Write a book's contents to a file, growing its tree on the way, and hold it against the newest checkpoint.
 
     Raises:
-        Broken: if the entries are not those of the newest checkpoint, so that the file would restore nothing.
+        VerificationFailed: if the entries are not those of the newest checkpoint: the file would restore nothing.
     """
     tree, total = CompactRange(), contents.tree_size
 
@@ -132,7 +132,11 @@ class Archive:
         return self.manifest.tree_size
 
     def items(self, kind: Kind) -> Generator[bytes]:
-        """See :class:`migrations.transfer.book_contents.Contents`. Raises: Broken, if they are not the manifest's."""
+        """See :class:`migrations.transfer.book_contents.Contents`.
+
+        Raises:
+            VerificationFailed: if they are not the manifest's.
+        """
         hashed, count = hashlib.sha256(), 0
         with self.file.open(kind) as member:
             while framed := _one(member, kind):
@@ -140,7 +144,7 @@ class Archive:
                 count += 1
                 yield framed[_LENGTH:]
         if getattr(self.manifest.members, kind) != Counted(count, hashed.hexdigest()):
-            raise Broken(None, f"the backup's {kind} are not those of its manifest")
+            raise VerificationFailed(None, f"the backup's {kind} are not those of its manifest")
 
 
 def _read_manifest(file: zipfile.ZipFile) -> Manifest:
@@ -157,8 +161,8 @@ def _one(member: IO[bytes], kind: Kind) -> bytes:
     head = member.read(_LENGTH)
     size = int.from_bytes(head, "big")
     if head and (len(head) < _LENGTH or size > _SIZES_MAX[kind]):
-        raise Broken(None, f"the backup's {kind} are cut off, or longer than any can be")
+        raise VerificationFailed(None, f"the backup's {kind} are cut off, or longer than any can be")
     data = member.read(size)
     if len(data) != size:
-        raise Broken(None, f"the backup's {kind} are cut off")
+        raise VerificationFailed(None, f"the backup's {kind} are cut off")
     return head + data

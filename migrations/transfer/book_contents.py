@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal, Protocol
 
 from sqlalchemy import Connection, Select, func, select
 
-from ledger.audit.replay import Broken, verify
+from ledger.audit.replay import VerificationFailed, verify
 from ledger.commands.apply import apply
 from ledger.commands.entry import Entry
 from ledger.domain.memory_state import MemoryState
@@ -100,7 +100,7 @@ def fill(connection: Connection, contents: Contents, key: LogKey, step: Step) ->
         step: called with how many entries are done, and of how many: each is copied, then replayed.
 
     Raises:
-        Broken: if what was made does not verify.
+        VerificationFailed: if what was made does not verify.
     """
     for some in _chunks(contents.items("documents")):
         append_rows(connection, DOCUMENT, [{"digest": c.digest(data), "data": data} for data in some])
@@ -131,7 +131,7 @@ def _append(connection: Connection, contents: Contents, step: Step) -> CompactRa
                 entry = Entry.parse(data)
                 apply(state, entry, index)
             except (Malformed, LookupError, ValueError, TypeError) as error:
-                raise Broken(index, str(error)) from None
+                raise VerificationFailed(index, str(error)) from None
             rows.append({"position": index, "id": entry.id, "kind": entry.kind, "time": entry.time, "data": data})
             nodes += tree.append(data)
         append_rows(connection, ENTRY, rows)
@@ -147,19 +147,19 @@ def _append(connection: Connection, contents: Contents, step: Step) -> CompactRa
 
 
 def _store(connection: Connection, cosignature: bytes) -> None:
-    """Store a witness's line, checked against the checkpoint that it is over. Raises: Broken."""
+    """Store a witness's line, checked against the checkpoint that it is over. Raises: VerificationFailed."""
     try:
         stated = read(Cosignature, cosignature, NOTE_BYTES_MAX)
         store_cosignature(connection, stated.tree_size, parse_witness_key(stated.vkey), stated.line)
     except (Malformed, KeyError) as error:
-        raise Broken(None, f"a cosignature does not hold: {error}") from None
+        raise VerificationFailed(None, f"a cosignature does not hold: {error}") from None
 
 
 def _size_of(note: bytes) -> int:
     """The size that a note states; whether it is true, its signature says."""
     size = note.split(b"\n", 2)[1:2]
     if not size or not size[0].isdigit() or len(size[0]) > 16:
-        raise Broken(None, "a checkpoint has no tree size on its second line")
+        raise VerificationFailed(None, "a checkpoint has no tree size on its second line")
     return int(size[0])
 
 

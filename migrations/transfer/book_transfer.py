@@ -14,11 +14,11 @@ from pathlib import Path
 from sqlalchemy import Connection, inspect
 from sqlalchemy.engine import URL
 
-from ledger.audit.replay import Broken
+from ledger.audit.replay import VerificationFailed
 from ledger.files.atomic_file import new_file
 from ledger.log import merkle
 from ledger.store.merkle_tables import Tree, latest_checkpoint
-from ledger.store.seal import Seal, put_seal, seal_of
+from ledger.store.successor_book import Successor, record_successor, successor_of
 from ledger.store.tables import SCHEMA_REVISION
 from ledger.verifier import Checkpoint, LogKey
 from migrations.connect.book_location import Place
@@ -36,7 +36,7 @@ def back_up(place: Place, file: Path, key: LogKey | None, limits: Limits, step: 
     Raises:
         Absent: if there is no book, or no folder for the file.
         NotDone: if there is a file already.
-        Broken: if the entries are not those of the newest checkpoint.
+        VerificationFailed: if the entries are not those of the newest checkpoint.
     """
     _require_book(place, limits)
     with _new_file(file) as part, connected(place, writes=False, limits=limits) as connection:
@@ -61,7 +61,7 @@ def restore(  # noqa: PLR0913 - each is the operator's own answer to a question 
     Raises:
         Malformed: if the file is no backup. OSError: if it cannot be read.
         NotDone: if there is something at ``place``, or another process holds it.
-        Broken: if the backup does not verify, is older than ``kept``, or a fork of it.
+        VerificationFailed: if the backup does not verify, is older than ``kept``, or a fork of it.
     """
     with Archive.open(file) as archive:
         if kept is not None:
@@ -69,7 +69,7 @@ def restore(  # noqa: PLR0913 - each is the operator's own answer to a question 
         with _new_book(place, limits) as made:
             head = fill(made, archive, key, step)
             if (head.size, head.root.hex()) != (archive.tree_size, archive.manifest.root):
-                raise Broken(None, f"{file} does not hold the entries that its manifest names")
+                raise VerificationFailed(None, f"{file} does not hold the entries that its manifest names")
             if kept is not None:
                 check_trusted(made, kept, str(file))
     return head
@@ -88,7 +88,7 @@ def move(source: Place, target: Place, key: LogKey, limits: Limits, step: Step) 
         Absent: if there is no book at ``source``.
         NotDone: if there is something at ``target``, if the source was moved elsewhere before, or if another
             process writes either.
-        Broken: if the source does not verify.
+        VerificationFailed: if the source does not verify.
     """
     if source.absolute == target.absolute:
         raise NotDone(f"{source.display_name} is where the book is already")
@@ -98,10 +98,10 @@ def move(source: Place, target: Place, key: LogKey, limits: Limits, step: Step) 
         return before, True
     # The target's transaction is the outer one, so that it commits last.
     with _new_book(target, limits) as made, exclusive_transaction(source, limits) as old:
-        seal = _seal_before(old, source, target)
+        successor = _successor_before(old, source, target)
         head = fill(made, BookContents(old), key, step)
-        if seal is None:
-            put_seal(old, Seal(target.absolute, head.size))
+        if successor is None:
+            record_successor(old, Successor(target.absolute, head.size))
     return head, False
 
 
@@ -141,26 +141,26 @@ def _new_book(place: Place, limits: Limits) -> Iterator[Connection]:
             file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _seal_before(connection: Connection, source: Place, target: Place) -> Seal | None:
-    """The seal of an earlier move to this target. Raises: NotDone, if the book was moved elsewhere."""
+def _successor_before(connection: Connection, source: Place, target: Place) -> Successor | None:
+    """The successor after an earlier move to this target. Raises: NotDone, if the book was moved elsewhere."""
     revision = revision_of(connection, source.display_name)
     if revision != SCHEMA_REVISION:
         raise SchemaUnknown(f"{source.display_name} is at schema {revision}: run 'epsilon db upgrade' first")
-    seal = seal_of(connection)
-    if seal is not None and seal.successor != target.absolute:
-        raise NotDone(f"{source.display_name} was moved to {seal.successor} before: one book goes on in one place")
-    return seal
+    successor = successor_of(connection)
+    if successor is not None and successor.book != target.absolute:
+        raise NotDone(f"{source.display_name} was moved to {successor.book} before: one book goes on in one place")
+    return successor
 
 
 def _moved_before(source: Place, target: Place, limits: Limits) -> Head | None:
     """The head that an earlier move brought to this target, None if it was not done. Raises: NotDone, Absent."""
     with connected(source, writes=False, limits=limits) as old:
-        seal = _seal_before(old, source, target)
-        if seal is None or not tables_in(target, limits):
+        successor = _successor_before(old, source, target)
+        if successor is None or not tables_in(target, limits):
             return None
         with connected(target, writes=False, limits=limits) as new:
             revision_of(new, target.display_name)
             head, there = head_of(old), Tree(new)
-            if there.size < seal.tree_size or merkle.root(seal.tree_size, there.read) != head.root:
+            if there.size < successor.tree_size or merkle.root(successor.tree_size, there.read) != head.root:
                 raise NotDone(f"there is something else at {target.display_name}, and nothing is written over")
     return head

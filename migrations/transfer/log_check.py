@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Integer, Result, Select, cast, select
 
-from ledger.audit.replay import Broken
+from ledger.audit.replay import VerificationFailed
 from ledger.log import merkle
 from ledger.log.verification import open_checkpoint
 from ledger.store.merkle_tables import Tree, latest_checkpoint
@@ -40,12 +40,12 @@ class Head:
 
 
 def head_of(connection: Connection) -> Head:
-    """The head that the book states, unverified. Raises: Broken, if a node is missing."""
+    """The head that the book states, unverified. Raises: VerificationFailed, if a node is missing."""
     tree = Tree(connection)
     try:
         return Head(tree.size, tree.root(), latest_checkpoint(connection))
     except KeyError as error:
-        raise Broken(None, f"the tree lacks the node {error}") from None
+        raise VerificationFailed(None, f"the tree lacks the node {error}") from None
 
 
 def verify_log(connection: Connection, key: LogKey | None, step: Step) -> Head:
@@ -57,7 +57,7 @@ def verify_log(connection: Connection, key: LogKey | None, step: Step) -> Head:
         step: called with how many entries are done, and of how many.
 
     Raises:
-        Broken: naming the first entry that is wrong, or what else is.
+        VerificationFailed: naming the first entry that is wrong, or what else is.
     """
     size, tree = Tree(connection).size, merkle.CompactRange()
     entries = streamed(connection, select(ENTRY.c.position, ENTRY.c.data).order_by(ENTRY.c.position))
@@ -67,50 +67,52 @@ def verify_log(connection: Connection, key: LogKey | None, step: Step) -> Head:
     with streamed(connection, select(level, position, TREE_NODE.c.hash).order_by(completed, level)) as nodes, entries:
         for index, row in enumerate(entries):
             if index != row.position:
-                raise Broken(index, "is missing")
+                raise VerificationFailed(index, "is missing")
             for made in tree.append(bytes(row.data)):
                 if nodes.fetchone() != made:
-                    raise Broken(index, f"tree node {made[0]}/{made[1]} is not that of the entries")
+                    raise VerificationFailed(index, f"tree node {made[0]}/{made[1]} is not that of the entries")
             step(index + 1, size)
         if nodes.fetchone() is not None:
-            raise Broken(None, "the tree has a node of no entry")
+            raise VerificationFailed(None, "the tree has a node of no entry")
     head = Head(tree.size, tree.root(), latest_checkpoint(connection))
     check_note(head, key)
     return head
 
 
 def check_note(head: Head, key: LogKey | None) -> None:
-    """The newest checkpoint is of these entries, and signed if the key is known. Raises: Broken."""
+    """The newest checkpoint is of these entries, and signed if the key is known. Raises: VerificationFailed."""
     if head.note is None:
         if head.size:
-            raise Broken(None, "no checkpoint covers the newest entries")
+            raise VerificationFailed(None, "no checkpoint covers the newest entries")
         return
     text = Checkpoint(str(head.origin), head.size, head.root).text
     if not head.note.startswith(f"{text}\n"):
-        raise Broken(None, f"the newest checkpoint is not that of these {head.size} entries")
+        raise VerificationFailed(None, f"the newest checkpoint is not that of these {head.size} entries")
     if key is not None:
         try:
             open_checkpoint(head.note, key)
         except Malformed as error:
-            raise Broken(None, str(error)) from None
+            raise VerificationFailed(None, str(error)) from None
 
 
 def check_trusted(connection: Connection, kept: Checkpoint, name: str) -> None:
     """Check that a log holds every entry under a checkpoint kept outside it.
 
     Raises:
-        Broken: if it is older than the checkpoint, or another log under the same key.
+        VerificationFailed: if it is older than the checkpoint, or another log under the same key.
     """
     tree = Tree(connection)
     refuse_older(tree.size, kept, name)
     if merkle.root(kept.size, tree.read) != kept.root:
-        raise Broken(None, f"{name} is a fork: its first {kept.size} entries are not those of the kept checkpoint")
+        raise VerificationFailed(
+            None, f"{name} is a fork: its first {kept.size} entries are not those of the kept checkpoint"
+        )
 
 
 def refuse_older(size: int, kept: Checkpoint, name: str) -> None:
-    """Raises: Broken, if a log of this size lacks entries that a kept checkpoint has."""
+    """Raises: VerificationFailed, if a log of this size lacks entries that a kept checkpoint has."""
     if size < kept.size:
-        raise Broken(
+        raise VerificationFailed(
             None,
             f"{name} has {size} entries and the kept checkpoint {kept.size}: it would give back budgets spent since. "
             "Use one that is not older",

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from sqlalchemy import Engine
 
-from ledger.audit.replay import Broken, verify_book
+from ledger.audit.replay import VerificationFailed, verify_book
 from ledger.store.cosignatures import store_cosignature
 from ledger.store.engine import engine_of
 from ledger.store.snapshot import Log
@@ -71,7 +71,7 @@ def _live(world: World) -> None:
     engine.dispose()
 
 
-def _named(byte: Byte, found: Broken, other: object) -> bool:
+def _named(byte: Byte, found: VerificationFailed, other: object) -> bool:
     """Whether a finding is of this byte's row: its place in the log, or its key, as it was or as it is now."""
     key = dict(byte.key)
     if byte.table == "entry":
@@ -113,7 +113,7 @@ def _change(url: str, engine: Engine, byte: Byte, dice: random.Random) -> str:
     if not put(engine, byte, value):
         return "refused by the database"
     try:
-        with pytest.raises(Broken) as fault:
+        with pytest.raises(VerificationFailed) as fault:
             verify_book(url, LOG, no_step)
     except BaseException:
         print(f"{byte}: {value!r} instead of {byte.value!r}")  # noqa: T201 - what reproduces it

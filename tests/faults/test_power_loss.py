@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from ledger.audit.replay import Broken
+from ledger.audit.replay import VerificationFailed
 from tests.factories.documents import NOW
 from tests.factories.stored import World, open_world
 from tests.faults.disk import Disk
@@ -95,7 +95,7 @@ def test_a_book_that_does_not_synchronise_is_caught(template: Path, tmp_path: Pa
     for seed in range(4):
         try:
             _cut(template, tmp_path, seed, synchronous)
-        except (AssertionError, sqlite3.DatabaseError, Broken):
+        except (AssertionError, sqlite3.DatabaseError, VerificationFailed):
             caught += 1
     assert caught >= 2
 

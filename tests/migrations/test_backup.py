@@ -11,7 +11,7 @@ from typing import get_args
 
 import pytest
 
-from ledger.audit.replay import Broken
+from ledger.audit.replay import VerificationFailed
 from ledger.log.checkpoint import sign
 from ledger.verifier import Checkpoint, leaf_hash
 from ledger.wire.malformed import Malformed
@@ -162,7 +162,7 @@ def test_a_changed_byte_is_found(grown: Kept, tmp_path: Path, seed: int) -> None
         path.write_bytes(data[:place] + bytes([data[place] ^ 1 << dice.randrange(8)]) + data[place + 1 :])
         try:
             assert _read(path) == whole, place
-        except (Malformed, Broken):
+        except (Malformed, VerificationFailed):
             refused += 1
     assert refused > 80
 

@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import migrations
-from ledger.audit.replay import Broken, verify_book
+from ledger.audit.replay import VerificationFailed, verify_book
 from ledger.commands.apply import apply
 from ledger.commands.entry import Entry
 from ledger.log.checkpoint import sign
@@ -69,9 +69,9 @@ def forged(source: Path, target: Path, entries: Sequence[Entry | bytes], key: Ed
     return target
 
 
-def broken(path: Path) -> Broken:
+def broken(path: Path) -> VerificationFailed:
     """The finding of a verification that must fail."""
-    with pytest.raises(Broken) as fault:
+    with pytest.raises(VerificationFailed) as fault:
         verify_book(f"sqlite:///{path}", LOG, no_step)
     assert "\n" not in str(fault.value)
     return fault.value

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from ledger.accounting.gaussian_certificates import certificate
-from ledger.audit.replay import Broken, verify_book
+from ledger.audit.replay import VerificationFailed, verify_book
 from ledger.commands.entry import Entry
 from ledger.mechanisms.mechanism import PoissonGaussian
 from ledger.mechanisms.price_proofs import RULE_NAMES
@@ -86,7 +86,7 @@ def verdict(book: Path, folder: Path, name: str, lie: Lie) -> str:
     found = ""
     try:
         verify_book(f"sqlite:///{changed}", LOG, no_step, gate=gate)
-    except Broken as fault:
+    except VerificationFailed as fault:
         found = str(fault)
     assert found.startswith(f"entry {place}: ") or not found
     return found

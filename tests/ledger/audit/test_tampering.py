@@ -14,7 +14,7 @@ import pytest
 from msgspec import structs
 
 from client.keys.signer import Signer
-from ledger.audit.replay import Broken, verify_book
+from ledger.audit.replay import VerificationFailed, verify_book
 from ledger.commands.entry import Entry
 from ledger.crypto import detached_jws
 from ledger.filters import read_rule
@@ -246,7 +246,7 @@ def test_replay_alone_finds_what_is_not_what_the_entries_make_it(healthy: Path, 
         # Nobody reads the document that is gone.
         if said != "entry 5":
             changed = tampered(healthy, tmp_path / f"{number}", statement)
-            with pytest.raises(Broken, match=said):
+            with pytest.raises(VerificationFailed, match=said):
                 verify_book(f"sqlite:///{changed}", LOG, no_step, decisions=False)
 
 

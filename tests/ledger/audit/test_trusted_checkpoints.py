@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from client.keys.signer import Signer
-from ledger.audit.replay import Broken, Fork, Shorter, verify_book
+from ledger.audit.replay import Fork, Shorter, VerificationFailed, verify_book
 from ledger.cli.main import app
 from ledger.commands.entry import Entry
 from ledger.domain.facts import Facts
@@ -138,9 +138,9 @@ def test_damage_is_no_fork(book: Path, tmp_path: Path) -> None:
     changed = tampered(book, tmp_path / "b", statement, FOUNDED + 1)
     script = "UPDATE tree_node SET hash = zeroblob(32) WHERE level = 0 AND position = 11"
     for path in (changed, tampered(book, tmp_path / "c", script)):
-        with pytest.raises(Broken) as fault:
+        with pytest.raises(VerificationFailed) as fault:
             verify_book(f"sqlite:///{path}", LOG, no_step, kept=_heads(book)[:2])
-        assert (type(fault.value), fault.value.index) == (Broken, FOUNDED + 1)
+        assert (type(fault.value), fault.value.index) == (VerificationFailed, FOUNDED + 1)
 
 
 def test_the_command_tells_a_fork(book: Path, tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_refusal_that_the_policy_never_gave_is_found_out(book: Path, tmp_path:
     """Taken as recorded it stands; the gate permits what was refused."""
     lie = _changed(book, tmp_path / "b", FOUNDED + 1, outcome="policy_denied", checks=[], detail="no")
     assert verify_book(f"sqlite:///{lie}", LOG, no_step).entries == FOUNDED + 2
-    with pytest.raises(Broken, match="pending follows") as fault:
+    with pytest.raises(VerificationFailed, match="pending follows") as fault:
         verify_book(f"sqlite:///{lie}", LOG, no_step, gate=gate)
     assert fault.value.index == FOUNDED + 1
 
@@ -212,7 +212,7 @@ def test_a_run_that_the_policy_forbids_is_found_out(tmp_path: Path) -> None:
         (outcome,) = world.submit(world.charge("run-1", run=plan(400)))
         assert outcome.code.word == "pending", outcome.detail
         assert verify_book(world.url, LOG, no_step).charges == 1
-        with pytest.raises(Broken, match="policy_denied follows") as fault:
+        with pytest.raises(VerificationFailed, match="policy_denied follows") as fault:
             verify_book(world.url, LOG, no_step, gate=gate)
         assert fault.value.index == FOUNDED
 
@@ -227,7 +227,7 @@ def test_without_signatures_everything_else_is_checked(book: Path, tmp_path: Pat
     entries = entries_of(book)
     lie = replace(entries[FOUNDED], signature=entries[FOUNDED + 1].signature)
     url = f"sqlite:///{forged(book, tmp_path / 'b', [*entries[:FOUNDED], lie], LOG_KEY)}"
-    with pytest.raises(Broken, match="does not verify") as fault:
+    with pytest.raises(VerificationFailed, match="does not verify") as fault:
         verify_book(url, LOG, no_step)
     assert fault.value.index == FOUNDED
     found = verify_book(url, LOG, no_step, signatures=False)
@@ -237,7 +237,7 @@ def test_without_signatures_everything_else_is_checked(book: Path, tmp_path: Pat
     # Beyond what is left to other machines.
     price[-2] -= price[-2] // 2_000_000_000 + 3
     cheap = _changed(book, tmp_path / "c", FOUNDED, prices=prices)
-    with pytest.raises(Broken, match=r"body\.prices"):
+    with pytest.raises(VerificationFailed, match=r"body\.prices"):
         verify_book(f"sqlite:///{cheap}", LOG, no_step, signatures=False)
 
 
@@ -247,6 +247,6 @@ def test_the_first_wrong_entry_is_named_whatever_is_wrong_with_it(book: Path, tm
     unsigned = replace(entries[FOUNDED], signature=entries[FOUNDED + 1].signature)
     later = replace(entries[FOUNDED + 1], body={**entries[FOUNDED + 1].body, "author": 3})
     target = forged(book, tmp_path / "b", [*entries[:FOUNDED], unsigned, later], LOG_KEY)
-    with pytest.raises(Broken) as fault:
+    with pytest.raises(VerificationFailed) as fault:
         verify_book(f"sqlite:///{target}", LOG, no_step)
     assert (fault.value.index, "signature" in str(fault.value)) == (FOUNDED, True)

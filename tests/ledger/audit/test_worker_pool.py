@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from ledger.audit.replay import CHUNK, Broken, verify_book
+from ledger.audit.replay import CHUNK, VerificationFailed, verify_book
 from ledger.audit.worker_pool import ALONE_MAX, WorkerPool, worker_count
 from policy.decisions.gate import gate
 from tests.bench.grown import grown
@@ -65,7 +65,7 @@ def test_several_processes_name_what_one_names(long: Path, tmp_path: Path, state
     changed = tampered(long, tmp_path / "b", statement if "charge SET" in statement else f"{statement}; {also}")
     told = []
     for processes in (0, 1):
-        with pytest.raises(Broken) as fault:
+        with pytest.raises(VerificationFailed) as fault:
             verify_book(f"sqlite:///{changed}", LOG, no_step, decisions=False, processes=processes)
         told.append((fault.value.index, str(fault.value)))
     assert told[0] == told[1]
@@ -80,7 +80,7 @@ def test_a_signature_is_named_before_what_is_wrong_later(long: Path, tmp_path: P
     entries[2_099] = replace(entries[2_099], actor="did:web:nobody.example")
     lied = forged(long, tmp_path / "lied", entries, LOG_KEY)
     for processes in (0, 1):
-        with pytest.raises(Broken, match="entry 1500: signature"):
+        with pytest.raises(VerificationFailed, match="entry 1500: signature"):
             verify_book(f"sqlite:///{lied}", LOG, no_step, processes=processes)
 
 

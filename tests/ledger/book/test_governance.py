@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from client.keys.signer import Signer
 from ledger.accounts.account_loss import counted_loss, frozen
-from ledger.audit.replay import Broken, verify_book
+from ledger.audit.replay import VerificationFailed, verify_book
 from ledger.commands.governance.release_notice import NOTICES_MAX
 from ledger.crypto.organisation_keys import parse_organisation_key
 from ledger.domain.facts import GLOBAL, holder_of
@@ -143,7 +143,7 @@ def test_a_decree_forged_in_the_rows_is_found(world: World) -> None:
             connection.execute(text("UPDATE forgiven SET loss = :loss"), {"loss": twice})
     finally:
         engine.dispose()
-    with pytest.raises(Broken, match="forgiven: the row of"):
+    with pytest.raises(VerificationFailed, match="forgiven: the row of"):
         verify_book(world.url, LOG, no_step)
 
 

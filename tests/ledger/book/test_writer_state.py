@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from client.keys.signer import Signer
-from ledger.audit.replay import Broken, verify_book
+from ledger.audit.replay import VerificationFailed, verify_book
 from ledger.book.book import BookStopped, BookUnusable
 from ledger.commands.entry import Entry
 from ledger.crypto import detached_jws
@@ -53,7 +53,7 @@ def test_a_changed_row_gives_no_budget_back(world: World, statement: str) -> Non
         statement = "UPDATE account SET coordinate = coordinate + 1000"
     change(world, statement)
     assert world.submit(world.charge("after"))[0].code.word == "budget_exhausted"
-    with pytest.raises(Broken, match=r"is not what the entries make it|cannot be read"):
+    with pytest.raises(VerificationFailed, match=r"is not what the entries make it|cannot be read"):
         verify_book(world.url, LOG, no_step)
     world.book.close()
     with pytest.raises(BookUnusable, match="the book is not this log's, or was changed: "):

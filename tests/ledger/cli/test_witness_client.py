@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import delete, insert, update
 
 from ledger.cli.witness_client import ATTEMPTS, Witness, WitnessRefused, witness_newest
-from ledger.log.verification_findings import Broken
+from ledger.log.verification_findings import VerificationFailed
 from ledger.log.witness_protocol import SIZE_TYPE, add_checkpoint, cosigned, read_cosignature, read_size
 from ledger.store.append_only_triggers import sqlite_triggers
 from ledger.store.cosignatures import check_cosignatures, cosigned_receipt, newest_size, store_cosignature
@@ -208,7 +208,7 @@ def test_what_is_kept_is_checked(book: Path) -> None:
     for said, row in rows.items():
         with _undone(book):
             _tampered(book, insert(table).values(row))
-            with engine.begin() as connection, pytest.raises(Broken, match=f"^cosignature at .*{said}"):
+            with engine.begin() as connection, pytest.raises(VerificationFailed, match=f"^cosignature at .*{said}"):
                 check_cosignatures(Snapshot(connection))
     with engine.begin() as connection, pytest.raises(Malformed, match="does not verify"):
         store_cosignature(connection, 10, COSIGNER.key, COSIGNER.line(NOTE))
@@ -218,7 +218,7 @@ def test_what_is_kept_is_checked(book: Path) -> None:
             store_cosignature(connection, 10, COSIGNER.key, COSIGNER.line(note, 5))
             assert check_cosignatures(Snapshot(connection)) == 1
         _tampered(book, update(table).values(line=good.replace("A", "B")))
-        with engine.begin() as connection, pytest.raises(Broken, match="does not verify"):
+        with engine.begin() as connection, pytest.raises(VerificationFailed, match="does not verify"):
             check_cosignatures(Snapshot(connection))
     engine.dispose()
 

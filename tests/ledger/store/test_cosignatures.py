@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ledger.audit.replay import Broken, verify_book
+from ledger.audit.replay import VerificationFailed, verify_book
 from ledger.store.cosignatures import store_cosignature
 from ledger.store.engine import engine_of
 from ledger.store.table_mapping import append_rows
@@ -43,7 +43,7 @@ def test_a_line_is_checked_by_its_key_over_its_checkpoint(world: World, fault: s
     if row is None:
         assert verify_book(world.url, LOG, no_step).entries == size
     else:
-        with pytest.raises(Broken, match="cosignature"):
+        with pytest.raises(VerificationFailed, match="cosignature"):
             verify_book(world.url, LOG, no_step)
 
 
