@@ -122,7 +122,7 @@ class _Replay:
         self._book, self._key, self._signatures, self._gate = book, key, signatures, gate
         self._decisions = decisions
         self._log_x = c.base64url(key.public)
-        self._state = MemoryState(documents=StoredDocuments(book.connection))  # type: ignore[arg-type] # replay only reads them
+        self._state = MemoryState(documents=StoredDocuments(book.connection))
         self._growth = TreeRebuild(book, key)
         self._last = 0
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ledger.commands.apply import apply
 from ledger.commands.entry import Entry
 from ledger.domain.memory_state import MemoryState
-from ledger.store.database_state import DatabaseState
+from ledger.store.documents import StoredDocuments
 from ledger.store.engine import Executor
 from ledger.store.merkle_tables import Tree
 from ledger.store.snapshot import Log
@@ -29,10 +29,9 @@ class PastSnapshot(Log, MemoryState):
         if not 0 <= size <= Tree(connection).size:
             raise KeyError(size)
         Log.__init__(self, connection, size)
-        MemoryState.__init__(self)
-        self._sign = sign
         # Known by their digest, so that it does not matter which were stored later.
-        self.documents = DatabaseState(connection).documents
+        MemoryState.__init__(self, documents=StoredDocuments(connection))
+        self._sign = sign
         for index, data in enumerate(self):
             apply(self, Entry.parse(data), index)
 

@@ -18,10 +18,11 @@ from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import ChargeState
 from ledger.log.merkle import CompactRange
 from ledger.log.verification import open_checkpoint
-from ledger.store.database_state import PROJECTIONS, DatabaseState
+from ledger.store.database_state import PROJECTIONS
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import Executor
 from ledger.store.merkle_tables import Tree, entries_from, entry_bytes, latest_checkpoint
+from ledger.store.table_mapping import replace_rows
 from ledger.verifier import LogKey, leaf_hash, verify_inclusion
 from ledger.wire.malformed import Malformed
 
@@ -57,7 +58,7 @@ class WriterState:
         self._changes = {name: _Changes() for name in PROJECTIONS}
         self._documents = StoredDocuments()
         parts: dict[str, Any] = {**self._changes}
-        self.facts = MemoryState(documents=self._documents, **parts)  # type: ignore[arg-type] # no one writes to them
+        self.facts = MemoryState(documents=self._documents, **parts)
         self.time = 0
         self.note: str | None = None
         self._key = key
@@ -143,10 +144,8 @@ class WriterState:
 
     def write_rows(self, connection: Executor) -> None:
         """Write the rows of what changed, for readers."""
-        rows = DatabaseState(connection)
         for name, part in self._changes.items():
-            getattr(rows, name).update({key: part[key] for key in part.changed})
-        rows.flush()
+            replace_rows(connection, PROJECTIONS[name], ((key, part[key]) for key in part.changed))
         self._clear()
 
     def _clear(self) -> None:

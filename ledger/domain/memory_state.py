@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -28,7 +28,7 @@ from ledger.mechanisms.loss import Loss, Segment, loss_of
 class MemoryState:
     """Plain dictionaries. See :class:`ledger.domain.facts.State`."""
 
-    documents: MutableMapping[str, bytes] = field(default_factory=dict)
+    documents: Mapping[str, bytes] = field(default_factory=dict)
     organisations: dict[str, Organisation] = field(default_factory=dict)
     keys: dict[str, SigningKey] = field(default_factory=dict)
     policies: dict[str, tuple[PolicyVersion, ...]] = field(default_factory=dict)

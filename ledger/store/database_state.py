@@ -1,4 +1,4 @@
-"""The current state in a database: each table is a read-through cache, written back when it is flushed."""
+"""The current state in a database, for readers: each table is a read-through cache."""
 
 from __future__ import annotations
 
@@ -8,35 +8,36 @@ from typing import Any, Final
 from sqlalchemy import func, select
 
 from ledger.domain.facts import Account, Charge, Span
-from ledger.domain.memory_state import sum_exposures
+from ledger.domain.memory_state import MemoryState, sum_exposures
 from ledger.domain.organisation_graph import NodeKind
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Loss
 from ledger.store import tables as t
 from ledger.store.engine import Executor
-from ledger.store.table_mapping import ProjectionTable
+from ledger.store.row_mapping import TableMapping
+from ledger.store.table_mapping import ProjectionTable, replace_rows
 
-PROJECTIONS: Final = (
-    "organisations",
-    "keys",
-    "policies",
-    "datasets",
-    "partitions",
-    "contracts",
-    "contract_heads",
-    "charges",
-    "accounts",
-    "forgiven",
-    "nodes",
-)
-"""The attributes of a state that are projections of the entries, a table each."""
+PROJECTIONS: Final[dict[str, TableMapping[Any, Any]]] = {
+    "organisations": t.ORGANISATIONS,
+    "keys": t.KEYS,
+    "policies": t.POLICIES,
+    "datasets": t.DATASETS,
+    "partitions": t.PARTITIONS,
+    "contracts": t.CONTRACTS,
+    "contract_heads": t.CONTRACT_HEADS,
+    "charges": t.CHARGES,
+    "accounts": t.ACCOUNTS,
+    "forgiven": t.FORGIVEN,
+    "nodes": t.NODES,
+}
+"""The tables that hold a state, by its attribute: projections of the entries."""
 
 
 class DatabaseState:
-    """The state as one transaction sees it. See :class:`ledger.domain.facts.State`."""
+    """The facts as one transaction sees them. See :class:`ledger.domain.facts.Facts`."""
 
     def __init__(self, connection: Executor) -> None:
-        """Read and write through ``connection``."""
+        """Read through ``connection``."""
         self.connection = connection
         self.documents = ProjectionTable(connection, t.DOCUMENTS)
         self.organisations = ProjectionTable(connection, t.ORGANISATIONS)
@@ -54,31 +55,27 @@ class DatabaseState:
     @property
     def publication(self) -> int | None:
         """The newest node of what was made public."""
-        self.nodes.flush()
         table = t.NODES.table
         chosen = select(func.max(table.c.position)).where(table.c.kind == NodeKind.PUBLIC.value)
         return self.connection.execute(chosen).scalar()
 
     def accounts_of(self, holder: str) -> list[Account]:
-        """Every account of one holder, by partition, as this batch has changed them."""
-        self.accounts.flush()
+        """Every account of one holder, by partition."""
         table = t.ACCOUNTS.table
         chosen = select(table.c.partition).where(table.c.holder == holder).distinct().order_by(table.c.partition)
         return [self.accounts[str(ref), holder] for (ref,) in self.connection.execute(chosen).all()]
 
     def runs(self, spans: Iterable[Span]) -> int:
-        """How many charges there are in these spans, those of this batch included."""
-        self.charges.flush()
+        """How many charges there are in these spans."""
         count = select(func.count()).select_from(t.CHARGES.table)
         return sum(self.connection.execute(count.where(*_within(one))).scalar_one() for one in spans)
 
     def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
-        """Per partition: posted and pending loss of the charges in these spans, those of this batch included."""
-        self.charges.flush()
+        """Per partition: posted and pending loss of the charges in these spans."""
         return sum_exposures(charge for one in spans for charge in self.charges.where(*_within(one)))
 
     def latest(self, author: int, most: int) -> list[Charge]:
-        """The newest charges authored at a node, as stored, newest first."""
+        """The newest charges authored at a node, newest first."""
         table = t.CHARGES.table
         newest = select(table.c.id).where(table.c.author == author).order_by(table.c.entered.desc()).limit(most)
         return sorted(self.charges.where(table.c.id.in_(newest)), key=lambda one: -one.index)
@@ -101,10 +98,11 @@ class DatabaseState:
         found = self.connection.execute(chosen).scalar()
         return None if found is None else int(found)
 
-    def flush(self) -> None:
-        """Write every changed value back."""
-        for name in PROJECTIONS:
-            getattr(self, name).flush()
+
+def write_state(connection: Executor, state: MemoryState) -> None:
+    """Write every row of a state into a database that has none."""
+    for name, mapping in PROJECTIONS.items():
+        replace_rows(connection, mapping, getattr(state, name).items())
 
 
 def _within(span: Span) -> tuple[Any, ...]:

@@ -18,9 +18,15 @@ from ledger.verifier import leaf_hash
 _NODE: Final = select(TREE_NODE.c.hash).where(
     TREE_NODE.c.level == bindparam("level"), TREE_NODE.c.position == bindparam("position")
 )
+_PAGE: Final = 1_000
+_PAGE_FROM: Final = (
+    select(ENTRY.c.position, ENTRY.c.data)
+    .where(ENTRY.c.position >= bindparam("start"))
+    .order_by(ENTRY.c.position)
+    .limit(_PAGE)
+)
 _LAST: Final = select(func.max(ENTRY.c.position))
 _ENTRY_DATA: Final = select(ENTRY.c.data).where(ENTRY.c.position == bindparam("position"))
-_PAGE: Final = 1_000
 _NEWEST: Final = select(CHECKPOINT.c.note).order_by(CHECKPOINT.c.tree_size.desc()).limit(1)
 
 
@@ -131,8 +137,7 @@ def entry_bytes(connection: Executor, index: int) -> bytes:
 def entries_from(connection: Executor, start: int) -> Iterator[tuple[int, bytes]]:
     """The indexes and exact bytes of the entries from one index on, read a thousand at a time."""
     while True:
-        chosen = select(ENTRY.c.position, ENTRY.c.data).where(ENTRY.c.position >= start)
-        some = connection.execute(chosen.order_by(ENTRY.c.position).limit(_PAGE)).all()
+        some = connection.execute(_PAGE_FROM, {"start": start}).all()
         yield from ((int(index), bytes(data)) for index, data in some)
         if len(some) < _PAGE:
             return

@@ -1,11 +1,11 @@
-"""A table of the projections as a read-through, write-back mapping; and rows that are only appended."""
+"""A table of the projections as a mapping that reads through; rows that replace others, or are only appended."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, groupby
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Row, Table, bindparam, insert, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
@@ -15,20 +15,17 @@ from ledger.store.row_mapping import Fields, TableMapping
 
 K = TypeVar("K")
 V = TypeVar("V")
-_LOADED_MAX: Final = 1_000
-"""Keys named in one statement; databases bound how many a statement may have."""
 
 
-class ProjectionTable(MutableMapping[K, V], Generic[K, V]):
-    """One table seen as a mapping: a read-through cache of its values, written back when flushed."""
+class ProjectionTable(Mapping[K, V], Generic[K, V]):
+    """One table seen as a mapping: a read-through cache of its values."""
 
     def __init__(self, connection: Executor, mapping: TableMapping[K, V]) -> None:
-        """Read and write through ``connection``, as ``mapping`` says."""
+        """Read through ``connection``, as ``mapping`` says."""
         self._connection = connection
         self._mapping = mapping
         self._table, self._columns, self._of_key = mapping.table, mapping.columns, mapping.key_of
         self._known: dict[K, V | None] = {}
-        self._changed: dict[K, None] = {}
 
     def __getitem__(self, key: K) -> V:
         if key not in self._known:
@@ -41,35 +38,14 @@ class ProjectionTable(MutableMapping[K, V], Generic[K, V]):
             raise KeyError(key)
         return value
 
-    def __setitem__(self, key: K, value: V) -> None:
-        self._known[key] = value
-        self._changed[key] = None
-
-    def __delitem__(self, key: K) -> None:
-        raise TypeError("nothing recorded is ever deleted")
-
-    def load(self, keys: Iterable[K]) -> None:
-        """Read what a batch will ask for in one statement a thousand; for tables whose key is one column."""
-        (column,) = self._columns
-        wanted = [key for key in dict.fromkeys(keys) if key not in self._known]
-        for start in range(0, len(wanted), _LOADED_MAX):
-            some = wanted[start : start + _LOADED_MAX]
-            self._known.update(dict.fromkeys(some))
-            found = self._connection.execute(_of_keys(column), {"keys": some})
-            self._known.update((key, self._mapping.load([*rows])) for key, rows in groupby(found, self._of_key))
-
     def __bool__(self) -> bool:
         """Whether there is any, which costs no more with many."""
-        if self._changed or any(value is not None for value in self._known.values()):
-            return True
         return self._connection.execute(select(self._columns[0]).limit(1)).first() is not None
 
     def __iter__(self) -> Iterator[K]:
         found = self._connection.execute(select(*self._columns).distinct().order_by(*self._columns)).all()
-        stored: list[Any] = [tuple(one) if len(self._columns) > 1 else one[0] for one in found]
-        yield from stored
-        have = set(stored)
-        yield from (key for key in self._changed if key not in have)
+        keys: Any = (tuple(one) if len(self._columns) > 1 else one[0] for one in found)
+        yield from keys
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -97,11 +73,11 @@ class ProjectionTable(MutableMapping[K, V], Generic[K, V]):
         return tuple(apart[0][name] for name in names)
 
     def where(self, *conditions: Any) -> list[V]:  # noqa: ANN401 - SQLAlchemy's own types
-        """The values of one-row tables that meet conditions, as stored and not yet changed."""
+        """The values of one-row tables that meet conditions."""
         return [self._mapping.load([row]) for row in self._select(*conditions)]
 
     def page(self, after: K | None, most: int, **same: str) -> list[tuple[K, V]]:
-        """The next values in order of their keys, as stored; those with ``same`` values in these columns alone."""
+        """The next values in order of their keys; those with ``same`` values in these columns alone."""
         keys = select(*self._columns).distinct().where(*(self._table.c[name] == value for name, value in same.items()))
         if after is not None:
             parts = after if isinstance(after, tuple) else (after,)
@@ -113,14 +89,6 @@ class ProjectionTable(MutableMapping[K, V], Generic[K, V]):
         chosen = select(self._table).where(*conditions).order_by(*self._table.primary_key.columns)
         return self._connection.execute(chosen).all()
 
-    def flush(self) -> None:
-        """Write every changed value back."""
-        rows = [one for key in self._changed for one in self._mapping.dump(key, self[key])]
-        self._changed.clear()
-        if not rows:
-            return
-        self._connection.execute(_replacing(self._table, postgres=is_postgres(self._connection)), rows)
-
 
 # Statements are made once: making one costs more than SQLite takes to answer it.
 @cache
@@ -130,18 +98,18 @@ def _of_key(*columns: Any) -> Any:  # noqa: ANN401 - SQLAlchemy's own types
 
 
 @cache
-def _of_keys(column: Any) -> Any:  # noqa: ANN401
-    table = column.table
-    named = column.in_(bindparam("keys", expanding=True))
-    return select(table).where(named).order_by(*dict.fromkeys((column, *table.primary_key.columns)))
-
-
-@cache
 def _replacing(table: Any, *, postgres: bool) -> Any:  # noqa: ANN401
     keys = [column.name for column in table.primary_key.columns]
     into = (postgresql if postgres else sqlite).insert(table)
     rest = {column.name: into.excluded[column.name] for column in table.columns if column.name not in keys}
     return into.on_conflict_do_update(index_elements=keys, set_=rest)
+
+
+def replace_rows(connection: Executor, mapping: TableMapping[K, V], values: Iterable[tuple[K, V]]) -> None:
+    """Write the rows of values, each in place of those that have its key."""
+    rows = [row for key, value in values for row in mapping.dump(key, value)]
+    if rows:
+        connection.execute(_replacing(mapping.table, postgres=is_postgres(connection)), rows)
 
 
 def append_rows(connection: Executor, table: Table, rows: list[Fields]) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import fields
 from itertools import islice
 from typing import Annotated, Any, Final, Literal, Protocol
 
@@ -23,7 +22,7 @@ from ledger.domain.memory_state import MemoryState
 from ledger.log.merkle import CompactRange
 from ledger.log.verification import parse_witness_key
 from ledger.store.cosignatures import store_cosignature
-from ledger.store.database_state import DatabaseState
+from ledger.store.database_state import write_state
 from ledger.store.snapshot import Snapshot
 from ledger.store.table_mapping import append_rows
 from ledger.store.tables import CHECKPOINT, COSIGNATURE, DOCUMENT, ENTRY, TREE_NODE
@@ -138,11 +137,7 @@ def _append(connection: Connection, contents: Contents, step: Step) -> CompactRa
         made = [{"level": level, "position": place, "hash": value} for level, place, value in nodes]
         append_rows(connection, TREE_NODE, made)
         step(tree.size, total)
-    database = DatabaseState(connection)
-    for one in fields(state):
-        if one.name != "documents":
-            getattr(database, one.name).update(getattr(state, one.name))
-    database.flush()
+    write_state(connection, state)
     return tree
 
 

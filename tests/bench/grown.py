@@ -21,7 +21,7 @@ from ledger.commands.entry import Entry
 from ledger.domain.memory_state import MemoryState
 from ledger.log.checkpoint import sign
 from ledger.store import tables
-from ledger.store.database_state import PROJECTIONS, DatabaseState
+from ledger.store.database_state import DatabaseState, write_state
 from ledger.store.engine import engine_of
 from ledger.store.merkle_tables import Tree
 from ledger.store.table_mapping import append_rows
@@ -80,7 +80,7 @@ def _grow(opened: World, entries: int) -> None:
         for index, data in enumerate(old):
             apply(state, Entry.parse(data), index)
         _append(connection, state, _pairs(opened, Entry.parse(old[-1])), entries)
-        _project(connection, state)
+        write_state(connection, state)
     engine.dispose()
 
 
@@ -116,13 +116,3 @@ def _append(connection: Connection, state: MemoryState, made: Iterator[Entry], e
         tree.flush()
         note = sign(Checkpoint(ORIGIN, tree.size, tree.root()), LOG_KEY)
         append_rows(connection, CHECKPOINT, [{"tree_size": tree.size, "note": note}])
-
-
-def _project(connection: Connection, state: MemoryState) -> None:
-    """Every row of what stands, in bulk."""
-    for name in PROJECTIONS:
-        values: list[tuple[Any, Any]] = list(getattr(state, name).items())
-        for start in range(0, len(values), CHUNK):
-            rows: Any = getattr(DatabaseState(connection), name)
-            rows.update(values[start : start + CHUNK])
-            rows.flush()

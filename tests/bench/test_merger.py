@@ -1,26 +1,19 @@
-"""A merger of two organisations with 10^5 runs each: in memory, and on a SQLite book's tables."""
+"""A merger of two organisations with 10^5 runs each, as the writer decides it: in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import fields
 from functools import cache
-from pathlib import Path
 from typing import Final
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-import migrations
 from ledger.commands.apply import apply
 from ledger.commands.decide import decide
 from ledger.commands.registry import read_command
 from ledger.domain.facts import GLOBAL, State, holder_of
 from ledger.domain.memory_state import MemoryState
-from ledger.store.database_state import DatabaseState
-from ledger.store.engine import engine_of
-from tests.bench.compare import Side, compare, nothing
+from tests.bench.compare import Side, compare
 from tests.bench.history import HUB, History, Sent, banks, entry_of, opened
 from tests.factories.memory import LOG_PUBLIC, ref_of, snapshot
 from tests.factories.people import SRO
@@ -66,39 +59,3 @@ def _in_memory(runs: int) -> Side[MemoryState]:
 def test_in_memory(benchmark: BenchmarkFixture) -> None:
     """In 2 s, against one with a hundredth of the runs."""
     compare(benchmark, _in_memory(MANY), _in_memory(FEW), rounds=5, limit=LIMIT_S)
-
-
-def test_in_sqlite(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
-    """In 2 s, read from the tables and flushed to them, against the same in memory."""
-    url = f"sqlite:///{tmp_path / 'book.sqlite'}"
-    migrations.upgrade(url)
-    world, _ = _two(MANY)
-    with _writing(url, keep=True) as stored:
-        for one in fields(MemoryState):
-            if one.name != "documents":
-                getattr(stored, one.name).update(getattr(world.state, one.name))
-
-    def merge(given: None) -> None:
-        del given
-        with _writing(url, keep=False) as stored:
-            _merge(MANY, stored)
-
-    compare(
-        benchmark,
-        Side(f"the same on a SQLite book's tables, {MANY:,} runs each", 1, nothing, merge),
-        _in_memory(MANY),
-        rounds=3,
-        limit=LIMIT_S,
-    )
-
-
-@contextmanager
-def _writing(url: str, *, keep: bool) -> Iterator[DatabaseState]:
-    """A writing transaction, flushed; then committed, or undone so that the next round finds the same."""
-    engine = engine_of(url, writes=True)
-    with engine.connect() as connection:
-        stored = DatabaseState(connection)
-        yield stored
-        stored.flush()
-        (connection.commit if keep else connection.rollback)()
-    engine.dispose()

@@ -118,8 +118,8 @@ class World:
         """Store a document with its signature and enter it; its digest."""
         data = json.dumps({"kind": kind, "id": name, "version": 1, **fields}).encode()
         signature = sign(private_key(actor), data).encode()
-        self.state.documents[c.digest(data)] = data
-        self.state.documents[c.digest(signature)] = signature
+        self.state.documents = {**self.state.documents, c.digest(data): data}
+        self.state.documents = {**self.state.documents, c.digest(signature): signature}
         body: c.Object = {"document": c.digest(data), "signatures": [c.digest(signature)]}
         assert not self.submit(kind, f"enter-{name}", actor, body).code.refused
         return c.digest(data)
@@ -189,7 +189,7 @@ def settled_world() -> World:
     for did, role in ROLES.items():
         assert not world.register(did, role).code.refused
     world.document("dataset", "digits", HOSPITAL, domain="health")
-    world.state.documents[c.digest(EVIDENCE)] = EVIDENCE
+    world.state.documents = {**world.state.documents, c.digest(EVIDENCE): EVIDENCE}
     return world
 
 
@@ -218,7 +218,8 @@ class MemoryDriver(FactsDriver):
     def store(self, signer: Signer, data: bytes) -> tuple[str, str]:
         """Keep both beside the state."""
         signature = signer.sign(data).encode()
-        self._world.state.documents.update({c.digest(one): one for one in (data, signature)})
+        state = self._world.state
+        state.documents = {**state.documents, **{c.digest(one): one for one in (data, signature)}}
         return c.digest(data), c.digest(signature)
 
     def recorded(self, name: str) -> bool:

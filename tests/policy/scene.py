@@ -189,7 +189,7 @@ class World(MemoryState):
     def store(self, data: bytes) -> str:
         """Keep bytes under their digest."""
         digest = c.digest(data)
-        self.documents[digest] = data
+        self.documents = {**self.documents, digest: data}
         return digest
 
 

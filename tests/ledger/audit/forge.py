@@ -14,9 +14,10 @@ import migrations
 from ledger.audit.replay import VerificationFailed, verify_book
 from ledger.commands.apply import apply
 from ledger.commands.entry import Entry
+from ledger.domain.memory_state import MemoryState
 from ledger.log.checkpoint import sign
 from ledger.store.append_only_triggers import sqlite_triggers
-from ledger.store.database_state import DatabaseState
+from ledger.store.database_state import write_state
 from ledger.store.engine import engine_of
 from ledger.store.merkle_tables import Tree
 from ledger.store.table_mapping import append_rows
@@ -53,14 +54,14 @@ def forged(source: Path, target: Path, entries: Sequence[Entry | bytes], key: Ed
     engine = engine_of(f"sqlite:///{target}", writes=True)
     with engine.begin() as connection:
         append_rows(connection, DOCUMENT, documents)
-        state, tree, stored = DatabaseState(connection), Tree(connection), []
+        state, tree, stored = MemoryState(), Tree(connection), []
         for index, one in enumerate(entries):
             data = one if isinstance(one, bytes) else one.to_bytes()
             entry = Entry.parse(data)
             apply(state, entry, index)
             tree.append(data)
             stored.append({"position": index, "id": entry.id, "kind": entry.kind, "time": entry.time, "data": data})
-        state.flush()
+        write_state(connection, state)
         append_rows(connection, ENTRY, stored)
         tree.flush()
         note = sign(Checkpoint(ORIGIN, tree.size, tree.root()), key)

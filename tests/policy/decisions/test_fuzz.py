@@ -40,7 +40,7 @@ def entered(kind: str, data: bytes) -> Verdict:
     scene = changed({**SCENE, **ASKED[kind]}, {"entered": GONE})
     scene["body"] = {"document": "0" * 64, "signatures": ["0" * 64]}
     request, facts = build(kind, scene)
-    facts.documents["0" * 64] = data
+    facts.documents = {**facts.documents, "0" * 64: data}
     return gate(request, facts)
 
 
@@ -102,7 +102,7 @@ def test_any_commitments_are_read_or_named(data: bytes) -> None:
     change = {"policies|0|records_min": 1, "body|records": 1}
     scene = changed({**SCENE, "signers": [], **ASKED["partition"]}, change)
     request, facts = build("partition", {**scene, "body": {**scene["body"], "commitments": ["0" * 64]}})
-    facts.documents["0" * 64] = data
+    facts.documents = {**facts.documents, "0" * 64: data}
     verdict = gate(request, facts)
     failed = {check.code for check in verdict.checks if not check.passed}
     assert failed <= {"commitments_malformed"}

@@ -48,9 +48,9 @@ class Market(World):
         signatures: list[c.Json] = []
         for did in signers:
             signature = sign(private_key(did), data).encode()
-            self.state.documents[c.digest(signature)] = signature
+            self.state.documents = {**self.state.documents, c.digest(signature): signature}
             signatures.append(c.digest(signature))
-        self.state.documents[c.digest(data)] = data
+        self.state.documents = {**self.state.documents, c.digest(data): data}
         body: c.Object = {"document": c.digest(data), "signatures": signatures}
         decided = self.submit(json.loads(data)["kind"], name, actor, body)
         assert not decided.code.refused, decided.detail
