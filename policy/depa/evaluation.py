@@ -11,7 +11,7 @@ from policy.checks.field_readers import format_time
 from policy.depa.contract.contract import PATH, Contract
 from policy.depa.contract.reasons import Reasons
 from policy.depa.pipeline.pipeline import Pipeline
-from policy.depa.pipeline.training_stage import Training
+from policy.depa.pipeline.privacy_params import RequestedPrivacy
 
 RELATION: Final = "REPLACE_SPECIAL"
 """Losses are reported for zero-out neighbours, the ledger's default."""
@@ -47,13 +47,13 @@ def evaluate(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reas
         if join.rows is None and terms.rows is None:
             reasons.refuse("join_unbounded", join.path)
     for stage in pipeline.trainings:
-        _caps(stage, contract, reasons)
+        _caps(stage.privacy, contract, reasons)
         for exposure in stage.exposures:
             note = reasons.warn if terms.level == 0 else reasons.refuse
             more = f"{exposure.text}; " if exposure.text else ""
             note(exposure.code, exposure.field, exposure.value, f"{more}Level {terms.level}")
         if stage.trees and stage.private:
-            reasons.warn("training_claim", stage.epsilon_path, stage.epsilon)
+            reasons.warn("training_claim", stage.privacy.path, stage.privacy.epsilon)
     if pipeline.trainings:
         detail = "it also trains a replica without privacy on the same data, and prints exact losses of both"
         reasons.warn("reference_trainer", "pipeline.pipeline", None, detail)
@@ -79,17 +79,19 @@ def _dates(contract: Contract, now: int, reasons: Reasons) -> None:
         reasons.refuse("contract_ended", f"{PATH}.expiryTime", format_time(contract.ends))
 
 
-def _caps(stage: Training, contract: Contract, reasons: Reasons) -> None:
+def _caps(privacy: RequestedPrivacy, contract: Contract, reasons: Reasons) -> None:
     epsilon, delta = contract.epsilon_max(), contract.delta_max()
-    if stage.epsilon is not None and epsilon is not None and stage.epsilon > epsilon:
-        reasons.refuse("run_above_contract", stage.epsilon_path, stage.epsilon, compared(stage.epsilon, epsilon))
-    if stage.delta is not None and delta is not None and stage.delta > delta:
-        reasons.refuse("delta_above_contract", stage.delta_path, stage.delta, compared(stage.delta, delta))
+    if privacy.epsilon is not None and epsilon is not None and privacy.epsilon > epsilon:
+        reasons.refuse("run_above_contract", privacy.path, privacy.epsilon, compared(privacy.epsilon, epsilon))
+    if privacy.delta is not None and delta is not None and privacy.delta > delta:
+        reasons.refuse("delta_above_contract", privacy.delta_path, privacy.delta, compared(privacy.delta, delta))
 
 
 def _sum(pipeline: Pipeline, contract: Contract, terms: Terms, reasons: Reasons) -> None:
     """Several stages are one run. Without the number of records nothing but their sum bounds them together."""
-    requested = [stage.epsilon for stage in pipeline.trainings if stage.private and stage.epsilon is not None]
+    requested = [
+        stage.privacy.epsilon for stage in pipeline.trainings if stage.private and stage.privacy.epsilon is not None
+    ]
     most = contract.epsilon_max()
     if terms.records is not None or len(requested) < 2 or most is None or sum(requested) <= most:
         return

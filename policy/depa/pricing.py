@@ -90,23 +90,30 @@ def price(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reasons
 
 
 def _plan(stage: Training, contract: Contract, terms: Terms, reasons: Reasons) -> RunPlan | None:
+    privacy = stage.privacy
     if stage.trees:
         _hold_noise(contract, None, reasons)
-        return None if stage.epsilon is None else MechanismPlan(Pure(stage.epsilon, RELATION))
+        return None if privacy.epsilon is None else MechanismPlan(Pure(privacy.epsilon, RELATION))
     if terms.records is None:
         reasons.warn("noise_unknown", stage.path)
         return None
     delta = _delta((stage,), contract, terms)
-    if stage.epsilon is None or stage.clipping is None or stage.batch is None or stage.epochs is None or delta is None:
+    if (
+        privacy.epsilon is None
+        or privacy.clipping is None
+        or stage.batch is None
+        or stage.epochs is None
+        or delta is None
+    ):
         return None
-    if stage.delta is not None and stage.delta > Fraction(1, terms.records):
-        detail = compared(stage.delta, Fraction(1, terms.records))
-        reasons.warn("delta_lowered", stage.delta_path, stage.delta, detail)
+    if privacy.delta is not None and privacy.delta > Fraction(1, terms.records):
+        detail = compared(privacy.delta, Fraction(1, terms.records))
+        reasons.warn("delta_lowered", privacy.delta_path, privacy.delta, detail)
     batches = -(-terms.records // stage.batch)
     steps = stage.epochs * batches
     try:
-        noise = calibrate_noise(Fraction(1, batches), steps, stage.epsilon, delta, RELATION)
-        plan = Plan(Fraction(1, batches), noise, stage.clipping, steps, min(stage.batch, terms.records))
+        noise = calibrate_noise(Fraction(1, batches), steps, privacy.epsilon, delta, RELATION)
+        plan = Plan(Fraction(1, batches), noise, privacy.clipping, steps, min(stage.batch, terms.records))
     except (Malformed, ArithmeticError) as error:
         reasons.refuse("not_priced", stage.path, None, str(error))
         return None
@@ -127,7 +134,7 @@ def _hold_noise(contract: Contract, noise: Fraction | None, reasons: Reasons) ->
 
 def _delta(stages: tuple[Training, ...], contract: Contract, terms: Terms) -> Fraction | None:
     """The least δ that any party states, and at most one over the number of records; None if there is none."""
-    stated = [stage.delta for stage in stages if stage.delta is not None]
+    stated = [stage.privacy.delta for stage in stages if stage.privacy.delta is not None]
     agreed = contract.delta_max()
     stated += [agreed] if agreed is not None else []
     return min([*stated, Fraction(1, max(2, terms.records))] if terms.records else stated, default=None)

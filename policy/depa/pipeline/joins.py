@@ -9,12 +9,11 @@ one principal into the result any number of times.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from ledger.mechanisms.mechanism import GROUP_MAX
-from policy.depa.contract.contract import Contract, Dataset
+from policy.depa.contract.contract import Contract
 from policy.depa.contract.field_reader import Fields
 from policy.depa.pipeline.join_query import NotPlain, check_query
 from policy.documents.contract import DATASETS_MAX
@@ -63,15 +62,10 @@ def read_join(name: str, known: Fields, contract: Contract) -> Join:
     return Join(known.path, output, tuple(mount for mount in read if mount), rows)
 
 
-def find_dataset(contract: Contract, wanted: str) -> tuple[Dataset, ...]:
-    """The contract's datasets of this id."""
-    return tuple(dataset for dataset in contract.datasets if dataset.id == wanted)
-
-
 def _dataset(known: Fields, contract: Contract) -> str | None:
     known.only(_DATASET)
     wanted = known.name("id")
-    found = find_dataset(contract, wanted) if wanted is not None else ()
+    found = [one for one in contract.datasets if wanted is not None and one.id == wanted]
     if wanted is not None and not found:
         known.reasons.refuse("dataset_not_in_contract", known.at("id"), wanted)
     if found and known.has("provider"):
@@ -89,7 +83,8 @@ def _spark(known: Fields, datasets: list[Fields], contract: Contract) -> str | N
     joined.only(_JOINED)
     key, query = joined.text("joining_key"), joined.text("joining_query")
     if key is not None and query is not None:
-        _check_query(joined, key, query, tuple(_table_names(datasets)))
+        names = [one.text("name") for one in datasets]
+        _check_query(joined, key, query, {name.upper() for name in names if name is not None})
     for bound in contract.bounds:
         used = bound.dataset in {one.value.get("id") for one in datasets if isinstance(one.value.get("id"), str)}
         if key is not None and used and bound.join_keys and key not in bound.join_keys:
@@ -100,7 +95,7 @@ def _spark(known: Fields, datasets: list[Fields], contract: Contract) -> str | N
     return f"{folder.rstrip('/')}/{output}" if folder and output and not output.startswith("/") else output
 
 
-def _check_query(joined: Fields, key: str, query: str, named: tuple[str, ...]) -> None:
+def _check_query(joined: Fields, key: str, query: str, named: set[str]) -> None:
     try:
         tables = check_query(query, key)
     except NotPlain as error:
@@ -110,10 +105,3 @@ def _check_query(joined: Fields, key: str, query: str, named: tuple[str, ...]) -
         if table not in named:
             detail = f"{table!r} is no dataset of this stage"
             joined.reasons.refuse("join_query", joined.at("joining_query"), query, detail)
-
-
-def _table_names(datasets: list[Fields]) -> Iterator[str]:
-    for known in datasets:
-        name = known.text("name")
-        if name is not None:
-            yield name.upper()

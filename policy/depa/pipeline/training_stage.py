@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Final
 
 from ledger.mechanisms.mechanism import STEPS_MAX
@@ -15,7 +14,7 @@ from ledger.mechanisms.plan import BATCH_MAX
 from policy.depa.contract.decimal_json import strings_in
 from policy.depa.contract.field_reader import Fields
 from policy.depa.pipeline.preprocessing import Exposure, exact_metrics, fitted
-from policy.depa.pipeline.privacy_params import SPELLINGS, read_requested, require
+from policy.depa.pipeline.privacy_params import SPELLINGS, RequestedPrivacy, read_requested, require
 
 DEEP: Final = ("Train_DL", "PrivateTrain", "Train")
 TREES: Final = ("Train_XGB",)
@@ -61,23 +60,18 @@ class Training:
     Attributes:
         trees: whether it boosts trees; else it is DP-SGD.
         private: whether it says that it trains with privacy.
-        epsilon: what it requests; ``delta`` and ``clipping`` likewise, which trees may lack.
-        epsilon_path: the place of the ε; ``delta_path`` likewise.
+        privacy: the parameters that it requests, of which trees may lack δ and the clipping norm.
         exposures: what else it would show of the data, without privacy.
     """
 
     path: str
     trees: bool
     private: bool
-    epsilon: Fraction | None
-    delta: Fraction | None
-    clipping: Fraction | None
+    privacy: RequestedPrivacy
     batch: int | None
     epochs: int | None
     input: str | None
     target: str | None
-    epsilon_path: str
-    delta_path: str
     exposures: tuple[Exposure, ...]
 
 
@@ -99,15 +93,11 @@ def read_training(name: str, known: Fields) -> Training:
         path=known.path,
         trees=trees,
         private=private,
-        epsilon=requested.epsilon,
-        delta=requested.delta,
-        clipping=requested.clipping,
+        privacy=requested,
         batch=None if trees else known.whole("batch_size", 1, BATCH_MAX),
         epochs=None if trees else known.whole("total_epochs", 1, STEPS_MAX),
         input=paths.text("input_dataset_path"),
         target=_target(known),
-        epsilon_path=requested.path,
-        delta_path=requested.delta_path,
         exposures=(*fitted(known, trees=trees), *exact_metrics(known)),
     )
 
