@@ -48,7 +48,7 @@ class Evidence:
         claims: all of them, as the token spells them.
         debuggable: False only if the token claims that no debugger can attach.
         hardware: what kind of hardware says so, as Azure's ``x-ms-attestation-type``; None for EAT.
-        bound: what the clean room said of itself: ``charge``, ``nonce``, ``plan``, ``cnf``, maybe ``pipeline``.
+        bound: what the clean room states of itself: ``charge``, ``nonce``, ``plan``, ``cnf``, maybe ``pipeline``.
     """
 
     form: str

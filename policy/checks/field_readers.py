@@ -54,13 +54,13 @@ def parse_epsilon(value: object, field: str) -> Fraction:
     return epsilon
 
 
-class Moment(int):
+class Timestamp(int):
     """Unix milliseconds, written as a time in UTC (RFC 3339)."""
 
 
 register_type(
-    Moment,
-    lambda value: Moment(parse_time(value, "")),
+    Timestamp,
+    lambda value: Timestamp(parse_time(value, "")),
     format_time,
     {
         "type": "string",

@@ -229,7 +229,7 @@ def _under(question: WhatIf, document: Path | None) -> WhatIf:
 
 def _question(facts: Snapshot | PastSnapshot, charge: Path, actor: str, epochs: str, now: int) -> WhatIf:
     """Raises: Malformed."""
-    from dataclasses import replace
+    from msgspec import structs
 
     from ledger.mechanisms.plan import Plan
     from ledger.wire import canonical_json as c
@@ -249,7 +249,7 @@ def _question(facts: Snapshot | PastSnapshot, charge: Path, actor: str, epochs: 
     if epochs:
         if not isinstance(planned.plan, Plan):
             raise Malformed("--epochs", "is for a plan of kind 'dp_sgd'")
-        planned = replace(planned, plan=for_epochs(planned.plan, parse_positive(epochs, "--epochs")))
+        planned = structs.replace(planned, plan=for_epochs(planned.plan, parse_positive(epochs, "--epochs")))
     return WhatIf(facts, planned, now)
 
 

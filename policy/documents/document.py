@@ -14,7 +14,7 @@ from ledger.wire.field_types import between, exact, read_custom
 from ledger.wire.malformed import Malformed
 from ledger.wire.read_errors import explain
 from ledger.wire.records import Record, type_info
-from policy.checks.field_readers import VERSION_MAX, Moment
+from policy.checks.field_readers import VERSION_MAX, Timestamp
 from policy.documents.document_text import read_document
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ Epsilon = Annotated[Fraction, exact(most=EPSILON_MAX, positive=True)]
 Delta = Annotated[Fraction, exact(below=Fraction(1), positive=True)]
 Share = Annotated[Fraction, exact(most=Fraction(1), positive=True)]
 Time = Annotated[
-    Moment, Meta(extra_json_schema={"pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"})
+    Timestamp, Meta(extra_json_schema={"pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"})
 ]
 """Read as Unix milliseconds."""
 Version = Annotated[int, between(1, VERSION_MAX)]
@@ -38,7 +38,7 @@ class Document(Record, frozen=True, kw_only=True):
         """Hold the document against itself. Raises: Malformed; Inconsistent, if it contradicts itself."""
         super().__post_init__()
         for name in self.__struct_fields__:
-            if isinstance(value := getattr(self, name), Moment):
+            if isinstance(value := getattr(self, name), Timestamp):
                 structs.force_setattr(self, name, int(value))
 
     @property

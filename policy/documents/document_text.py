@@ -142,11 +142,11 @@ _OPEN, _CLOSE, _BETWEEN = ("{", "["), ("}", "]"), (",", ":")
 def _value_at(found: _Located, path: str, piece: str, place: Place) -> None:
     found.places.setdefault(path, place)
     plain = piece in _OPEN or piece[0] == '"' or piece in _WORDS
-    if not plain and not (_INTEGER.match(piece) and _kept(piece)):
+    if not plain and not (_INTEGER.match(piece) and _is_exact(piece)):
         found.stumble = found.stumble or (path, place)
 
 
-def _kept(digits: str) -> bool:
+def _is_exact(digits: str) -> bool:
     """Whether JSON keeps an integer exactly."""
     return len(digits) <= DIGITS_MAX and abs(int(digits)) <= c.INTEGER_MAX
 
@@ -258,7 +258,7 @@ def _scalar(event: yaml.ScalarEvent, path: str, place: Place) -> c.Json:
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.match(text):
-        if not _kept(text):
+        if not _is_exact(text):
             raise Malformed(path, _at(f"{text[:40]} is beyond the integers JSON keeps exactly (2^53 - 1)", place))
         return int(text)
     tag = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call] # PyYAML

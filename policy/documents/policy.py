@@ -8,8 +8,6 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Final
 
-from msgspec import structs
-
 from ledger.mechanisms.decomposition import kinds_of
 from ledger.mechanisms.mechanism import RELATIONS
 from ledger.mechanisms.plan import RunPlan
@@ -19,7 +17,7 @@ from ledger.wire.records import Record
 from policy.checks.field_readers import Inconsistent
 from policy.documents.dataset import DatasetName, RecordsMin, Unit
 from policy.documents.document import Budget, Delta, Document, Epsilon, Share, Time, Version
-from policy.documents.run_bounds import TUNING, UNBOUNDED, Mechanisms, RunBounds, RunLimits, strictest
+from policy.documents.run_bounds import TUNING, Mechanisms, RunBounds, RunLimits, strictest
 from policy.documents.trusted_attesters import Attestation
 
 LEVEL_SEALED: Final = 2
@@ -130,8 +128,7 @@ class Policy(Document, frozen=True, tag_field="kind", tag="policy"):
     @property
     def run_bounds(self) -> RunBounds:
         """All that it bounds a run by, but for its ε."""
-        lineage = structs.replace(UNBOUNDED, delta_max=self.lineage.delta_max, mechanisms=self.mechanisms)
-        return strictest((self.run, lineage))
+        return strictest((self.run, RunBounds(self.lineage.delta_max, None, None, None, self.mechanisms)))
 
     def level_of(self, provider: str, dataset: str) -> int:
         """The Level of one dataset."""

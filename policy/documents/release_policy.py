@@ -43,18 +43,14 @@ class Condition:
     operator: str
     value: str | int | bool
 
-    def met(self, claims: c.Object) -> bool:
-        """Whether the claims meet it."""
+    def unmet(self, claims: c.Object) -> str:
+        """In words; empty if the claims meet it."""
         found = _claim(claims, self.claim)
         if self.operator == "exists":
-            return (found is not _MISSING) is self.value
-        if type(found) is not type(self.value):
-            return False
-        return (_EQUALITY | _ORDER)[self.operator](found, self.value)
-
-    def unmet(self, claims: c.Object) -> str:
-        """In words, empty if it is met."""
-        return "" if self.met(claims) else f"{self.claim} {self.operator} {_spelled(self.value)}"
+            met = (found is not _MISSING) is self.value
+        else:
+            met = type(found) is type(self.value) and (_EQUALITY | _ORDER)[self.operator](found, self.value)
+        return "" if met else f"{self.claim} {self.operator} {c.dump(self.value).decode()[:100]}"
 
     def required(self) -> Iterator[Condition]:
         """Itself."""
@@ -174,10 +170,6 @@ def _claim(claims: c.Object, path: str) -> object:
             return _MISSING
         found = found[name]
     return found
-
-
-def _spelled(value: str | int | bool) -> str:  # noqa: FBT001 - a claim may be one
-    return c.dump(value).decode()[:100]
 
 
 register_type(

@@ -50,9 +50,6 @@ class RunBounds(Record, frozen=True):
     mechanisms: tuple[str, ...] | None
 
 
-UNBOUNDED: Final = RunBounds(None, None, None, None, None)
-
-
 def strictest(stated: Sequence[RunBounds | RunLimits]) -> RunBounds:
     """What a run must keep that is bound by all of them."""
     named = [set(kinds) for one in stated if (kinds := getattr(one, "mechanisms", None)) is not None]

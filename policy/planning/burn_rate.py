@@ -13,11 +13,10 @@ from ledger.mechanisms.loss import Loss
 from ledger.organisation_lineage.exposure import known_spans
 from ledger.wire.field_types import Ref
 from ledger.wire.records import Record
-from policy.checks.field_readers import Moment
+from policy.checks.field_readers import HOUR_MS, Timestamp
 from policy.planning.account_caps import empty_account
 from policy.planning.reported_values import Holder
 
-HOUR_MS: Final = 3_600_000
 HORIZON_HOURS: Final = 100 * 366 * 24
 """A hundred years; anything longer is reported as unlimited."""
 
@@ -36,8 +35,8 @@ class Projection(Record, frozen=True):
     full: bool
     holder: Holder
     partition: Ref
-    projected_until: Moment | None
-    rate_since: Moment
+    projected_until: Timestamp | None
+    rate_since: Timestamp
 
 
 def recent_loss(facts: Facts, ref: str, holder: str, first: int) -> Loss:
@@ -64,7 +63,7 @@ def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch
     """
     partition = facts.partitions[ref]
     # A rate is of the time there was something to charge.
-    since = Moment(max(since, partition.opened))
+    since = Timestamp(max(since, partition.opened))
     rule = read_rule(partition.terms)
     account = facts.accounts.get((ref, holder)) or empty_account(partition, holder)
     counted, lately = counted_loss(facts, account), recent_loss(facts, ref, holder, first)
@@ -81,7 +80,7 @@ def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if admits(middle) else (low, middle)
-    until = None if full or low == HORIZON_HOURS else Moment(now + low * HOUR_MS)
+    until = None if full or low == HORIZON_HOURS else Timestamp(now + low * HOUR_MS)
     return Projection(full=full, holder=holder, partition=ref, projected_until=until, rate_since=since)
 
 

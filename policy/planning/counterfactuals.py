@@ -55,20 +55,22 @@ def advise(question: WhatIf) -> Advice:
 
 
 def _swaps(question: WhatIf) -> tuple[tuple[Swap, ...], int]:
-    asked, facts = question.run.partitions, question.facts
-    datasets = {(one.provider, one.dataset) for ref in asked if (one := facts.partitions.get(ref))}
+    requested, facts = question.run.partitions, question.facts
+    datasets = {(one.provider, one.dataset) for ref in requested if (one := facts.partitions.get(ref))}
     others = [
         one
         for ref in sorted(facts.partitions)
-        if ref not in asked and not (one := facts.partitions[ref]).retired and (one.provider, one.dataset) in datasets
+        if ref not in requested
+        and not (one := facts.partitions[ref]).retired
+        and (one.provider, one.dataset) in datasets
     ]
     tried = others[:CANDIDATES_MAX]
     found = []
-    for place, ref in enumerate(asked):
+    for place, ref in enumerate(requested):
         mine = facts.partitions.get(ref)
         for one in tried if mine else ():
             same = mine and (mine.provider, mine.dataset) == (one.provider, one.dataset)
-            changed = (*asked[:place], one.ref, *asked[place + 1 :])
+            changed = (*requested[:place], one.ref, *requested[place + 1 :])
             if same and question.with_partitions(changed).is_admitted:
                 found.append(Swap(instead=one.ref, of=ref))
     return tuple(found), len(others) - len(tried)

@@ -15,7 +15,6 @@ from typing import Any, Final
 from msgspec import structs
 
 from ledger.accounting.calibration import NOISE_PLACES, Crossing, find_crossing, least_noise, log_excess, most_steps
-from ledger.accounts.headroom import Room
 from ledger.domain.decision import Rejected
 from ledger.domain.facts import GLOBAL, Account, Facts, Partition, holder_of
 from ledger.domain.gate import Check
@@ -227,13 +226,15 @@ def _account_runs(question: WhatIf) -> tuple[RunsThatFit, ...]:
         rooms = question.rooms(question.run.plan)
     except (Rejected, Malformed, KeyError):
         return ()
-    return tuple(_runs_in(room) for room in rooms)
-
-
-def _runs_in(room: Room) -> RunsThatFit:
-    limit, rule = room.limit, room.rule
-    fit = rule.runs(room.before, limit.cap, room.run)
-    return RunsThatFit(limit.holder, limit.partition, fit, Percent.of(rule.share(room.before, limit.cap)))
+    return tuple(
+        RunsThatFit(
+            holder=room.limit.holder,
+            partition=room.limit.partition,
+            runs=room.rule.runs(room.before, room.limit.cap, room.run),
+            used=Percent.of(room.rule.share(room.before, room.limit.cap)),
+        )
+        for room in rooms
+    )
 
 
 def _after(question: WhatIf, runs: int) -> WhatIf:

@@ -22,7 +22,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.field_types import Name
 from ledger.wire.records import Record
-from policy.checks.field_readers import Moment
+from policy.checks.field_readers import Timestamp
 from policy.decisions.charges import covers
 from policy.decisions.documents_in_force import dataset_of, policy_in_force, read_contract, read_policy
 from policy.decisions.gate import gate
@@ -92,7 +92,7 @@ class Impact(Record, frozen=True):
     """
 
     accounts: tuple[AccountChange, ...]
-    at: Moment
+    at: Timestamp
     contracts: tuple[Change[ContractBounds], ...]
     datasets: tuple[DatasetName, ...]
     fields: tuple[Change[Word], ...]
@@ -113,7 +113,7 @@ def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str]) -> Impac
         Malformed: if it is no policy, or contradicts itself.
     """
     policy, after = with_policy_published(facts, data)
-    at = Moment(max(now, policy.effective))
+    at = Timestamp(max(now, policy.effective))
     mine = [one for one in _open(facts) if dataset_of(facts, one).domain == policy.domain]
     bounds = {one.ref: (partition_bounds(facts, one, at), partition_bounds(after, one, at)) for one in mine}
     changed = [one for one in mine if bounds[one.ref][0] != bounds[one.ref][1]]

@@ -7,12 +7,11 @@ nothing is recorded.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Final
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from ledger.accounts.headroom import Limit, Room
 from ledger.accounts.limits import limits_on
@@ -29,7 +28,7 @@ from ledger.domain.outcomes import Code
 from ledger.mechanisms.plan import RunPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import EPSILON_MAX
-from ledger.wire.field_types import Ref, Sha256, distinct, text, words
+from ledger.wire.field_types import Did, Ref, Sha256, distinct, text, words
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, convert
 from policy.decisions.gate import gate as policy_gate
@@ -53,28 +52,21 @@ class PlannedCharge(Record, frozen=True):
     recipients: Annotated[tuple[_Named, ...], distinct(RUNS_MAX)] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedRun:
+class PlannedRun(PlannedCharge, frozen=True, kw_only=True):
     """Who would charge what, under which contract (its document's digest), to which partitions."""
 
-    actor: str
-    contract: str
-    partitions: tuple[str, ...]
-    plan: RunPlan
-    recipients: tuple[str, ...] = ()
-    base: tuple[str, ...] = ()
+    actor: Did
 
     @classmethod
     def parse(cls, value: object, actor: str) -> PlannedRun:
         """Read a charge's body, whose clean room and deadline are ignored. Raises: Malformed."""
         needed = {name: one for name, one in c.members(value, "").items() if name not in {"clean_room", "deadline"}}
-        body = convert(PlannedCharge, needed)
-        return cls(actor, body.contract, body.partitions, body.plan, body.recipients, body.base)
+        return cls.of(actor, convert(PlannedCharge, needed))
 
     @classmethod
-    def of(cls, actor: str, body: MakeCharge) -> PlannedRun:
+    def of(cls, actor: str, body: MakeCharge | PlannedCharge) -> PlannedRun:
         """The run of a charge."""
-        return cls(actor, body.contract, body.partitions, body.plan, body.recipients, body.base)
+        return cls(actor=actor, **{name: getattr(body, name) for name in PlannedCharge.__struct_fields__})
 
 
 class DecisionReport(Record, frozen=True):
@@ -109,11 +101,11 @@ class WhatIf:
 
     def with_plan(self, plan: RunPlan) -> WhatIf:
         """Another plan, everything else equal."""
-        return WhatIf(self.facts, replace(self.run, plan=plan), self.now, self.gate)
+        return WhatIf(self.facts, structs.replace(self.run, plan=plan), self.now, self.gate)
 
     def with_partitions(self, partitions: tuple[str, ...]) -> WhatIf:
         """The same plan on other partitions."""
-        return WhatIf(self.facts, replace(self.run, partitions=partitions), self.now, self.gate)
+        return WhatIf(self.facts, structs.replace(self.run, partitions=partitions), self.now, self.gate)
 
     def body(self, plan: RunPlan) -> MakeCharge:
         """The body of a command that would ask for it."""

@@ -67,7 +67,14 @@ class Market(World):
         document = digest or self.state.contract_heads[f"digits-{short_name(bank)}"]
         refs = tuple(ref_of(one) for one in partitions or ("one",))
         return WhatIf(
-            self.state, PlannedRun(bank, self.state.contracts[document].document, refs, parse_plan(run)), self.now
+            self.state,
+            PlannedRun(
+                actor=bank,
+                contract=self.state.contracts[document].document,
+                partitions=refs,
+                plan=parse_plan(run),
+            ),
+            self.now,
         )
 
     def charged(self, name: str, run: c.Object, *partitions: str, bank: str = BANKS[0]) -> Code:

@@ -6,8 +6,9 @@ from fractions import Fraction
 
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.domain.outcomes import Code
+from policy.checks.field_readers import HOUR_MS
 from policy.planning.account_caps import account_status
-from policy.planning.burn_rate import HOUR_MS, projection, recent_loss
+from policy.planning.burn_rate import projection, recent_loss
 from policy.planning.plan_search import runs_that_fit
 from tests.factories.memory import ref_of
 from tests.factories.people import BANKS, DAY_MS

@@ -76,7 +76,7 @@ def test_a_refused_charge_can_be_asked_about_afterwards() -> None:
     market = exhausted()
     question = market.ask(PLAN)
     body = structs.replace(question.body(question.run.plan), recipients=(BANKS[1],), base=("run-0",))
-    assert PlannedRun.of(BANKS[0], body) == replace(question.run, recipients=(BANKS[1],), base=("run-0",))
+    assert PlannedRun.of(BANKS[0], body) == structs.replace(question.run, recipients=(BANKS[1],), base=("run-0",))
 
 
 def test_a_decision_can_be_made_again_under_another_policy_and_on_earlier_facts() -> None:
