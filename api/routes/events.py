@@ -28,9 +28,9 @@ from api.auth.authorisation import Caller, sees_entry
 from api.http.field_types import PLACE_PATTERN
 from api.http.head import is_head
 from api.http.problems import Problem, ServiceCode
-from api.wire.command_answers import BudgetAlert
 from api.wire.responses import shows_text
 from ledger.commands.entry import Entry
+from ledger.commands.runs.charge import BudgetAlert
 from ledger.domain.facts import Facts
 from ledger.wire import canonical_json as c
 from ledger.wire.records import convert

@@ -26,9 +26,8 @@ from api.http.field_types import (
 )
 from api.http.pagination import fetch_from
 from api.http.problems import RemainingShare
-from api.wire.command_answers import RuleTerms
 from ledger.book.past_snapshot import PastSnapshot
-from ledger.commands.registration.partition import UNITS
+from ledger.commands.registration.partition import UNITS, RuleTerms
 from ledger.domain import facts as domain
 from ledger.domain.facts import GLOBAL, Facts, holder_of
 from ledger.domain.outcomes import ChargeState

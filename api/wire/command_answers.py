@@ -1,6 +1,6 @@
 """Answers to commands: what was recorded, decisions, entries, envelopes of keys and the outcomes of a batch.
 
-The body of an entry is the request and what the decision fixed: :data:`_FIXED` has it by kind of command.
+The body of an entry is the request and what the decision fixed, as the registry declares it by kind of command.
 """
 
 from __future__ import annotations
@@ -10,21 +10,14 @@ from functools import cache
 from typing import Annotated, Any, Final, Literal, Self
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from api.http.answers import Answer
 from api.http.field_types import (
     Base64Url,
-    Count,
     Digest,
-    Holder,
     Index,
     KeyBytes,
-    Natural,
-    Node,
-    Number,
-    Ref,
-    ReportedNumber,
     Schema,
     Time,
     one_of,
@@ -33,75 +26,16 @@ from api.http.field_types import (
 from api.http.problems import ProblemDetails
 from api.wire.command_requests import titled
 from client.keys.hpke_envelope import SUITE
+from ledger.commands.command_kind import CommandKind
 from ledger.commands.entry import Entry
 from ledger.commands.registry import KINDS
 from ledger.domain.gate import Check
 from ledger.domain.outcomes import Code
-from ledger.filters import Terms
 from ledger.wire.field_types import Did, Name
 
 RECORDED: Final = one_of(*(code.word for code in Code if code.recorded))
 """Outcomes that an entry records."""
 Request = Annotated[Any, Meta(extra_json_schema={"type": "object"}, description="the body of the command")]
-RuleTerms = Annotated[
-    Terms,
-    Meta(
-        title="RuleTerms",
-        description="the rule by which charges are admitted, as it was fixed when the partition was opened",
-    ),
-]
-
-
-class Loss(Answer, frozen=True):
-    """By coordinate of the partition's rule: units of loss, and how many charges without bound."""
-
-    finite: tuple[Natural, ...]
-    infinite: tuple[Natural, ...]
-
-
-class Cap(Answer, frozen=True):
-    """An ε, and its capacity at each coordinate of the partition's rule; null where the coordinate is closed."""
-
-    capacity: tuple[Natural | None, ...]
-    epsilon: ReportedNumber
-
-
-class DocumentHeader(Answer, frozen=True):
-    """What a document says of itself; fields that its kind does not have are empty or zero."""
-
-    consumer: str
-    domain: str
-    ends: Time
-    id: Name
-    kind: Annotated[str, one_of("policy", "recommendation", "dataset", "contract")]
-    providers: tuple[Did, ...]
-    starts: Time
-    version: Count
-
-
-class BudgetAlert(Answer, frozen=True):
-    """A share of a capacity that this charge reached or crossed."""
-
-    holder: Holder
-    partition: Ref
-    share: Number
-
-
-class Limit(Answer, frozen=True):
-    """A cap that was checked for the charge."""
-
-    cap: Cap
-    holder: Holder
-    partition: Ref
-    share: Number | None = None
-
-
-class PriceSegment(Answer, frozen=True):
-    """Steps that all cost the same, by coordinate; null where the loss has no bound."""
-
-    price: tuple[Natural | None, ...]
-    steps: Count
-    unit: Count
 
 
 class EnvelopeInfo(Answer, frozen=True):
@@ -125,30 +59,6 @@ class Envelope(Answer, frozen=True):
     v: Literal[1]
 
 
-_PARENTS: Final = {"parents": tuple[Node, ...]}
-_HEADER: Final = {"header": DocumentHeader}
-_FIXED: Final[Mapping[str, Mapping[str, Any]]] = {
-    "acquisition": _PARENTS,
-    "charge": {
-        "author": Node,
-        "limits": tuple[Limit, ...],
-        "plan": Digest,
-        "prices": dict[Ref, tuple[PriceSegment, ...]],
-    },
-    "coalition": _PARENTS,
-    "collusion": _PARENTS,
-    "contract": _HEADER,
-    "dataset": _HEADER,
-    "decree": {"forgiven": Loss},
-    "merger": _PARENTS,
-    "partition": {"caps": tuple[Cap, ...], "terms": RuleTerms},
-    "policy": _HEADER,
-    "publication": {"giver": Did, "node": Node},
-    "recommendation": _HEADER,
-    "split": _PARENTS,
-    "transfer": {"before": Index, "giver": Did, "node": Node},
-}
-_ALERTS: Final = {"alerts": tuple[BudgetAlert, ...]}
 _PERMITS: Final = {"charge": "pending", "post": "posted", "void": "voided"}
 """The outcome of a command that is not rejected; else it is permitted."""
 _ENVELOPE: Final = Annotated[Envelope | None, Meta(extra_json_schema={"default": "absent"})]
@@ -176,6 +86,11 @@ def _record(
     return made
 
 
+def _fixed(kind: CommandKind[Any]) -> tuple[structs.FieldInfo, ...]:
+    """The fields of what an entry of a kind records beside the request and the outcome."""
+    return () if kind.recorded is None else structs.fields(kind.recorded)
+
+
 @cache
 def answer_to(kind: str) -> type[Answer]:
     """The answer to a command of a kind, which says what that kind's decision fixed."""
@@ -187,10 +102,12 @@ def _narrowed(kind: str) -> Mapping[str, Any]:
     """The fields of :class:`CommandAnswer` whose type depends on the kind of command."""
     outcome = Annotated[str, Meta(extra_json_schema={"const": _PERMITS.get(kind, "permitted")})]
     request = Annotated[Any, Meta(extra_json_schema={"$ref": f"#/components/schemas/{titled(kind, 'Body')}"})]
+    fixed = _fixed(KINDS[kind])
+    required = {field.name: field.type for field in fixed if field.required}
     # A quote or a dry run has what was decided, and nothing more.
-    recorded = {"outcome": outcome, "request": request, **(_ALERTS if kind == "charge" else {})}
+    optional = {"outcome": outcome, "request": request, **{one.name: one.type for one in fixed if not one.required}}
     doc = f"What the decision on a {kind.replace('_', ' ')} fixed, and the request."
-    return {"body": _record(titled(kind, "Decided"), _FIXED.get(kind, {}), recorded, doc), "outcome": outcome}
+    return {"body": _record(titled(kind, "Decided"), required, optional, doc), "outcome": outcome}
 
 
 class BatchProblem(Answer, frozen=True):
@@ -226,8 +143,7 @@ EntryBody: Final = _record(
     "EntryBody",
     {"outcome": Annotated[str, RECORDED], "request": Request},
     {
-        **{name: kind for fixed in _FIXED.values() for name, kind in fixed.items()},
-        **_ALERTS,
+        **{field.name: field.type for kind in KINDS.values() for field in _fixed(kind)},
         "checks": tuple[Check, ...],
         "detail": str,
     },

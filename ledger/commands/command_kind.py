@@ -79,6 +79,7 @@ class CommandKind(Generic[B]):
         path: where it is sent over HTTP.
         apply: how its entry changes the state; None if it changes nothing but the log.
         effect: of a run's entry, what applying it takes. Raises: Malformed.
+        recorded: what its entry records beside the request and the outcome.
         binds_all: its entries bind, or may bind, every organisation on record, which may all see them.
         changes_prices: the prices of a later command are better prepared once it is recorded.
     """
@@ -90,6 +91,7 @@ class CommandKind(Generic[B]):
     path: str = ""
     apply: Callable[[Change[B]], None] | None = None
     effect: Callable[[Recorded[B]], RunEffect] | None = None
+    recorded: type[Record] | None = None
     binds_all: bool = False
     changes_prices: bool = False
 

@@ -15,9 +15,11 @@ from msgspec import Meta
 
 from ledger.domain.command import Command
 from ledger.domain.facts import Facts
-from ledger.wire.field_types import constant
+from ledger.wire.canonical_json import INTEGER_MAX
+from ledger.wire.field_types import Did, Name, between, constant, words
 from ledger.wire.records import Record
 
+_Milliseconds = Annotated[int, Meta(ge=0, le=INTEGER_MAX, description="Unix milliseconds")]
 _Source = Annotated[str, Meta(description="the document and version that requires it, or the holder of an account")]
 
 
@@ -30,17 +32,20 @@ class Check(Record, frozen=True):
     source: _Source = constant("")
 
 
-class Header(Record, frozen=True, omit_defaults=False):
-    """What the book keeps of a document, as its entry records it: only ``policy`` reads inside the document."""
+class Header(Record, frozen=True):
+    """What a document says of itself; fields that its kind does not have are empty or zero.
 
-    kind: str
-    id: str
-    version: int
-    domain: str = ""
-    consumer: str = ""
-    providers: tuple[str, ...] = ()
-    starts: int = 0
-    ends: int = 0
+    The book keeps it, and its entry records it: only ``policy`` reads inside the document.
+    """
+
+    kind: Annotated[str, words("policy", "recommendation", "dataset", "contract")]
+    id: Name
+    version: Annotated[int, between(1, INTEGER_MAX)]
+    domain: str = constant("")
+    consumer: str = constant("")
+    providers: tuple[Did, ...] = constant(())
+    starts: _Milliseconds = constant(0)
+    ends: _Milliseconds = constant(0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import Annotated
 
-from ledger.wire import canonical_json as c
+from msgspec import Meta
+
+from ledger.wire.canonical_json import INTEGER_MAX
 from ledger.wire.exact_numbers import ceil_decimal, format_number
+from ledger.wire.field_types import between
+from ledger.wire.records import Record
 
 
 class NoRoom(ValueError):  # noqa: N818 - what is the case, not an error of the program
@@ -22,12 +26,11 @@ class NoRoom(ValueError):  # noqa: N818 - what is the case, not an error of the 
         self.least = least
 
 
-@dataclass(frozen=True, slots=True)
-class Cap:
-    """A bound on an account as integers: per coordinate; None where the coordinate is closed for this ε."""
+class Cap(Record, frozen=True):
+    """An ε, and its capacity at each coordinate of the partition's rule; null where the coordinate is closed."""
 
-    epsilon: Fraction
-    capacity: tuple[int | None, ...]
+    epsilon: Annotated[Fraction, Meta(description="an exact decimal or ratio")]
+    capacity: tuple[Annotated[int, between(0, INTEGER_MAX)] | None, ...]
 
     def part(self, share: Fraction) -> Cap:
         """A share of it, rounded down at every coordinate."""
@@ -43,13 +46,6 @@ class Cap:
         """Whether it is at most another, coordinate by coordinate. Raises: ValueError, for other coordinates."""
         pairs = zip(self.capacity, other.capacity, strict=True)
         return all(bound is None or (most is not None and bound <= most) for bound, most in pairs)
-
-    def to_json(self) -> c.Object:
-        """As it is recorded with each charge it bound."""
-        return {
-            "capacity": list(self.capacity),
-            "epsilon": format_number(self.epsilon),
-        }
 
 
 def used(at: int | None, bound: int | None) -> Fraction:

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from ledger.commands.command_kind import SRO, Change, CommandKind
 from ledger.commands.context import Context
+from ledger.commands.recorded_fields import RecordedLoss
 from ledger.domain.command import REASON_MAX
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.outcomes import Code
@@ -30,7 +31,7 @@ class Decree(Record, frozen=True):
 class Forgiven(Record, frozen=True):
     """What the account no longer counts against its caps, as the entry records it."""
 
-    forgiven: dict[str, tuple[int, ...]]
+    forgiven: RecordedLoss
 
 
 def decide(context: Context[Decree]) -> Decision:
@@ -41,13 +42,15 @@ def decide(context: Context[Decree]) -> Decision:
     if account is None or account.posted.empty:
         detail = f"the account {body.holder} of {body.partition} has nothing settled that could be reset"
         raise Rejected(Code.CONFLICT, detail, "body.holder")
-    return context.permit(Forgiven(account.posted._asdict()))
+    return context.permit(Forgiven(RecordedLoss(*account.posted)))
 
 
 def apply(change: Change[Decree]) -> None:
     """Note what the account no longer counts against its caps."""
-    place = change.body.partition, change.body.holder
-    change.state.forgiven[place] = Loss(**change.recorded(Forgiven).forgiven)
+    place, loss = (change.body.partition, change.body.holder), change.recorded(Forgiven).forgiven
+    change.state.forgiven[place] = Loss(loss.finite, loss.infinite)
 
 
-DECREE: Final = CommandKind("decree", Decree, decide, (SRO,), "/v1/decrees", apply, changes_prices=True)
+DECREE: Final = CommandKind(
+    "decree", Decree, decide, (SRO,), "/v1/decrees", apply, recorded=Forgiven, changes_prices=True
+)

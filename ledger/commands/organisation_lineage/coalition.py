@@ -36,5 +36,5 @@ def apply(change: Change[Declare]) -> None:
 
 
 COALITION: Final = CommandKind(
-    "coalition", Declare, decide, (SRO,), "/v1/coalitions", apply, binds_all=True, changes_prices=True
+    "coalition", Declare, decide, (SRO,), "/v1/coalitions", apply, recorded=Parents, binds_all=True, changes_prices=True
 )

@@ -41,4 +41,6 @@ def apply(change: Change[Collude]) -> None:
     collude(change.lineage_edit(), change.body.organisations, change.body.effective).apply_to(change.state)
 
 
-COLLUSION: Final = CommandKind("collusion", Collude, decide, (SRO,), "/v1/collusions", apply, binds_all=True)
+COLLUSION: Final = CommandKind(
+    "collusion", Collude, decide, (SRO,), "/v1/collusions", apply, recorded=Parents, binds_all=True
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
+from ledger.commands.recorded_fields import NodeIndex
 from ledger.wire.field_types import Did, distinct
 from ledger.wire.records import Record
 
@@ -16,4 +17,4 @@ Several = Annotated[tuple[Did, ...], distinct(BODIES_MAX, 2)]
 class Parents(Record, frozen=True):
     """The nodes whose knowledge comes together, as the entry records them."""
 
-    parents: tuple[int, ...]
+    parents: tuple[NodeIndex, ...]

@@ -70,7 +70,9 @@ def apply(change: Change[Join]) -> None:
     edit.apply_to(change.state)
 
 
-MERGER: Final = CommandKind("merger", Merge, _decide("parents"), (SRO,), "/v1/mergers", apply, binds_all=True)
+MERGER: Final = CommandKind(
+    "merger", Merge, _decide("parents"), (SRO,), "/v1/mergers", apply, recorded=Parents, binds_all=True
+)
 ACQUISITION: Final = CommandKind(
-    "acquisition", Acquire, _decide("acquired"), (SRO,), "/v1/acquisitions", apply, binds_all=True
+    "acquisition", Acquire, _decide("acquired"), (SRO,), "/v1/acquisitions", apply, recorded=Parents, binds_all=True
 )

@@ -6,6 +6,7 @@ from typing import Final
 
 from ledger.commands.command_kind import SRO, Change, CommandKind
 from ledger.commands.context import Context
+from ledger.commands.recorded_fields import NodeIndex
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Charge, Organisation
 from ledger.domain.organisation_graph import Arrow, NodeKind, knows
@@ -26,7 +27,7 @@ class Published(Record, frozen=True):
     """Who made the model public, as the entry records it."""
 
     giver: Did
-    node: int
+    node: NodeIndex
 
 
 def decide(context: Context[Publish]) -> Decision:
@@ -65,4 +66,6 @@ def apply(change: Change[Publish]) -> None:
     edit.apply_to(change.state)
 
 
-PUBLICATION: Final = CommandKind("publication", Publish, decide, (SRO,), "/v1/publications", apply, binds_all=True)
+PUBLICATION: Final = CommandKind(
+    "publication", Publish, decide, (SRO,), "/v1/publications", apply, recorded=Published, binds_all=True
+)

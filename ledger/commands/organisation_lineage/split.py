@@ -49,4 +49,4 @@ def apply(change: Change[Split]) -> None:
     edit.apply_to(change.state)
 
 
-SPLIT: Final = CommandKind("split", Split, decide, (SRO,), "/v1/splits", apply, binds_all=True)
+SPLIT: Final = CommandKind("split", Split, decide, (SRO,), "/v1/splits", apply, recorded=Parents, binds_all=True)

@@ -11,6 +11,7 @@ from typing import Final
 from ledger.commands.command_kind import SRO, TDC, Change, CommandKind
 from ledger.commands.context import Context
 from ledger.commands.organisation_lineage.publication import find_giver
+from ledger.commands.recorded_fields import Index, NodeIndex
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.organisation_graph import Arrow, NodeKind
 from ledger.domain.outcomes import ChargeState, Code
@@ -30,9 +31,9 @@ class Transfer(Record, frozen=True):
 class Handover(Record, frozen=True):
     """What was handed over, as the entry records it: what the giver's node knew at ``before``."""
 
-    before: int
+    before: Index
     giver: Did
-    node: int
+    node: NodeIndex
 
 
 def decide(context: Context[Transfer]) -> Decision:
@@ -62,4 +63,4 @@ def apply(change: Change[Transfer]) -> None:
     edit.apply_to(change.state)
 
 
-TRANSFER: Final = CommandKind("transfer", Transfer, decide, (SRO, TDC), "/v1/transfers", apply)
+TRANSFER: Final = CommandKind("transfer", Transfer, decide, (SRO, TDC), "/v1/transfers", apply, recorded=Handover)

@@ -111,13 +111,28 @@ def _apply_contract(change: Change[EnterDocument]) -> None:
 
 
 POLICY: Final = CommandKind(
-    "policy", EnterDocument, decide, (SRO,), "/v1/policies", _apply_policy, binds_all=True, changes_prices=True
+    "policy",
+    EnterDocument,
+    decide,
+    (SRO,),
+    "/v1/policies",
+    _apply_policy,
+    recorded=Entered,
+    binds_all=True,
+    changes_prices=True,
 )
 DATASET: Final = CommandKind(
-    "dataset", EnterDocument, decide, (TDP,), "/v1/datasets", _apply_dataset, changes_prices=True
+    "dataset", EnterDocument, decide, (TDP,), "/v1/datasets", _apply_dataset, recorded=Entered, changes_prices=True
 )
 CONTRACT: Final = CommandKind(
-    "contract", EnterDocument, decide, (TDP, TDC), "/v1/contracts", _apply_contract, changes_prices=True
+    "contract",
+    EnterDocument,
+    decide,
+    (TDP, TDC),
+    "/v1/contracts",
+    _apply_contract,
+    recorded=Entered,
+    changes_prices=True,
 )
 RECOMMENDATION: Final = CommandKind(
     "recommendation",
@@ -126,6 +141,7 @@ RECOMMENDATION: Final = CommandKind(
     (TSO,),
     "/v1/recommendations",
     _apply_recommendation,
+    recorded=Entered,
     binds_all=True,
     changes_prices=True,
 )

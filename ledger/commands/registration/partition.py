@@ -5,6 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Final
 
+from msgspec import Meta
+
 from ledger.accounts.pricing import ComputedPrices
 from ledger.commands.command_kind import TDP, Change, CommandKind
 from ledger.commands.context import Context
@@ -13,20 +15,26 @@ from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Facts, Partition
 from ledger.domain.gate import Caps
 from ledger.domain.outcomes import Code
-from ledger.filters import RULES, NoRoom, Opening, Rule, choose_rule
+from ledger.filters import RULES, Cap, NoRoom, Opening, Rule, Terms, choose_rule
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.mechanism import GROUP_MAX, Mechanism, Relation
 from ledger.mechanisms.plan import RECORD, RunPlan, group_of
 from ledger.mechanisms.price_proofs import RULE_NAMES, NotPriced
-from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import DELTA_MIN, DELTA_ONE, EPSILON_MAX, format_number
 from ledger.wire.field_types import Did, Name, Sha256, between, distinct, text, words
 from ledger.wire.malformed import Malformed
-from ledger.wire.records import Record
+from ledger.wire.records import Record, write
 
 COMMITMENTS_MAX: Final = 32
 """Documents of record commitments that one partition names, each of up to 8,190 records."""
 UNITS: Final = ("record", "user")
+RuleTerms = Annotated[
+    Terms,
+    Meta(
+        title="RuleTerms",
+        description="the rule by which charges are admitted, as it was fixed when the partition was opened",
+    ),
+]
 UnitRecords = Annotated[int, between(1, GROUP_MAX)]
 """Records of one privacy unit."""
 
@@ -78,18 +86,25 @@ class OpenPartition(Record, frozen=True):
         return f"{self.provider}/{self.dataset}/{self.partition}"
 
 
+class Opened(Record, frozen=True):
+    """The capacities of the partition's own budget and of each cap, and the terms of its rule, as the entry records."""
+
+    caps: tuple[Cap, ...]
+    terms: RuleTerms
+
+
 def decide(context: Context[OpenPartition]) -> Decision:
     """Decide an opening."""
     body, prices = context.body, context.prices
     caps, rule = opening(context)
     named = dict.fromkeys((body.epsilon, caps.lineage))
     try:
-        terms: c.Object = {"caps": [prices.capacity(rule, one).to_json() for one in named], "terms": rule.to_json()}
+        opened = Opened(tuple(prices.capacity(rule, one) for one in named), rule)
     except NoRoom as closed:
         raise _closed(body, closed) from None
     except Malformed as error:
         raise error.under("body") from None
-    return Decision(Code.PERMITTED, derived=terms)
+    return Decision(Code.PERMITTED, derived=opened.to_json())
 
 
 def opening(context: Context[OpenPartition]) -> tuple[Caps, Rule]:
@@ -167,7 +182,7 @@ def apply(change: Change[OpenPartition]) -> None:
         unit_records_max=body.unit_records,
         records=body.records,
         data_key=body.data_key,
-        terms=c.dump(change.entry.derived["terms"]).decode(),
+        terms=write(change.recorded(Opened).terms).decode(),
         opened=change.entry.time,
         retired=False,
         index=change.index,
@@ -175,4 +190,6 @@ def apply(change: Change[OpenPartition]) -> None:
     )
 
 
-PARTITION: Final = CommandKind("partition", OpenPartition, decide, (TDP,), "/v1/partitions", apply, changes_prices=True)
+PARTITION: Final = CommandKind(
+    "partition", OpenPartition, decide, (TDP,), "/v1/partitions", apply, recorded=Opened, changes_prices=True
+)

@@ -7,6 +7,7 @@ names every such account and how much would fit.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -16,6 +17,7 @@ from ledger.accounts.limits import limits_on, no_room
 from ledger.accounts.pricing import Bound, ComputedPrices
 from ledger.commands.command_kind import TDC, CommandKind, Recorded
 from ledger.commands.context import Context
+from ledger.commands.recorded_fields import Count, Natural, NodeIndex, RecordedHolder
 from ledger.commands.registration.partition import UnitRecords
 from ledger.crypto.public_keys import CleanRoomKeys
 from ledger.domain.decision import Decision, Rejected
@@ -23,7 +25,7 @@ from ledger.domain.facts import GLOBAL, Charge, Facts, Organisation, Partition, 
 from ledger.domain.gate import Caps
 from ledger.domain.organisation_graph import knows
 from ledger.domain.outcomes import ChargeState, Code
-from ledger.filters import read_rule
+from ledger.filters import Cap, read_rule
 from ledger.mechanisms.loss import parse_segments
 from ledger.mechanisms.plan import RunPlan
 from ledger.wire import canonical_json as c
@@ -56,6 +58,41 @@ class MakeCharge(Record, frozen=True):
     base: Annotated[tuple[Name, ...], distinct(RUNS_MAX)] = ()
     pipeline: Sha256 | None = None
     unit_records_max: UnitRecords | None = None
+
+
+class RecordedLimit(Record, frozen=True):
+    """A cap that was checked for the charge."""
+
+    cap: Cap
+    holder: RecordedHolder
+    partition: Ref
+    share: Fraction | None = None
+
+
+class PriceSegment(Record, frozen=True):
+    """Steps that all cost the same, by coordinate; null where the loss has no bound."""
+
+    price: tuple[Natural | None, ...]
+    steps: Count
+    unit: Count
+
+
+class BudgetAlert(Record, frozen=True):
+    """A share of a capacity that this charge reached or crossed."""
+
+    holder: RecordedHolder
+    partition: Ref
+    share: Fraction
+
+
+class Reserved(Record, frozen=True):
+    """What a charge's entry records: the node of its author, every limit, and the price of each partition."""
+
+    author: NodeIndex
+    limits: tuple[RecordedLimit, ...]
+    plan: Sha256
+    prices: dict[Ref, tuple[PriceSegment, ...]]
+    alerts: tuple[BudgetAlert, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,4 +242,4 @@ def charged(  # noqa: PLR0913, PLR0917 - what an entry says, part by part
     return Charged(charge, keys.signing.x, prices)
 
 
-CHARGE: Final = CommandKind("charge", MakeCharge, decide, (TDC,), "/v1/charges", effect=effect)
+CHARGE: Final = CommandKind("charge", MakeCharge, decide, (TDC,), "/v1/charges", effect=effect, recorded=Reserved)
