@@ -34,13 +34,13 @@ _TEXT: Final = Text().with_variant(Text(collation="C"), "postgresql")
 """Ordered by code points on both engines, as Python orders."""
 
 
-def number(name: str, *, key: bool = False, null: bool = False) -> Column[int]:
-    """A column of integers."""
+def number(name: str | None = None, *, key: bool = False, null: bool = False) -> Column[int]:
+    """A column of integers. A class of rows (SQLModel) gives it the name of its field."""
     return Column(name, _INTEGER, primary_key=key, autoincrement=False, nullable=null)
 
 
-def text(name: str, *, key: bool = False, null: bool = False, unique: bool = False) -> Column[str]:
-    """A column of texts."""
+def text(name: str | None = None, *, key: bool = False, null: bool = False, unique: bool = False) -> Column[str]:
+    """A column of texts, as :func:`number` is one of integers."""
     return Column(name, _TEXT, primary_key=key, nullable=null, unique=unique)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import CheckConstraint, Column, Index, LargeBinary, MetaData, Table
+from sqlmodel import Field, SQLModel
 
 from ledger.domain.facts import Account, Charge, Contract, Dataset, Organisation, Partition, PolicyVersion, SigningKey
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
@@ -24,6 +25,10 @@ SCHEMA_REVISION: Final = "0002"
 """The newest migration; a book at another revision is not opened."""
 APPEND_ONLY: Final = ("entry", "tree_node", "document", "checkpoint", "cosignature", "seal")
 
+STRICT: Final = {"sqlite_strict": True}
+KEYED: Final = {"sqlite_strict": True, "sqlite_with_rowid": False}
+"""For append-only tables whose key is no integer: a hidden rowid would be a second key to replace a row by."""
+
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_name)s",
@@ -34,69 +39,89 @@ metadata = MetaData(
 )
 
 
-def _table(name: str, *parts: Column[Any] | CheckConstraint | Index, rowid: bool = True) -> Table:
-    """A strict table. An append-only one without an integer key has no hidden rowid: it would be a second key."""
-    return Table(name, metadata, *parts, sqlite_strict=True, sqlite_with_rowid=rowid)
+def _table(name: str, *parts: Column[Any] | CheckConstraint | Index) -> Table:
+    return Table(name, metadata, *parts, sqlite_strict=True)
 
 
 def _check(condition: str, name: str) -> CheckConstraint:
     return CheckConstraint(condition, name=name)
 
 
-def _bytes(name: str) -> Column[bytes]:
-    return Column(name, LargeBinary, nullable=False)
+def _bytes() -> Column[bytes]:
+    return Column(LargeBinary, nullable=False)
 
 
-ENTRY: Final = _table(
-    "entry",
-    number("position", key=True),
-    text("id", unique=True),
-    text("kind"),
-    number("time"),
-    _bytes("data"),
-    _check("position >= 0", "position"),
-    _check("length(data) BETWEEN 2 AND 65535", "size"),
-)
-"""One entry: its exact bytes, and what is needed to find it."""
-TREE_NODE: Final = _table(
-    "tree_node",
-    number("level", key=True),
-    number("position", key=True),
-    _bytes("hash"),
-    _check("length(hash) = 32", "hash"),
-    rowid=False,
-)
-"""The hash of one complete subtree."""
-DOCUMENT: Final = _table(
-    "document",
-    text("digest", key=True),
-    _bytes("data"),
-    _check(f"length(data) <= {DOCUMENT_BYTES_MAX}", "size"),
-    rowid=False,
-)
-"""Bytes beside the log, under their SHA-256."""
-CHECKPOINT: Final = _table(
-    "checkpoint", number("tree_size", key=True), text("note"), _check("tree_size > 0", "tree_size")
-)
-"""A signed checkpoint, one per commit."""
-COSIGNATURE: Final = _table(
-    "cosignature",
-    number("tree_size", key=True),
-    text("vkey", key=True),
-    text("line"),
-    _check("tree_size > 0", "tree_size"),
-    rowid=False,
-)
-"""A witness's signature line over the checkpoint of one size; its ``vkey`` says who it is, and checks it."""
-SEAL: Final = _table(
-    "seal",
-    number("position", key=True),
-    text("successor"),
-    number("tree_size"),
-    _check("position = 0", "position"),
-    _check("tree_size >= 0", "tree_size"),
-)
-"""See :class:`ledger.store.successor_book.Successor`: at most one row, and from then on the book takes no entry."""
+class Row(SQLModel):
+    """A row of an append-only table: its class declares the columns."""
+
+    metadata = metadata
+
+
+class EntryRow(Row, table=True):
+    """One entry: its exact bytes, and what is needed to find it."""
+
+    __tablename__ = "entry"
+    __table_args__ = (
+        _check("position >= 0", "position"),
+        _check("length(data) BETWEEN 2 AND 65535", "size"),
+        STRICT,
+    )
+    position: int = Field(sa_column=number(key=True))
+    id: str = Field(sa_column=text(unique=True))
+    kind: str = Field(sa_column=text())
+    time: int = Field(sa_column=number())
+    data: bytes = Field(sa_column=_bytes())
+
+
+class TreeNodeRow(Row, table=True):
+    """The hash of one complete subtree."""
+
+    __tablename__ = "tree_node"
+    __table_args__ = (_check("length(hash) = 32", "hash"), KEYED)
+    level: int = Field(sa_column=number(key=True))
+    position: int = Field(sa_column=number(key=True))
+    hash: bytes = Field(sa_column=_bytes())
+
+
+class DocumentRow(Row, table=True):
+    """Bytes beside the log, under their SHA-256."""
+
+    __tablename__ = "document"
+    __table_args__ = (_check(f"length(data) <= {DOCUMENT_BYTES_MAX}", "size"), KEYED)
+    digest: str = Field(sa_column=text(key=True))
+    data: bytes = Field(sa_column=_bytes())
+
+
+class CheckpointRow(Row, table=True):
+    """A signed checkpoint, one per commit."""
+
+    __tablename__ = "checkpoint"
+    __table_args__ = (_check("tree_size > 0", "tree_size"), STRICT)
+    tree_size: int = Field(sa_column=number(key=True))
+    note: str = Field(sa_column=text())
+
+
+class CosignatureRow(Row, table=True):
+    """A witness's signature line over the checkpoint of one size; its ``vkey`` says who it is, and checks it."""
+
+    __tablename__ = "cosignature"
+    __table_args__ = (_check("tree_size > 0", "tree_size"), KEYED)
+    tree_size: int = Field(sa_column=number(key=True))
+    vkey: str = Field(sa_column=text(key=True))
+    line: str = Field(sa_column=text())
+
+
+class SealRow(Row, table=True):
+    """See :class:`ledger.store.successor_book.Successor`: at most one row, and then the book takes no more entries."""
+
+    __tablename__ = "seal"
+    __table_args__ = (_check("position = 0", "position"), _check("tree_size >= 0", "tree_size"), STRICT)
+    position: int = Field(sa_column=number(key=True))
+    successor: str = Field(sa_column=text())
+    tree_size: int = Field(sa_column=number())
+
+
+ENTRY, TREE_NODE, DOCUMENT, CHECKPOINT, COSIGNATURE, SEAL = (metadata.tables[name] for name in APPEND_ONLY)
 
 
 def _projection(
