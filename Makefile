@@ -12,8 +12,8 @@ BIN    := .venv/bin
 UNIT   := $(addprefix tests/ledger/,accounting accounts commands crypto domain filters log mechanisms organisation_lineage wire) \
           $(addprefix tests/policy/,attestation decisions depa documents planning)
 # Seconds of processor time that all tests together may use: half as much again as they do on a usual machine.
-TEST_CPU_S ?= 1300
-UNIT_CPU_S ?= 260
+TEST_CPU_S ?= 1050
+UNIT_CPU_S ?= 240
 
 # A PYTHONPATH of somebody else's must not reach our commands, nor an activated environment.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV

@@ -224,7 +224,7 @@ def _spellings(draw: st.DrawFn, value: Any) -> bytes:  # noqa: ANN401 - JSON
     return data
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.composite(_mutated)())
 def test_mutated_commands(data: bytes) -> None:
     """Up to two changes anywhere, in the canonical spelling or another: reader and model agree."""

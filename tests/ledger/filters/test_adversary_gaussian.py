@@ -39,9 +39,9 @@ def test_certificates_of_one_direction_are_broken() -> None:
 
 
 def test_random_libraries_do_break_certificates_of_one_direction() -> None:
-    """The same libraries: so they are a trial, and the second direction is needed."""
-    reached = [random_gaussian_trial(seed).reached(one_direction=True) for seed in range(45)]
-    assert sum(one > WITHIN for one in reached) >= 4
+    """Five of the same libraries: so they are a trial, and the second direction is needed."""
+    reached = [random_gaussian_trial(seed).reached(one_direction=True) for seed in (3, 9, 27, 34, 40)]
+    assert min(reached) > WITHIN
     assert max(reached) > 1.5
 
 

@@ -156,9 +156,10 @@ def test_the_odometer_is_never_beaten() -> None:
 
 
 def test_the_odometer_without_weights_is_beaten() -> None:
-    """The whole of δ at every order: the analyst stops when the least claim is wrong."""
-    reached = [(trial := random_trial(seed)).told(unsplit(trial.rule)) for seed in range(60)]
-    assert sum(one > WITHIN for one in reached) >= 10
+    """The whole of δ at every order, on eleven of these libraries: the analyst stops when the least claim is wrong."""
+    beaten = (1, 5, 6, 19, 25, 27, 30, 39, 46, 49, 53)
+    reached = [(trial := random_trial(seed)).told(unsplit(trial.rule)) for seed in beaten]
+    assert min(reached) > WITHIN
     assert max(reached) > 1.1
 
 

@@ -16,7 +16,7 @@ from tests.factories.memory import START, World, ref_of, settled_world, snapshot
 from tests.factories.people import BANKS
 
 PARTITIONS = ("one", "two")
-PLANS = (("2", "0.1"), ("0.3", "0.5"), ("0.15", "1"))
+PLANS = (("2", "0.1"), ("0.3", "1"), ("0.15", "1"))
 """The last is infinite at the greater orders."""
 BASE = settled_world()
 CONTRACTS: dict[str, str] = {}
