@@ -4,7 +4,7 @@ SQLite runs in WAL mode with full synchronisation, and every writing transaction
 (``BEGIN IMMEDIATE``): the driver's own deferred transactions let two writers both read the same headroom.
 
 PostgreSQL runs at READ COMMITTED behind one advisory lock: a writer holds it from before the first read to the commit,
-so each batch reads what the last one committed, in any process. Nothing depends on SERIALIZABLE. Readers use one
+so no two batches overlap, in any process. Nothing depends on SERIALIZABLE. Readers use one
 REPEATABLE READ snapshot (snapshot isolation). A process that stalls inside a batch loses its session, and with it the
 lock, before the others time out; when it resumes, its transaction is gone.
 """
