@@ -122,8 +122,8 @@ def _sum(values: tuple[int, int, int], one: int) -> str:
         up = [-(-value * scale // one) for value in (before, run)]
         down = bound * scale // one
         if (sum(up) <= down) == (before + run <= bound):
-            told = (ceil_decimal(Fraction(value, scale), places) for value in (*up, down))
-            return "{} + {} {side} {}".format(*told, side=side)
+            shown = (ceil_decimal(Fraction(value, scale), places) for value in (*up, down))
+            return "{} + {} {side} {}".format(*shown, side=side)
     of = "" if one == 1 else f" times 1/{one}"
     return f"{before} + {run} {side} {bound}{of}"
 

@@ -146,7 +146,7 @@ class PreparedPrices(ComputedPrices):
 
 
 def covered(partition: Partition, run: PricedRun, segments: tuple[Segment, ...]) -> bool:
-    """Whether a run costs at most this, whoever computed it. Slow when new, cached afterwards.
+    """Whether a run costs at most this, on whichever machine it was computed. Slow when new, cached afterwards.
 
     Raises:
         Malformed, Rejected: as :meth:`ComputedPrices.price` does.

@@ -49,8 +49,8 @@ def decide_unsigned(facts: Facts, pending: PendingCommand, now: int, index: int,
         return kind.decide(context)
     except Rejected as refusal:
         return refusal.decided
-    except Malformed as fault:
-        return Decision(Code.MALFORMED, str(fault), fault.field)
+    except Malformed as error:
+        return Decision(Code.MALFORMED, str(error), error.field)
 
 
 def verify_signer(facts: Facts, pending: PendingCommand, log_x: str) -> SignerKey:
@@ -60,8 +60,8 @@ def verify_signer(facts: Facts, pending: PendingCommand, log_x: str) -> SignerKe
         return key
     try:
         call = verify(pending.signature, pending.raw, key)
-    except Malformed as fault:
-        raise Rejected(Code.SIGNATURE_INVALID, str(fault), "signature") from None
+    except Malformed as error:
+        raise Rejected(Code.SIGNATURE_INVALID, str(error), "signature") from None
     if call is not None and call.id != pending.command.id:
         raise Rejected(Code.SIGNATURE_INVALID, "signature.header.jti: is not the command's id", "signature")
     return key

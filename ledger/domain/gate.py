@@ -1,7 +1,7 @@
 """The gate: the decision the book asks for inside its transaction. ``policy`` implements it.
 
-The book hands over the request and the facts as they stand; the gate hands back a verdict, every check it
-made and the limits that bind. An error inside a gate denies.
+The book passes the request and the current facts; the gate returns a verdict with every check that it made and the
+limits that bind. An error inside a gate denies.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Caps:
 
     Attributes:
         share: the most of the partition's capacity that one lineage may use.
-        alerts: shares of a capacity whose crossing the charge's entry tells.
+        alerts: shares of a capacity whose crossing the charge's entry reports.
         lineage_source: the document and version that says so, for people; ``share_source`` likewise.
     """
 
@@ -68,7 +68,7 @@ class Caps:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked, by whom and when.
+    """A command to be decided, and when.
 
     Attributes:
         signers: the DIDs whose signatures over the entered document verify; empty for other kinds.

@@ -42,7 +42,7 @@ class MemoryState:
     nodes: dict[int, Node] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Begin without indexes; they grow with what is asked of them."""
+        """Begin without indexes; they grow as they are used."""
         self._authored = Authored()
         self._published = 0, -1
 

@@ -129,7 +129,7 @@ def ancestors(nodes: Mapping[int, Node], node: int, stood: Iterable[int] = (), s
     Args:
         stood: where the organisation that asks has stood. Colluders are one lineage without being one body: beyond
             the node that joins them each goes on with its own past alone.
-        signed: the index of the contract's entry: whoever parted from its signer before does not go on with it.
+        signed: the index of the contract's entry: what parted from its signer before does not go on with it.
     """
     own = frozenset(stood)
 

@@ -53,8 +53,8 @@ def check_contract_in_force(
 ) -> None:
     """Check that a contract is the newest version, not revoked, and between its start and its end."""
     newest = facts.contract_heads.get(contract.id) == contract.document
-    told = f"the newest version of {contract.id}"
-    findings.check("contract_superseded", newest, f"version {contract.version}", told, document.source)
+    expected = f"the newest version of {contract.id}"
+    findings.check("contract_superseded", newest, f"version {contract.version}", expected, document.source)
     check_not_revoked(findings, contract, document.source)
     findings.not_after("contract_not_begun", ("the contract's start", document.starts), ("now", now), document.source)
     findings.before("contract_ended", ("now", now), ("the contract's end", document.ends), document.source)
@@ -72,8 +72,8 @@ def check_consumer(
     """Check that the actor is the consumer that signed, or descends from it."""
     organisation = facts.organisations.get(actor)
     descends = organisation is not None and _descends(organisation, contract, facts)
-    told = f"{contract.consumer}, as it was when it signed, or a descendant of it"
-    findings.check("actor_not_consumer", descends, actor, told, document.source)
+    expected = f"{contract.consumer}, as it was when it signed, or a descendant of it"
+    findings.check("actor_not_consumer", descends, actor, expected, document.source)
 
 
 def _descends(organisation: Organisation, contract: Contract, facts: Facts) -> bool:
@@ -90,8 +90,8 @@ def _charged(
 ) -> Binding | None:
     """Check one partition; its binding terms, or None without a policy in force."""
     ref, pair = found.ref, DatasetName(found.dataset, found.provider)
-    told = "of a dataset in the contract"
-    findings.check("dataset_not_in_contract", pair in document.datasets, ref, told, document.source)
+    expected = "of a dataset in the contract"
+    findings.check("dataset_not_in_contract", pair in document.datasets, ref, expected, document.source)
     findings.check("partition_retired", not found.retired, ref, "open")
     epsilon = dict(request.epsilon).get(ref)
     findings.check("run_not_told", epsilon is not None, f"the run's epsilon on {ref}", "known")
@@ -133,8 +133,8 @@ def _coalitions(findings: Findings, request: Request, policy: Policy, facts: Fac
         if author.node not in nodes:
             continue
         bound = any(covers(named, one) for one in declared)
-        told = f"declared with a cap of at most {format_number(named.epsilon_max)}"
-        findings.check("coalition_not_declared", bound, f"coalition {named.name}", told, policy.source)
+        expected = f"declared with a cap of at most {format_number(named.epsilon_max)}"
+        findings.check("coalition_not_declared", bound, f"coalition {named.name}", expected, policy.source)
 
 
 def covers(named: Coalition, declared: Node) -> bool:

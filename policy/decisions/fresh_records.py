@@ -26,8 +26,8 @@ def check_fresh_records(
             "commitments_missing", given, f"commitments to the records of {body.ref}", "given", policy.source
         )
         stated = dataset.membership is not None
-        told = "stated: which partition a privacy unit belongs to"
-        findings.check("membership_missing", stated, f"the membership of {dataset.id}", told, dataset.source)
+        expected = "stated: which partition a privacy unit belongs to"
+        findings.check("membership_missing", stated, f"the membership of {dataset.id}", expected, dataset.source)
     own = _read(findings, body, facts)
     if not own:
         return
@@ -63,8 +63,8 @@ def _check_overlap(findings: Findings, body: OpenPartition, own: tuple[Stored, .
             continue
         theirs = [_stored(digest, facts) for digest in earlier.commitments]
         same = {read_commitments(one).key for one in theirs} == keys and len(keys) == 1
-        told = f"the key of the commitments is {'' if same else 'not '}that of {earlier.ref}"
-        findings.add("commitments_key_changed", same, told)
+        text = f"the key of the commitments is {'' if same else 'not '}that of {earlier.ref}"
+        findings.add("commitments_key_changed", same, text)
         shared = sum(overlap(own, one) for one in theirs)
         findings.add("records_overlap", not shared, f"{shared} records of {body.ref} are those of {earlier.ref}")
 

@@ -23,8 +23,8 @@ def revocation(request: Request, body: Revoke, facts: Facts) -> Verdict:
     document, actor = read_contract(facts.documents[found.document]), request.command.actor
     findings.check("actor_not_provider", actor in document.tdps, actor, "one of its TDPs", document.source)
     newest = facts.contract_heads.get(found.id) == found.document
-    told = f"the newest version of {found.id}"
-    findings.check("contract_superseded", newest, f"version {found.version}", told, document.source)
+    expected = f"the newest version of {found.id}"
+    findings.check("contract_superseded", newest, f"version {found.version}", expected, document.source)
     return findings.verdict()
 
 

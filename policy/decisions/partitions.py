@@ -66,8 +66,8 @@ def _terms(findings: Findings, body: OpenPartition, policy: Policy) -> None:
     findings.equal("unit_not_permitted", "unit", body.unit, policy.unit, policy.source)
     findings.one_of("rule_not_permitted", body.rule, policy.rules, policy.source)
     if policy.load is not None:
-        told = f"the one of digest {policy.load.digest[:16]}"
-        findings.check("load_not_declared", body.load == policy.load, "the declared load", told, policy.source)
+        expected = f"the one of digest {policy.load.digest[:16]}"
+        findings.check("load_not_declared", body.load == policy.load, "the declared load", expected, policy.source)
     records, least = Fraction(body.records), Fraction(policy.records_min)
     findings.at_least("records_too_few", "the number of records", records, least, policy.source)
 
@@ -77,13 +77,13 @@ def _recommended(findings: Findings, body: OpenPartition, dataset: Dataset, fact
     if dataset.recommendation is None:
         return
     found = read_recommendation(facts.documents[dataset.recommendation])
-    for name, asked, most in (
+    for name, requested, most in (
         ("epsilon", body.epsilon, found.budget.epsilon_max),
         ("delta", body.delta, found.budget.delta_max),
     ):
-        within = asked <= most
+        within = requested <= most
         compared = (
-            f"{format_number(asked)} {'is at most' if within else 'exceeds'} the recommended {format_number(most)}"
+            f"{format_number(requested)} {'is at most' if within else 'exceeds'} the recommended {format_number(most)}"
         )
         why = "" if within else f", {'with a reason' if body.reason else 'without a reason'}"
         findings.add(

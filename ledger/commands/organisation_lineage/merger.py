@@ -28,7 +28,7 @@ class Join(Record, frozen=True):
 
         @property
         def proposed(self) -> bool | None:
-            """Whether it is asked for beforehand, and may be denied; else it is a fact."""
+            """Whether it is requested beforehand, and may be denied; else it is a fact."""
 
 
 class Merge(Join, frozen=True):

@@ -34,7 +34,7 @@ def decide(context: Context[EnterDocument]) -> Decision:
     """Decide the entering of a document."""
     verdict = context.require_permit(signers(context.facts, context.body))
     if verdict.header is None:
-        raise AssertionError("a gate that permits a document tells its header")
+        raise AssertionError("a gate that permits a document gives its header")
     return Decision(Code.PERMITTED, derived=Entered(verdict.header).to_json())
 
 

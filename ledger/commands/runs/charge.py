@@ -1,6 +1,6 @@
 """A charge: one run's loss laid on all its partitions or on none, pending until it is settled.
 
-Every account it touches is asked by its partition's rule; one that has no room refuses the whole, and the refusal
+Every account it touches is checked by its partition's rule; one that has no room refuses the whole, and the refusal
 names every such account and how much would fit.
 """
 
@@ -97,7 +97,7 @@ class Reserved(Record, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PricedCharge:
-    """A charge on every account that it touches, before any of them is asked for room."""
+    """A charge on every account that it touches, before any of them is checked for room."""
 
     body: MakeCharge
     author: Organisation
