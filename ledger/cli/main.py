@@ -24,11 +24,6 @@ GATES: Final = "epsilon.gate"
 """The group of entry points whose one member is the gate: the ledger itself imports no policy."""
 
 
-@app.callback()
-def _group() -> None:
-    """The ledger's commands."""
-
-
 @app.command(
     epilog=examples(
         "verify", "demo/book.sqlite", "demo/book.sqlite --log demo/log.vkey --kept checkpoint-of-may --json"

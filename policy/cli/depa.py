@@ -23,11 +23,6 @@ _LEVEL_MAX: Final = 2
 _RECORDS_MAX: Final = 10**12
 
 
-@depa.callback()
-def _group() -> None:
-    """Read the files of DEPA Training."""
-
-
 @depa.command(
     epilog=examples(
         "depa check",

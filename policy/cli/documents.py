@@ -16,11 +16,6 @@ document = typer.Typer(no_args_is_help=True, help="Validate policies, recommenda
 app.add_typer(document, name="document")
 
 
-@document.callback()
-def _document() -> None:
-    """Validate documents locally; nothing is sent."""
-
-
 @document.command(epilog=examples("document check", "policy.yaml", "contract.json --json"))
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="One document, JSON or YAML.")],

@@ -37,16 +37,6 @@ _Policy = Annotated[
 _At = Annotated[str, typer.Option(help="Evaluate at this time, as 2026-01-01T00:00:00Z; now if omitted.")]
 
 
-@policy.callback()
-def _policy() -> None:
-    """Preview policies against a book; nothing is recorded."""
-
-
-@plan.callback()
-def _plan() -> None:
-    """Preview runs, mergers and coalitions; nothing is recorded."""
-
-
 @policy.command(
     epilog=examples("policy impact", "demo/book.sqlite next-policy.json", "demo/book.sqlite next-policy.yaml --json")
 )
