@@ -1,7 +1,7 @@
 """One way to drive a book, whatever it lies in: signed commands in, outcomes out, charges and accounts read.
 
 A driver is in memory (:mod:`tests.factories.memory`), over a database (:mod:`tests.factories.stored`) or over HTTP
-(:mod:`tests.factories.service`). The people, the documents and the first entries are the same in all.
+(:mod:`tests.factories.http_driver`). The people, the documents and the first entries are the same in all.
 """
 
 from __future__ import annotations

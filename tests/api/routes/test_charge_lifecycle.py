@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.factories.charge_tables import TABLES, ChargeTable
-from tests.factories.service import HttpDriver, open_world
+from tests.factories.http_driver import HttpDriver
+from tests.factories.service import open_world
 
 
 @pytest.fixture(scope="module")

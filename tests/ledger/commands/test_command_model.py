@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from ledger.commands.registry import KINDS, read_command
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
+from tests.ledger.commands import command_fields as fields
 from tests.ledger.commands import command_model as model
 from tests.ledger.commands.test_command_bodies import BODIES, DIGEST, KEY, OPTIONAL, REF, X, command
 from tests.ledger.mechanisms.test_plan import PLAN
@@ -51,7 +52,7 @@ def _plan(kind: str) -> dict[str, Any]:
         "steps": 186,
         "xi": "0",
     }
-    mechanism = {name: values[name] for name in model.MECHANISMS[kind]}
+    mechanism = {name: values[name] for name in fields.MECHANISMS[kind]}
     return {"kind": "mechanism", "mechanism": {**mechanism, "kind": kind, "v": 1}, "v": 1}
 
 
@@ -59,7 +60,7 @@ GOOD: Final[list[dict[str, Any]]] = [
     *(command(kind) for kind in KINDS),
     *(command(kind, body={**BODIES[kind], **more}) for kind, more in OPTIONAL.items()),
     *(command("organisation", body={**BODIES["organisation"], "key": key}) for key in (_ec_key(), _rsa_key())),
-    *(command("charge", body={**BODIES["charge"], "plan": _plan(kind)}) for kind in model.MECHANISMS),
+    *(command("charge", body={**BODIES["charge"], "plan": _plan(kind)}) for kind in fields.MECHANISMS),
     command("partition", body={**BODIES["partition"], "unit": "user", "unit_records_max": 64, "slack": "0.000001"}),
     command("charge", body={**BODIES["charge"], "plan": {**PLAN, "unit": "user"}}),
 ]
@@ -78,7 +79,7 @@ TEXTS: Final = (
 )
 OTHERS: Final[tuple[Any, ...]] = (
     *(None, True, False, 0, 1, -1, 2, 16, 17, 64, 65, 10_000_000, 10_000_001, 10**6, 10**6 + 1, 10**12, 10**12 + 1),
-    *(model.INTEGER_MAX, model.INTEGER_MAX + 1, 253_402_300_799_999, 253_402_300_800_000, 1.0, 0.5),
+    *(fields.INTEGER_MAX, fields.INTEGER_MAX + 1, 253_402_300_799_999, 253_402_300_800_000, 1.0, 0.5),
     *([], [DID], [DID, DID], [DID, f"{DID}:b"], [REF], [DIGEST], [X], ["TDC"], ["TDC", "SRO"], [[DID]], [None]),
     *({}, KEY, {**KEY, "crv": "X25519"}, {**KEY, "x": c.base64url(bytes(32))}, {**KEY, "d": X}, PLAN),
 )
@@ -133,7 +134,7 @@ def agree(data: bytes) -> bool:
     assert read.to_bytes() == canonical == data
     assert (read.kind, read.id, read.actor, read.key_id) == tuple(value[n] for n in ("kind", "id", "actor", "key_id"))
     assert _plain(body) == read.body == value["body"]
-    for name, rule in model.BODIES[read.kind].items():
+    for name, rule in fields.BODIES[read.kind].items():
         if name in value["body"] and rule.removeprefix("optional ").startswith("number"):
             assert getattr(body, name) == Fraction(value["body"][name])
     return True
@@ -233,6 +234,6 @@ def test_mutated_commands(data: bytes) -> None:
 
 def test_the_model_has_every_kind() -> None:
     """And no other, each with the fields that its good command has."""
-    assert model.BODIES.keys() == set(KINDS)
+    assert fields.BODIES.keys() == set(KINDS)
     for kind in KINDS:
-        assert BODIES[kind].keys() | OPTIONAL.get(kind, {}).keys() <= model.BODIES[kind].keys()
+        assert BODIES[kind].keys() | OPTIONAL.get(kind, {}).keys() <= fields.BODIES[kind].keys()
