@@ -21,7 +21,7 @@ from ledger.wire.malformed import Malformed
 from policy.attestation.token import Evidence
 from policy.checks.field_readers import format_time
 from policy.checks.findings import Findings, shown
-from policy.documents.trusted_attesters import Attestation, RsaPublicKey, pinned_keys
+from policy.documents.trusted_attesters import Attestation, RsaPublicKey
 
 SKEW_MS: Final = 60_000
 LIFE_S_MAX: Final = {"eat": 600, "azure": 28_800}
@@ -71,7 +71,8 @@ def verify(token: bytes | None, attestation: Attestation, expected: Expected, no
 
 def _signature(findings: Findings, evidence: Evidence, attestation: Attestation, source: str) -> None:
     issuer = evidence.claims.get("iss")
-    pinned = list(pinned_keys(attestation, evidence.form, issuer))
+    named = [one for one in attestation.attesters if (one.format, one.issuer) == (evidence.form, issuer)]
+    pinned = [key for one in named for key in one.pinned]
     findings.check("attestation_issuer", bool(pinned), f"iss {shown(issuer)}", "a pinned attester", source)
     signed = any(_signed_by(evidence.text, key) for key in pinned)
     verifies = f"signature {'verifies' if signed else 'does not verify'} with {len(pinned)} pinned key(s)"
