@@ -12,7 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from ledger.domain.facts import Account, Facts, State, holder_of
-from ledger.domain.organisation_graph import END, Arrow, Node, NodeKind, coalitions_of, descendants, forebears, knowers
+from ledger.domain.organisation_graph import END, Arrow, Node, NodeKind, coalitions_of, knowers
 from ledger.organisation_lineage.exposure import ExposureSums, known_spans
 
 
@@ -120,48 +120,12 @@ class LineageEdit:
 def merge(edit: LineageEdit, organisation: str, parents: Sequence[int]) -> LineageEdit:
     """A merger or an acquisition: all organisations at ``parents`` are one lineage from now on."""
     edit.add_node(NodeKind.ORGANISATION, organisation)
-    edit.merge_into(_members(edit.facts, parents), parents)
+    edit.merge_into(members_at(edit.facts, parents), parents)
     return edit
 
 
-def collude(edit: LineageEdit, organisations: Sequence[str], effective: int) -> LineageEdit:
-    """Organisations that have known what each of them knew after ``effective``; from now on they are one lineage.
-
-    Where they stood stays as it was. But a model that any of them handed over or made public since then carried what
-    all of them knew at that moment, and so do copies of what its recipients knew: those arrows are added. Whoever
-    was found to collude with one of them before is taken in with all its past: too much rather than too little.
-    """
-    facts = edit.facts
-    stood = {facts.organisations[did].stood(effective) for did in organisations}
-    family = descendants(facts.nodes, stood, effective)
-    parents = occupied(facts, family)
-    found = (node for node in family if facts.nodes[node].kind is NodeKind.COLLUSION)
-    family |= forebears(facts.nodes, found)
-    edit.add_node(NodeKind.COLLUSION, organisations[0])
-    edit.merge_into(_members(facts, parents), parents)
-    for model in _given_since(facts, family, effective):
-        # The cut of what the giver gave: the moment of giving, or the charge whose ancestry alone was given.
-        cut = max(arrow.cut for arrow in facts.nodes[model].parents if arrow.node in family)
-        had = {arrow.node for arrow in facts.nodes[model].parents if arrow.cut >= cut}
-        for node in sorted(family - had):
-            if node < cut:
-                edit.add_edge(node, model, cut)
-    return edit
-
-
-def _given_since(facts: Facts, family: frozenset[int], effective: int) -> list[int]:
-    given = {arrow.node for node in family for arrow in facts.nodes[node].children}
-    kinds = (NodeKind.MODEL, NodeKind.PUBLIC)
-    found = (facts.nodes[node] for node in given)
-    return sorted(one.index for one in found if one.kind in kinds and one.time > effective)
-
-
-def occupied(facts: Facts, family: Iterable[int]) -> tuple[int, ...]:
-    """The nodes of a family that organisations are at now."""
-    return tuple(sorted(node for node in family if facts.nodes[node].members))
-
-
-def _members(facts: Facts, nodes: Iterable[int]) -> tuple[str, ...]:
+def members_at(facts: Facts, nodes: Iterable[int]) -> tuple[str, ...]:
+    """The organisations that are at these nodes now."""
     return tuple(did for node in nodes for did in facts.nodes[node].members)
 
 

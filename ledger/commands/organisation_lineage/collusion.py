@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 from ledger.commands.command_kind import SRO, Change, CommandKind
 from ledger.commands.context import Context
 from ledger.commands.organisation_lineage.lineage_fields import Parents, Several
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.organisation_graph import descendants
+from ledger.domain.facts import Facts
+from ledger.domain.organisation_graph import NodeKind, descendants, forebears
 from ledger.domain.outcomes import Code
-from ledger.organisation_lineage.graph_edits import collude, occupied
+from ledger.organisation_lineage.graph_edits import members_at
 from ledger.wire.canonical_json import INTEGER_MAX
 from ledger.wire.field_types import between
 from ledger.wire.records import Record
@@ -30,15 +32,45 @@ def decide(context: Context[Collude]) -> Decision:
     if body.effective > context.now:
         raise Rejected(Code.MALFORMED, "body.effective: must not lie after now", "body.effective")
     stood = {one.stood(body.effective) for one in found}
-    parents = occupied(facts, descendants(facts.nodes, stood, body.effective))
+    parents = _occupied(facts, descendants(facts.nodes, stood, body.effective))
     if len(stood) == 1:
         raise Rejected(Code.CONFLICT, "these organisations were one lineage then", "body.organisations")
     return context.permit(Parents(parents))
 
 
 def apply(change: Change[Collude]) -> None:
-    """Join their lineages, and add to the past what left the group since."""
-    collude(change.lineage_edit(), change.body.organisations, change.body.effective).apply_to(change.state)
+    """Join the organisations that have known what each of them knew after the effective date.
+
+    Where they stood stays as it was. But a model that any of them handed over or made public since then carried what
+    all of them knew at that moment, and so do copies of what its recipients knew: those arrows are added. One that
+    was found to collude with one of them before is taken in with all its past: too much rather than too little.
+    """
+    edit, facts, body = change.lineage_edit(), change.state, change.body
+    stood = {facts.organisations[did].stood(body.effective) for did in body.organisations}
+    family = descendants(facts.nodes, stood, body.effective)
+    parents = _occupied(facts, family)
+    family |= forebears(facts.nodes, (node for node in family if facts.nodes[node].kind is NodeKind.COLLUSION))
+    edit.add_node(NodeKind.COLLUSION, body.organisations[0])
+    edit.merge_into(members_at(facts, parents), parents)
+    for model in _given_since(facts, family, body.effective):
+        # The cut of what the giver gave: the moment of giving, or the charge whose ancestry alone was given.
+        cut = max(arrow.cut for arrow in facts.nodes[model].parents if arrow.node in family)
+        had = {arrow.node for arrow in facts.nodes[model].parents if arrow.cut >= cut}
+        for node in sorted(family - had):
+            if node < cut:
+                edit.add_edge(node, model, cut)
+    edit.apply_to(change.state)
+
+
+def _occupied(facts: Facts, family: Iterable[int]) -> tuple[int, ...]:
+    """The nodes of a family that organisations are at now."""
+    return tuple(sorted(node for node in family if facts.nodes[node].members))
+
+
+def _given_since(facts: Facts, family: frozenset[int], effective: int) -> list[int]:
+    given = (facts.nodes[arrow.node] for node in family for arrow in facts.nodes[node].children)
+    kinds = (NodeKind.MODEL, NodeKind.PUBLIC)
+    return sorted({one.index for one in given if one.kind in kinds and one.time > effective})
 
 
 COLLUSION: Final = CommandKind(
