@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ledger.domain.facts import GLOBAL, Account, State, holder_of
+from ledger.domain.facts import GLOBAL, Account, holder_of
+from ledger.domain.memory_state import MemoryState
 from ledger.domain.organisation_graph import knowers
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss, Segment, loss_of
@@ -24,7 +25,7 @@ Places = tuple[tuple[str, str], ...]
 class AccountSums:
     """What runs add to accounts, as counts of equal losses, to be put down together."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         """Nothing yet."""
         self._state = state
         self._counts: dict[tuple[int, int, int], _Count] = {}
@@ -68,7 +69,9 @@ def _moved(total: Loss, loss: Loss, count: int) -> Loss:
     return total + many if count > 0 else total - many
 
 
-def touched(state: State, author: int, index: int, prices: Prices) -> Iterator[tuple[Places, tuple[Segment, ...]]]:
+def touched(
+    state: MemoryState, author: int, index: int, prices: Prices
+) -> Iterator[tuple[Places, tuple[Segment, ...]]]:
     """Per partition: everyone's account and those of all who may know this charge; and its price."""
     nodes = knowers(state.nodes, author, index)
     return ((_places(ref, nodes), segments) for ref, segments in prices)
@@ -79,6 +82,6 @@ def _places(ref: str, nodes: frozenset[int]) -> Places:
     return (ref, GLOBAL), *((ref, holder_of(node)) for node in sorted(nodes))
 
 
-def _empty(state: State, ref: str, holder: str) -> Account:
+def _empty(state: MemoryState, ref: str, holder: str) -> Account:
     zero = Loss.zero(len(read_rule(state.partitions[ref].terms).coordinates))
     return Account(ref, holder, zero, zero)

@@ -25,8 +25,9 @@ from ledger.commands.registration.partition import PARTITION, OpenPartition, ope
 from ledger.commands.runs.charge import CHARGE, MakeCharge, PricedCharge, price
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.facts import GLOBAL, Facts, State, holder_of
+from ledger.domain.facts import GLOBAL, Facts, holder_of
 from ledger.domain.gate import Caps, Gate, Header, Request, Verdict
+from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import Code
 from ledger.filters import PureSum, Rule, read_rule
 from ledger.wire import canonical_json as c
@@ -202,7 +203,7 @@ def _check_opened(context: Context[OpenPartition], entry: Entry) -> None:
         raise Malformed("body.caps", "allows more than the budget does")
 
 
-def check_fits(state: State, entry: Entry) -> None:
+def check_fits(state: MemoryState, entry: Entry) -> None:
     """An applied charge leaves every account it was limited by within the recorded capacity. Raises: Malformed."""
     if entry.code is not Code.PENDING:
         return

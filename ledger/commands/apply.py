@@ -6,13 +6,13 @@ from ledger.accounts.account_sums import AccountSums
 from ledger.commands.command_kind import Change, RunEffect
 from ledger.commands.entry import Entry
 from ledger.commands.registry import KINDS
-from ledger.domain.facts import State
+from ledger.domain.memory_state import MemoryState
 
 Effect = RunEffect | Entry | None
 """What applying an entry takes of it; None if it changes nothing but the log."""
 
 
-def apply(state: State, entry: Entry, index: int) -> None:
+def apply(state: MemoryState, entry: Entry, index: int) -> None:
     """Make the entry at ``index`` true."""
     sums = AccountSums(state)
     apply_effect(state, effect_of(entry), index, sums)
@@ -32,7 +32,7 @@ def effect_of(entry: Entry) -> Effect:
     return entry if kind.apply is not None else None
 
 
-def apply_effect(state: State, effect: Effect, index: int, sums: AccountSums) -> None:
+def apply_effect(state: MemoryState, effect: Effect, index: int, sums: AccountSums) -> None:
     """Apply what the entry at ``index`` says; accounts change once the caller puts ``sums`` down.
 
     Raises:

@@ -10,8 +10,9 @@ from ledger.accounts.account_sums import AccountSums
 from ledger.commands.context import Context, PendingCommand
 from ledger.domain.command import Command
 from ledger.domain.decision import Decision
-from ledger.domain.facts import Facts, State
+from ledger.domain.facts import Facts
 from ledger.domain.gate import Gate
+from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import Code
 from ledger.organisation_lineage.graph_edits import LineageEdit
 from ledger.wire import canonical_json as c
@@ -43,7 +44,7 @@ class Recorded(Generic[B_co]):
 class Change(Generic[B_co]):
     """The entry at ``index`` and the state that it changes."""
 
-    state: State
+    state: MemoryState
     index: int
     entry: Recorded[B_co]
 
@@ -65,7 +66,7 @@ class Change(Generic[B_co]):
 class RunEffect(Protocol):
     """What applying the entry of a run takes of it: plain values, so that another process may read the entry."""
 
-    def apply(self, state: State, index: int, sums: AccountSums) -> None:
+    def apply(self, state: MemoryState, index: int, sums: AccountSums) -> None:
         """Apply the entry at ``index``; what accounts gain goes to ``sums``. Raises: KeyError, AssertionError."""
 
 

@@ -5,7 +5,7 @@ Every value is a projection of entries and can be rebuilt from them; none is eve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, NamedTuple, Protocol
@@ -250,51 +250,3 @@ class Facts(Protocol):
 
     def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
         """Per partition: posted and pending loss, summed over the charges in these spans."""
-
-
-class State(Facts, Protocol):
-    """The same, to change: only :func:`ledger.commands.apply.apply` does."""
-
-    @property
-    def organisations(self) -> MutableMapping[str, Organisation]:
-        """By DID."""
-
-    @property
-    def keys(self) -> MutableMapping[str, SigningKey]:
-        """By key id."""
-
-    @property
-    def policies(self) -> MutableMapping[str, tuple[PolicyVersion, ...]]:
-        """By domain, in order of version."""
-
-    @property
-    def datasets(self) -> MutableMapping[tuple[str, str], Dataset]:
-        """By provider and dataset id."""
-
-    @property
-    def partitions(self) -> MutableMapping[str, Partition]:
-        """By reference."""
-
-    @property
-    def contracts(self) -> MutableMapping[str, Contract]:
-        """By the document's digest."""
-
-    @property
-    def contract_heads(self) -> MutableMapping[str, str]:
-        """By contract id: the digest of its newest version."""
-
-    @property
-    def charges(self) -> MutableMapping[str, Charge]:
-        """By id."""
-
-    @property
-    def accounts(self) -> MutableMapping[tuple[str, str], Account]:
-        """By partition and holder."""
-
-    @property
-    def forgiven(self) -> MutableMapping[tuple[str, str], Loss]:
-        """By partition and holder."""
-
-    @property
-    def nodes(self) -> MutableMapping[int, Node]:
-        """By index in the log."""

@@ -1,4 +1,4 @@
-"""The current state in memory, as replay rebuilds it."""
+"""The current state in memory, made of the entries by the writer and by replay."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ledger.mechanisms.loss import Loss, Segment, loss_of
 
 @dataclass
 class MemoryState:
-    """Plain dictionaries. See :class:`ledger.domain.facts.State`."""
+    """Facts in dictionaries, which :func:`ledger.commands.apply.apply` alone changes."""
 
     documents: Mapping[str, bytes] = field(default_factory=dict)
     organisations: dict[str, Organisation] = field(default_factory=dict)

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from ledger.domain.facts import Account, Facts, State, holder_of
+from ledger.domain.facts import Account, Facts, holder_of
+from ledger.domain.memory_state import MemoryState
 from ledger.domain.organisation_graph import END, Arrow, Node, NodeKind, coalitions_of, knowers
 from ledger.organisation_lineage.exposure import ExposureSums, known_spans
 
@@ -104,7 +105,7 @@ class LineageEdit:
             ]
         return accounts
 
-    def apply_to(self, state: State) -> None:
+    def apply_to(self, state: MemoryState) -> None:
         """Apply the edit: the graph, each moved organisation's node, and the accounts that gain."""
         # Sums are put together from the accounts and the graph before the change.
         accounts = self.accounts()

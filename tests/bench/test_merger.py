@@ -11,7 +11,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from ledger.commands.apply import apply
 from ledger.commands.decide import decide
 from ledger.commands.registry import read_command
-from ledger.domain.facts import GLOBAL, State, holder_of
+from ledger.domain.facts import GLOBAL, holder_of
 from ledger.domain.memory_state import MemoryState
 from tests.bench.compare import Side, compare
 from tests.bench.history import HUB, History, Sent, banks, entry_of, opened
@@ -35,7 +35,7 @@ def _two(runs: int) -> tuple[History, Sent]:
     return world, world.signed("merger", "merger", SRO, {"organisation": HUB, "parents": [*parents]})
 
 
-def _merge(runs: int, state: State) -> None:
+def _merge(runs: int, state: MemoryState) -> None:
     """Read, verify, decide and apply; the hub then knows all that the partition has lost."""
     world, sent = _two(runs)
     asked = read_command(*sent)

@@ -21,8 +21,9 @@ from ledger.commands.recorded_fields import Count, Natural, NodeIndex, RecordedH
 from ledger.commands.registration.partition import UnitRecords
 from ledger.crypto.public_keys import CleanRoomKeys
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.facts import GLOBAL, Charge, Facts, Organisation, Partition, SigningKey, State, holder_of
+from ledger.domain.facts import GLOBAL, Charge, Facts, Organisation, Partition, SigningKey, holder_of
 from ledger.domain.gate import Caps
+from ledger.domain.memory_state import MemoryState
 from ledger.domain.organisation_graph import knows
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.filters import Cap, read_rule
@@ -191,7 +192,7 @@ class Charged(NamedTuple):
     signing: str
     prices: tuple[tuple[str, bytes], ...]
 
-    def apply(self, state: State, index: int, sums: AccountSums) -> None:
+    def apply(self, state: MemoryState, index: int, sums: AccountSums) -> None:
         """Add the charge, the key of its clean room and a run of its contract; its loss is pending."""
         charge = self.charge._replace(prices=_prices(self.prices), index=index)
         state.charges[charge.id] = charge

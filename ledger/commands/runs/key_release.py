@@ -8,7 +8,7 @@ from ledger.accounts.account_sums import AccountSums
 from ledger.commands.command_kind import CCR, CommandKind, Recorded
 from ledger.commands.context import Context, require_pending
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.facts import State
+from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import Code
 from ledger.wire.field_types import KeyBytes, Name, Sha256
 from ledger.wire.records import Record
@@ -28,7 +28,7 @@ class Released(NamedTuple):
     id: str
     charge: str
 
-    def apply(self, state: State, _index: int, _sums: AccountSums) -> None:
+    def apply(self, state: MemoryState, _index: int, _sums: AccountSums) -> None:
         """Note that the keys of the charge are released."""
         state.charges[self.charge] = state.charges[self.charge]._replace(key_release=self.id)
 

@@ -8,7 +8,7 @@ from ledger.accounts.account_sums import AccountSums, touched
 from ledger.commands.command_kind import CCR, TDC, CommandKind, Recorded
 from ledger.commands.context import Context, require_pending
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.facts import State
+from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.mechanisms.mechanism import STEPS_MAX
 from ledger.wire.field_types import Name, between
@@ -36,7 +36,7 @@ class Settled(NamedTuple):
     steps: int | None
     outcome: str
 
-    def apply(self, state: State, _index: int, sums: AccountSums) -> None:
+    def apply(self, state: MemoryState, _index: int, sums: AccountSums) -> None:
         """Move what ran from pending to posted; the rest of it goes back to headroom. Raises: AssertionError."""
         found = state.charges[self.charge]
         assert found.state is ChargeState.PENDING, f"charge {found.id} is settled twice"
