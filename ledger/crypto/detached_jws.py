@@ -85,7 +85,7 @@ def public_key(private: Ed25519PrivateKey) -> PublicKey:
 def sign(private: Ed25519PrivateKey, payload: bytes, call: Call | None = None) -> str:
     """A detached JWS over ``payload``, for one request if ``call`` is given; ``kid`` is the key's thumbprint."""
     key_id = public_key(private).thumbprint
-    protected = _bound(key_id, call) if call else _protected(key_id)
+    protected = _protected(key_id, call)
     return f"{protected}..{c.base64url(private.sign(_signing_input(protected, payload)))}"
 
 
@@ -144,15 +144,10 @@ def _verifies(key: SignerKey, signature: bytes, message: bytes) -> bool:
     return True
 
 
-def _bound(key_id: str, call: Call) -> str:
-    header: c.Object = {"alg": "Ed25519", "b64": False, "crit": ["b64"], "kid": key_id, **call.to_json()}
-    return c.base64url(c.dump(header))
-
-
-def _protected(key_id: str) -> str:
-    """The protected header for a key, in RFC 8785 form; a key id holds nothing that JSON would escape."""
-    header = f'{{"alg":"Ed25519","b64":false,"crit":["b64"],"kid":"{key_id}"}}'
-    return c.base64url(header.encode("ascii"))
+def _protected(key_id: str, call: Call | None = None) -> str:
+    """The protected header for a key, in RFC 8785 form."""
+    header: c.Object = {"alg": "Ed25519", "b64": False, "crit": ["b64"], "kid": key_id}
+    return c.base64url(c.dump({**header, **call.to_json()} if call else header))
 
 
 def _signing_input(protected: str, payload: bytes) -> bytes:
