@@ -34,9 +34,9 @@ from ledger.domain.memory_state import MemoryState
 from ledger.log.verification import verify_receipt
 from ledger.log.verification_findings import Fork, Shorter, VerificationFailed
 from ledger.store.cosignatures import check_cosignatures
+from ledger.store.database_state import check_rows
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import engine_of
-from ledger.store.row_check import check_rows
 from ledger.store.schema_revision import check_schema
 from ledger.store.snapshot import Log, Snapshot
 from ledger.store.successor_book import check_successor

@@ -9,12 +9,11 @@ from sqlalchemy import Connection, Engine, make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from ledger.log.verification_findings import VerificationFailed
-from ledger.store.append_only_triggers import altered_trigger
+from ledger.store.append_only_triggers import altered_trigger, foreign_object
 from ledger.store.database_grants import rights_problem
+from ledger.store.database_state import check_rows
 from ledger.store.engine import is_postgres, name_of, url_of, volatile_setting
 from ledger.store.file_lock import FileChangedError, FileLock, LockHeldError
-from ledger.store.foreign_objects import foreign_object
-from ledger.store.row_check import check_rows
 from ledger.store.schema_revision import BookUnusable, check_schema
 from ledger.store.snapshot import Snapshot
 from ledger.store.successor_book import successor_of

@@ -1,4 +1,4 @@
-"""The current state in a database, for readers: each table is a read-through cache."""
+"""The current state in a database, for readers: each table is a read-through cache; and the check of its rows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ledger.domain.facts import Account, Charge, Span
 from ledger.domain.memory_state import MemoryState, sum_exposures
 from ledger.domain.organisation_graph import NodeKind
 from ledger.domain.outcomes import ChargeState
+from ledger.log.verification_findings import VerificationFailed
 from ledger.mechanisms.loss import Loss
 from ledger.store import tables as t
 from ledger.store.engine import Executor
@@ -108,3 +109,38 @@ def write_state(connection: Executor, state: MemoryState) -> None:
 def _within(span: Span) -> tuple[Any, ...]:
     table = t.CHARGES.table
     return table.c.author == span.author, table.c.entered >= span.first, table.c.entered < span.before
+
+
+def check_rows(book: DatabaseState, state: MemoryState) -> None:
+    """Every stored row is what the entries make it, and none is missing. Raises: VerificationFailed."""
+    for name in PROJECTIONS:
+        rebuilt: dict[Any, Any] = getattr(state, name)
+        rows = getattr(book, name)
+        count, last = 0, None
+        try:
+            for place, value in rows.stored():
+                # Rows come by their keys: one that is there twice would hide one that is gone.
+                if place == last:
+                    raise VerificationFailed(None, f"{name}: the row of {place} is there twice")
+                count, last = count + 1, place
+                if rebuilt.get(place) != value:
+                    row = rows.row_that_differs(place, value, rebuilt.get(place))
+                    raise VerificationFailed(None, f"{name}: the row of {row} is not what the entries make it")
+        except _FAULTS:
+            _find_unreadable(name, rows)
+            raise
+        if count != len(rebuilt):
+            place = min(rebuilt.keys() - {place for place, _ in rows.stored()})
+            row = rows.row_that_differs(place, None, rebuilt[place])
+            raise VerificationFailed(None, f"{name}: the row of {row} is missing: it is not what the entries make it")
+
+
+def _find_unreadable(name: str, rows: Any) -> None:  # noqa: ANN401 - of any table
+    for place in rows:
+        try:
+            rows[place]
+        except _FAULTS as fault:
+            raise VerificationFailed(None, f"{name}: the row of {place} cannot be read: {fault}") from None
+
+
+_FAULTS = (LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)
