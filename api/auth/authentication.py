@@ -14,8 +14,8 @@ from fastapi import Depends, Request
 from api.auth.access_tokens import Token, TokenInvalid, Tokens
 from api.auth.authorisation import PUBLIC, Caller
 from api.http.problems import Problem, ServiceCode
-from ledger.commands.command_kind import CCR
 from ledger.commands.registry import CLIENT_KINDS
+from ledger.domain.roles import CCR
 
 if TYPE_CHECKING:
     from ledger.book.book import Book

@@ -10,8 +10,9 @@ from api.http.answers import Answer
 from api.http.field_types import Count, Digest, EntityTag, Index, KeyBytes, Node, ReportedNumber, Time, one_of
 from api.wire.command_requests import Signing
 from ledger.commands.entry import Entry
-from ledger.commands.registration.organisation import ORGANISATION, ROLES
+from ledger.commands.registration.organisation import ORGANISATION
 from ledger.domain import facts
+from ledger.domain.roles import ORGANISATION_ROLES
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.field_types import Did, Name, text
 from policy import documents
@@ -32,7 +33,7 @@ class Organisation(Answer, frozen=True):
     name: Annotated[str, text(200)]
     node: Node
     organisation: Did
-    roles: tuple[Annotated[str, one_of(*ROLES)], ...]
+    roles: tuple[Annotated[str, one_of(*ORGANISATION_ROLES)], ...]
 
     @classmethod
     def of_record(cls, record: facts.Organisation) -> Self:

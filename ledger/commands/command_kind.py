@@ -14,6 +14,7 @@ from ledger.domain.facts import Facts
 from ledger.domain.gate import Gate
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import Code
+from ledger.domain.roles import CCR, FIRST
 from ledger.organisation_lineage.graph_edits import LineageEdit
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -22,10 +23,6 @@ from ledger.wire.records import Record, convert
 B = TypeVar("B", bound=Record)
 R = TypeVar("R", bound=Record)
 B_co = TypeVar("B_co", bound=Record, covariant=True)
-
-SRO, TSO, TDP, TDC, CCR = "SRO", "TSO", "TDP", "TDC", "CCR"
-FIRST = ""
-"""The role of an organisation that is not on record: of an empty book it may ask to be the first."""
 
 
 @dataclass(frozen=True, slots=True)

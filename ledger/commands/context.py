@@ -14,6 +14,7 @@ from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Charge, Contract, Facts, Organisation, Partition
 from ledger.domain.gate import Gate, Request, Verdict
 from ledger.domain.outcomes import ChargeState, Code
+from ledger.domain.roles import CCR, FIRST
 from ledger.wire import canonical_json as c
 from ledger.wire.records import Record
 
@@ -58,7 +59,7 @@ class Context(Generic[B_co]):
         if organisation is None or (key is not None and key.charge is not None):
             raise Rejected(Code.NOT_AUTHORISED, f"{command.kind} is not for a clean room's key", "key_id")
         # Of a clean room its key says which one it is, and an organisation that is not on record has no role.
-        roles = [role for role in self.roles if role not in {"", "CCR"}]
+        roles = [role for role in self.roles if role not in {CCR, FIRST}]
         if not set(roles) & set(organisation.roles):
             raise Rejected(Code.NOT_AUTHORISED, f"{command.kind} is for the role {' or '.join(roles)}", "actor")
         return organisation

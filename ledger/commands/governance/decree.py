@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from ledger.commands.command_kind import SRO, Change, CommandKind
+from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context
 from ledger.commands.recorded_fields import RecordedLoss
 from ledger.domain.command import REASON_MAX
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.outcomes import Code
+from ledger.domain.roles import SRO
 from ledger.mechanisms.loss import Loss
 from ledger.wire.field_types import pattern, text
 from ledger.wire.records import Record

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from ledger.commands.command_kind import TDC, Change, CommandKind
+from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context, require_posted
 from ledger.crypto.public_keys import CleanRoomKeys
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import SigningKey
 from ledger.domain.organisation_graph import knows
 from ledger.domain.outcomes import Code
+from ledger.domain.roles import TDC
 from ledger.wire.field_types import KeyBytes, Name, Sha256
 from ledger.wire.records import Record
 

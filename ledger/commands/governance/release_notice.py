@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from ledger.commands.command_kind import CCR, Change, CommandKind
+from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context, require_posted
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.outcomes import Code
+from ledger.domain.roles import CCR
 from ledger.wire.field_types import Name, Sha256
 from ledger.wire.records import Record
 

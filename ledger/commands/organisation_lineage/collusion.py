@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Final
 
-from ledger.commands.command_kind import SRO, Change, CommandKind
+from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context
 from ledger.commands.organisation_lineage.lineage_fields import Parents, Several
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Facts
 from ledger.domain.organisation_graph import NodeKind, descendants, forebears
 from ledger.domain.outcomes import Code
+from ledger.domain.roles import SRO
 from ledger.organisation_lineage.graph_edits import members_at
 from ledger.wire.canonical_json import INTEGER_MAX
 from ledger.wire.field_types import between

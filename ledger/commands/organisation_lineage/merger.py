@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from ledger.commands.command_kind import SRO, Change, CommandKind
+from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context
 from ledger.commands.organisation_lineage.lineage_fields import Organisations, Parents
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.outcomes import Code
+from ledger.domain.roles import SRO
 from ledger.organisation_lineage.graph_edits import merge
 from ledger.wire.field_types import Did
 from ledger.wire.records import Record

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from ledger.commands.command_kind import SRO, Change, CommandKind
+from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context
 from ledger.commands.organisation_lineage.lineage_fields import Parents
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.organisation_graph import Arrow, NodeKind
 from ledger.domain.outcomes import Code
+from ledger.domain.roles import SRO
 from ledger.organisation_lineage.exposure import count_missing
 from ledger.wire.field_types import Did
 from ledger.wire.records import Record

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from ledger.commands.command_kind import SRO, TDC, Change, CommandKind
+from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context
 from ledger.commands.organisation_lineage.publication import find_giver
 from ledger.commands.recorded_fields import Index, NodeIndex
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.organisation_graph import Arrow, NodeKind
 from ledger.domain.outcomes import ChargeState, Code
+from ledger.domain.roles import SRO, TDC
 from ledger.organisation_lineage.exposure import count_missing
 from ledger.wire.field_types import Did, Name
 from ledger.wire.records import Record

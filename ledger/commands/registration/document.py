@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Final
 
-from ledger.commands.command_kind import SRO, TDC, TDP, TSO, Change, CommandKind
+from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context
 from ledger.crypto import detached_jws
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Contract, Dataset, Facts, PolicyVersion
 from ledger.domain.gate import Header
 from ledger.domain.outcomes import Code
+from ledger.domain.roles import SRO, TDC, TDP, TSO
 from ledger.wire.field_types import Sha256, distinct
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record

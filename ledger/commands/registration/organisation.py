@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from ledger.commands.command_kind import FIRST, SRO, Change, CommandKind
+from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context
 from ledger.crypto import detached_jws
 from ledger.crypto.organisation_keys import SignerKey
@@ -13,12 +13,12 @@ from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Organisation, SigningKey
 from ledger.domain.organisation_graph import NodeKind
 from ledger.domain.outcomes import Code
+from ledger.domain.roles import FIRST, ORGANISATION_ROLES, SRO
 from ledger.wire.field_types import Did, distinct, text, words
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, write
 
-ROLES: Final = ("SRO", "TSO", "TDP", "TDC", "AUDITOR")
-Role = Annotated[str, words(*ROLES)]
+Role = Annotated[str, words(*ORGANISATION_ROLES)]
 
 
 class OrganisationClaim(Record, frozen=True):
@@ -26,7 +26,7 @@ class OrganisationClaim(Record, frozen=True):
 
     organisation: Did
     name: Annotated[str, text(200)]
-    roles: Annotated[tuple[Role, ...], distinct(len(ROLES))]
+    roles: Annotated[tuple[Role, ...], distinct(len(ORGANISATION_ROLES))]
     key: SignerKey
 
 
@@ -35,7 +35,7 @@ class RegisterOrganisation(Record, frozen=True):
 
     organisation: Did
     name: Annotated[str, text(200)]
-    roles: Annotated[tuple[Role, ...], distinct(len(ROLES))]
+    roles: Annotated[tuple[Role, ...], distinct(len(ORGANISATION_ROLES))]
     key: SignerKey
     possession: Annotated[str, text(1_000)]
 

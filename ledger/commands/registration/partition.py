@@ -8,13 +8,14 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from ledger.accounts.pricing import ComputedPrices
-from ledger.commands.command_kind import TDP, Change, CommandKind
+from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context
 from ledger.domain.command import REASON_MAX
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Facts, Partition
 from ledger.domain.gate import Caps
 from ledger.domain.outcomes import Code
+from ledger.domain.roles import TDP
 from ledger.filters import RULES, Cap, NoRoom, Opening, Rule, Terms, choose_rule
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.mechanism import GROUP_MAX, Mechanism, Relation

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from ledger.commands.command_kind import TDP, Change, CommandKind
+from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.outcomes import Code
+from ledger.domain.roles import TDP
 from ledger.wire.field_types import Ref
 from ledger.wire.records import Record
 

@@ -15,7 +15,7 @@ from ledger.accounts.account_sums import AccountSums, Prices, touched
 from ledger.accounts.headroom import Limit, Room
 from ledger.accounts.limits import limits_on, no_room
 from ledger.accounts.pricing import Bound, ComputedPrices
-from ledger.commands.command_kind import TDC, CommandKind, Recorded
+from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context
 from ledger.commands.recorded_fields import Count, Natural, NodeIndex, RecordedHolder
 from ledger.commands.registration.partition import UnitRecords
@@ -26,6 +26,7 @@ from ledger.domain.gate import Caps
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.organisation_graph import knows
 from ledger.domain.outcomes import ChargeState, Code
+from ledger.domain.roles import TDC
 from ledger.filters import Cap, read_rule
 from ledger.mechanisms.loss import parse_segments
 from ledger.mechanisms.plan import RunPlan

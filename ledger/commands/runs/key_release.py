@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from ledger.accounts.account_sums import AccountSums
-from ledger.commands.command_kind import CCR, CommandKind, Recorded
+from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context, require_pending
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import Code
+from ledger.domain.roles import CCR
 from ledger.wire.field_types import KeyBytes, Name, Sha256
 from ledger.wire.records import Record
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ledger.commands.command_kind import CCR, CommandKind
+from ledger.commands.command_kind import CommandKind
 from ledger.commands.context import Context, require_posted
 from ledger.domain.decision import Decision
+from ledger.domain.roles import CCR
 from ledger.wire.field_types import Name, Sha256
 from ledger.wire.records import Record
 

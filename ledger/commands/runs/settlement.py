@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Final, NamedTuple
 
 from ledger.accounts.account_sums import AccountSums, touched
-from ledger.commands.command_kind import CCR, TDC, CommandKind, Recorded
+from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context, require_pending
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import ChargeState, Code
+from ledger.domain.roles import CCR, TDC
 from ledger.mechanisms.mechanism import STEPS_MAX
 from ledger.wire.field_types import Name, between
 from ledger.wire.malformed import Malformed

@@ -14,12 +14,11 @@ from ledger.commands.runs.charge import CHARGE
 from ledger.commands.runs.settlement import POST, VOID
 from ledger.domain.gate import Request
 from ledger.domain.memory_state import MemoryState
+from ledger.domain.roles import CCR, FIRST, ORGANISATION_ROLES
 from ledger.wire.malformed import Malformed
 from policy.decisions.gate import gate
-from tests.factories.memory import ROLES, World, settled_world
+from tests.factories.memory import World, settled_world
 from tests.factories.people import BANKS
-
-ORGANISATION_ROLES = {*ROLES.values(), "TSO"}
 
 
 def _void(world: World) -> Request:
@@ -34,7 +33,7 @@ def test_every_kind_that_clients_send_has_a_path_of_its_own_and_roles() -> None:
     assert len({kind.path for kind in CLIENT_KINDS.values()}) == len(CLIENT_KINDS)
     for kind in CLIENT_KINDS.values():
         assert kind.path.startswith("/v1/")
-        assert set(kind.roles) <= {*ORGANISATION_ROLES, "CCR", ""}
+        assert set(kind.roles) <= {*ORGANISATION_ROLES, CCR, FIRST}
         assert kind.roles
 
 
