@@ -5,12 +5,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.responses import Response
 
-from api.auth.access_tokens import Tokens
+from api.auth.access_tokens import Issuer, Tokens
 from api.auth.authentication import Authenticator
 from api.auth.signed_request import Binding
 from api.http import problems
@@ -19,6 +18,7 @@ from api.http.head import HeadAsGet
 from api.http.pagination import Cursors
 from api.http.snapshots import SnapshotProvider
 from api.keys.key_release import KeyReleases
+from api.keys.key_store import KeyStore
 from api.keys.nonces import Challenges
 from api.middleware.metrics import Metrics
 from api.middleware.request_limits import Requests
@@ -34,12 +34,8 @@ from api.routes.planning import planning_router
 from api.routes.progress import Progress, progress_router
 from api.routes.read_routes import ReadContext
 from api.wire.openapi_document import openapi_document
-
-if TYPE_CHECKING:
-    from api.auth.access_tokens import Issuer
-    from api.keys.key_store import KeyStore
-    from ledger.book.book import Book
-    from ledger.verifier import LogKey
+from ledger.book.book import Book
+from ledger.verifier import LogKey
 
 
 def create_app(  # noqa: PLR0913 - the parts of a service

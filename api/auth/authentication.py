@@ -6,7 +6,7 @@ The dependency is the application's own, so every added route has a caller, or a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from anyio.to_thread import run_sync
 from fastapi import Depends, Request
@@ -14,12 +14,10 @@ from fastapi import Depends, Request
 from api.auth.access_tokens import Token, TokenInvalid, Tokens
 from api.auth.authorisation import PUBLIC, Caller
 from api.http.problems import Problem, ServiceCode
+from ledger.book.book import Book
 from ledger.commands.registry import CLIENT_KINDS
+from ledger.domain.facts import Facts
 from ledger.domain.roles import CCR
-
-if TYPE_CHECKING:
-    from ledger.book.book import Book
-    from ledger.domain.facts import Facts
 
 _SCHEME: Final = "bearer"
 DEFERRED: Final = frozenset({"quote_charge", *(f"submit_{kind}" for kind in CLIENT_KINDS)})

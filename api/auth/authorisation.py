@@ -11,20 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from api.http.problems import Problem
+from ledger.commands.entry import Entry
 from ledger.commands.registry import CLIENT_KINDS, KINDS
-from ledger.domain.facts import GLOBAL, Facts, holder_of
+from ledger.domain.facts import GLOBAL, Charge, Contract, Facts, Partition, holder_of
 from ledger.domain.organisation_graph import ancestors, knows
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import AUDITOR, CCR, SRO, TDC, TDP, TSO
 from ledger.store.table_mapping import ProjectionTable
-
-if TYPE_CHECKING:
-    from ledger.commands.entry import Entry
-    from ledger.domain.facts import Charge, Contract, Partition
 
 OPERATOR: Final = "OPERATOR"
 ROLES: Final = (SRO, TSO, TDP, TDC, CCR, AUDITOR, OPERATOR)

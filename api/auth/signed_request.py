@@ -7,17 +7,15 @@ and gets the same answer. The book verifies the signatures of commands; those ov
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from api.http.problems import Problem
 from client.http.base_url import base_of
 from client.http.endpoints import SIGNATURE_HEADER
 from ledger.crypto import detached_jws
+from ledger.domain.facts import Facts, SigningKey
 from ledger.domain.outcomes import Code
 from ledger.wire.malformed import Malformed
-
-if TYPE_CHECKING:
-    from ledger.domain.facts import Facts, SigningKey
 
 SKEW_S: Final = 300
 

@@ -8,26 +8,23 @@ the checks that the book makes first: the id, the form and the signature.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
-from api.auth.authorisation import provider_of, sees_entry
+from api.auth.authorisation import Caller, provider_of, sees_entry
 from api.http.problems import Problem
+from ledger.book.book import Submission
+from ledger.book.past_snapshot import PastSnapshot
 from ledger.commands.context import PendingCommand
 from ledger.commands.decide import verify_signer
 from ledger.commands.entry import Entry
 from ledger.commands.runs.charge import MakeCharge
 from ledger.domain.command import parse_ref
 from ledger.domain.decision import Rejected
+from ledger.domain.facts import Facts, Partition
 from ledger.domain.outcomes import Code
+from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-
-if TYPE_CHECKING:
-    from api.auth.authorisation import Caller
-    from ledger.book.book import Submission
-    from ledger.book.past_snapshot import PastSnapshot
-    from ledger.domain.facts import Facts, Partition
-    from ledger.store.snapshot import Snapshot
 
 T = TypeVar("T")
 _NO_LAPSE: Final = ""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from fastapi import Request
 from fastapi.responses import Response
 
+from api.http.answers import Answer
 from client.http.endpoints import JSON_TYPE
 from ledger.wire import canonical_json as c
 from ledger.wire.records import write
-
-if TYPE_CHECKING:
-    from fastapi import Request
-
-    from api.http.answers import Answer
 
 _BYTES: Final = 16
 _NOT_MODIFIED: Final = 304

@@ -5,10 +5,9 @@ RFC 9110, 9.3.2. The framework would make HEAD an operation of its own in the Op
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 _HEAD: Final = "epsilon.head"
 

@@ -10,9 +10,9 @@ Codes are those of :mod:`ledger.domain.outcomes`; the few that only HTTP knows a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPMethod
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -20,7 +20,7 @@ from fastapi.responses import Response
 from msgspec import Meta
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
+from starlette.routing import BaseRoute, Match
 
 from api.http.answers import Answer
 from api.http.field_types import one_of, schema_of
@@ -30,11 +30,6 @@ from ledger.domain.outcomes import Code, StableCode
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from starlette.routing import BaseRoute
 
 _LOG: Final = logging.getLogger("api.problems")
 _UNAUTHENTICATED: Final = 401

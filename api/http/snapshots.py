@@ -9,18 +9,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from fastapi import Query
 
 from api.http.field_types import PLACE_PATTERN
 from api.http.problems import Problem, ServiceCode
+from ledger.book.book import Book
 from ledger.book.past_snapshot import PastSnapshot
+from ledger.store.snapshot import Snapshot
 from ledger.wire.malformed import Malformed
-
-if TYPE_CHECKING:
-    from ledger.book.book import Book
-    from ledger.store.snapshot import Snapshot
 
 AS_OF_MAX: Final = 50_000
 """Entries that are applied to answer one request."""

@@ -10,24 +10,22 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from api.http.problems import Problem, ServiceCode
 from api.keys.key_store import KeyStore, KeyUnavailable, Secret
+from api.keys.nonces import Challenges
 from client.keys.hpke_envelope import ENVELOPE_VERSION, SUITE, seal
 from client.keys.sealed_model import model_ref
+from ledger.book.book import Book, Outcome, Submission
 from ledger.commands.entry import Entry
 from ledger.commands.governance.model_opening import MODEL_OPENING, OpenModel
 from ledger.commands.runs.key_release import KEY_RELEASE, ReleaseKey
 from ledger.domain.command import Command
+from ledger.domain.facts import Charge
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-
-if TYPE_CHECKING:
-    from api.keys.nonces import Challenges
-    from ledger.book.book import Book, Outcome, Submission
-    from ledger.domain.facts import Charge
 
 ENVELOPE_BYTES_MAX: Final = 1 << 20
 OPENING_LIFE_MS: Final = 3_600_000

@@ -13,10 +13,7 @@ import json
 import logging
 import traceback
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from typing import TextIO
+from typing import Final, TextIO
 
 FIELDS: Final = (
     "charge",

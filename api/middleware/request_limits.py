@@ -13,17 +13,14 @@ import secrets
 from contextlib import suppress
 from itertools import count
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.auth.authorisation import Caller
 from api.http.problems import Problem, ServiceCode, failed
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from api.middleware.metrics import Metrics
+from api.middleware.metrics import Metrics
 
 IN_FLIGHT_MAX: Final = 384
 """Requests at once, event streams included."""

@@ -10,13 +10,14 @@ With ``?dry_run=true``, which signatures name too, nothing is recorded, and each
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.auth.authentication import Calling
 from api.auth.authorisation import Caller
+from api.auth.signed_request import Binding
 from api.auth.visibility import require_visible
 from api.http.body import Batch
 from api.http.field_types import DryRun
@@ -25,15 +26,11 @@ from api.wire.command_answers import batch_schema
 from api.wire.command_requests import batch_request_schema
 from api.wire.responses import answered, json_response, shows, status_of, takes, with_headroom
 from client.http.endpoints import BATCH, BATCH_MAX
-from ledger.book.book import Submission
+from ledger.book.book import Book, Submission
 from ledger.domain.command import COMMAND_BYTES_MAX
+from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-
-if TYPE_CHECKING:
-    from api.auth.signed_request import Binding
-    from ledger.book.book import Book
-    from ledger.store.snapshot import Snapshot
 
 _SIGNATURE_MAX: Final = 4_096
 

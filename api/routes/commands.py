@@ -4,40 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import APIRouter, Header
 from fastapi.responses import Response
 from msgspec import Meta
 
 from api.auth.authentication import Calling, DeferredCaller, UnauthenticatedRequest
-from api.auth.signed_request import verify_registered_key
+from api.auth.signed_request import Binding, verify_registered_key
 from api.auth.visibility import require_visible
 from api.http.answers import Answer
 from api.http.body import SIGNATURE_PARAMETER, Document, Raw, Signature
 from api.http.field_types import DryRun, KeyBytes, PathDigest, schema_of
 from api.http.problems import Problem, ServiceCode, declared
-from api.keys.key_release import log_withheld
-from api.keys.nonces import LIFE_S, NoRoom
+from api.keys.key_release import KeyReleases, log_withheld
+from api.keys.nonces import LIFE_S, Challenges, NoRoom
 from api.routes.if_match import VERSIONED, check_version, tag_replaced
 from api.wire.command_answers import answer_to
 from api.wire.command_requests import command_schema
 from api.wire.registry_answers import Stored
 from api.wire.responses import BINARY, BYTES_TYPE, answer, json_response, shows, takes, with_headroom
 from client.http.endpoints import DOCUMENTS, JSON_TYPE, PATHS, QUOTES
-from ledger.book.book import Submission
+from ledger.book.book import Book, Submission
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Name
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, convert
-
-if TYPE_CHECKING:
-    from api.auth.signed_request import Binding
-    from api.keys.key_release import KeyReleases
-    from api.keys.nonces import Challenges
-    from ledger.book.book import Book
 
 IfMatch = Annotated[str | None, Header(description="the tag of the version that a document replaces")]
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, Response
@@ -20,9 +21,6 @@ from jinja2 import Environment, select_autoescape
 from api.wire.responses import shows_text
 from client.http.endpoints import JSON_TYPE
 from ledger.wire import canonical_json as c
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 DOCUMENT: Final = "/v1/openapi.json"
 _FILES: Final = files("api.routes")

@@ -17,28 +17,25 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from api.auth.authentication import Calling
 from api.auth.authorisation import Caller, sees_entry
 from api.http.field_types import PLACE_PATTERN
 from api.http.head import is_head
 from api.http.problems import Problem, ServiceCode
+from api.http.snapshots import SnapshotProvider
 from api.wire.responses import shows_text
 from ledger.commands.entry import Entry
 from ledger.commands.runs.charge import BudgetAlert
 from ledger.domain.facts import Facts
 from ledger.wire import canonical_json as c
 from ledger.wire.records import convert
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
-    from api.http.snapshots import SnapshotProvider
 
 PER_ORGANISATION_MAX: Final = 8
 STREAMS_MAX: Final = 128

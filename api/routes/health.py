@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -13,11 +13,9 @@ from api.auth.authentication import Calling
 from api.http.answers import Answer
 from api.http.field_types import Always
 from api.http.problems import Problem, ServiceCode
+from api.http.snapshots import SnapshotProvider
+from api.middleware.metrics import Metrics
 from api.wire.responses import json_response, shows, shows_text
-
-if TYPE_CHECKING:
-    from api.http.snapshots import SnapshotProvider
-    from api.middleware.metrics import Metrics
 
 
 class Live(Answer, frozen=True):

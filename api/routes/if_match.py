@@ -6,24 +6,22 @@ people from replacing what they have not read; the book itself admits only one v
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from api.auth.authorisation import Caller
+from api.http.answers import Answer
 from api.http.etags import etag_of, names
 from api.http.problems import Problem, ServiceCode
 from api.routes.registry import policy_of
 from api.wire.registry_answers import ContractHead
 from ledger.commands.registration.document import EnterDocument
 from ledger.commands.registry import read_body
+from ledger.domain.command import Command
+from ledger.domain.facts import Facts
+from ledger.store.snapshot import Snapshot
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import write
 from policy.decisions.documents_in_force import read_contract, read_policy
-
-if TYPE_CHECKING:
-    from api.auth.authorisation import Caller
-    from api.http.answers import Answer
-    from ledger.domain.command import Command
-    from ledger.domain.facts import Facts
-    from ledger.store.snapshot import Snapshot
 
 VERSIONED: Final = ("policy", "contract")
 HEADER: Final = "if-match"

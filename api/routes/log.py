@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from fastapi import Query
 from fastapi.responses import PlainTextResponse, Response
@@ -18,18 +18,16 @@ from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
 from api.wire.command_answers import Decision, LoggedEntry
 from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, shows_text
 from client.http.endpoints import JSON_TYPE
+from ledger.book.past_snapshot import PastSnapshot
 from ledger.commands.entry import Entry
 from ledger.commands.registry import KINDS
 from ledger.domain.facts import Facts
 from ledger.domain.outcomes import Code
 from ledger.log.tiles import Tile
 from ledger.store.cosignatures import cosigned_checkpoint, cosigned_receipt
+from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-
-if TYPE_CHECKING:
-    from ledger.book.past_snapshot import PastSnapshot
-    from ledger.store.snapshot import Snapshot
 
 ROUTES: Final = ReadRoutes("log")
 FOREVER: Final = "public, immutable, max-age=31536000"

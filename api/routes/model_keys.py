@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.auth.authentication import Calling
-from api.auth.signed_request import verify_registered_key
+from api.auth.signed_request import Binding, verify_registered_key
 from api.http.answers import Answer
 from api.http.body import SIGNATURE_PARAMETER, Raw, Signature
 from api.http.field_types import Digest, KeyBytes
 from api.http.problems import Problem, ServiceCode
-from api.keys.key_store import KeyUnavailable
+from api.keys.key_store import KeyStore, KeyUnavailable
 from api.wire.responses import json_response, shows, takes
 from client.http.endpoints import MODEL_KEYS, SIGNATURE_HEADER
+from ledger.book.book import Book
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Name, Sha256, pattern
 from ledger.wire.records import Record, convert
-
-if TYPE_CHECKING:
-    from api.auth.signed_request import Binding
-    from api.keys.key_store import KeyStore
-    from ledger.book.book import Book
 
 DEPOSIT_BYTES_MAX: Final = 4_096
 _LOG: Final = logging.getLogger("api.model_keys")

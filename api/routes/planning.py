@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -14,6 +14,7 @@ from api.http.answers import Page
 from api.http.body import Document, Raw
 from api.http.field_types import EntityTag
 from api.http.problems import Problem
+from api.http.snapshots import SnapshotProvider
 from api.routes.if_match import tag_replaced
 from api.wire import command_requests
 from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, takes
@@ -26,9 +27,6 @@ from policy.planning.merger_impact import MergedAccount, merged_accounts
 from policy.planning.plan_report import PlanReport, first_since, report
 from policy.planning.policy_impact import Impact, impact
 from policy.planning.what_if import PlannedRun, WhatIf
-
-if TYPE_CHECKING:
-    from api.http.snapshots import SnapshotProvider
 
 RATE_MS: Final = 30 * 86_400_000
 """How far back charges count for the present rate."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -19,6 +19,7 @@ from api.auth.visibility import get_visible
 from api.http.body import Raw
 from api.http.field_types import PathName
 from api.http.problems import Problem
+from api.http.snapshots import SnapshotProvider
 from api.wire.account_answers import Progress as ProgressReport
 from api.wire.responses import json_response, shows, takes
 from ledger.domain.command import COMMAND_BYTES_MAX
@@ -27,9 +28,6 @@ from ledger.mechanisms.mechanism import STEPS_MAX
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import between
 from ledger.wire.records import Record, convert
-
-if TYPE_CHECKING:
-    from api.http.snapshots import SnapshotProvider
 
 REPORTS_MAX: Final = 4_096
 """Charges whose report is held; the oldest report is dropped."""

@@ -13,28 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from api.auth.authentication import Calling
 from api.auth.authorisation import PUBLIC, Caller
+from api.http.answers import Answer, Page
 from api.http.etags import tagged_response
-from api.http.pagination import Fetch, Paging
-from api.http.snapshots import AsOf
+from api.http.pagination import Cursors, Fetch, K, PageRequest, Paging, T, V
+from api.http.snapshots import AsOf, SnapshotProvider
+from api.keys.key_store import KeyStore
+from api.routes.progress import Progress
 from api.wire.responses import Responses, json_response, shows, shows_tagged
-
-if TYPE_CHECKING:
-    from api.http.answers import Answer, Page
-    from api.http.pagination import Cursors, K, PageRequest, T, V
-    from api.http.snapshots import SnapshotProvider
-    from api.keys.key_store import KeyStore
-    from api.routes.progress import Progress
-    from ledger.book.past_snapshot import PastSnapshot
-    from ledger.domain.facts import Facts
-    from ledger.store.snapshot import Snapshot
-    from ledger.verifier import LogKey
+from ledger.book.past_snapshot import PastSnapshot
+from ledger.domain.facts import Facts
+from ledger.store.snapshot import Snapshot
+from ledger.verifier import LogKey
 
 F = TypeVar("F", bound=Callable[..., Any])
 PROBLEMS: Final = (401, 403, 404, 422)

@@ -8,19 +8,17 @@ A head is the request line with its header fields; the trailers and the chunk ex
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from api.http.body import BODY_S
 from api.http.problems import Problem, ServiceCode
-
-if TYPE_CHECKING:
-    import asyncio
 
 _PIECE: Final = 16_384
 """Bytes that the parser is given at once: what it gathers of one line is looked at after each."""

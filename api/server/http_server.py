@@ -7,16 +7,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import uvicorn
+from fastapi import FastAPI
 
 from api.server.connection_limits import Connection
 from client.http.base_url import is_loopback
 from ledger.wire.malformed import Malformed
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
 
 LOOPBACK: Final = "127.0.0.1"
 STOP_S: Final = 3

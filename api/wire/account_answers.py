@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Final, Self
+from typing import Annotated, Final, Self
 
 from msgspec import Meta, structs
 
+from api.auth.authorisation import Caller
 from api.http.answers import Answer, Page
 from api.http.field_types import (
     Cursor,
@@ -39,9 +40,6 @@ from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal, format_number
 from ledger.wire.field_types import Did, Name
 from policy.planning.account_caps import AccountStatus, PartitionBounds, account_status, partition_bounds
-
-if TYPE_CHECKING:
-    from api.auth.authorisation import Caller
 
 _SHARE_UNIT: Final = 10_000
 _LINEAGES_MAX: Final = 200

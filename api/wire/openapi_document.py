@@ -6,17 +6,15 @@ that is a problem. ``operation_texts.json`` describes every operation; :mod:`api
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from api.auth.authorisation import PUBLIC
 from api.http.problems import example
 from api.wire.openapi_examples import add_examples, packaged_json, problem_example
 from client.http.endpoints import PROBLEM_TYPE
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
 
 _BEARER: Final = "token"
 _SCHEME: Final = {

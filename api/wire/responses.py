@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fastapi.responses import Response
 from msgspec import structs
 
+from api.auth.authorisation import Caller
 from api.http.field_types import EntityTag, Schema, schema_of
 from api.http.problems import Problem, Reason, RemainingShare, declared
 from api.wire.account_answers import remaining
 from api.wire.command_answers import CommandAnswer
 from client.http.endpoints import JSON_TYPE
+from ledger.book.book import Book, Outcome
+from ledger.domain.command import Command
 from ledger.domain.gate import Check
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
 from ledger.wire.records import Record, convert, write
-
-if TYPE_CHECKING:
-    from api.auth.authorisation import Caller
-    from ledger.book.book import Book, Outcome
-    from ledger.domain.command import Command
 
 Responses = dict[int | str, dict[str, Any]]
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from client.keys.signer import Signer
 from ledger.crypto import detached_jws
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-
-if TYPE_CHECKING:
-    from client.keys.signer import Signer
 
 SIGNATURES_MAX: Final = 31
 """Besides the signature of the party that enters the document."""

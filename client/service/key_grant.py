@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from client.keys.hpke_envelope import DATA_KEY_BYTES, ENVELOPE_VERSION, SUITE, seal
+from client.service.service import Service
 from ledger.commands.entry import Entry
 from ledger.commands.runs.charge import CHARGE
 from ledger.commands.runs.key_release import KEY_RELEASE
@@ -25,9 +26,6 @@ from ledger.log.verification import verify_receipt
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-
-if TYPE_CHECKING:
-    from client.service.service import Service
 
 INDEX_DIGITS_MAX: Final = 16
 
