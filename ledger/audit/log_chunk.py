@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ledger.audit.entry_reader import Read, read_entry
 from ledger.commands.apply import Effect
 from ledger.commands.entry import Entry
+from ledger.commands.entry_reader import Read, read_entry
 from ledger.crypto.detached_jws import verify
 from ledger.crypto.organisation_keys import key_of
 from ledger.domain.decision import Rejected

@@ -12,8 +12,10 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any, Final
 
-from ledger.commands.apply import apply
+from ledger.accounts.account_sums import AccountSums
+from ledger.commands.apply import apply_effect, effect_of
 from ledger.commands.entry import Entry
+from ledger.commands.entry_reader import Read, read_entry
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import ChargeState
 from ledger.log.merkle import CompactRange
@@ -83,14 +85,16 @@ class WriterState:
             Malformed: if one cannot be applied, or the newest checkpoint of the log's key is not over all of them.
         """
         self._documents.connection = connection
-        before = self.size
-        for index, data in entries_from(connection, before):
-            try:
+        before, sums = self.size, AccountSums(self.facts)
+        try:
+            for index, data in entries_from(connection, before):
                 if index != self.size:
                     raise Malformed("", "is missing")
-                self.append(Entry.parse(data), data)
-            except _APPLY_ERRORS as error:
-                raise Malformed("", f"entry {self.size}: {error}") from None
+                self._apply(read_entry(data), sums)
+                self._tree.append(data)
+            sums.put()
+        except _APPLY_ERRORS as error:
+            raise Malformed("", f"entry {self.size}: {error}") from None
         if self.size > before:
             self._check_signed(connection)
             # The process that appended them has written their rows.
@@ -107,15 +111,20 @@ class WriterState:
 
     def append(self, entry: Entry, data: bytes) -> list[tuple[int, int, bytes]]:
         """Apply the next entry; returns the nodes (level, position, hash) that it completes in the tree."""
+        sums = AccountSums(self.facts)
+        self._apply(Read(entry.id, entry.kind, entry.time, effect_of(entry)), sums)
+        sums.put()
+        return self._tree.append(data)
+
+    def _apply(self, entry: Read, sums: AccountSums) -> None:
         if entry.time < self.time:
             raise Malformed("time", "lies before the time of the entry before it")
-        apply(self.facts, entry, self.size)
+        apply_effect(self.facts, entry.effect, self.size, sums)
         charge = self.facts.charges.get(entry.id)
         if charge is not None and charge.index == self.size:
             heappush(self._deadlines, (charge.deadline, charge.id))
         self.time = entry.time
         self._indexes[entry.id] = self.size
-        return self._tree.append(data)
 
     def recorded(self, command_id: str) -> int | None:
         """The index of a command's entry, None if there is none."""

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ledger.audit.entry_reader import Read, read_entry
 from ledger.audit.log_chunk import FAULTS, describe_error
 from ledger.commands.apply import effect_of
 from ledger.commands.entry import Entry
+from ledger.commands.entry_reader import Read, read_entry
 from ledger.commands.runs.charge import Charged
 from ledger.commands.runs.settlement import Settled
 from ledger.crypto.detached_jws import public_key
