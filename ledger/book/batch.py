@@ -17,16 +17,19 @@ from ledger.commands.context import PendingCommand
 from ledger.commands.decide import LEDGER_ACTOR, decide, verify_signer
 from ledger.commands.entry import Entry
 from ledger.commands.registry import read_body
+from ledger.commands.runs.key_release import ReleaseKey
+from ledger.commands.runs.settlement import Post, Settle
 from ledger.crypto import detached_jws
 from ledger.domain.command import Command
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.gate import Gate
-from ledger.domain.outcomes import Code
+from ledger.domain.outcomes import ChargeState, Code
 from ledger.store.snapshot import Snapshot
 from ledger.store.table_mapping import append_rows
 from ledger.store.tables import ENTRY
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record
 
 LAPSES_MAX: Final = 1_000
 """Lapses that one batch records at most, so that a long absence does not make one endless transaction."""
@@ -61,7 +64,15 @@ class Batch:
     def _recorded(self, call: Sequence[PendingCommand]) -> Iterator[Outcome]:
         with suppress(PriceMissing):
             for pending in call:
+                self._lapse_overdue(pending.body)
                 yield self.record(pending)
+
+    def _lapse_overdue(self, body: Record) -> None:
+        """Lapse the charge that a command names, if its deadline has passed: others may be before it in the queue."""
+        if isinstance(body, Post | ReleaseKey | Settle):
+            charge = self.state.facts.charges.get(body.charge)
+            if charge is not None and charge.state is ChargeState.PENDING and charge.deadline < self._now:
+                self.record(self._recorder.lapse(charge.id))
 
     def record(self, pending: PendingCommand) -> Outcome:
         """Decide a command, and append it if its outcome is recorded. Raises: PriceMissing, with nothing appended."""

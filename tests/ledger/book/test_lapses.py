@@ -224,3 +224,22 @@ def test_a_document_counts_until_an_entry_refers_to_it(world: World, monkeypatch
     with pytest.raises(BookBusy):
         world.book.put_document(b"one more")
     assert world.book.put_document(b"left 0")
+
+
+@pytest.mark.parametrize("late", ["post", "key_release", "void"])
+def test_what_comes_after_the_deadline_is_a_conflict(world: World, monkeypatch: pytest.MonkeyPatch, late: str) -> None:
+    """However many lapses are due before it: those of one batch are bounded, and here it records none by itself."""
+    monkeypatch.setattr("ledger.book.batch.LAPSES_MAX", 0)
+    world.submit(*(world.charge(f"run-{n}", run=SMALL) for n in range(3)))
+    world.submit(world.release("run-2", SMALL))
+    world.clock.now += 2 * HOUR_MS
+    name = {"post": "run-2", "key_release": "run-1", "void": "run-0"}[late]
+    make = {"post": lambda: world.settle(name, 0), "key_release": lambda: world.release(name, SMALL)}
+    outcome = world.submit(make.get(late, lambda: world.void(name))())[0]
+    assert (outcome.code.word, outcome.field) == ("conflict", "body.charge")
+    with world.book.read() as facts:
+        states = {one: facts.charges[f"run-{one}"].state for one in range(3)}
+        steps = facts.charges["run-2"].steps_posted
+    settled = int(name.removeprefix("run-"))
+    assert [one for one, state in states.items() if state is not ChargeState.PENDING] == [settled]
+    assert steps == (facts.charges["run-2"].steps if late == "post" else None)
