@@ -134,10 +134,5 @@ def _contract_header(document: ContractDocument) -> Header:
     )
 
 
-VERDICTS: Final = (
-    on(POLICY, policy),
-    on(RECOMMENDATION, recommendation),
-    on(DATASET, dataset),
-    on(CONTRACT, contract),
-)
+VERDICTS: Final = (on(POLICY, policy), on(RECOMMENDATION, recommendation), on(DATASET, dataset), on(CONTRACT, contract))
 """By kind of command."""

@@ -43,8 +43,5 @@ def decree(request: Request, body: Decree, facts: Facts) -> Verdict:
     return findings.verdict()
 
 
-VERDICTS: Final = (
-    on(REVOCATION, revocation),
-    on(DECREE, decree),
-)
+VERDICTS: Final = (on(REVOCATION, revocation), on(DECREE, decree))
 """By kind of command."""

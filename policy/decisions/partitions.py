@@ -101,8 +101,5 @@ def retirement(request: Request, body: Retire, facts: Facts) -> Verdict:
     return findings.verdict()
 
 
-VERDICTS: Final = (
-    on(PARTITION, partition),
-    on(RETIREMENT, retirement),
-)
+VERDICTS: Final = (on(PARTITION, partition), on(RETIREMENT, retirement))
 """By kind of command."""
