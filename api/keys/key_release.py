@@ -15,7 +15,7 @@ from typing import Final
 from api.http.problems import Problem, ServiceCode
 from api.keys.key_store import KeyStore, KeyUnavailable, Secret
 from api.keys.nonces import Challenges
-from client.keys.hpke_envelope import ENVELOPE_VERSION, SUITE, seal
+from client.keys.hpke_envelope import Envelope, EnvelopeInfo
 from client.keys.sealed_model import model_ref
 from ledger.book.book import Book, Outcome, Submission
 from ledger.commands.entry import Entry
@@ -26,6 +26,7 @@ from ledger.domain.facts import Charge
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import read, write
 
 ENVELOPE_BYTES_MAX: Final = 1 << 20
 OPENING_LIFE_MS: Final = 3_600_000
@@ -100,24 +101,21 @@ class KeyReleases:
         self, command: Command, body: ReleaseKey | OpenModel, charge: Charge, index: int, until: int
     ) -> bytes | None:
         """Each key that the store holds, sealed; None if it holds none. Raises: KeyUnavailable."""
-        info: c.Object = {
-            "charge": charge.id,
-            "contract": charge.contract,
-            "entry": index,
-            "evidence": body.evidence,
-            "key_release": command.id,
-            "not_after": until,
-            "v": ENVELOPE_VERSION,
-        }
+        info = EnvelopeInfo(
+            charge=charge.id,
+            contract=charge.contract,
+            entry=index,
+            evidence=body.evidence,
+            key_release=command.id,
+            not_after=until,
+        )
         if isinstance(body, OpenModel):
             recipient = body.clean_room.sealing.x
             keys = {model_ref(body.model): self._store.model_key(body.charge, body.model)}
         else:
             recipient, keys = charge.sealing, self._data_keys(charge)
-        sealed: c.Object = {
-            ref: seal(key.reveal(), recipient, info, ref) for ref, key in keys.items() if key is not None
-        }
-        return c.dump({"info": info, "sealed": sealed, "suite": SUITE, "v": ENVELOPE_VERSION}) if sealed else None
+        found = {ref: key.reveal() for ref, key in keys.items() if key is not None}
+        return write(Envelope.seal(info, recipient, found)) if found else None
 
     def _data_keys(self, charge: Charge) -> dict[str, Secret | None]:
         """The data keys of a charge's partitions, of providers that give them out here. Raises: KeyUnavailable."""
@@ -143,7 +141,7 @@ class KeyReleases:
 
 def _object(data: bytes) -> c.Object:
     try:
-        return c.fields(c.parse(data, ENVELOPE_BYTES_MAX), "", ("info", "sealed", "suite", "v"))
+        return read(Envelope, data, ENVELOPE_BYTES_MAX).to_json()
     except Malformed as error:
         raise KeyUnavailable(f"the stored envelope cannot be read: {error}") from None
 

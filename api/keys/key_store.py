@@ -15,12 +15,12 @@ from typing import Final, NoReturn, final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from client.keys.hpke_envelope import DATA_KEY_BYTES
 from client.keys.sealed_model import open_deposit
 from ledger.files.atomic_file import create_file, sync_folder
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
-DATA_KEY_BYTES: Final = 32
 RELEASED: Final = "released"
 MODELS: Final = "models"
 """The folders of envelopes and of sealed models' keys; no provider's, whose names are DIDs."""

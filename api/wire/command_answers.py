@@ -14,8 +14,6 @@ from msgspec import Meta, structs
 
 from api.http.answers import Answer
 from api.http.field_types import (
-    Base64Url,
-    Digest,
     Index,
     KeyBytes,
     Schema,
@@ -25,7 +23,7 @@ from api.http.field_types import (
 )
 from api.http.problems import ProblemDetails
 from api.wire.command_requests import titled
-from client.keys.hpke_envelope import SUITE
+from client.keys.hpke_envelope import Envelope
 from ledger.commands.command_kind import CommandKind
 from ledger.commands.entry import Entry
 from ledger.commands.registry import KINDS
@@ -36,27 +34,6 @@ from ledger.wire.field_types import Did, Name
 RECORDED: Final = one_of(*(code.word for code in Code if code.recorded))
 """Outcomes that an entry records."""
 Request = Annotated[Any, Meta(extra_json_schema={"type": "object"}, description="the body of the command")]
-
-
-class EnvelopeInfo(Answer, frozen=True):
-    """What an envelope is bound to."""
-
-    charge: Name
-    contract: Digest
-    entry: Index
-    evidence: Digest
-    key_release: Name
-    not_after: Time
-    v: Literal[1]
-
-
-class Envelope(Answer, frozen=True):
-    """Each key sealed with HPKE (RFC 9180) to the clean room, by what it opens; info is bound in."""
-
-    info: EnvelopeInfo
-    sealed: dict[str, Base64Url]
-    suite: Annotated[str, Meta(extra_json_schema={"const": SUITE})]
-    v: Literal[1]
 
 
 _PERMITS: Final = {"charge": "pending", "post": "posted", "void": "voided"}

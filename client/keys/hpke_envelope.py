@@ -10,20 +10,50 @@ opens for the charge, contract, entry, evidence and expiry it was released for, 
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, Self
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from msgspec import Meta
 
+from ledger.commands.recorded_fields import Index
 from ledger.wire import canonical_json as c
+from ledger.wire.field_types import Name, Sha256, Time, constant
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record, convert
 
 SUITE: Final = "X25519-HKDF-SHA256-AES-256-GCM"
 DATA_KEY_BYTES: Final = 32
-ENVELOPE_VERSION: Final = 1
 _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
-_INFO: Final = ("charge", "contract", "entry", "evidence", "key_release", "not_after", "v")
+
+
+class EnvelopeInfo(Record, frozen=True):
+    """What an envelope is bound to."""
+
+    charge: Name
+    contract: Annotated[Sha256, Meta(description="SHA-256 in lower-case hexadecimal")]
+    entry: Index
+    evidence: Annotated[Sha256, Meta(description="SHA-256 in lower-case hexadecimal")]
+    key_release: Name
+    not_after: Annotated[Time, Meta(description="Unix milliseconds")]
+    v: Literal[1] = constant(1)
+
+
+class Envelope(Record, frozen=True):
+    """Each key sealed with HPKE (RFC 9180) to the clean room, by what it opens; info is bound in."""
+
+    info: EnvelopeInfo
+    sealed: dict[str, Annotated[str, Meta(pattern="^[A-Za-z0-9_-]+$", description="bytes in base64url")]]
+    suite: Literal["X25519-HKDF-SHA256-AES-256-GCM"] = constant(SUITE)
+    v: Literal[1] = constant(1)
+
+    @classmethod
+    def seal(cls, info: EnvelopeInfo, sealing: str, data_keys: Mapping[str, bytes]) -> Self:
+        """Data keys by partition, sealed to the X25519 key ``sealing`` (base64url). Raises: Malformed."""
+        bound = info.to_json()
+        return cls(info=info, sealed={ref: seal(key, sealing, bound, ref) for ref, key in data_keys.items()})
 
 
 def seal(data_key: bytes, sealing: str, info: c.Object, partition: str) -> str:
@@ -43,16 +73,12 @@ def unseal(envelope: object, private: X25519PrivateKey, expected: c.Object) -> d
     Raises:
         Malformed: if the envelope is not one, says other than expected, or was sealed to another key or info.
     """
-    known = c.fields(envelope, "envelope", ("info", "sealed", "suite", "v"))
-    c.integer(known["v"], "envelope.v", 1, 1)
-    c.one_of(known["suite"], "envelope.suite", (SUITE,))
-    info = c.fields(known["info"], "envelope.info", _INFO)
+    known = convert(Envelope, envelope, "envelope")
+    info = known.info.to_json()
     for name, value in expected.items():
         if name not in info or info[name] != value:
             raise Malformed(f"envelope.info.{name}", "is not what this clean room asked for")
-    if not isinstance(known["sealed"], dict):
-        raise Malformed("envelope.sealed", "must be an object")
-    return {ref: open_key(text, private, info, ref) for ref, text in known["sealed"].items()}
+    return {ref: open_key(text, private, info, ref) for ref, text in known.sealed.items()}
 
 
 def open_key(text: object, private: X25519PrivateKey, info: c.Object, ref: str) -> bytes:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from client.keys.hpke_envelope import DATA_KEY_BYTES, ENVELOPE_VERSION, SUITE, seal
+from client.keys.hpke_envelope import DATA_KEY_BYTES, Envelope, EnvelopeInfo
 from client.service.service import Service
 from ledger.commands.entry import Entry
 from ledger.commands.runs.charge import CHARGE
@@ -44,11 +44,11 @@ class Grant:
 
     partitions: tuple[str, ...]
     sealing: str
-    info: c.Object
+    info: EnvelopeInfo
 
     def to_json(self) -> c.Object:
         """For programs."""
-        return {"info": self.info, "partitions": [*self.partitions], "sealing": self.sealing}
+        return {"info": self.info.to_json(), "partitions": [*self.partitions], "sealing": self.sealing}
 
     def seal(self, data_keys: Mapping[str, bytes]) -> c.Object:
         """The envelope for the clean room: a 32-byte data key for each partition, HPKE. Raises: Malformed."""
@@ -57,8 +57,7 @@ class Grant:
                 raise Malformed("data_keys", f"names {ref}, which this grant does not cover")
             if len(data_keys[ref]) != DATA_KEY_BYTES:
                 raise Malformed("data_keys", f"has no {DATA_KEY_BYTES} bytes for {ref}")
-        sealed: c.Object = {ref: seal(data_key, self.sealing, self.info, ref) for ref, data_key in data_keys.items()}
-        return {"info": self.info, "sealed": sealed, "suite": SUITE, "v": ENVELOPE_VERSION}
+        return Envelope.seal(self.info, self.sealing, data_keys).to_json()
 
 
 def check(charge: Proven, release: Proven, log: LogKey, provider: str, now: int) -> Grant:
@@ -86,15 +85,14 @@ def check(charge: Proven, release: Proven, log: LogKey, provider: str, now: int)
         raise Malformed("provider", f"none of the charge's partitions is {provider}'s")
     if now >= run.deadline:
         raise Malformed("release", "is past the charge's deadline: the key stays")
-    info: c.Object = {
-        "charge": charged.id,
-        "contract": run.contract,
-        "entry": index,
-        "evidence": requested.evidence,
-        "key_release": released.id,
-        "not_after": run.deadline,
-        "v": ENVELOPE_VERSION,
-    }
+    info = EnvelopeInfo(
+        charge=charged.id,
+        contract=run.contract,
+        entry=index,
+        evidence=requested.evidence,
+        key_release=released.id,
+        not_after=run.deadline,
+    )
     return Grant(partitions, run.clean_room.sealing.x, info)
 
 

@@ -48,7 +48,7 @@ def test_every_part_of_info_is_bound(name: str) -> None:
     envelope = _envelope(private)
     value = envelope["info"][name]
     envelope["info"][name] = value + 1 if isinstance(value, int) else value[::-1]
-    with pytest.raises(Malformed, match="does not open"):
+    with pytest.raises(Malformed, match=r"envelope\.info\.v" if name == "v" else "does not open"):
         unseal(envelope, private, {})
 
 

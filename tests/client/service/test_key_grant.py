@@ -59,7 +59,7 @@ def released(tmp_path: Path) -> Iterator[Released]:
 def test_the_provider_seals_what_the_clean_room_opens(released: Released) -> None:
     """The envelope is the one a service with the keys would have sent."""
     grant = released.check()
-    assert (grant.partitions, grant.info["not_after"]) == ((PARTITION,), NOW + LATER)
+    assert (grant.partitions, grant.info.not_after) == ((PARTITION,), NOW + LATER)
     expected: Object = {
         "charge": "run-1",
         "entry": released.answer.index,
