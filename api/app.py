@@ -14,7 +14,6 @@ from api.auth.authentication import Authenticator
 from api.auth.signed_request import Binding
 from api.http import problems
 from api.http.body import check_query
-from api.http.head import HeadAsGet
 from api.http.pagination import Cursors
 from api.http.snapshots import SnapshotProvider
 from api.keys.key_release import KeyReleases
@@ -93,7 +92,6 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     document = cache(partial(openapi_document, app))
     app.include_router(docs_router(document))
     app.add_middleware(Requests, metrics=metrics)
-    app.add_middleware(HeadAsGet)
     app.openapi = document  # type: ignore[method-assign] # FastAPI's documented way
     return app
 

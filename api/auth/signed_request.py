@@ -40,12 +40,9 @@ class Binding:
         call = detached_jws.call_of(jws)
         if call is None:
             raise Malformed(where, "must name the request: htm, htu, iat and jti")
-        if call.method != method:
-            raise Malformed(f"{where}.htm", f"must be {method}")
-        if call.url != url:
-            raise Malformed(f"{where}.htu", f"must be {url}")
-        if call.id != id:
-            raise Malformed(f"{where}.jti", f"must be {id}")
+        for claim, given, required in (("htm", call.method, method), ("htu", call.url, url), ("jti", call.id, id)):
+            if given != required:
+                raise Malformed(f"{where}.{claim}", f"must be {required}")
         if abs(call.time_s - self._clock() // 1000) > SKEW_S:
             raise Malformed(f"{where}.iat", f"must lie within {SKEW_S} s of the service's clock")
 

@@ -1,5 +1,8 @@
 """Around every request: an id, limits on concurrency and duration, a metric and a line of log.
 
+HEAD is served wherever GET is (RFC 9110, 9.3.2): the same answer, of which the server sends no body. The framework
+would make HEAD an operation of its own in the OpenAPI document.
+
 A request that takes longer than :data:`ANSWER_S` is answered 503 and continues to its end: its command may still be
 recorded, and a retry of the same command finds out.
 """
@@ -26,6 +29,8 @@ IN_FLIGHT_MAX: Final = 384
 """Requests at once, event streams included."""
 ANSWER_S: Final = 60.0
 REQUEST_ID: Final = "x-request-id"
+HEAD: Final = "epsilon.head"
+"""In the scope of a GET that was a HEAD."""
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
 _LOG: Final = logging.getLogger("api.requests")
 
@@ -70,6 +75,8 @@ class Requests:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET", HEAD: True}
         given = Request(scope).headers.get(REQUEST_ID, "")
         request_id = given if _ID.match(given) else f"{self._prefix}-{next(self._numbers)}"
         answering, begun = Answering(send, request_id), perf_counter()

@@ -27,9 +27,9 @@ from starlette.types import Receive, Scope, Send
 from api.auth.authentication import Calling
 from api.auth.authorisation import Caller, sees_entry
 from api.http.field_types import PLACE_PATTERN
-from api.http.head import is_head
 from api.http.problems import Problem, ServiceCode
 from api.http.snapshots import SnapshotProvider
+from api.middleware.request_limits import HEAD
 from api.wire.responses import shows_text
 from ledger.commands.entry import Entry
 from ledger.commands.runs.charge import BudgetAlert
@@ -111,7 +111,7 @@ def event_router(snapshots: SnapshotProvider, streams: Streams) -> APIRouter:
         resumed = last_event_id if last_event_id is not None else after
         with snapshots.read() as facts:
             start = facts.size if resumed is None else min(int(resumed) + 1, facts.size)
-        if is_head(request.scope):
+        if HEAD in request.scope:
             return StreamingResponse((), media_type=EventStream.media_type, headers=EventStream.HEADERS)
         streams.open(caller.organisation)
         return EventStream(events(snapshots, caller, start), partial(streams.close, caller.organisation))
