@@ -7,73 +7,69 @@ from typing import Final
 
 from ledger.commands.runs.charge import CHARGE, MakeCharge
 from ledger.domain.facts import Contract, Facts, Organisation, Partition
-from ledger.domain.gate import Request, Verdict
 from ledger.domain.organisation_graph import Node, NodeKind, ancestors, coalitions_of
 from ledger.mechanisms.decomposition import atoms, kinds_of
 from ledger.mechanisms.mechanism import Mechanism, SampledWithoutReplacement
 from ledger.mechanisms.plan import RunPlan
 from ledger.wire.exact_numbers import format_number
 from policy.checks.field_readers import DAY_MS
-from policy.checks.findings import Findings
 from policy.decisions.documents_in_force import Binding, binding, caps_of, read_contract
-from policy.decisions.request import on
+from policy.decisions.request import Case, on
 from policy.documents import Coalition, ContractDocument, DatasetName, Policy, RunLimits
 
 
-def charge(request: Request, body: MakeCharge, facts: Facts) -> Verdict:
+def charge(case: Case, body: MakeCharge) -> None:
     """Decide a charge: a contract in force, partitions of its datasets, every cap on one run."""
-    findings = Findings()
-    contract = facts.contracts.get(body.contract)
-    findings.check("contract_unknown", contract is not None, f"contract {body.contract}", "on record")
+    facts = case.facts
+    contract = case.exists("contract_unknown", facts.contracts.get(body.contract), f"contract {body.contract}")
     if contract is None:
-        return findings.verdict()
+        return
     document = read_contract(facts.documents[contract.document])
-    check_contract_in_force(findings, contract, document, facts, request.now)
-    check_consumer(findings, request.command.actor, contract, document, facts)
+    check_contract_in_force(case, contract, document)
+    check_consumer(case, contract, document)
     runs, source = contract.runs + 1, document.source
-    findings.count_at_most("runs_exhausted", "the number of runs with this one,", runs, document.runs_max, source)
+    case.count_at_most("runs_exhausted", "the number of runs with this one,", runs, document.runs_max, source)
     bound: dict[str, Binding] = {}
     for ref in body.partitions:
-        found = facts.partitions.get(ref)
-        findings.check("partition_unknown", found is not None, ref, "on record")
-        if found is not None and (binds := _charged(findings, request, found, document, facts)):
+        found = case.exists("partition_unknown", facts.partitions.get(ref), ref)
+        if found is not None and (binds := _charged(case, found, document)):
             bound[ref] = binds
     policies = tuple(dict.fromkeys(binds.policy for binds in bound.values()))
-    check_run_bounds(findings, body.plan, document, policies)
+    check_run_bounds(case, body.plan, document, policies)
     for policy in policies:
         if policy.pipeline:
-            named = body.pipeline is not None
-            findings.check("pipeline_not_named", named, "the pipeline's digest", "named", policy.source)
-    caps = ((ref, caps_of(facts.partitions[ref].epsilon, binds, document)) for ref, binds in bound.items())
-    return findings.verdict(caps=caps)
+            case.exists("pipeline_not_named", body.pipeline, "the pipeline's digest", "named", policy.source)
+    case.caps = ((ref, caps_of(facts.partitions[ref].epsilon, binds, document)) for ref, binds in bound.items())
 
 
-def check_contract_in_force(
-    findings: Findings, contract: Contract, document: ContractDocument, facts: Facts, now: int
-) -> None:
+def check_contract_in_force(case: Case, contract: Contract, document: ContractDocument) -> None:
     """Check that a contract is the newest version, not revoked, and between its start and its end."""
-    newest = facts.contract_heads.get(contract.id) == contract.document
+    check_newest(case, contract, document)
+    check_not_revoked(case, contract, document)
+    now, source = ("now", case.now), document.source
+    case.not_after("contract_not_begun", ("the contract's start", document.starts), now, source)
+    case.before("contract_ended", now, ("the contract's end", document.ends), source)
+
+
+def check_newest(case: Case, contract: Contract, document: ContractDocument) -> None:
+    """Check that a contract is the newest version."""
+    newest = case.facts.contract_heads.get(contract.id) == contract.document
     expected = f"the newest version of {contract.id}"
-    findings.check("contract_superseded", newest, f"version {contract.version}", expected, document.source)
-    check_not_revoked(findings, contract, document.source)
-    findings.not_after("contract_not_begun", ("the contract's start", document.starts), ("now", now), document.source)
-    findings.before("contract_ended", ("now", now), ("the contract's end", document.ends), document.source)
+    case.check("contract_superseded", newest, f"version {contract.version}", expected, document.source)
 
 
-def check_not_revoked(findings: Findings, contract: Contract, source: str) -> None:
+def check_not_revoked(case: Case, contract: Contract, document: ContractDocument) -> None:
     """Check that no TDP has revoked a contract."""
     text = f"the contract is {'' if contract.revoked else 'not '}revoked by a TDP"
-    findings.add("contract_revoked", not contract.revoked, text, source)
+    case.add("contract_revoked", not contract.revoked, text, document.source)
 
 
-def check_consumer(
-    findings: Findings, actor: str, contract: Contract, document: ContractDocument, facts: Facts
-) -> None:
+def check_consumer(case: Case, contract: Contract, document: ContractDocument) -> None:
     """Check that the actor is the consumer that signed, or descends from it."""
-    organisation = facts.organisations.get(actor)
-    descends = organisation is not None and _descends(organisation, contract, facts)
+    organisation = case.facts.organisations.get(case.actor)
+    descends = organisation is not None and _descends(organisation, contract, case.facts)
     expected = f"{contract.consumer}, as it was when it signed, or a descendant of it"
-    findings.check("actor_not_consumer", descends, actor, expected, document.source)
+    case.check("actor_not_consumer", descends, case.actor, expected, document.source)
 
 
 def _descends(organisation: Organisation, contract: Contract, facts: Facts) -> bool:
@@ -85,56 +81,54 @@ def _descends(organisation: Organisation, contract: Contract, facts: Facts) -> b
     return not together or organisation.did == contract.consumer
 
 
-def _charged(
-    findings: Findings, request: Request, found: Partition, document: ContractDocument, facts: Facts
-) -> Binding | None:
+def _charged(case: Case, found: Partition, document: ContractDocument) -> Binding | None:
     """Check one partition; its binding terms, or None without a policy in force."""
     ref, pair = found.ref, DatasetName(found.dataset, found.provider)
     expected = "of a dataset in the contract"
-    findings.check("dataset_not_in_contract", pair in document.datasets, ref, expected, document.source)
-    findings.check("partition_retired", not found.retired, ref, "open")
-    epsilon = dict(request.epsilon).get(ref)
-    findings.check("run_not_told", epsilon is not None, f"the run's epsilon on {ref}", "known")
-    subject = f"epsilon of the run on {ref}"
-    if epsilon is not None:
-        most = document.run.epsilon_max
-        findings.at_most("run_above_contract", subject, epsilon, most, document.source)
-    _delta(findings, "run_delta_above_contract", found, document.run.delta_max, document.source)
-    binds = binding(facts, found, request.now)
-    findings.check("policy_missing", binds is not None, ref, "under a policy in force")
+    case.check("dataset_not_in_contract", pair in document.datasets, ref, expected, document.source)
+    case.check("partition_retired", not found.retired, ref, "open")
+    case.exists("run_not_told", dict(case.request.epsilon).get(ref), f"the run's epsilon on {ref}", "known")
+    _check_run(case, "contract", found, document.run, document.source)
+    binds = case.exists("policy_missing", binding(case.facts, found, case.now), ref, "under a policy in force")
     if binds is None:
         return None
-    if epsilon is not None:
-        most = binds.policy.run.epsilon_max
-        findings.at_most("run_above_policy", subject, epsilon, most, binds.policy.source)
-    _delta(findings, "run_delta_above_policy", found, binds.policy.run.delta_max, binds.policy.source)
-    _delta(findings, "lineage_delta_above_policy", found, binds.policy.lineage.delta_max, binds.policy.source)
-    _coalitions(findings, request, binds.policy, facts)
+    policy = binds.policy
+    _check_run(case, "policy", found, policy.run, policy.source)
+    _check_delta(case, "lineage_delta_above_policy", found, policy.lineage.delta_max, policy.source)
+    _check_coalitions(case, policy)
     if binds.age_days_max is not None:
         limit = (f"the last moment of a charge to {ref},", found.opened + binds.age_days_max * DAY_MS)
-        findings.not_after("partition_too_old", ("now", request.now), limit, binds.age_source)
+        case.not_after("partition_too_old", ("now", case.now), limit, binds.age_source)
     return binds
 
 
-def _delta(findings: Findings, code: str, found: Partition, most: Fraction | None, source: str) -> None:
+def _check_run(case: Case, who: str, found: Partition, limits: RunLimits, source: str) -> None:
+    """Check the ε of the run, if it is known, and the δ it is at, against one document's caps on one run."""
+    epsilon = dict(case.request.epsilon).get(found.ref)
+    if epsilon is not None:
+        case.at_most(f"run_above_{who}", f"epsilon of the run on {found.ref}", epsilon, limits.epsilon_max, source)
+    _check_delta(case, f"run_delta_above_{who}", found, limits.delta_max, source)
+
+
+def _check_delta(case: Case, code: str, found: Partition, most: Fraction | None, source: str) -> None:
     """Check the partition's own δ: every ε of it is at that δ, so no smaller δ can be promised."""
     if most is not None:
-        findings.at_most(code, f"delta of {found.ref}", found.delta, most, source)
+        case.at_most(code, f"delta of {found.ref}", found.delta, most, source)
 
 
-def _coalitions(findings: Findings, request: Request, policy: Policy, facts: Facts) -> None:
+def _check_coalitions(case: Case, policy: Policy) -> None:
     """Check that the policy's coalitions of the consumer are declared: until then their members cannot charge."""
-    author = facts.organisations.get(request.command.actor)
+    organisations = case.facts.organisations
+    author = organisations.get(case.actor)
     if author is None:
         return
-    declared = [facts.nodes[one] for one in coalitions_of(facts.nodes, author.node)]
+    declared = [case.facts.nodes[one] for one in coalitions_of(case.facts.nodes, author.node)]
     for named in policy.coalitions:
-        nodes = {facts.organisations[did].node for did in named.members if did in facts.organisations}
-        if author.node not in nodes:
+        if author.node not in {organisations[did].node for did in named.members if did in organisations}:
             continue
         bound = any(covers(named, one) for one in declared)
         expected = f"declared with a cap of at most {format_number(named.epsilon_max)}"
-        findings.check("coalition_not_declared", bound, f"coalition {named.name}", expected, policy.source)
+        case.check("coalition_not_declared", bound, f"coalition {named.name}", expected, policy.source)
 
 
 def covers(named: Coalition, declared: Node) -> bool:
@@ -143,37 +137,33 @@ def covers(named: Coalition, declared: Node) -> bool:
     return known and set(named.members) <= set(declared.members)
 
 
-def check_run_bounds(
-    findings: Findings, plan: RunPlan, contract: ContractDocument, policies: tuple[Policy, ...]
-) -> None:
+def check_run_bounds(case: Case, plan: RunPlan, contract: ContractDocument, policies: tuple[Policy, ...]) -> None:
     """Check a plan against the bounds of the contract and of every policy in force for its partitions."""
     whole = plan.mechanism(plan.steps)
-    kinds = kinds_of(whole)
-    for kind in kinds:
+    for kind in kinds_of(whole):
         if contract.run.mechanisms is not None:
-            findings.one_of("mechanism_not_in_contract", kind, contract.run.mechanisms, contract.source)
+            case.one_of("mechanism_not_in_contract", kind, contract.run.mechanisms, contract.source)
         for policy in policies:
-            findings.one_of("mechanism_not_permitted", kind, policy.mechanisms, policy.source)
-    _bounded(findings, "contract", plan.steps, whole, contract.run, contract.source)
+            case.one_of("mechanism_not_permitted", kind, policy.mechanisms, policy.source)
+    _check_mechanism(case, "contract", plan.steps, whole, contract)
     for policy in policies:
-        _bounded(findings, "policy", plan.steps, whole, policy.run, policy.source)
+        _check_mechanism(case, "policy", plan.steps, whole, policy)
 
 
-def _bounded(  # noqa: PLR0913, PLR0917 - a run, and who bounds it
-    findings: Findings, who: str, steps: int, whole: Mechanism, bounds: RunLimits, source: str
-) -> None:
+def _check_mechanism(case: Case, who: str, steps: int, whole: Mechanism, document: ContractDocument | Policy) -> None:
+    bounds, source = document.run, document.source
     if bounds.steps_max is not None:
-        findings.count_at_most(f"steps_above_{who}", "steps of the run", steps, bounds.steps_max, source)
+        case.count_at_most(f"steps_above_{who}", "steps of the run", steps, bounds.steps_max, source)
     for leaf in atoms(whole):
         if (least := bounds.noise_multiplier_min) is not None:
             noise = getattr(leaf, "noise_multiplier", None)
             if noise is None:
                 # A mechanism without a noise multiplier cannot be compared with one.
-                findings.failed(f"noise_below_{who}", f"{leaf.kind} states no noise multiplier", source)
+                case.failed(f"noise_below_{who}", f"{leaf.kind} states no noise multiplier", source)
             else:
-                findings.at_least(f"noise_below_{who}", "noise multiplier", noise, least, source)
+                case.at_least(f"noise_below_{who}", "noise multiplier", noise, least, source)
         if (most := bounds.probability_max) is not None:
-            findings.at_most(f"sampling_above_{who}", "sampling probability", _probability(leaf), most, source)
+            case.at_most(f"sampling_above_{who}", "sampling probability", _probability(leaf), most, source)
 
 
 def _probability(leaf: Mechanism) -> Fraction:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ledger.commands.registration.document import CONTRACT, DATASET, POLICY, RECOMMENDATION, EnterDocument
-from ledger.domain.facts import Facts
-from ledger.domain.gate import Header, Request, Verdict
+from ledger.domain.facts import PolicyVersion
+from ledger.domain.gate import Header
 from policy.checks.field_readers import DAY_MS, format_time
-from policy.checks.findings import Findings
 from policy.decisions.documents_in_force import (
     policy_in_force,
     read_contract,
@@ -16,110 +15,98 @@ from policy.decisions.documents_in_force import (
     read_policy,
     read_recommendation,
 )
-from policy.decisions.request import check_signatures, document_of, on
-from policy.documents import ContractDocument, Policy
+from policy.decisions.request import Case, on
+from policy.documents import ContractDocument, Policy, Recommendation
 
 
-def policy(request: Request, body: EnterDocument, facts: Facts) -> Verdict:
+def policy(case: Case, body: EnterDocument) -> None:
     """A version of a domain's policy: by its issuer, in order, never dated back by more than a day."""
-    findings = Findings()
-    document = document_of(findings, facts, body.document, read_policy)
+    document = case.document(body.document, read_policy)
     if document is None:
-        return findings.verdict()
-    source = document.source
-    findings.equal("actor_not_issuer", "actor", request.command.actor, document.issuer, source)
-    check_signatures(findings, request, (document.issuer,), source)
-    _after_earlier(findings, document, facts)
+        return
+    source, earlier = document.source, case.facts.policies.get(document.domain, ())
+    _check_author(case, "issuer", document.issuer, source)
+    last = earlier[-1] if earlier else None
+    _check_next(case, f"version in {document.domain}", document, last)
+    if last:
+        times = ("the last version's effective date", last.effective), ("the effective date", document.effective)
+        case.not_after("effective_unordered", *times, source)
     for one in document.coalitions:
         for did in one.members:
-            findings.check("member_unknown", did in facts.organisations, f"{did} of {one.name}", "registered", source)
-    recent = document.effective >= request.now - DAY_MS
+            known = did in case.facts.organisations
+            case.check("member_unknown", known, f"{did} of {one.name}", "registered", source)
+    recent = document.effective >= case.now - DAY_MS
     stated = f"the effective date {format_time(document.effective)}"
-    findings.add("effective_past", recent, f"{stated} is {'not ' if recent else ''}more than one day past", source)
-    return findings.verdict(
-        Header("policy", document.id, document.version, domain=document.domain, starts=document.effective)
-    )
+    case.add("effective_past", recent, f"{stated} is {'not ' if recent else ''}more than one day past", source)
+    case.header = Header("policy", document.id, document.version, domain=document.domain, starts=document.effective)
 
 
-def _after_earlier(findings: Findings, document: Policy, facts: Facts) -> None:
-    earlier = facts.policies.get(document.domain, ())
-    last = earlier[-1] if earlier else None
-    wanted = last.version + 1 if last else 1
-    findings.equal("version_not_next", f"version in {document.domain}", document.version, wanted, document.source)
-    if last:
-        findings.equal("issuer_changed", "issuer", document.issuer, last.issuer, document.source)
-        times = ("the last version's effective date", last.effective), ("the effective date", document.effective)
-        findings.not_after("effective_unordered", *times, document.source)
-
-
-def dataset(request: Request, body: EnterDocument, facts: Facts) -> Verdict:
+def dataset(case: Case, body: EnterDocument) -> None:
     """A dataset: by its provider, once, in a domain that some policy governs."""
-    findings = Findings()
-    document = document_of(findings, facts, body.document, read_dataset)
+    document = case.document(body.document, read_dataset)
     if document is None:
-        return findings.verdict()
+        return
     source = document.source
-    findings.equal("actor_not_provider", "actor", request.command.actor, document.provider, source)
-    check_signatures(findings, request, (document.provider,), source)
+    _check_author(case, "provider", document.provider, source)
     # Entered again with another domain, its open partitions would leave their Level.
-    fresh = (document.provider, document.id) not in facts.datasets
-    findings.check("dataset_known", fresh, source, "new")
-    governed = policy_in_force(facts, document.domain, request.now) is not None
-    findings.check("policy_missing", governed, f"domain {document.domain}", "under a policy in force")
-    providers = (document.provider,)
-    return findings.verdict(Header("dataset", document.id, 1, domain=document.domain, providers=providers))
+    case.check("dataset_known", (document.provider, document.id) not in case.facts.datasets, source, "new")
+    in_force = policy_in_force(case.facts, document.domain, case.now)
+    case.exists("policy_missing", in_force, f"domain {document.domain}", "under a policy in force")
+    case.header = Header("dataset", document.id, 1, domain=document.domain, providers=(document.provider,))
 
 
-def recommendation(request: Request, body: EnterDocument, facts: Facts) -> Verdict:
+def recommendation(case: Case, body: EnterDocument) -> None:
     """A version of a TSO's recommendation for a dataset on record."""
-    findings = Findings()
-    document = document_of(findings, facts, body.document, read_recommendation)
+    document = case.document(body.document, read_recommendation)
     if document is None:
-        return findings.verdict()
+        return
     source = document.source
-    findings.equal("actor_not_issuer", "actor", request.command.actor, document.issuer, source)
-    check_signatures(findings, request, (document.issuer,), source)
-    found = facts.datasets.get((document.provider, document.dataset))
-    findings.check(
-        "dataset_unknown", found is not None, f"{document.provider}/{document.dataset}", "registered", source
-    )
+    _check_author(case, "issuer", document.issuer, source)
+    found = case.facts.datasets.get((document.provider, document.dataset))
+    case.exists("dataset_unknown", found, f"{document.provider}/{document.dataset}", "registered", source)
     digest = found.recommendation if found else None
-    last = read_recommendation(facts.documents[digest]) if digest else None
-    wanted = last.version + 1 if last else 1
-    findings.equal("version_not_next", f"version for {document.dataset}", document.version, wanted, source)
-    if last:
-        findings.equal("issuer_changed", "issuer", document.issuer, last.issuer, source)
-    providers = (document.provider,)
-    return findings.verdict(Header("recommendation", document.dataset, document.version, providers=providers))
+    last = read_recommendation(case.facts.documents[digest]) if digest else None
+    _check_next(case, f"version for {document.dataset}", document, last)
+    case.header = Header("recommendation", document.dataset, document.version, providers=(document.provider,))
 
 
-def contract(request: Request, body: EnterDocument, facts: Facts) -> Verdict:
+def contract(case: Case, body: EnterDocument) -> None:
     """A version of a contract: signed by all its parties, and by those of the version it replaces."""
-    findings = Findings()
-    document = document_of(findings, facts, body.document, read_contract)
+    document = case.document(body.document, read_contract)
     if document is None:
-        return findings.verdict()
-    source, actor = document.source, request.command.actor
-    findings.check("actor_not_party", actor in document.parties, actor, "a party", source)
-    _roles(findings, document, facts)
-    for one in document.datasets:
-        known = (one.provider, one.dataset) in facts.datasets
-        findings.check("dataset_unknown", known, f"{one.provider}/{one.dataset}", "registered", source)
-    replaced = facts.contracts.get(facts.contract_heads.get(document.id, ""))
-    wanted = replaced.version + 1 if replaced else 1
-    findings.equal("version_not_next", f"version of {document.id}", document.version, wanted, source)
-    findings.before("contract_ended", ("now", request.now), ("the contract's end", document.ends), source)
-    # Without the earlier parties anyone could take over the id, and so stop a contract of others.
-    earlier = (*replaced.providers, replaced.consumer) if replaced else ()
-    check_signatures(findings, request, tuple(dict.fromkeys((*document.parties, *earlier))), source)
-    return findings.verdict(_contract_header(document))
-
-
-def _roles(findings: Findings, document: ContractDocument, facts: Facts) -> None:
+        return
+    facts, source = case.facts, document.source
+    case.check("actor_not_party", case.actor in document.parties, case.actor, "a party", source)
     for party, role in (*((tdp, "TDP") for tdp in document.tdps), (document.tdc, "TDC")):
         organisation = facts.organisations.get(party)
         roles = organisation.roles if organisation else ()
-        findings.check("party_role_missing", role in roles, party, f"registered as {role}", document.source)
+        case.check("party_role_missing", role in roles, party, f"registered as {role}", source)
+    for one in document.datasets:
+        known = (one.provider, one.dataset) in facts.datasets
+        case.check("dataset_unknown", known, f"{one.provider}/{one.dataset}", "registered", source)
+    replaced = facts.contracts.get(facts.contract_heads.get(document.id, ""))
+    wanted = replaced.version + 1 if replaced else 1
+    case.equal("version_not_next", f"version of {document.id}", document.version, wanted, source)
+    case.before("contract_ended", ("now", case.now), ("the contract's end", document.ends), source)
+    # Without the earlier parties anyone could take over the id, and so stop a contract of others.
+    earlier = (*replaced.providers, replaced.consumer) if replaced else ()
+    case.signed_by(dict.fromkeys((*document.parties, *earlier)), source)
+    case.header = _contract_header(document)
+
+
+def _check_author(case: Case, role: str, author: str, source: str) -> None:
+    """Check that a document is entered and signed by its issuer or provider."""
+    case.equal(f"actor_not_{role}", "actor", case.actor, author, source)
+    case.signed_by((author,), source)
+
+
+def _check_next(
+    case: Case, subject: str, document: Policy | Recommendation, last: PolicyVersion | Recommendation | None
+) -> None:
+    """Check that a version follows the last one, and is of the same issuer."""
+    case.equal("version_not_next", subject, document.version, last.version + 1 if last else 1, document.source)
+    if last:
+        case.equal("issuer_changed", "issuer", document.issuer, last.issuer, document.source)
 
 
 def _contract_header(document: ContractDocument) -> Header:

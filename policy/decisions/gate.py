@@ -14,7 +14,7 @@ from ledger.domain.facts import Facts
 from ledger.domain.gate import Gate, Request, Verdict
 from policy.checks.findings import Findings
 from policy.decisions import charges, documents, governance, organisation_lineage, partitions, releases
-from policy.decisions.request import on
+from policy.decisions.request import Case, on
 
 
 def gate(request: Request, facts: Facts) -> Verdict:
@@ -34,18 +34,13 @@ def _denied(code: str, text: str) -> Verdict:
     return findings.verdict()
 
 
-def _organisation(request: Request, body: RegisterOrganisation, facts: Facts) -> Verdict:
-    findings = Findings()
-    actor = request.command.actor
-    known = actor in facts.organisations or actor == body.organisation
-    findings.check("actor_unknown", known, actor, "registered, or registering itself")
-    return findings.verdict()
+def _organisation(case: Case, body: RegisterOrganisation) -> None:
+    known = case.actor in case.facts.organisations or case.actor == body.organisation
+    case.check("actor_unknown", known, case.actor, "registered, or registering itself")
 
 
-def _settlement(_request: Request, body: Post | Settle, facts: Facts) -> Verdict:
-    findings = Findings()
-    findings.check("charge_unknown", body.charge in facts.charges, f"charge {body.charge}", "on record")
-    return findings.verdict()
+def _settlement(case: Case, body: Post | Settle) -> None:
+    case.exists("charge_unknown", case.facts.charges.get(body.charge), f"charge {body.charge}")
 
 
 _VERDICTS: Final[Mapping[str, Gate]] = dict(

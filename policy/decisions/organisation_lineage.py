@@ -18,39 +18,36 @@ from ledger.commands.organisation_lineage.publication import PUBLICATION, Publis
 from ledger.commands.organisation_lineage.split import SPLIT, Split
 from ledger.commands.organisation_lineage.transfer import TRANSFER, Transfer
 from ledger.domain.facts import Account, Facts
-from ledger.domain.gate import Request, Verdict
 from ledger.domain.organisation_graph import NodeKind
 from ledger.domain.outcomes import ChargeState
 from ledger.filters import NoRoom, read_rule
 from ledger.organisation_lineage.graph_edits import preview_merge
 from ledger.wire.exact_numbers import ceil_decimal
-from policy.checks.findings import Findings
 from policy.decisions.documents_in_force import binding
 from policy.decisions.releases import check_transfer_allowed
-from policy.decisions.request import on
+from policy.decisions.request import Case, on
 
 NAMED_MAX: Final = 16
 """Accounts over their cap that one denial names: an entry has room for 65,535 bytes."""
 
 
-def merger(request: Request, body: Join, facts: Facts) -> Verdict:
+def merger(case: Case, body: Join) -> None:
     """Decide a merger or an acquisition: a proposed one is denied if it would freeze an account."""
-    findings = _reported(request, facts, "parent_unknown", (body.organisation, *body.parents))
-    if body.proposed and findings.verdict().permit:
-        nodes = sorted({facts.organisations[did].node for did in (body.organisation, *body.parents)})
-        _check_fits(findings, facts, preview_merge(facts, nodes), request.now)
-    return findings.verdict()
+    _check_reported(case, "parent_unknown", (body.organisation, *body.parents))
+    if body.proposed and case.verdict().permit:
+        nodes = sorted({case.facts.organisations[did].node for did in (body.organisation, *body.parents)})
+        _check_fits(case, preview_merge(case.facts, nodes))
 
 
-def _check_fits(findings: Findings, facts: Facts, accounts: Iterable[Account], now: int) -> None:
-    described = (_describe_full(facts, account, now) for account in accounts)
+def _check_fits(case: Case, accounts: Iterable[Account]) -> None:
+    described = (_describe_full(case.facts, account, case.now) for account in accounts)
     full = [one for one in described if one is not None]
     for text, holder in full[:NAMED_MAX]:
-        findings.failed("account_would_freeze", text, holder)
+        case.failed("account_would_freeze", text, holder)
     if len(full) > NAMED_MAX:
-        findings.failed("account_would_freeze", f"and {len(full) - NAMED_MAX} more accounts")
+        case.failed("account_would_freeze", f"and {len(full) - NAMED_MAX} more accounts")
     if not full:
-        findings.passed("account_would_freeze", "every account of the union stays within its cap")
+        case.passed("account_would_freeze", "every account of the union stays within its cap")
 
 
 def _describe_full(facts: Facts, account: Account, now: int) -> tuple[str, str] | None:
@@ -76,57 +73,47 @@ def _describe_full(facts: Facts, account: Account, now: int) -> tuple[str, str] 
     return f"the account of {whose} on {partition.ref} would be over its cap {much}", holder
 
 
-def collusion(request: Request, body: Collude, facts: Facts) -> Verdict:
+def collusion(case: Case, body: Collude) -> None:
     """Decide a collusion report."""
-    named = body.organisations
-    return _reported(request, facts, "organisation_unknown", named).verdict()
+    _check_reported(case, "organisation_unknown", body.organisations)
 
 
-def split(request: Request, body: Split, facts: Facts) -> Verdict:
+def split(case: Case, body: Split) -> None:
     """Decide a split report."""
-    return _reported(request, facts, "organisation_unknown", (body.organisation, body.child)).verdict()
+    _check_reported(case, "organisation_unknown", (body.organisation, body.child))
 
 
-def publication(request: Request, body: Publish, facts: Facts) -> Verdict:
+def publication(case: Case, body: Publish) -> None:
     """Decide a publication report."""
-    findings = _reported(request, facts, "organisation_unknown", (body.giver,) if body.giver else ())
-    findings.check("charge_unknown", body.charge in facts.charges, f"charge {body.charge}", "on record")
-    return findings.verdict()
+    _check_reported(case, "organisation_unknown", (body.giver,) if body.giver else ())
+    case.exists("charge_unknown", case.facts.charges.get(body.charge), f"charge {body.charge}")
 
 
-def coalition(request: Request, body: Declare, facts: Facts) -> Verdict:
+def coalition(case: Case, body: Declare) -> None:
     """Decide a coalition: an SRO declares it with a cap."""
-    return _reported(request, facts, "organisation_unknown", body.members).verdict()
+    _check_reported(case, "organisation_unknown", body.members)
 
 
-def transfer(request: Request, body: Transfer, facts: Facts) -> Verdict:
+def transfer(case: Case, body: Transfer) -> None:
     """Decide a model transfer: any by an SRO; by a TDC only of a posted charge whose model may be released."""
-    findings = Findings()
-    roles = _roles(request, facts)
-    found = facts.charges.get(body.charge)
-    findings.check(
-        "actor_unknown", bool({"SRO", "TDC"} & set(roles)), request.command.actor, "registered as SRO or TDC"
-    )
-    findings.check("recipient_unknown", body.recipient in facts.organisations, body.recipient, "registered")
-    findings.check("charge_unknown", found is not None, f"charge {body.charge}", "on record")
+    roles = _roles(case)
+    case.check("actor_unknown", bool({"SRO", "TDC"} & set(roles)), case.actor, "registered as SRO or TDC")
+    case.registered("recipient_unknown", (body.recipient,))
+    found = case.exists("charge_unknown", case.facts.charges.get(body.charge), f"charge {body.charge}")
     if found is not None and "SRO" not in roles:
-        findings.equal("charge_not_posted", "state", found.state.value, ChargeState.POSTED.value)
-        check_transfer_allowed(findings, found, facts, request.now)
-    return findings.verdict()
+        case.equal("charge_not_posted", "state", found.state.value, ChargeState.POSTED.value)
+        check_transfer_allowed(case, found)
 
 
-def _roles(request: Request, facts: Facts) -> tuple[str, ...]:
-    actor = facts.organisations.get(request.command.actor)
+def _roles(case: Case) -> tuple[str, ...]:
+    actor = case.facts.organisations.get(case.actor)
     return actor.roles if actor else ()
 
 
-def _reported(request: Request, facts: Facts, code: str, named: Sequence[str]) -> Findings:
+def _check_reported(case: Case, code: str, named: Sequence[str]) -> None:
     """Check that an SRO reports, and that the organisations are registered."""
-    findings = Findings()
-    findings.check("actor_not_sro", "SRO" in _roles(request, facts), request.command.actor, "registered as SRO")
-    for did in named:
-        findings.check(code, did in facts.organisations, did, "registered")
-    return findings
+    case.check("actor_not_sro", "SRO" in _roles(case), case.actor, "registered as SRO")
+    case.registered(code, named)
 
 
 VERDICTS: Final = (

@@ -7,10 +7,9 @@ from typing import Final
 
 from ledger.commands.registration.partition import PARTITION, OpenPartition
 from ledger.commands.registration.retirement import RETIREMENT, Retire
-from ledger.domain.facts import Dataset, Facts
-from ledger.domain.gate import Caps, Request, Verdict
+from ledger.domain.facts import Dataset
+from ledger.domain.gate import Caps
 from ledger.wire.exact_numbers import format_number
-from policy.checks.findings import Findings
 from policy.decisions.documents_in_force import (
     caps_everyone,
     policy_in_force,
@@ -19,64 +18,60 @@ from policy.decisions.documents_in_force import (
     read_recommendation,
 )
 from policy.decisions.fresh_records import check_fresh_records
-from policy.decisions.request import on
+from policy.decisions.request import Case, on
 from policy.documents import Policy
 
 
-def partition(request: Request, body: OpenPartition, facts: Facts) -> Verdict:
+def partition(case: Case, body: OpenPartition) -> None:
     """A partition opened by its provider, with a budget within the policy of its dataset's domain."""
-    findings = Findings()
-    findings.equal("actor_not_provider", "actor", request.command.actor, body.provider)
-    dataset = facts.datasets.get((body.provider, body.dataset))
-    findings.check("dataset_unknown", dataset is not None, f"{body.provider}/{body.dataset}", "registered")
+    facts, name = case.facts, f"{body.provider}/{body.dataset}"
+    case.equal("actor_not_provider", "actor", case.actor, body.provider)
+    dataset = case.exists("dataset_unknown", facts.datasets.get((body.provider, body.dataset)), name, "registered")
     if dataset is None:
-        return findings.verdict()
+        return
     document = read_dataset(facts.documents[dataset.document])
-    findings.equal("unit_not_described", "unit", body.unit, document.unit, document.source)
-    version = policy_in_force(facts, dataset.domain, request.now)
-    findings.check("policy_missing", version is not None, f"domain {dataset.domain}", "under a policy in force")
+    case.equal("unit_not_described", "unit", body.unit, document.unit, document.source)
+    in_force = policy_in_force(facts, dataset.domain, case.now)
+    version = case.exists("policy_missing", in_force, f"domain {dataset.domain}", "under a policy in force")
     if version is None:
-        return findings.verdict()
+        return
     policy = read_policy(facts.documents[version.document])
-    epsilon = _budget(findings, body, policy)
-    _terms(findings, body, policy)
-    _recommended(findings, body, dataset, facts)
-    check_fresh_records(findings, body, policy, document, facts)
-    everyone = epsilon if caps_everyone(policy, policy.level_of(body.provider, body.dataset)) else None
-    caps = Caps(everyone, lineage=min(policy.lineage.epsilon_max, epsilon))
-    return findings.verdict(caps=((body.ref, caps),))
+    _check_budget(case, body, policy)
+    _check_terms(case, body, policy)
+    _check_recommended(case, body, dataset)
+    check_fresh_records(case, body, policy, document)
+    everyone = body.epsilon if caps_everyone(policy, policy.level_of(body.provider, body.dataset)) else None
+    case.caps = ((body.ref, Caps(everyone, lineage=min(policy.lineage.epsilon_max, body.epsilon))),)
 
 
-def _budget(findings: Findings, body: OpenPartition, policy: Policy) -> Fraction:
-    epsilon, delta = body.epsilon, body.delta
-    findings.check("epsilon_not_positive", epsilon > 0, f"epsilon {format_number(epsilon)}", "greater than 0")
-    findings.at_most("epsilon_above_budget", "the requested epsilon", epsilon, policy.budget.epsilon_max, policy.source)
-    findings.at_most("delta_above_budget", "the requested delta", delta, policy.budget.delta_max, policy.source)
-    for code, most in (
-        ("run_delta_above_policy", policy.run.delta_max),
-        ("lineage_delta_above_policy", policy.lineage.delta_max),
+def _check_budget(case: Case, body: OpenPartition, policy: Policy) -> None:
+    case.check("epsilon_not_positive", body.epsilon > 0, f"epsilon {format_number(body.epsilon)}", "greater than 0")
+    for code, subject, value, most in (
+        ("epsilon_above_budget", "the requested epsilon", body.epsilon, policy.budget.epsilon_max),
+        ("delta_above_budget", "the requested delta", body.delta, policy.budget.delta_max),
+        ("run_delta_above_policy", "delta", body.delta, policy.run.delta_max),
+        ("lineage_delta_above_policy", "delta", body.delta, policy.lineage.delta_max),
     ):
         if most is not None:
-            findings.at_most(code, "delta", delta, most, policy.source)
-    return epsilon
+            case.at_most(code, subject, value, most, policy.source)
 
 
-def _terms(findings: Findings, body: OpenPartition, policy: Policy) -> None:
-    findings.equal("relation_not_permitted", "relation", body.relation, policy.relation, policy.source)
-    findings.equal("unit_not_permitted", "unit", body.unit, policy.unit, policy.source)
-    findings.one_of("rule_not_permitted", body.rule, policy.rules, policy.source)
+def _check_terms(case: Case, body: OpenPartition, policy: Policy) -> None:
+    case.equal("relation_not_permitted", "relation", body.relation, policy.relation, policy.source)
+    case.equal("unit_not_permitted", "unit", body.unit, policy.unit, policy.source)
+    case.one_of("rule_not_permitted", body.rule, policy.rules, policy.source)
     if policy.load is not None:
         expected = f"the one of digest {policy.load.digest[:16]}"
-        findings.check("load_not_declared", body.load == policy.load, "the declared load", expected, policy.source)
+        case.check("load_not_declared", body.load == policy.load, "the declared load", expected, policy.source)
     records, least = Fraction(body.records), Fraction(policy.records_min)
-    findings.at_least("records_too_few", "the number of records", records, least, policy.source)
+    case.at_least("records_too_few", "the number of records", records, least, policy.source)
 
 
-def _recommended(findings: Findings, body: OpenPartition, dataset: Dataset, facts: Facts) -> None:
+def _check_recommended(case: Case, body: OpenPartition, dataset: Dataset) -> None:
     """A budget above the recommended one needs a reason, which the partition's own entry keeps."""
     if dataset.recommendation is None:
         return
-    found = read_recommendation(facts.documents[dataset.recommendation])
+    found = read_recommendation(case.facts.documents[dataset.recommendation])
     for name, requested, most in (
         ("epsilon", body.epsilon, found.budget.epsilon_max),
         ("delta", body.delta, found.budget.delta_max),
@@ -86,19 +81,15 @@ def _recommended(findings: Findings, body: OpenPartition, dataset: Dataset, fact
             f"{format_number(requested)} {'is at most' if within else 'exceeds'} the recommended {format_number(most)}"
         )
         why = "" if within else f", {'with a reason' if body.reason else 'without a reason'}"
-        findings.add(
-            "reason_missing", within or bool(body.reason), f"the requested {name} {compared}{why}", found.source
-        )
+        text = f"the requested {name} {compared}{why}"
+        case.add("reason_missing", within or bool(body.reason), text, found.source)
 
 
-def retirement(request: Request, body: Retire, facts: Facts) -> Verdict:
+def retirement(case: Case, body: Retire) -> None:
     """A partition retired by its provider."""
-    ref, findings = body.partition, Findings()
-    found = facts.partitions.get(ref)
-    findings.check("partition_unknown", found is not None, ref, "on record")
+    found = case.exists("partition_unknown", case.facts.partitions.get(body.partition), body.partition)
     if found is not None:
-        findings.equal("actor_not_provider", "actor", request.command.actor, found.provider)
-    return findings.verdict()
+        case.equal("actor_not_provider", "actor", case.actor, found.provider)
 
 
 VERDICTS: Final = (on(PARTITION, partition), on(RETIREMENT, retirement))

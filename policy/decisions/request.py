@@ -1,13 +1,13 @@
-"""What every decision reads from a request: its typed body, the documents that it names, and their signatures."""
+"""What every decision is made on: a request and the facts, the documents that it names, and their signatures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from ledger.commands.command_kind import CommandKind
 from ledger.domain.facts import Facts
-from ledger.domain.gate import Gate, Request, Verdict
+from ledger.domain.gate import Caps, Gate, Header, Request, Verdict
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
 from policy.checks.field_readers import Inconsistent
@@ -15,39 +15,65 @@ from policy.checks.findings import Findings
 
 B = TypeVar("B", bound=Record)
 D = TypeVar("D")
+T = TypeVar("T")
 
 
-def on(kind: CommandKind[B], decide: Callable[[Request, B, Facts], Verdict]) -> tuple[str, Gate]:
+class Case(Findings):
+    """A request, the facts that decide it, and the checks made so far.
+
+    Attributes:
+        header: what the decision on a document says of it.
+        caps: what the decision on a charge or a new partition says of each partition.
+    """
+
+    def __init__(self, request: Request, facts: Facts) -> None:
+        """Start without checks."""
+        super().__init__()
+        self.request, self.facts = request, facts
+        self.actor, self.now = request.command.actor, request.now
+        self.header: Header | None = None
+        self.caps: Iterable[tuple[str, Caps]] = ()
+
+    def exists(
+        self, code: str, value: T | None, subject: str, predicate: str = "on record", source: str = ""
+    ) -> T | None:
+        """Check that there is a value, and return it."""
+        self.check(code, value is not None, subject, predicate, source)
+        return value
+
+    def registered(self, code: str, organisations: Iterable[str]) -> None:
+        """Check that each of these organisations is registered."""
+        for did in organisations:
+            self.check(code, did in self.facts.organisations, did, "registered")
+
+    def document(self, digest: str, read: Callable[[bytes], D]) -> D | None:
+        """A document read in phases, each with its own code; None if one of them fails."""
+        data = self.exists("document_unknown", self.facts.documents.get(digest), f"document {digest}", "stored")
+        if data is None:
+            return None
+        try:
+            return read(data)
+        except Malformed as error:
+            inconsistent = isinstance(error, Inconsistent)
+            self.failed("document_inconsistent" if inconsistent else "document_malformed", str(error))
+            return None
+
+    def signed_by(self, parties: Iterable[str], source: str) -> None:
+        """One check for each party whose signature over the document is required."""
+        for party in parties:
+            signed = party in self.request.signers
+            self.add("signature_missing", signed, f"{party} has {'' if signed else 'not '}signed", source)
+
+
+def on(kind: CommandKind[B], decide: Callable[[Case, B], None]) -> tuple[str, Gate]:
     """The policy's decision on one kind of command, by its name."""
 
     def verdict(request: Request, facts: Facts) -> Verdict:
         if not isinstance(request.body, kind.body):
             message = f"a {request.command.kind} command cannot hold a {type(request.body).__name__}"
             raise TypeError(message)
-        return decide(request, request.body, facts)
+        case = Case(request, facts)
+        decide(case, request.body)
+        return case.verdict(case.header, case.caps)
 
     return kind.name, verdict
-
-
-def document_of(findings: Findings, facts: Facts, digest: str, read: Callable[[bytes], D]) -> D | None:
-    """A document read in phases, each with its own code; None if one of them fails."""
-    data = facts.documents.get(digest)
-    findings.check("document_unknown", data is not None, f"document {digest}", "stored")
-    if data is None:
-        return None
-    try:
-        document = read(data)
-    except Inconsistent as error:
-        findings.failed("document_inconsistent", str(error))
-        return None
-    except Malformed as error:
-        findings.failed("document_malformed", str(error))
-        return None
-    return document
-
-
-def check_signatures(findings: Findings, request: Request, parties: tuple[str, ...], source: str) -> None:
-    """One check for each party whose signature over the document is required."""
-    for party in parties:
-        signed = party in request.signers
-        findings.add("signature_missing", signed, f"{party} has {'' if signed else 'not '}signed", source)
