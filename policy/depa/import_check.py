@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
 
 from ledger.domain.outcomes import Code
 from ledger.wire.canonical_json import Object, digest, dump
@@ -26,11 +25,6 @@ from policy.depa.pipeline.pipeline import PATH as PIPELINE
 from policy.depa.pipeline.pipeline import read_pipeline
 from policy.depa.pricing import Priced, price
 from policy.documents import ContractDocument
-
-SIGNATURE_CODES: Final = frozenset(
-    {"certificate_differs", "participants_differ", "signature_algorithm", "signature_invalid"}
-    | {"signature_missing", "signer_key_unknown", "signer_not_participant", "signer_twice"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +98,8 @@ def check(contract: bytes, pipeline: bytes, terms: Terms, did_documents: Iterabl
 
 
 def _code(reasons: Reasons) -> Code:
-    refused = {reason.code for reason in reasons.found if reason.refused}
-    if refused & SIGNATURE_CODES:
+    refused = {reason.phase for reason in reasons.found if reason.refused}
+    if "read" in refused:  # a signature: nothing else is read before the form is validated
         return Code.SIGNATURE_INVALID
     return Code.POLICY_DENIED if refused else Code.PERMITTED
 

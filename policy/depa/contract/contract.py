@@ -140,12 +140,11 @@ def _tdps(top: Fields) -> tuple[str, ...]:
 def _datasets(top: Fields) -> Iterator[Dataset]:
     """``datasets``, or the specification's single ``dataset``."""
     if top.has("dataset") and top.has("datasets"):
-        top.reasons.refuse("field_twice", top.at("dataset"), top.value["dataset"], "as datasets and as dataset")
+        top.refuse("field_twice", "dataset", "as datasets and as dataset")
     if top.has("dataset") and not top.has("datasets"):
-        yield _dataset(Fields(top.value["dataset"], top.at("dataset"), top.reasons))
+        yield _dataset(top.inner("dataset"))
         return
-    for place, one in enumerate(top.items("datasets", DATASETS_MAX)):
-        yield _dataset(Fields(one, f"{PATH}.datasets[{place}]", top.reasons))
+    yield from map(_dataset, top.objects("datasets", DATASETS_MAX))
 
 
 def _dataset(known: Fields) -> Dataset:

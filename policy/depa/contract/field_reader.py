@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from policy.checks.field_readers import parse_time
 from policy.depa.contract.reasons import Reasons, spelled, under
 
+T = TypeVar("T")
 TEXT_MAX: Final = 20_000
 _NUMBER: Final = re.compile(r"(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?\Z", re.ASCII)
 _MILLISECONDS: Final = re.compile(r"\.000(?=Z\Z)", re.ASCII)
@@ -50,41 +51,38 @@ class Fields:
         """The path of a field."""
         return under(self.path, name)
 
+    def refuse(self, code: str, name: str, more: str = "") -> None:
+        """Note an error of a field, with its value."""
+        self.reasons.refuse(code, self.at(name), self.value.get(name), more)
+
     def inner(self, name: str) -> Fields:
         """An object inside; an empty one where it is missing, which is noted."""
-        if self.require(name):
-            return Fields(self.value[name], self.at(name), self.reasons)
-        return Fields({}, self.at(name), self.reasons)
+        return Fields(self.value[name] if self.require(name) else {}, self.at(name), self.reasons)
 
     def require(self, name: str) -> bool:
         """Note it where a field is missing; whether it is there."""
-        if name not in self.value:
-            self.reasons.refuse("field_missing", self.at(name))
-        return name in self.value
+        if not self.has(name):
+            self.refuse("field_missing", name)
+        return self.has(name)
 
     def items(self, name: str, most: int, least: int = 1) -> list[Any]:
         """A list of so many items; an empty one where there is none such, which is noted."""
-        if not self.require(name):
+        value = self._typed(name, list, "a list")
+        if value is not None and not least <= len(value) <= most:
+            self.refuse("list_length", name, f"{len(value)} items, not {least} to {most}")
             return []
-        value = self.value[name]
-        if not isinstance(value, list):
-            self.reasons.refuse("field_type", self.at(name), value, "must be a list")
-            return []
-        if not least <= len(value) <= most:
-            self.reasons.refuse("list_length", self.at(name), value, f"{len(value)} items, not {least} to {most}")
-            return []
-        return value
+        return value or []
+
+    def objects(self, name: str, most: int, least: int = 1) -> Iterator[Fields]:
+        """The objects of such a list, each noted where it is none when its turn comes."""
+        for place, one in enumerate(self.items(name, most, least)):
+            yield Fields(one, f"{self.at(name)}[{place}]", self.reasons)
 
     def text(self, name: str, *, empty: bool = False) -> str | None:
         """A string of at most 20,000 characters."""
-        if not self.require(name):
-            return None
-        value = self.value[name]
-        if not isinstance(value, str):
-            self.reasons.refuse("field_type", self.at(name), value, "must be a string")
-            return None
-        if len(value) > TEXT_MAX or not (value or empty):
-            self.reasons.refuse("text_length", self.at(name), value, f"must have 1 to {TEXT_MAX} characters")
+        value = self._typed(name, str, "a string")
+        if value is not None and (len(value) > TEXT_MAX or not (value or empty)):
+            self.refuse("text_length", name, f"must have 1 to {TEXT_MAX} characters")
             return None
         return value
 
@@ -92,19 +90,15 @@ class Fields:
         """One of a closed list of strings."""
         if not self.require(name):
             return None
-        value = self.value[name]
-        if not isinstance(value, str) or value not in choices:
-            self.reasons.refuse("value_unknown", self.at(name), value, f"one of {', '.join(choices)}")
+        value: str = self.value[name]
+        if value not in choices:
+            self.refuse("value_unknown", name, f"one of {', '.join(choices)}")
             return None
         return value
 
     def flag(self, name: str) -> bool | None:
         """True or false; ``"true"`` and 1 are neither."""
-        value = self.value.get(name)
-        if isinstance(value, bool) or not self.require(name):
-            return value if isinstance(value, bool) else None
-        self.reasons.refuse("field_type", self.at(name), value, "must be true or false")
-        return None
+        return self._typed(name, bool, "true or false")
 
     def name(self, name: str) -> str | None:
         """An id that an entry can hold."""
@@ -131,7 +125,7 @@ class Fields:
         number = self.number(name, Fraction(least), Fraction(most))
         if number is None or number.denominator == 1:
             return None if number is None else int(number)
-        self.reasons.refuse("number_out_of_range", self.at(name), self.value[name], "must be whole")
+        self.refuse("number_out_of_range", name, "must be whole")
         return None
 
     def number(self, name: str, least: Fraction, most: Fraction) -> Fraction | None:
@@ -139,23 +133,25 @@ class Fields:
         if not self.require(name):
             return None
         value = self.value[name]
-        number = self._number(name, value)
-        if number is not None and not least <= number <= most:
-            detail = f"must lie between {spelled(least)} and {spelled(most)}"
-            self.reasons.refuse("number_out_of_range", self.at(name), value, detail)
-            return None
-        return number
-
-    def _number(self, name: str, value: object) -> Fraction | None:
-        if isinstance(value, int | Fraction) and not isinstance(value, bool):
-            return Fraction(value)
-        if value is None or value == "null":
-            self.reasons.refuse("number_null", self.at(name), "null" if value == "null" else None, "says null")
-        elif isinstance(value, str) and _NUMBER.match(value):
-            return Fraction(value)
+        if isinstance(value, bool) or not isinstance(value, int | Fraction | str | None):
+            self.refuse("field_type", name, "must be a number")
+        elif value is None or value == "null":
+            self.refuse("number_null", name, "says null")
+        elif isinstance(value, str) and not _NUMBER.match(value):
+            self.refuse("number_spelling", name, "must be a number")
+        elif not least <= Fraction(value) <= most:
+            self.refuse("number_out_of_range", name, f"must lie between {spelled(least)} and {spelled(most)}")
         else:
-            code = "number_spelling" if isinstance(value, str) else "field_type"
-            self.reasons.refuse(code, self.at(name), value, "must be a number")
+            return Fraction(value)
+        return None
+
+    def _typed(self, name: str, kind: type[T], what: str) -> T | None:
+        if not self.require(name):
+            return None
+        value = self.value[name]
+        if isinstance(value, kind):
+            return value
+        self.refuse("field_type", name, f"must be {what}")
         return None
 
     def _strict(self, name: str, read: Any, code: str) -> Any:  # noqa: ANN401 - whatever the reader gives
@@ -164,7 +160,7 @@ class Fields:
         try:
             return read(self.value[name], name)
         except Malformed as error:
-            self.reasons.refuse(code, self.at(name), self.value[name], error.rule)
+            self.refuse(code, name, error.rule)
             return None
 
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
@@ -46,23 +46,16 @@ def read_bounds(top: Fields) -> tuple[Bound, ...]:
     """Every bound of a contract, in order. None for a contract without ``constraints``: its datasets lack them."""
     if not top.has("constraints"):
         return ()
-    value = top.value["constraints"]
-    path = top.at("constraints")
-    if not isinstance(value, list):
-        return tuple(_of_constraint(Fields(value, path, top.reasons)))
-    found = top.items("constraints", _CONSTRAINTS_MAX, least=0)
-    parts = (Fields(one, f"{path}[{place}]", top.reasons) for place, one in enumerate(found))
+    listed = isinstance(top.value["constraints"], list)
+    parts = top.objects("constraints", _CONSTRAINTS_MAX, least=0) if listed else (top.inner("constraints"),)
     return tuple(bound for part in parts for bound in _of_constraint(part))
 
 
 def _of_constraint(known: Fields) -> Iterator[Bound]:
     known.only(("compute", "data", "fetch", "privacy"))
-    if known.has("privacy"):
-        for place, one in enumerate(known.items("privacy", DATASETS_MAX, least=0)):
-            yield _shipped(Fields(one, f"{known.path}.privacy[{place}]", known.reasons))
-    if known.has("data"):
-        for place, one in enumerate(known.items("data", DATASETS_MAX, least=0)):
-            yield _specified(Fields(one, f"{known.path}.data[{place}]", known.reasons))
+    for name, read in (("privacy", _shipped), ("data", _specified)):
+        if known.has(name):
+            yield from map(read, known.objects(name, DATASETS_MAX, least=0))
 
 
 def _shipped(known: Fields) -> Bound:
@@ -70,7 +63,7 @@ def _shipped(known: Fields) -> Bound:
     if known.has("epochs_per_report"):
         known.whole("epochs_per_report", 1, 1_000_000)
         known.reasons.warn("term_unread", known.at("epochs_per_report"), known.value["epochs_per_report"])
-    return _bound(known, known.name("dataset"), known, "epsilon_threshold")
+    return _bound(known.path, known.name("dataset"), known, "epsilon_threshold")
 
 
 def _specified(known: Fields) -> Bound:
@@ -78,27 +71,15 @@ def _specified(known: Fields) -> Bound:
     privacy = known.inner("privacy")
     privacy.only(("delta", "epsilon", "noise_multiplier"))
     targets, keys = (_names(known, name) for name in ("target_variables", "join"))
-    return _bound(privacy, known.name("id"), known, "epsilon", targets, keys)
+    found = _bound(known.path, known.name("id"), privacy, "epsilon")
+    return replace(found, targets=targets, join_keys=keys)
 
 
-def _bound(  # noqa: PLR0913, PLR0917 - one place where a bound is made
-    privacy: Fields,
-    dataset: str | None,
-    known: Fields,
-    epsilon: str,
-    targets: tuple[str, ...] = (),
-    keys: tuple[str, ...] = (),
-) -> Bound:
+def _bound(path: str, dataset: str | None, privacy: Fields, epsilon: str) -> Bound:
+    """The numbers of a bound, of which the name of the ε differs."""
     noise = privacy.number("noise_multiplier", LEAST, NOISE_MAX) if privacy.has("noise_multiplier") else None
-    return Bound(
-        path=known.path,
-        dataset=dataset,
-        epsilon=privacy.number(epsilon, LEAST, EPSILON_MAX),
-        delta=privacy.number("delta", LEAST, DELTA_MOST),
-        noise=noise,
-        targets=targets,
-        join_keys=keys,
-    )
+    most = privacy.number(epsilon, LEAST, EPSILON_MAX)
+    return Bound(path, dataset, most, privacy.number("delta", LEAST, DELTA_MOST), noise)
 
 
 def _names(known: Fields, name: str) -> tuple[str, ...]:

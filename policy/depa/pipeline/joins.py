@@ -52,10 +52,7 @@ class Join:
 def read_join(name: str, known: Fields, contract: Contract) -> Join:
     """A join stage's config; every error is noted."""
     known.only(("datasets", "joined_dataset", BOUND))
-    datasets = [
-        Fields(one, f"{known.at('datasets')}[{place}]", known.reasons)
-        for place, one in enumerate(known.items("datasets", DATASETS_MAX))
-    ]
+    datasets = list(known.objects("datasets", DATASETS_MAX))
     read = [_dataset(one, contract) for one in datasets]
     output = _spark(known, datasets, contract) if name in SPARK else known.text("joined_dataset")
     rows = known.whole(BOUND, 1, GROUP_MAX) if known.has(BOUND) else None
@@ -67,12 +64,12 @@ def _dataset(known: Fields, contract: Contract) -> str | None:
     wanted = known.name("id")
     found = [one for one in contract.datasets if wanted is not None and one.id == wanted]
     if wanted is not None and not found:
-        known.reasons.refuse("dataset_not_in_contract", known.at("id"), wanted)
+        known.refuse("dataset_not_in_contract", "id")
     if found and known.has("provider"):
         provider = known.text("provider")
         if provider is not None and not any(provider in {one.owner, one.provider} for one in found):
             providers = " or ".join(dict.fromkeys(one.owner or one.provider or "no provider" for one in found))
-            known.reasons.refuse("provider_differs", known.at("provider"), provider, providers)
+            known.refuse("provider_differs", "provider", providers)
     return known.text("mount_path") if known.has("mount_path") else None
 
 
@@ -88,7 +85,7 @@ def _spark(known: Fields, datasets: list[Fields], contract: Contract) -> str | N
     for bound in contract.bounds:
         used = bound.dataset in {one.value.get("id") for one in datasets if isinstance(one.value.get("id"), str)}
         if key is not None and used and bound.join_keys and key not in bound.join_keys:
-            joined.reasons.refuse("join_key_not_permitted", joined.at("joining_key"), key, ", ".join(bound.join_keys))
+            joined.refuse("join_key_not_permitted", "joining_key", ", ".join(bound.join_keys))
     output = joined.text("joined_dataset")
     # Before 2025 the folder of the result was a field of its own.
     folder = joined.text("model_output_folder") if joined.has("model_output_folder") else None
@@ -99,9 +96,8 @@ def _check_query(joined: Fields, key: str, query: str, named: set[str]) -> None:
     try:
         tables = check_query(query, key)
     except NotPlain as error:
-        joined.reasons.refuse("join_query", joined.at("joining_query"), query, str(error))
+        joined.refuse("join_query", "joining_query", str(error))
         return
     for table in tables:
         if table not in named:
-            detail = f"{table!r} is no dataset of this stage"
-            joined.reasons.refuse("join_query", joined.at("joining_query"), query, detail)
+            joined.refuse("join_query", "joining_query", f"{table!r} is no dataset of this stage")

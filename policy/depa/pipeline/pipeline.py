@@ -34,16 +34,12 @@ def read_pipeline(value: Any, contract: Contract, reasons: Reasons) -> Pipeline:
     """A pipeline from its JSON, held against its contract; every error is noted, and none raises."""
     top = Fields(value, PATH, reasons)
     top.only(("pipeline",))
-    stages = top.items("pipeline", STAGES_MAX)
-    known: list[Join | Training] = []
-    for place, stage in enumerate(stages):
-        found = _stage(Fields(stage, f"{PATH}.pipeline[{place}]", reasons), contract)
-        if found is not None:
-            known.append(found)
+    read = [_stage(stage, contract) for stage in top.objects("pipeline", STAGES_MAX)]
+    known = [stage for stage in read if stage is not None]
     pipeline = Pipeline(
         tuple(one for one in known if isinstance(one, Join)), tuple(one for one in known if isinstance(one, Training))
     )
-    if not pipeline.trainings and len(known) == len(stages):
+    if not pipeline.trainings and len(known) == len(read):
         reasons.refuse("training_missing", top.at("pipeline"))
     _check_inputs(known, contract, reasons)
     _check_targets(pipeline, contract, reasons)
@@ -56,14 +52,13 @@ def _stage(stage: Fields, contract: Contract) -> Join | Training | None:
     if name is None:
         return None
     if name in UNSUPPORTED:
-        stage.reasons.refuse("stage_unsupported", stage.at("name"), name, UNSUPPORTED[name])
+        stage.refuse("stage_unsupported", "name", UNSUPPORTED[name])
         return None
     if name in joins.NAMES:
         return read_join(name, stage.inner("config"), contract)
     if name in training_stage.NAMES:
         return read_training(name, stage.inner("config"))
-    detail = f"known are {', '.join((*joins.NAMES, *training_stage.NAMES))}"
-    stage.reasons.refuse("stage_unknown", stage.at("name"), name, detail)
+    stage.refuse("stage_unknown", "name", f"known are {', '.join((*joins.NAMES, *training_stage.NAMES))}")
     return None
 
 

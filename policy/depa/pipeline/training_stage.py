@@ -84,7 +84,7 @@ def read_training(name: str, known: Fields) -> Training:
     if private:
         require(known, trees=trees)
     else:
-        known.reasons.refuse("stage_not_private", known.at("is_private"), known.value.get("is_private"))
+        known.refuse("stage_not_private", "is_private")
     _check_layers(known)
     paths = known.inner("paths") if known.has("paths") else known
     if paths is not known:
