@@ -26,10 +26,10 @@ from torch.nn.functional import cross_entropy
 from client.service.service import Service
 from ledger.mechanisms.plan import Plan
 from trainer_adapter.cli import models
-from trainer_adapter.cli.job import Job
 from trainer_adapter.cli.train import train_job
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
+from trainer_adapter.job.job_spec import Job
 from trainer_adapter.job.step_log import StepLog
 from trainer_adapter.run.checkpointing import CheckpointStore
 from trainer_adapter.session.protocol import consumer_service

@@ -31,9 +31,8 @@ from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from policy.decisions.gate import gate
-from trainer_adapter.cli.job import Job
 from trainer_adapter.cli.train import Report, train_job
-from trainer_adapter.job.job_spec import Assignment
+from trainer_adapter.job.job_spec import Assignment, Job
 from trainer_adapter.session.protocol import Say
 
 ORIGIN: Final = "rooms.example/ledger"

@@ -21,8 +21,8 @@ from trainer_adapter.cli.exit_codes import OpeningEnding, TrainEnding
 if TYPE_CHECKING:
     from client.service.service import Service
     from ledger.wire.canonical_json import Object
-    from trainer_adapter.cli.job import Job
     from trainer_adapter.cli.train import Report
+    from trainer_adapter.job.job_spec import Job
     from trainer_adapter.run.charged_run import Run
     from trainer_adapter.session.model_release import Pause
 
@@ -59,7 +59,7 @@ def train(
     ] = False,
 ) -> None:
     """Run one training job in one clean room: charge, key, data, noise, post."""
-    from trainer_adapter.cli.job import Job
+    from trainer_adapter.job.job_spec import Job
     from trainer_adapter.session.protocol import consumer_service
 
     with errors_reported(as_json=as_json, printer=_print_error):
@@ -105,7 +105,7 @@ def release(
 @contextmanager
 def _opened(path: Path, *, as_json: bool) -> Iterator[tuple[Job, Service]]:
     """The job of a sealed model and the service as its consumer calls it; errors of the block are reported."""
-    from trainer_adapter.cli.job import Job
+    from trainer_adapter.job.job_spec import Job
     from trainer_adapter.session.protocol import consumer_service
 
     with errors_reported(as_json=as_json):

@@ -13,7 +13,7 @@ from client.service.service import Service
 from ledger.wire.malformed import Malformed
 from trainer_adapter.cli import models
 from trainer_adapter.cli.device import choose, in_words
-from trainer_adapter.cli.job import Job
+from trainer_adapter.job.job_spec import Job
 from trainer_adapter.layers.functional_call import in_modes
 from trainer_adapter.session.model_release import Pause
 from trainer_adapter.session.protocol import Say

@@ -8,7 +8,6 @@ else's as they were.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,33 +25,15 @@ if TYPE_CHECKING:
     from trainer_adapter.dpsgd.poisson_sampler import Microbatch
 
 
-@dataclass(frozen=True, slots=True)
-class Units:
-    """The places of each unit's records.
-
-    Attributes:
-        places: shape (units, records per unit), int64; 0 where ``valid`` is false.
-        valid: which of these hold a record, shape (units, records per unit).
-    """
-
-    places: Tensor
-    valid: Tensor
-
-    def __len__(self) -> int:
-        """How many units the partition has."""
-        return len(self.places)
-
-
-def of_records(records: int) -> Units:
-    """Every record a unit of its own."""
-    return Units(torch.arange(records)[:, None], torch.ones((records, 1), dtype=torch.bool))
-
-
-def of_users(users: Tensor, records: int, records_per_user_max: int) -> Units:
+def of_users(users: Tensor, records: int, records_per_user_max: int) -> tuple[Tensor, Tensor]:
     """Every user a unit, with the first records of theirs in the partition's order, and at most so many.
 
     Args:
         users: whose each record is, shape (records,), any integers.
+
+    Returns:
+        The places of each unit's records, shape (units, records per unit), int64, and which of these hold a record, of
+        the same shape; 0 where none is held.
 
     Raises:
         Malformed: if ``users`` does not fit the records, or the bound is out of range.
@@ -71,7 +52,7 @@ def of_users(users: Tensor, records: int, records_per_user_max: int) -> Units:
     valid = torch.zeros((count, records_per_user_max), dtype=torch.bool)
     places[unit[order][kept], rank[kept]] = order[kept]
     valid[unit[order][kept], rank[kept]] = True
-    return Units(places, valid)
+    return places, valid
 
 
 class UnitRecords:
@@ -94,19 +75,20 @@ class UnitRecords:
         if users is None and records_per_user_max != 1:
             raise Malformed("records_per_user_max", "needs users: a record is one unit")
         if users is None:
-            self._units = of_records(self.records)
+            self._places = torch.arange(self.records)[:, None]
+            self._valid = torch.ones((self.records, 1), dtype=torch.bool)
         else:
-            self._units = of_users(users, self.records, records_per_user_max)
+            self._places, self._valid = of_users(users, self.records, records_per_user_max)
 
     def __len__(self) -> int:
         """How many units the partition has."""
-        return len(self._units)
+        return len(self._places)
 
     def gather(self, drawn: Microbatch, keys: Keys | None, device: torch.device) -> Batch:
         """The records of the units drawn; private. What is not drawn is a public dummy, zeros, and never a record."""
         mask, units = torch.from_numpy(drawn.mask), torch.from_numpy(drawn.indices)
-        places = self._units.places[units]
-        valid = self._units.valid[units] & mask[:, None]
+        places = self._places[units]
+        valid = self._valid[units] & mask[:, None]
         inputs, targets = (part[places.to(part.device)] for part in self.data)
         if not bool(valid.all()):
             for part in (inputs, targets):
@@ -115,7 +97,7 @@ class UnitRecords:
 
     def public_batch(self, units: int, device: torch.device) -> Batch:
         """Dummies in the shapes of a microbatch: a few that count, the rest masked out."""
-        records = self._units.valid.shape[1]
+        records = self._valid.shape[1]
         inputs, targets = dummies(self.data, (units, records), device)
         mask = torch.arange(units, device=device) < DUMMIES
         valid = torch.ones((units, records), dtype=torch.bool, device=device)

@@ -1,4 +1,4 @@
-"""An assignment: one run of one clean room, as far as the ledger is concerned; read from a TOML file.
+"""An assignment, one run of one clean room for the ledger, and the job of ``epsilon train``; read from a TOML file.
 
     v = 1
 
@@ -31,12 +31,26 @@ after joins; and the SHA-256 of the file ``pipeline``, which the clean room's at
 folder where providers put the data keys that the service does not give: see :mod:`trainer_adapter.session.key_grants`.
 With a table ``[train.resume]`` (``key``, a file of 32 bytes that its owner alone may read, and ``every_s``) a killed
 run can go on: see :mod:`trainer_adapter.run.checkpointing`.
+
+A job says in the same table what ``epsilon train`` makes of its assignment:
+
+    model = "digits-linear"
+    learning_rate = "0.3"
+    momentum = "0.9"
+    test = "data/test.npz"
+    accuracy_target = "0.85"
+
+``model`` is a name of :mod:`trainer_adapter.cli.models` or a function in a file beside the job, as
+``networks.py:small``; the file is then the run's ``pipeline``, unless the job names another. ``accuracy_target`` may be
+left out; it is measured on public data only, so a run that stops at it stops on what was released and may give its
+unexecuted steps back. ``records_per_user_max`` is there where the plan's unit is the user.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
@@ -48,6 +62,7 @@ from ledger.mechanisms.mechanism import GROUP_MAX
 from ledger.mechanisms.plan import Plan
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import parse_number, parse_positive
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.preprocessing import Constants, read_preprocessing
 from trainer_adapter.job.step_log import BLOCK_STEPS_MAX
@@ -63,17 +78,17 @@ Reader: TypeAlias = Callable[[Any, str, Path], Any]
 """From a value, its field and the folder of the file to what is read. Raises: Malformed."""
 
 
-def read_by(reader: Reader) -> Mapping[str, Reader]:
-    """The metadata of a dataclass's field that :func:`read_fields` reads."""
+def _read_by(reader: Reader) -> Mapping[str, Reader]:
+    """The metadata of a dataclass's field that :func:`_read_fields` reads."""
     return {"reader": reader}
 
 
-def plain(read: Callable[..., object], *bounds: int) -> Mapping[str, Reader]:
+def _plain(read: Callable[..., object], *bounds: int) -> Mapping[str, Reader]:
     """The same for a reader of a value that names no file."""
-    return read_by(lambda value, where, _: read(value, where, *bounds))
+    return _read_by(lambda value, where, _: read(value, where, *bounds))
 
 
-def path_in(value: object, where: str, folder: Path) -> Path:
+def _path_in(value: object, where: str, folder: Path) -> Path:
     """A path relative to a folder. Raises: Malformed."""
     text = c.string(value, where)
     if "\0" in text:
@@ -81,7 +96,7 @@ def path_in(value: object, where: str, folder: Path) -> Path:
     return folder / text
 
 
-def read_fields(kind: type[Table], value: object, where: str, folder: Path, /, **unread: object) -> Table:
+def _read_fields(kind: type[Table], value: object, where: str, folder: Path, /, **unread: object) -> Table:
     """A dataclass from a table of its fields with readers, of which those without a default must be there.
 
     Raises:
@@ -94,10 +109,19 @@ def read_fields(kind: type[Table], value: object, where: str, folder: Path, /, *
     return kind(**{name: readers[name].metadata["reader"](known[name], own[name], folder) for name in own}, **unread)
 
 
+def _read_train(kind: type[Table], path: Path, **unread: object) -> Table:
+    """Read the table ``[train]`` of a TOML file. Raises: Malformed, naming the field; OSError."""
+    table = read_table(path, "train", ())
+    try:
+        return _read_fields(kind, table, "", path.parent, **unread)
+    except Malformed as error:
+        raise error.under("train") from None
+
+
 def _read_data(value: object, where: str, folder: Path) -> dict[str, Path]:
     if not isinstance(value, dict) or not value:
         raise Malformed(where, "must name the file of at least one partition")
-    return {parse_ref(ref, where): path_in(file, f"{where}.{ref}", folder) for ref, file in value.items()}
+    return {parse_ref(ref, where): _path_in(file, f"{where}.{ref}", folder) for ref, file in value.items()}
 
 
 def _read_plan(value: object, where: str) -> Plan:
@@ -105,6 +129,13 @@ def _read_plan(value: object, where: str) -> Plan:
         return Plan.parse(value)
     except Malformed as error:
         raise error.under(where) from None
+
+
+def _read_model(value: object, where: str, folder: Path) -> str:
+    name = c.string(value, where, 200)
+    if ":" in name:
+        _path_in(name.rpartition(":")[0], where, folder)
+    return name
 
 
 def _read_several(read: Callable[[object, str], str], value: object, where: str) -> list[str]:
@@ -115,44 +146,44 @@ def _read_several(read: Callable[[object, str], str], value: object, where: str)
 class Attester:
     """The development attester that signs for the clean room: the name that a policy trusts, and its key's file."""
 
-    issuer: str = field(metadata=plain(c.string, 200))
-    key: Path = field(metadata=read_by(path_in))
+    issuer: str = field(metadata=_plain(c.string, 200))
+    key: Path = field(metadata=_read_by(_path_in))
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
     """How a killed run may go on: the file of the key that its state is sealed under, and how often it is saved."""
 
-    key: Path = field(metadata=read_by(path_in))
-    every_s: int = field(metadata=plain(c.integer, 0, 86_400))
+    key: Path = field(metadata=_read_by(_path_in))
+    every_s: int = field(metadata=_plain(c.integer, 0, 86_400))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
     """One run. ``data`` maps each partition to its file at rest; without ``resume`` a run dies with its process."""
 
-    id: str = field(metadata=plain(c.name))
-    service: str = field(metadata=plain(c.string))
-    issuer: str = field(metadata=plain(c.string))
-    log: LogKey = field(metadata=plain(lambda value, where: parse_log_key(c.string(value, where))))
-    actor: str = field(metadata=plain(c.did))
-    key: Path = field(metadata=read_by(path_in))
-    contract: str = field(metadata=plain(c.sha256))
-    deadline_s: int = field(metadata=plain(c.integer, 60, 30 * 86_400))
-    block_steps: int = field(metadata=plain(c.integer, 1, BLOCK_STEPS_MAX))
-    output: Path = field(metadata=read_by(path_in))
-    attester: Attester = field(metadata=read_by(partial(read_fields, Attester)))
-    data: dict[str, Path] = field(metadata=read_by(_read_data))
-    plan: Plan = field(metadata=plain(_read_plan))
-    grants: Path | None = field(default=None, metadata=read_by(path_in))
-    pipeline: Path | None = field(default=None, metadata=read_by(path_in))
+    id: str = field(metadata=_plain(c.name))
+    service: str = field(metadata=_plain(c.string))
+    issuer: str = field(metadata=_plain(c.string))
+    log: LogKey = field(metadata=_plain(lambda value, where: parse_log_key(c.string(value, where))))
+    actor: str = field(metadata=_plain(c.did))
+    key: Path = field(metadata=_read_by(_path_in))
+    contract: str = field(metadata=_plain(c.sha256))
+    deadline_s: int = field(metadata=_plain(c.integer, 60, 30 * 86_400))
+    block_steps: int = field(metadata=_plain(c.integer, 1, BLOCK_STEPS_MAX))
+    output: Path = field(metadata=_read_by(_path_in))
+    attester: Attester = field(metadata=_read_by(partial(_read_fields, Attester)))
+    data: dict[str, Path] = field(metadata=_read_by(_read_data))
+    plan: Plan = field(metadata=_plain(_read_plan))
+    grants: Path | None = field(default=None, metadata=_read_by(_path_in))
+    pipeline: Path | None = field(default=None, metadata=_read_by(_path_in))
     preprocessing: tuple[Constants, ...] = field(
-        default=(), metadata=read_by(lambda value, _, folder: read_preprocessing(value, folder))
+        default=(), metadata=_read_by(lambda value, _, folder: read_preprocessing(value, folder))
     )
-    resume: Resume | None = field(default=None, metadata=read_by(partial(read_fields, Resume)))
-    base: list[c.Json] | None = field(default=None, metadata=plain(partial(_read_several, c.name)))
-    recipients: list[c.Json] | None = field(default=None, metadata=plain(partial(_read_several, c.did)))
-    unit_records_max: int | None = field(default=None, metadata=plain(c.integer, 1, GROUP_MAX))
+    resume: Resume | None = field(default=None, metadata=_read_by(partial(_read_fields, Resume)))
+    base: list[c.Json] | None = field(default=None, metadata=_plain(partial(_read_several, c.name)))
+    recipients: list[c.Json] | None = field(default=None, metadata=_plain(partial(_read_several, c.did)))
+    unit_records_max: int | None = field(default=None, metadata=_plain(c.integer, 1, GROUP_MAX))
 
     @property
     def stated(self) -> c.Object:
@@ -163,13 +194,25 @@ class Assignment:
     @classmethod
     def load(cls, path: Path) -> Assignment:
         """Read an assignment file. Raises: Malformed, naming the field; OSError."""
-        return read_train(Assignment, path)
+        return _read_train(Assignment, path)
 
 
-def read_train(kind: type[Table], path: Path, **unread: object) -> Table:
-    """Read the table ``[train]`` of a TOML file. Raises: Malformed, naming the field; OSError."""
-    table = read_table(path, "train", ())
-    try:
-        return read_fields(kind, table, "", path.parent, **unread)
-    except Malformed as error:
-        raise error.under("train") from None
+@dataclass(frozen=True, kw_only=True)
+class Job(Assignment):
+    """One run of a model that :mod:`trainer_adapter.cli.models` makes; ``folder`` is the job's own."""
+
+    folder: Path
+    model: str = field(metadata=_read_by(_read_model))
+    learning_rate: Fraction = field(metadata=_plain(parse_positive))
+    momentum: Fraction = field(metadata=_plain(parse_number))
+    test: Path = field(metadata=_read_by(_path_in))
+    accuracy_target: Fraction | None = field(default=None, metadata=_plain(parse_number))
+    records_per_user_max: int | None = field(default=None, metadata=_plain(c.integer, 1, RECORDS_PER_UNIT_MAX))
+
+    @classmethod
+    def load(cls, path: Path) -> Job:
+        """Read a job file. Raises: Malformed, naming the field; OSError."""
+        job = _read_train(Job, path, folder=path.parent)
+        if ":" in job.model and job.pipeline is None:
+            return replace(job, pipeline=path.parent / job.model.rpartition(":")[0])
+        return job

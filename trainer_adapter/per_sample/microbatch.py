@@ -4,6 +4,10 @@ The model is run once with every unit alone under ``torch.func.vmap`` (no layer 
 one backward pass goes to the outputs of its layers and no further, norms are taken of each unit's gradient, and one
 weighted product a parameter gives the sum. All of it is traced once, on public dummies, into a graph of fixed shapes:
 what the records hold cannot change which operations run on them. The graph runs as it is (*eager*) or compiled.
+
+Not every function has a batching rule for ``vmap``, and none may write a unit's values into a tensor that all share.
+Such a model is run once for each unit, in one graph (:func:`looped`): it runs as it does for its author, and the graph
+is as many times as long; rules for layers, norms and products stay what they are.
 """
 
 from __future__ import annotations
@@ -11,7 +15,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -19,6 +24,7 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from ledger.wire.malformed import Malformed
 from trainer_adapter.layers.dropout import PerExampleDropout
@@ -29,10 +35,31 @@ from trainer_adapter.per_sample.layer_capture import LayerCallCapture, parameter
 from trainer_adapter.per_sample.layer_rules import Factors
 from trainer_adapter.per_sample.model_checks import RefuseRandomness, check_stateless, first_line
 from trainer_adapter.per_sample.record_loss import RecordLoss
-from trainer_adapter.per_sample.vmap_or_loop import UnitMap, looped, vectorised
 
 _ADD: Final = torch.ops.aten.add.Tensor
 _DETACH: Final = torch.ops.aten.detach.default
+
+UnitMap: TypeAlias = Callable[..., Callable[..., Any]]
+"""As ``vmap``, of a function and its ``in_dims``: 0 or None for each argument."""
+vectorised: Final[UnitMap] = partial(torch.func.vmap, randomness="error")
+"""All units at once; no randomness but what is passed in."""
+
+
+def looped(function: Callable[..., Any], in_dims: int | tuple[int | None, ...] = 0) -> Callable[..., Any]:
+    """One unit after the other, with the same arguments and results as :func:`vectorised`."""
+
+    def run(*args: Any) -> Any:  # noqa: ANN401 - whatever the function takes and gives
+        dims = (in_dims,) * len(args) if isinstance(in_dims, int) else in_dims
+        split, shape = tree_flatten([arg for arg, dim in zip(args, dims, strict=True) if dim is not None])
+        # Unbound at once: the gradient of each piece by itself would have the size of the whole.
+        units = zip(*(value.unbind(0) for value in split), strict=True)
+        results = []
+        for unit in units:
+            own = iter(tree_unflatten(list(unit), shape))
+            results.append(function(*(arg if dim is None else next(own) for arg, dim in zip(args, dims, strict=True))))
+        return tree_map(lambda *values: torch.stack(values), *results)
+
+    return run
 
 
 class Batch(NamedTuple):

@@ -22,7 +22,6 @@ from typing import Final, Self
 from client.http.problems import Refused, Unreachable
 from client.service.service import Answer, Service
 from ledger.domain.exit_codes import ExitCode
-from ledger.domain.outcomes import ChargeState
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.job.signals import stop_signals
@@ -142,9 +141,11 @@ class Run:
             raise FileExistsError(EEXIST, f"holds a run already: name another id and output{more}", str(folder))
         self._session = session
         session.load_prices(self._charge(session, fresh=identity is None))
-        if identity is not None and self._is_settled(session):
-            return {}
         self._resumed = identity is not None
+        if self._resumed and (posted := session.steps_posted()) is not None:
+            self.say(f"{posted} steps were posted before this process")
+            self.over = True
+            return {}
         return self._open_data(session)
 
     def _charge(self, session: Session, *, fresh: bool) -> Answer:
@@ -181,16 +182,6 @@ class Run:
         self._progress = self._stack.enter_context(closing(progress))
         self._budget = StepBudget(self.assignment.plan, log, (stopped, progress.ended, self._session.near_deadline))
         return self._budget
-
-    def _is_settled(self, session: Session) -> bool:
-        state, posted = session.state()
-        if state is ChargeState.PENDING:
-            return False
-        if state is not ChargeState.POSTED or posted is None:
-            raise Malformed("charge", f"is {state.value}: this run cannot go on")
-        self.say(f"{posted} steps were posted before this process")
-        self.over = True
-        return True
 
     def _open_log(self, session: Session) -> StepLog:
         known, path = self.assignment, self.assignment.output / LOG_FILE

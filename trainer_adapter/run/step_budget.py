@@ -18,8 +18,8 @@ class StepBudget:
     """Steps to take, in order.
 
     Attributes:
-        first: the first step of this process; after that of a process that died, whose begun blocks all count.
-        taken: the last step taken. If nothing broke, it is what to post.
+        taken: the last step taken, at first that of a process that died, whose begun blocks all count; what to post, if
+            nothing broke.
         ended: why the run ended before its last step; empty if it did not.
     """
 
@@ -27,7 +27,6 @@ class StepBudget:
         """The steps that ``log`` has not begun yet. Raises: Malformed, if it is another plan's."""
         if log.plan_digest != plan.digest:
             raise Malformed("log", "belongs to another plan")
-        self.first: Final = log.steps_begun() + 1
         self.taken = log.steps_begun()
         self.ended = ""
         self._log, self._ends, self._steps = log, tuple(ends), plan.steps

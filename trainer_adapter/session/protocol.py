@@ -100,7 +100,7 @@ class Session:
             "clean_room": self.identity.public(),
             "contract": self._assignment.contract,
             "deadline": self.identity.deadline,
-            "partitions": list[c.Json](self._partitions),
+            "partitions": list[c.Json](self._assignment.data),
             "plan": self._assignment.plan.to_json(),
             **self._assignment.stated,
             **self._pipeline,
@@ -115,7 +115,7 @@ class Session:
             body = self._service.quote(self._consumer, self._assignment.actor, self.charge_body()).body
         except Refused as refused:
             return QuoteReport.of_refusal(refused)
-        return quote_report(self._service, body, self._partitions, self._assignment.plan.steps)
+        return quote_report(self._service, body, self._assignment.data, self._assignment.plan.steps)
 
     def charge(self) -> Answer:
         """Charge the whole plan. Raises: Refused, Unreachable, Malformed."""
@@ -128,19 +128,27 @@ class Session:
         known = self._assignment
         index, entry = check_recorded(self._own, charge, known.log, "charge", Code.PENDING)
         self._say(f"charge {known.id} is {charge.outcome}, entry {index}")
-        self.losses = LossReport(self._own, entry.body["prices"], self._partitions)
+        self.losses = LossReport(self._own, entry.body["prices"], self._assignment.data)
 
-    def state(self) -> tuple[ChargeState, int | None]:
-        """The charge's current state, and the steps it was posted for. Raises: Refused, Unreachable, Malformed."""
+    def steps_posted(self) -> int | None:
+        """The steps that the charge was posted for, None while it is pending.
+
+        Raises:
+            Malformed: in any other state. Refused, Unreachable.
+        """
         charge = self._own.charge(self._assignment.id)
-        states = tuple(state.value for state in ChargeState)
-        steps = charge.get("steps_posted")
-        return ChargeState(c.one_of(charge.get("state"), "charge.state", states)), _integer_or_none(steps)
+        state, steps = charge.get("state"), charge.get("steps_posted")
+        if state == ChargeState.PENDING.value:
+            return None
+        if state != ChargeState.POSTED.value or not isinstance(steps, int):
+            raise Malformed("charge", f"is {state}: this run cannot go on")
+        return steps
 
     def steps_reported(self) -> int:
         """The steps of the newest progress report that the service has. Raises: Refused, Unreachable, Malformed."""
         progress = self._own.charge(self._assignment.id).get("progress")
-        return _integer_or_none(progress.get("steps")) or 0 if isinstance(progress, dict) else 0
+        steps = progress.get("steps") if isinstance(progress, dict) else None
+        return steps if isinstance(steps, int) else 0
 
     def check_key_sources(self) -> None:
         """Check that every data key can reach this clean room, before anything is charged.
@@ -152,7 +160,7 @@ class Session:
         if self._assignment.grants is not None:
             self._assignment.grants.mkdir(parents=True, exist_ok=True)
             return
-        for ref in self._partitions:
+        for ref in self._assignment.data:
             if self._service.partition(ref).get("data_key_from") == "provider":
                 rule = f"must name a folder: the service gives no data key for {ref}, its provider grants it"
                 raise Malformed("grants", rule)
@@ -198,48 +206,39 @@ class Session:
 
     def _release_key(self) -> tuple[Answer, c.Object]:
         """The answer to the key release, and what every envelope for it says."""
-        known = self._assignment
-        fresh = self.identity.release is None or self._own.charge(known.id).get("key_release") is None
-        answer = self._send_key_release(fresh=fresh)
-        check_recorded(self._own, answer, known.log, "key_release", Code.PERMITTED)
-        assert self.identity.release is not None
-        return answer, {
-            "charge": known.id,
-            "contract": known.contract,
-            "entry": answer.index,
-            "evidence": self.identity.release[1]["evidence"],
-            "key_release": answer.id,
-            "not_after": self.identity.deadline,
-        }
-
-    def _send_key_release(self, *, fresh: bool) -> Answer:
+        known, release = self._assignment, self.identity.release
+        # Sent again by the run that is resumed, it is the same command, and has the same envelope as answer.
+        if release is None or self._own.charge(known.id).get("key_release") is None:
+            release = self._new_key_release()
         for left in reversed(range(CHALLENGES_MAX)):
-            if fresh:
-                self.identity = replace(self.identity, release=self._new_key_release())
-                self._save(self.identity)
-            assert self.identity.release is not None
-            name, body = self.identity.release
             try:
-                # Sent again by the run that is resumed, it is the same command, and has the same envelope as answer.
-                return self._own.submit(self.identity.signer, self._assignment.actor, "key_release", body, name)
+                answer = self._own.submit(self.identity.signer, known.actor, "key_release", release[1], release[0])
+                break
             except Refused as refused:
                 # A service that was away for minutes, or began anew, has forgotten its challenge: nothing is recorded.
                 if refused.field != "body.nonce" or not left:
                     raise
-                fresh = True
-        raise AssertionError
+                release = self._new_key_release()
+        check_recorded(self._own, answer, known.log, "key_release", Code.PERMITTED)
+        return answer, {
+            "charge": known.id,
+            "contract": known.contract,
+            "entry": answer.index,
+            "evidence": release[1]["evidence"],
+            "key_release": answer.id,
+            "not_after": self.identity.deadline,
+        }
 
     def _new_key_release(self) -> tuple[str, c.Object]:
-        """Id and body of a key release, on fresh evidence."""
-        known = self._assignment
-        claims: c.Object = {
-            "charge": known.id,
-            "cnf": self.identity.public(),
-            "plan": known.plan.digest,
-            **self._pipeline,
-        }
+        """Id and body of a key release, on fresh evidence; saved before it is sent."""
+        known, keys = self._assignment, self.identity.public()
+        claims: c.Object = {"charge": known.id, "cnf": keys, "plan": known.plan.digest, **self._pipeline}
         nonce, evidence = self._attester.deposit_evidence(self._own, self.identity.signer, claims, self._say)
-        return f"key_release-{secrets.token_hex(8)}", {"charge": known.id, "evidence": evidence, "nonce": nonce}
+        body: c.Object = {"charge": known.id, "evidence": evidence, "nonce": nonce}
+        release = f"key_release-{secrets.token_hex(8)}", body
+        self.identity = replace(self.identity, release=release)
+        self._save(self.identity)
+        return release
 
     def report_progress(self, steps: int) -> None:
         """Report how many steps are done, without a retry. Raises: Refused, Unreachable."""
@@ -265,15 +264,7 @@ class Session:
         answer = service.submit(self.identity.signer, known.actor, "post", body, name)
         self._say(f"{steps} of {known.plan.steps} steps posted, entry {answer.index}")
 
-    @property
-    def _partitions(self) -> list[str]:
-        return list(self._assignment.data)
-
 
 def _digest_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _integer_or_none(value: c.Json) -> int | None:
-    return value if isinstance(value, int) else None

@@ -22,9 +22,9 @@ from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import PLAN, Place, open_place
-from trainer_adapter.cli.job import Job
 from trainer_adapter.cli.main import app
 from trainer_adapter.cli.train import train_job
+from trainer_adapter.job.job_spec import Job
 from trainer_adapter.job.step_log import steps_begun
 from trainer_adapter.training.attach import ModelRun
 

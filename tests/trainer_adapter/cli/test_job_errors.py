@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from ledger.verifier import LogKey
 from ledger.wire.malformed import Malformed
-from trainer_adapter.cli.job import Job
 from trainer_adapter.cli.main import app
+from trainer_adapter.job.job_spec import Job
 
 REF = "did:web:hospital.example/scans/2026-q3"
 JOB: dict[str, Any] = {

@@ -53,7 +53,7 @@ def test_a_users_first_records_are_kept(users: list[int], most: int) -> None:
     """Each user once, each with their first records and no more of them, in the partition's order."""
     units = of_users(torch.tensor(users), len(users), most)
     expected = [[place for place, user in enumerate(users) if user == one][:most] for one in sorted(set(users))]
-    found = [places[valid].tolist() for places, valid in zip(units.places, units.valid, strict=True)]
+    found = [places[valid].tolist() for places, valid in zip(*units, strict=True)]
     assert found == expected
 
 
@@ -63,7 +63,7 @@ def test_a_user_who_leaves_changes_nobody_elses_records(users: list[int], leaver
     numbers = list(range(len(users)))
     left = [place for place in numbers if users[place] != leaver]
     with_all, without = (
-        {users[kept[0]]: kept for places, valid in zip(units.places, units.valid, strict=True)
+        {users[kept[0]]: kept for places, valid in zip(*units, strict=True)
          if (kept := [within[place] for place in places[valid].tolist()])}
         for units, within in (
             (of_users(torch.tensor(users), len(users), most), numbers),

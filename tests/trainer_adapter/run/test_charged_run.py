@@ -13,8 +13,8 @@ from client.keys.signer import Signer
 from client.service.service import Service
 from ledger.domain.outcomes import ChargeState
 from tests.trainer_adapter.live_service import PLAN, Place, open_place
-from trainer_adapter.cli.job import Job
 from trainer_adapter.cli.train import train_job
+from trainer_adapter.job.job_spec import Job
 
 RESUME = '\n[train.resume]\nkey = "../keys/{name}.room"\nevery_s = 0\n'
 

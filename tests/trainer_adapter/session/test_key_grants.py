@@ -23,7 +23,7 @@ from ledger.domain.outcomes import ChargeState
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import PLAN, Place, open_place
-from trainer_adapter.cli.job import Job
+from trainer_adapter.job.job_spec import Job
 from trainer_adapter.session.key_grants import GRANT_BYTES_MAX, NotGranted, ProviderGrants
 
 REF = "did:web:h.example/d/q3"

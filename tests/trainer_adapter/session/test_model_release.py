@@ -15,9 +15,9 @@ from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.cli.evaluate import measure, release
-from trainer_adapter.cli.job import Job
 from trainer_adapter.cli.main import app
 from trainer_adapter.cli.train import train_job
+from trainer_adapter.job.job_spec import Job
 from trainer_adapter.session.model_release import SealedContents
 
 HOUR_MS = 3_600_000

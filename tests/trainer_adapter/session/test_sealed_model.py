@@ -14,7 +14,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.cli.evaluate import measure
-from trainer_adapter.cli.job import Job
+from trainer_adapter.job.job_spec import Job
 
 KEY = bytes(range(32))
 

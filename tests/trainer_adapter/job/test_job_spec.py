@@ -11,7 +11,7 @@ import pytest
 from client.profile.profile import TOML_BYTES_MAX
 from ledger.verifier import LogKey
 from ledger.wire.malformed import Malformed
-from trainer_adapter.cli.job import Job
+from trainer_adapter.job.job_spec import Job
 
 LOG = LogKey("rooms.example/ledger", bytes(range(32)))
 GOOD = f"""v = 1
