@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -214,7 +215,7 @@ def _under(question: WhatIf, document: Path | None) -> WhatIf:
 
     if document is None:
         return question
-    return question.with_facts(with_policy_throughout(question.facts, _file(document, "policy"))[1])
+    return replace(question, facts=with_policy_throughout(question.facts, _file(document, "policy"))[1])
 
 
 def _question(facts: Snapshot | PastSnapshot, charge: Path, actor: str, epochs: str, now: int) -> WhatIf:

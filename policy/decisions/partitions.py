@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 from ledger.commands.registration.partition import PARTITION, OpenPartition
 from ledger.commands.registration.retirement import RETIREMENT, Retire
-from ledger.domain.facts import Dataset
+from ledger.domain.facts import Dataset, Facts
 from ledger.domain.gate import Caps
 from ledger.wire.exact_numbers import format_number
+from ledger.wire.malformed import Malformed
 from policy.decisions.documents_in_force import (
     caps_everyone,
     policy_in_force,
@@ -17,9 +19,9 @@ from policy.decisions.documents_in_force import (
     read_policy,
     read_recommendation,
 )
-from policy.decisions.fresh_records import check_fresh_records
 from policy.decisions.request import Case, on
-from policy.documents import Policy
+from policy.documents import DatasetDescription, Policy
+from policy.documents.partition_commitments import Stored, overlap, read_commitments, repeated
 
 
 def partition(case: Case, body: OpenPartition) -> None:
@@ -39,7 +41,7 @@ def partition(case: Case, body: OpenPartition) -> None:
     _check_budget(case, body, policy)
     _check_terms(case, body, policy)
     _check_recommended(case, body, dataset)
-    check_fresh_records(case, body, policy, document)
+    _check_fresh_records(case, body, policy, document)
     everyone = body.epsilon if caps_everyone(policy, policy.level_of(body.provider, body.dataset)) else None
     case.caps = ((body.ref, Caps(everyone, lineage=min(policy.lineage.epsilon_max, body.epsilon))),)
 
@@ -83,6 +85,61 @@ def _check_recommended(case: Case, body: OpenPartition, dataset: Dataset) -> Non
         why = "" if within else f", {'with a reason' if body.reason else 'without a reason'}"
         text = f"the requested {name} {compared}{why}"
         case.add("reason_missing", within or bool(body.reason), text, found.source)
+
+
+def _check_fresh_records(case: Case, body: OpenPartition, policy: Policy, dataset: DatasetDescription) -> None:
+    """Check the commitments that a policy requires, and that none of them was made before.
+
+    Retired partitions count, and so do the provider's other datasets: old records under a new name are not fresh.
+    """
+    if policy.commitments:
+        subject = f"commitments to the records of {body.ref}"
+        case.check("commitments_missing", bool(body.commitments), subject, "given", policy.source)
+        expected = "stated: which partition a privacy unit belongs to"
+        case.exists(
+            "membership_missing", dataset.membership, f"the membership of {dataset.id}", expected, dataset.source
+        )
+    own = _read(case, body)
+    if not own:
+        return
+    total = Fraction(sum(read_commitments(one).count for one in own) * body.unit_records)
+    case.at_least("commitments_too_few", "the number of committed records", total, Fraction(body.records), "")
+    _check_overlap(case, body, own)
+
+
+def _read(case: Case, body: OpenPartition) -> tuple[Stored, ...]:
+    found = tuple(_stored(digest, case.facts) for digest in body.commitments)
+    for one in found:
+        try:
+            read_commitments(one)
+        except KeyError:
+            case.failed("commitments_malformed", f"commitments {one.digest} are not stored")
+            return ()
+        except Malformed as error:
+            case.failed("commitments_malformed", str(error))
+            return ()
+    if found:
+        case.passed("commitments_malformed", f"{len(found)} document(s) of commitments can be read")
+    return found
+
+
+def _check_overlap(case: Case, body: OpenPartition, own: tuple[Stored, ...]) -> None:
+    keys = {read_commitments(one).key for one in own}
+    twice = repeated(own)
+    case.add("records_overlap", not twice, f"{twice} records are committed to twice in {body.ref}")
+    for earlier in case.facts.partitions.values():
+        if earlier.provider != body.provider or not earlier.commitments:
+            continue
+        theirs = [_stored(digest, case.facts) for digest in earlier.commitments]
+        same = {read_commitments(one).key for one in theirs} == keys and len(keys) == 1
+        text = f"the key of the commitments is {'' if same else 'not '}that of {earlier.ref}"
+        case.add("commitments_key_changed", same, text)
+        shared = sum(overlap(own, one) for one in theirs)
+        case.add("records_overlap", not shared, f"{shared} records of {body.ref} are those of {earlier.ref}")
+
+
+def _stored(digest: str, facts: Facts) -> Stored:
+    return Stored(digest, partial(facts.documents.__getitem__, digest))
 
 
 def retirement(case: Case, body: Retire) -> None:

@@ -11,7 +11,7 @@ from policy.checks.field_readers import format_time
 from policy.depa.contract.contract import PATH, Contract
 from policy.depa.contract.reasons import Reasons
 from policy.depa.pipeline.pipeline import Pipeline
-from policy.depa.pipeline.privacy_params import RequestedPrivacy
+from policy.depa.pipeline.training_stage import RequestedPrivacy
 
 RELATION: Final = "REPLACE_SPECIAL"
 """Losses are reported for zero-out neighbours, the ledger's default."""

@@ -6,8 +6,11 @@ itself decided on the same facts; people choose between them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final
+
+from msgspec import structs
 
 from ledger.domain.gate import Check
 from ledger.wire.field_types import Ref
@@ -71,6 +74,6 @@ def _swaps(question: WhatIf) -> tuple[tuple[Swap, ...], int]:
         for one in tried if mine else ():
             same = mine and (mine.provider, mine.dataset) == (one.provider, one.dataset)
             changed = (*requested[:place], one.ref, *requested[place + 1 :])
-            if same and question.with_partitions(changed).is_admitted:
+            if same and replace(question, run=structs.replace(question.run, partitions=changed)).is_admitted:
                 found.append(Swap(instead=one.ref, of=ref))
     return tuple(found), len(others) - len(tried)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from ledger.mechanisms.plan import MechanismPlan, Plan, RunPlan, group_of
 from ledger.wire.field_types import Ref
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
+from policy.planning.account_caps import empty_account
 from policy.planning.hypothetical_facts import HypotheticalFacts
 from policy.planning.reported_values import Holder, Natural, Percent
 from policy.planning.what_if import WhatIf
@@ -251,11 +253,10 @@ def _after(question: WhatIf, runs: int) -> WhatIf:
     holders = (GLOBAL, holder_of(node), *map(holder_of, coalitions_of(facts.nodes, node)))
     accounts = {(ref, who): _charged(facts, ref, who, cost, runs) for ref, cost in costs.items() for who in holders}
     contracts = {run.contract: contract._replace(runs=contract.runs + runs)}
-    return question.with_facts(HypotheticalFacts(facts, accounts=accounts, contracts=contracts))
+    return replace(question, facts=HypotheticalFacts(facts, accounts=accounts, contracts=contracts))
 
 
 def _charged(facts: Facts, ref: str, holder: str, cost: Loss, runs: int) -> Account:
-    zero = Loss.zero(len(cost.finite))
-    account = facts.accounts.get((ref, holder)) or Account(ref, holder, zero, zero)
+    account = facts.accounts.get((ref, holder)) or empty_account(facts.partitions[ref], holder)
     whole = Loss(tuple(runs * one for one in cost.finite), tuple(runs * one for one in cost.infinite))
     return account._replace(pending=account.pending + whole)

@@ -7,6 +7,7 @@ nothing is recorded.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Final
@@ -88,24 +89,18 @@ class DecisionReport(Record, frozen=True):
         return not Code.of(self.outcome).refused
 
 
+@dataclass(frozen=True, eq=False)
 class WhatIf:
-    """One planned run in one state at one time; the ``with_`` methods vary one of them."""
+    """One planned run in one state at one time, ``now`` in Unix milliseconds."""
 
-    def __init__(self, facts: Facts, run: PlannedRun, now: int, gate: Gate = policy_gate) -> None:
-        """``now`` is in Unix milliseconds."""
-        self.facts, self.run, self.now, self.gate = facts, run, now, gate
-
-    def with_facts(self, facts: Facts) -> WhatIf:
-        """The same run in another state."""
-        return WhatIf(facts, self.run, self.now, self.gate)
+    facts: Facts
+    run: PlannedRun
+    now: int
+    gate: Gate = policy_gate
 
     def with_plan(self, plan: RunPlan) -> WhatIf:
         """Another plan, everything else equal."""
-        return WhatIf(self.facts, structs.replace(self.run, plan=plan), self.now, self.gate)
-
-    def with_partitions(self, partitions: tuple[str, ...]) -> WhatIf:
-        """The same plan on other partitions."""
-        return WhatIf(self.facts, structs.replace(self.run, partitions=partitions), self.now, self.gate)
+        return replace(self, run=structs.replace(self.run, plan=plan))
 
     def body(self, plan: RunPlan) -> MakeCharge:
         """The body of a command that would ask for it."""

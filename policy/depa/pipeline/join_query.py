@@ -18,6 +18,7 @@ condition on other columns would carry one principal's rows into another's: anyt
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 QUERY_MAX: Final = 20_000
@@ -53,20 +54,18 @@ class _Parser:
 
     def query(self) -> tuple[str, ...]:
         self._expect("SELECT")
-        self._columns()
+        if not self._take("*"):
+            self._each(self._column, ",")
         self._expect("FROM")
-        self._table()
-        if self._take(","):
-            self._table()
-            while self._take(","):
-                self._table()
+        self._each(self._table, ",")
+        if len(self._aliases) > 1:
             if self._take("WHERE"):
-                self._equalities()
+                self._each(self._equality, "AND")
         else:
             while self._join():
                 self._table()
                 self._expect("ON")
-                self._equalities()
+                self._each(self._equality, "AND")
         if self._peek():
             raise NotPlain(f"{self._peek()[:40]!r} is where the query must end")
         self._check_tied()
@@ -95,12 +94,10 @@ class _Parser:
             raise NotPlain(f"{token[:40]!r} is where a name must be")
         return token.upper()
 
-    def _columns(self) -> None:
-        if self._take("*"):
-            return
-        self._column()
-        while self._take(","):
-            self._column()
+    def _each(self, item: Callable[[], None], separator: str) -> None:
+        item()
+        while self._take(separator):
+            item()
 
     def _column(self) -> None:
         self._name()
@@ -123,21 +120,12 @@ class _Parser:
         self._tied.append({alias})
 
     def _join(self) -> bool:
-        if self._take("JOIN"):
-            return True
-        if self._take("INNER"):
-            self._expect("JOIN")
-            return True
         if self._take("LEFT"):
             self._take("OUTER")
-            self._expect("JOIN")
-            return True
-        return False
-
-    def _equalities(self) -> None:
-        self._equality()
-        while self._take("AND"):
-            self._equality()
+        elif not self._take("INNER"):
+            return self._take("JOIN")
+        self._expect("JOIN")
+        return True
 
     def _equality(self) -> None:
         left = self._side()

@@ -2,23 +2,39 @@
 
 {"name":"Train_DL","config":{"is_private":true,"privacy_params":{"epsilon":1.0,"delta":0.01,"max_grad_norm":0.1},
  "batch_size":8,"total_epochs":1,"paths":{"input_dataset_path":"/tmp/joined.csv",...},"metrics":[...],...}}
+
+The privacy parameters that a stage requests have four spellings:
+
+    "privacy_params": {"epsilon": 1.0, "delta": 0.01, "max_grad_norm": 0.1}
+    "privacy_params": {"epsilon_threshold": 1.0, ...}
+    "epsilon_threshold": 1.0, "delta": 0.01, "max_grad_norm": 0.1
+    "EPSILON": 1.0, "DELTA": 0.01, "MAX_GRAD_NORM": 0.1
+
+Said twice in different spellings they contradict one another, or may: that is refused.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final
 
 from ledger.mechanisms.mechanism import STEPS_MAX
-from ledger.mechanisms.plan import BATCH_MAX
+from ledger.mechanisms.plan import BATCH_MAX, CLIPPING_MAX
+from ledger.wire.exact_numbers import EPSILON_MAX
 from policy.depa.contract.decimal_json import strings_in
 from policy.depa.contract.field_reader import Fields
+from policy.depa.contract.privacy_constraints import DELTA_MOST, LEAST
 from policy.depa.pipeline.preprocessing import Exposure, exact_metrics, fitted
-from policy.depa.pipeline.privacy_params import SPELLINGS, RequestedPrivacy, read_requested, require
 
 DEEP: Final = ("Train_DL", "PrivateTrain", "Train")
 TREES: Final = ("Train_XGB",)
 NAMES: Final = (*DEEP, *TREES)
+_EPSILON: Final = ("epsilon", "epsilon_threshold", "EPSILON")
+_DELTA: Final = ("delta", "DELTA")
+_CLIPPING: Final = ("max_grad_norm", "MAX_GRAD_NORM")
+_SPELLINGS: Final = (*_EPSILON, *_DELTA, *_CLIPPING)
+_INNER: Final = "privacy_params"
 _BOTH: Final = (
     "dataset_config",
     "is_private",
@@ -31,7 +47,7 @@ _BOTH: Final = (
 )
 _DEEP: Final = (
     *_BOTH,
-    *SPELLINGS,
+    *_SPELLINGS,
     "batch_size",
     "device",
     "loss_config",
@@ -51,6 +67,23 @@ _BEFORE_2025: Final = (
     "trained_model_output_path",
 )
 _PATHS: Final = ("base_model_path", "input_dataset_path", "saved_weights_path", "trained_model_output_path")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedPrivacy:
+    """The parameters of a stage; None where they are absent, or a reason explains why.
+
+    Attributes:
+        stated: whether the stage states an ε.
+        path: the place of the ε; ``delta_path`` likewise.
+    """
+
+    epsilon: Fraction | None
+    delta: Fraction | None
+    clipping: Fraction | None
+    stated: bool
+    path: str
+    delta_path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +111,11 @@ class Training:
 def read_training(name: str, known: Fields) -> Training:
     """A training stage's config; every error is noted."""
     trees = name in TREES
-    known.only((*_BOTH, *SPELLINGS) if trees else (*_DEEP, *_BEFORE_2025))
-    requested = read_requested(known, trees=trees)
+    known.only((*_BOTH, *_SPELLINGS) if trees else (*_DEEP, *_BEFORE_2025))
+    requested = _requested_privacy(known, trees=trees)
     private = _private(name, known, stated=requested.stated)
     if private:
-        require(known, trees=trees)
+        _require(known, trees=trees)
     else:
         known.refuse("stage_not_private", "is_private")
     _check_layers(known)
@@ -122,3 +155,49 @@ def _check_layers(known: Fields) -> None:
     for path, text in strings_in(known.value.get("model_config"), known.at("model_config")):
         if "batchnorm" in text.lower().replace("_", ""):
             known.reasons.refuse("layer_crosses_records", path, text)
+
+
+def _requested_privacy(known: Fields, *, trees: bool) -> RequestedPrivacy:
+    """Read the parameters of a stage; boosted trees need neither δ nor a clipping norm, since their ε is pure."""
+    places = [known]
+    if known.value.get(_INNER) is not None:
+        inner = known.inner(_INNER)
+        inner.only((*_SPELLINGS, "clip_value", "mechanism"))
+        places.insert(0, inner)
+    epsilon, delta, clipping = (_find(places, names) for names in (_EPSILON, _DELTA, _CLIPPING))
+    none = trees and (delta is None or delta[0].value[delta[1]] is None)
+    return RequestedPrivacy(
+        epsilon=_number(epsilon, EPSILON_MAX),
+        delta=None if none else _number(delta, DELTA_MOST),
+        clipping=_number(clipping, CLIPPING_MAX),
+        stated=epsilon is not None,
+        path=_path(known, epsilon, "epsilon"),
+        delta_path=_path(known, delta, "delta"),
+    )
+
+
+def _require(known: Fields, *, trees: bool) -> None:
+    """Note what a private stage must say and does not."""
+    names = ("epsilon",) if trees else ("epsilon", "delta", "max_grad_norm")
+    spelled = {"epsilon": _EPSILON, "delta": _DELTA, "max_grad_norm": _CLIPPING}
+    inner = known.value.get(_INNER)
+    for name in names:
+        held = {*known.value, *(inner if isinstance(inner, dict) else ())}
+        if not held.intersection(spelled[name]):
+            known.reasons.refuse("field_missing", f"{known.at(_INNER)}.{name}")
+
+
+def _find(places: list[Fields], names: tuple[str, ...]) -> tuple[Fields, str] | None:
+    found = [(place, name) for place in places for name in names if place.has(name)]
+    for place, name in found[1:]:
+        first = found[0][0].at(found[0][1])
+        place.reasons.refuse("field_twice", place.at(name), place.value[name], f"also {first}")
+    return found[0] if found else None
+
+
+def _number(found: tuple[Fields, str] | None, most: Fraction) -> Fraction | None:
+    return found[0].number(found[1], LEAST, most) if found else None
+
+
+def _path(known: Fields, found: tuple[Fields, str] | None, name: str) -> str:
+    return found[0].at(found[1]) if found else f"{known.at(_INNER)}.{name}"

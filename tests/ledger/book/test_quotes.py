@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Final
 
@@ -108,7 +109,7 @@ def test_every_recorded_charge_is_decided_so_again_on_the_facts_it_met(world: Wo
                 recorded = entry.body["checks"]
                 assert isinstance(recorded, list)
                 assert failed == [one for one in recorded if isinstance(one, dict) and not one["passed"]]
-            strict = question.with_facts(with_policy_throughout(facts, strictest)[1]).decision
+            strict = replace(question, facts=with_policy_throughout(facts, strictest)[1]).decision
             assert strict.binding is not None
             assert not strict.permit
             seen.add((entry.code, strict.binding.code))

@@ -89,10 +89,10 @@ def test_a_decision_can_be_made_again_under_another_policy_and_on_earlier_facts(
     assert binding is not None
     assert (binding.code, binding.source) == ("run_above_policy", "policy health-images version 2")
     policy, facts = with_policy_throughout(market.state, policy_bytes(7, run={"epsilon_max": "2.25"}))
-    again = question.with_facts(facts).decision
+    again = replace(question, facts=facts).decision
     assert again.permit
     assert {check.source for check in again.checks if check.code == "run_above_policy"} == {policy.source}
-    before = question.with_facts(early).decision
+    before = replace(question, facts=early).decision
     assert before.permit
     assert {check.source for check in before.checks if check.code == "run_above_policy"} == {
         "policy health-images version 1"
