@@ -6,9 +6,10 @@ Only the Poisson-sampled Gaussian needs the library, and floats; all else is rat
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache, partial, singledispatch
-from typing import Final, NamedTuple
+from functools import lru_cache, partial
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -58,135 +59,80 @@ def _units(rho: Fraction | None) -> int | None:
     return None if units is None or units > LOSS_MAX else units
 
 
-class _At(NamedTuple):
-    """Where a curve is evaluated: of a group of ``k``, with so many halves of the slack."""
-
-    relation: str
-    order: int
-    k: int
-    halves: int
-
-    @property
-    def scale(self) -> int:
-        """How far a sum moves when k records change."""
-        return 2 * self.k if self.relation == REPLACE else self.k
-
-
 @lru_cache(maxsize=65_536)
-def divergence(
+def divergence(  # noqa: C901, PLR0911, PLR0912 - one formula a kind
     mechanism: m.Mechanism, relation: str, order: int, k: int = 1, *, halves: int = ISSUED
 ) -> Fraction | None:
     """An upper bound on the Rényi divergence at an integer order in nats, None where it is infinite or unknown.
 
-    Of a group of ``k`` records that change together. The part of a black box that loses everything, with probability
-    δ, is not in it.
+    Of a group of ``k`` records that change together, with so many halves of the slack. The part of a black box that
+    loses everything, with probability δ, is not in it.
     """
-    return _curve(mechanism, _At(relation, order, k, halves))
+    # How far a sum moves when k records change.
+    scale = 2 * k if relation == REPLACE else k
+
+    def of(inner: m.Mechanism, at: int = order, group: int = k) -> Fraction | None:
+        return divergence(inner, relation, at, group, halves=halves)
+
+    match mechanism:
+        case m.Gaussian() | m.DiscreteGaussian():
+            return exact.gaussian(mechanism.noise_multiplier, scale, order)
+        case m.FullBatchEpochs():
+            return mechanism.epochs * exact.gaussian(mechanism.noise_multiplier, scale, order)
+        case m.Laplace():
+            return exact.laplace(mechanism.noise_multiplier, scale, order)
+        case m.RandomisedResponse():
+            return k * exact.response(mechanism.buckets, mechanism.noise, order, replaced=relation == REPLACE)
+        case m.Pure() | m.BlackBox():
+            return exact.pure(k * mechanism.epsilon, order)
+        case m.Zcdp() if k == 1 or not mechanism.xi:
+            return k * k * exact.zcdp(mechanism.rho, mechanism.xi, order)
+        case m.PoissonGaussian() if mechanism.probability == 1:
+            return mechanism.steps * exact.gaussian(mechanism.noise_multiplier, k, order)
+        case m.PoissonGaussian() if k == 1:
+            return _times(mechanism.steps, _sampled(replace(mechanism, steps=1), order, halves))
+        case m.PoissonGaussian():
+            mixed = exact.sampled_group(mechanism.noise_multiplier, mechanism.probability, k, order)
+            doubled = _of_group(of, replace(mechanism, steps=1), order, k)
+            return mechanism.steps * (mixed if doubled is None else min(mixed, doubled))
+        case m.SampledWithoutReplacement(noise_multiplier=noise, population=population, sample=sample) if k == 1:
+            return mechanism.steps * exact.without_replacement(noise, population, sample, order)
+        case m.SampledWithoutReplacement():
+            return _times(mechanism.steps, _of_group(of, replace(mechanism, steps=1), order, k))
+        case m.Zcdp():
+            return _of_group(of, mechanism, order, k)
+        case m.Group():
+            return of(mechanism.mechanism, group=k * mechanism.k)
+        case m.RepeatAndSelect():
+            # Selection is of the runs that a whole group sees.
+            return selected(partial(of, mechanism.mechanism), mechanism.mean, mechanism.shape, order)
+        case m.Composed():
+            parts = [of(part) for part in mechanism.mechanisms]
+            known = [part for part in parts if part is not None]
+            return sum(known, Fraction(0)) if len(known) == len(parts) else None
+        case m.SelfComposed():
+            return _times(mechanism.count, of(mechanism.mechanism))
+        case _:
+            raise AssertionError(f"{mechanism.kind} has a row in the table and no formula")
 
 
-@singledispatch
-def _curve(mechanism: m.Mechanism, at: _At) -> Fraction | None:
-    """One formula a kind, below."""
-    raise AssertionError(f"{mechanism.kind} has a row in the table and no formula: {at}")
-
-
-def _of(mechanism: m.Mechanism, at: _At) -> Fraction | None:
-    return divergence(mechanism, at.relation, at.order, at.k, halves=at.halves)
-
-
-@_curve.register
-def _(one: m.Gaussian | m.DiscreteGaussian, at: _At) -> Fraction | None:
-    return exact.gaussian(one.noise_multiplier, at.scale, at.order)
-
-
-@_curve.register
-def _(one: m.FullBatchEpochs, at: _At) -> Fraction | None:
-    return one.epochs * exact.gaussian(one.noise_multiplier, at.scale, at.order)
-
-
-@_curve.register
-def _(one: m.Laplace, at: _At) -> Fraction | None:
-    return exact.laplace(one.noise_multiplier, at.scale, at.order)
-
-
-@_curve.register
-def _(one: m.RandomisedResponse, at: _At) -> Fraction | None:
-    return at.k * exact.response(one.buckets, one.noise, at.order, replaced=at.relation == REPLACE)
-
-
-@_curve.register
-def _(one: m.Pure | m.BlackBox, at: _At) -> Fraction | None:
-    return exact.pure(at.k * one.epsilon, at.order)
-
-
-@_curve.register
-def _(one: m.Zcdp, at: _At) -> Fraction | None:
-    if at.k > 1 and one.xi:
-        return _of_group(one, at)
-    return at.k * at.k * exact.zcdp(one.rho, one.xi, at.order)
-
-
-@_curve.register
-def _(one: m.PoissonGaussian, at: _At) -> Fraction | None:
-    if one.probability == 1:
-        return one.steps * exact.gaussian(one.noise_multiplier, at.k, at.order)
-    if at.k == 1:
-        return _times(one.steps, _sampled(replace(one, steps=1), at))
-    mixed = exact.sampled_group(one.noise_multiplier, one.probability, at.k, at.order)
-    doubled = _of_group(replace(one, steps=1), at)
-    return one.steps * (mixed if doubled is None else min(mixed, doubled))
-
-
-@_curve.register
-def _(one: m.SampledWithoutReplacement, at: _At) -> Fraction | None:
-    if at.k > 1:
-        return _times(one.steps, _of_group(replace(one, steps=1), at))
-    return one.steps * exact.without_replacement(one.noise_multiplier, one.population, one.sample, at.order)
-
-
-@_curve.register
-def _(one: m.Group, at: _At) -> Fraction | None:
-    return _of(one.mechanism, at._replace(k=at.k * one.k))
-
-
-@_curve.register
-def _(one: m.RepeatAndSelect, at: _At) -> Fraction | None:
-    # Selection is of the runs that a whole group sees.
-    inner = partial(_at_order, one.mechanism, at)
-    return selected(inner, one.mean, one.shape, at.order)
-
-
-@_curve.register
-def _(one: m.Composed, at: _At) -> Fraction | None:
-    parts = [_of(part, at) for part in one.mechanisms]
-    known = [part for part in parts if part is not None]
-    return sum(known, Fraction(0)) if len(known) == len(parts) else None
-
-
-@_curve.register
-def _(one: m.SelfComposed, at: _At) -> Fraction | None:
-    return _times(one.count, _of(one.mechanism, at))
-
-
-def _at_order(mechanism: m.Mechanism, at: _At, order: int) -> Fraction | None:
-    return _of(mechanism, at._replace(order=order))
-
-
-def _of_group(mechanism: m.Mechanism, at: _At) -> Fraction | None:
+def _of_group(
+    curve: Callable[[m.Mechanism, int, int], Fraction | None], mechanism: m.Mechanism, order: int, k: int
+) -> Fraction | None:
     """Mironov 2017, Proposition 2: with c doublings that reach k, D_α of the group is at most 3^c·D_(2^c·α)."""
-    doublings = (at.k - 1).bit_length()
-    if at.order << doublings > GROUP_ORDER_MAX:
+    doublings = (k - 1).bit_length()
+    if order << doublings > GROUP_ORDER_MAX:
         return None
-    return _times(3**doublings, _of(mechanism, at._replace(order=at.order << doublings, k=1)))
+    return _times(3**doublings, curve(mechanism, order << doublings, 1))
 
 
 def _times(count: int, rho: Fraction | None) -> Fraction | None:
     return None if rho is None else count * rho
 
 
-def _sampled(step: m.PoissonGaussian, at: _At) -> Fraction | None:
+def _sampled(step: m.PoissonGaussian, order: int, halves: int) -> Fraction | None:
     """One sampled step's, with so many halves of the slack."""
-    rho, part = _by_library(step, at.order), Fraction(at.halves, ISSUED)
+    rho, part = _by_library(step, order), Fraction(halves, ISSUED)
     return None if rho is None else rho * (1 + part * RELATIVE_SLACK) + part * ABSOLUTE_SLACK
 
 
