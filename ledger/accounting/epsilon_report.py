@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -74,7 +75,8 @@ def report_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Repo
         bounds["basic"] = pure_epsilon(mechanism, relation)
     else:
         require_priced(mechanism, relation, "renyi")
-        bounds["basic"] = _basic(mechanism, relation)
+        with suppress(NotPriced):
+            bounds["basic"] = pure_epsilon(mechanism, relation)
         bounds["Rényi"] = renyi = _renyi(mechanism, delta, relation)
         if renyi is None or renyi <= _PLD_EPSILON_MAX:
             bounds["PLD"] = _pld(mechanism, delta, relation, renyi)
@@ -138,7 +140,7 @@ def _renyi(mechanism: Mechanism, delta: Fraction, relation: str) -> Fraction | N
 
 def _pld(mechanism: Mechanism, delta: Fraction, relation: str, renyi: Fraction | None) -> Fraction | None:
     best = math.inf
-    try:
+    with suppress(NotPriced, GridTooLarge):
         for interval in pld_mechanisms.intervals(mechanism):
             whole = pld_mechanisms.compose(mechanism, relation, interval)
             found = whole.epsilon(float_down(delta))
@@ -146,13 +148,4 @@ def _pld(mechanism: Mechanism, delta: Fraction, relation: str, renyi: Fraction |
             best = min(best, found)
             if stable:
                 break
-    except (NotPriced, GridTooLarge):
-        pass
     return None if math.isinf(best) else Fraction(best)
-
-
-def _basic(mechanism: Mechanism, relation: str) -> Fraction | None:
-    try:
-        return pure_epsilon(mechanism, relation)
-    except NotPriced:
-        return None

@@ -36,17 +36,12 @@ class Frozen:
     excess: Fraction | None
 
 
-def frozen(facts: Facts, holder: str, caps: Mapping[str, Cap]) -> list[Frozen]:
-    """Which accounts of a holder are over, where a cap is given for their partition.
+def frozen_accounts(facts: Facts, accounts: Iterable[Account], caps: Mapping[str, Cap]) -> list[Frozen]:
+    """Which accounts, as they are or as they would be, are over, where a cap is given for their partition.
 
     Pending counts in full. A frozen account promises nothing for the past: what was charged before under other
     caps composes as it was, and that is what holds.
     """
-    return over(facts, facts.accounts_of(holder), caps)
-
-
-def over(facts: Facts, accounts: Iterable[Account], caps: Mapping[str, Cap]) -> list[Frozen]:
-    """The same, of accounts as they are or as they would be."""
     found = []
     for account in accounts:
         cap = caps.get(account.partition)

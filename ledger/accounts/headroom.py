@@ -8,6 +8,7 @@ decimals up to a dozen places keep the sides as they are.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -135,11 +136,8 @@ def silent(partition: str, *, enough: bool) -> str:
 
 def steps_that_fit(rule: Rule, before: Loss, cap: Cap, segments: tuple[Segment, ...], steps: int) -> int:
     """The most first steps of a run that an account has room for."""
-    low, high = 0, steps
-    while low < high:
-        middle = (low + high + 1) // 2
-        if rule.admits(before + loss_of(segments, middle), cap):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+
+    def is_over(ran: int) -> bool:
+        return not rule.admits(before + loss_of(segments, ran), cap)
+
+    return bisect_left(range(1, steps + 1), x=True, key=is_over)

@@ -74,7 +74,7 @@ class ComputedPrices:
 
     def cap(self, bound: Bound) -> Cap:
         """The capacity that a charge must stay within. Raises: Malformed, NoRoom."""
-        whole = self.number(_cap, bound.partition.terms, bound.epsilon)
+        whole = self.capacity(read_rule(bound.partition.terms), bound.epsilon)
         return whole if bound.share is None else whole.part(bound.share)
 
     def watched(self, bound: Bound) -> Cap:
@@ -188,10 +188,6 @@ def _covered(terms: str, relation: str, unit_records: int, plan: RunPlan, segmen
 def _epsilon(numerator: int, denominator: int, relation: str, unit_records: int, plan: RunPlan) -> Fraction:
     with _priced(unit_records, plan) as whole:
         return reported_epsilon(whole, Fraction(numerator, denominator), relation)
-
-
-def _cap(terms: str, epsilon: Fraction) -> Cap:
-    return read_rule(terms).cap(epsilon)
 
 
 def _capacity(rule: Rule, epsilon: Fraction) -> Cap:

@@ -20,8 +20,8 @@ from ledger.mechanisms.loss import Segment, read_segments
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number, parse_number
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import convert
 
-CAPACITY_MAX: Final = (1 << 53) - 1
 FOUND_PART: Final = Fraction(1, 1_000)
 """By how much of it another machine may find a capacity greater or less: searches end within a twenty-thousandth."""
 
@@ -97,9 +97,4 @@ def read_cap(recorded: Any) -> Cap:  # noqa: ANN401 - JSON as recorded
 
 @lru_cache(maxsize=4_096)
 def _cap(spelled: bytes) -> Cap:
-    recorded: Any = c.parse(spelled, len(spelled))
-    capacity = tuple(
-        None if bound is None else c.integer(bound, "body.limits.cap.capacity", 0, CAPACITY_MAX)
-        for bound in recorded["capacity"]
-    )
-    return Cap(parse_number(recorded["epsilon"], "body.limits.cap.epsilon"), capacity)
+    return convert(Cap, c.parse(spelled, len(spelled)), "body.limits.cap")

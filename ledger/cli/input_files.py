@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ledger.wire.malformed import Malformed
+
 if TYPE_CHECKING:
     from ledger.verifier import Checkpoint, LogKey
 
@@ -27,8 +29,6 @@ def find_key(log: Path | None, *places: Path | None) -> LogKey | None:
 
 def need_key(log: Path | None, *places: Path | None) -> LogKey:
     """The log's key, without which nothing is proven. Raises: Malformed, FileNotFoundError."""
-    from ledger.wire.malformed import Malformed
-
     key = find_key(log, *places)
     if key is None:
         raise Malformed("log", "there is no log.vkey beside the book: name the log's verifier key with --log")
@@ -44,8 +44,6 @@ def read_kept(kept: Path, key: LogKey) -> Checkpoint:
 
 def read_text(path: Path, field: str, bytes_max: int = FILE_BYTES_MAX) -> str:
     """A text file whole. Raises: Malformed, FileNotFoundError."""
-    from ledger.wire.malformed import Malformed
-
     try:
         return read_bytes(path, field, bytes_max).decode()
     except UnicodeDecodeError:
@@ -59,8 +57,6 @@ def read_bytes(path: Path, field: str, bytes_max: int = FILE_BYTES_MAX) -> bytes
         Malformed: if it is longer than it may be, or cannot be read: a folder, or another's.
         FileNotFoundError: if there is none; its message is a sentence too.
     """
-    from ledger.wire.malformed import Malformed
-
     try:
         with path.open("rb") as file:
             data = file.read(bytes_max + 1)

@@ -14,6 +14,7 @@ from ledger.cli.book_access import AsJson, BookName, LogFile, book_engine
 from ledger.cli.command_errors import failure
 from ledger.cli.terminal_output import examples, progress
 from ledger.domain.exit_codes import ExitCode
+from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -114,7 +115,6 @@ def _cosigned(engine: Engine, witness: Witness) -> tuple[int, str]:
     import httpx
 
     from ledger.cli.witness_client import WitnessRefused, witness_newest
-    from ledger.wire.malformed import Malformed
 
     try:
         done = witness_newest(engine, witness)

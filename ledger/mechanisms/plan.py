@@ -12,7 +12,7 @@ A run that draws and clips users, with all records of each, says so: ``"unit": "
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self
 
 import msgspec
@@ -30,7 +30,7 @@ CLIPPING_MAX: Final = Fraction(10**9)
 RECORD: Final = "record"
 USER: Final = "user"
 KEPT_MAX: Final = 4_096
-"""Plans that are cached as read; all are forgotten when there are more."""
+"""Plans that are cached as read, the most recent ones."""
 
 
 class PoissonSampler(Record, frozen=True):
@@ -198,15 +198,14 @@ def parse_plan(value: object) -> RunPlan:
         spelled = c.spelled(value)  # type: ignore[arg-type] # what is no JSON is refused below
     except TypeError:
         return _read(value)
-    if (known := _CACHE.get(spelled)) is not None:
-        return known
-    if len(_CACHE) >= KEPT_MAX:
-        _CACHE.clear()
-    found = _CACHE[spelled] = _read(value)
-    return found
+    return _read_once(spelled)
 
 
-_CACHE: Final[dict[bytes, RunPlan]] = {}
+@lru_cache(maxsize=KEPT_MAX)
+def _read_once(spelled: bytes) -> RunPlan:
+    return _read(msgspec.json.decode(spelled))
+
+
 _KINDS: Final = Annotated[Plan | MechanismPlan, rule("is no kind of plan: must be 'dp_sgd' or 'mechanism'")]
 
 

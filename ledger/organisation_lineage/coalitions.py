@@ -9,7 +9,7 @@ and added, are still admitted, no coalition of k is over the cap: branch and bou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
 from typing import Final
@@ -37,19 +37,23 @@ def exposure_of(facts: Facts, partition: str, organisations: Iterable[str]) -> L
     return _sum(facts, partition, [Span(author, 0, cut) for author, cut in sorted(cuts.items())], nodes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _CoalitionSearch:
-    """Lineages as bits of a mask, and atoms by the mask of those that know them."""
+    """Lineages as bits of a mask, and atoms by the mask of those that know them.
+
+    Attributes:
+        work: how many nodes of the search tree may still be visited.
+    """
 
     rule: Rule
     cap: Cap
     names: tuple[str, ...]
     atoms: dict[int, Loss]
-    useful: tuple[int, ...] = field(default=())
+    work: int
 
     @classmethod
-    def of(cls, facts: Facts, partition: str, cap: Cap, organisations: Iterable[str]) -> _CoalitionSearch:
-        """Gather the atoms. A lineage that knows nothing beyond what another knows is of no use in a search."""
+    def of(cls, facts: Facts, partition: str, cap: Cap, organisations: Iterable[str], work: int) -> _CoalitionSearch:
+        """Gather the atoms."""
         at: dict[int, str] = {}
         for did in sorted(organisations):
             at.setdefault(facts.organisations[did].node, did)
@@ -62,8 +66,7 @@ class _CoalitionSearch:
             if posted_pending and not (loss := posted_pending[0] + posted_pending[1]).empty:
                 atoms[mask] = loss
         rule = read_rule(facts.partitions[partition].terms)
-        whole = cls(rule, cap, tuple(at.values()), atoms)
-        return cls(rule, cap, whole.names, atoms, whole.undominated())
+        return cls(rule, cap, tuple(at.values()), atoms, work)
 
     def union(self, members: int) -> Loss:
         """What a coalition knows, each run once."""
@@ -78,36 +81,32 @@ class _CoalitionSearch:
         """Of capacity used."""
         return self.rule.share(self.union(members), self.cap)
 
-    def undominated(self) -> tuple[int, ...]:
-        """The bits of lineages of which no other knows all, those that alone use most first."""
+    def bound(self) -> int:
+        """The least k for which the k greatest losses at each coordinate, added, are over.
+
+        A lineage that knows nothing beyond what another knows is of no use in a smallest coalition.
+        """
         knows = {1 << place: {mask for mask in self.atoms if mask >> place & 1} for place in range(len(self.names))}
-        kept = [
-            bit
+        alone = [
+            self.union(bit)
             for bit, mine in knows.items()
             if mine and not any(mine < other or (mine == other and one < bit) for one, other in knows.items())
         ]
-        return tuple(sorted(kept, key=lambda bit: (-self.share(bit), bit)))
-
-    def bound(self) -> int:
-        """The least k for which the k greatest losses at each coordinate, added, are over."""
-        alone = [self.union(bit) for bit in self.useful]
         return next(k for k in range(1, len(alone) + 1) if self.is_over(_greatest(alone, k)))
 
     def members(self, coalition: int) -> tuple[str, ...]:
         """The organisations that stand for its lineages."""
         return tuple(name for place, name in enumerate(self.names) if coalition >> place & 1)
 
-    def every(self, size: int, work: _WorkBudget) -> Iterator[int]:
-        """Every coalition of a size that is over, until ``work`` runs out; those of most use first."""
+    def every(self, size: int) -> Iterator[int]:
+        """Every coalition of a size that is over, until the work runs out; those of most use first."""
         bits = [1 << place for place in range(len(self.names))]
         knowing = [bit for bit in bits if any(mask & bit for mask in self.atoms)]
         ordered = tuple(sorted(knowing, key=lambda bit: (-self.share(bit), bit)))
         zero = Loss.zero(len(self.rule.coordinates))
-        yield from self._every(ordered, (0, zero), tuple(self.atoms.items()), size, work)
+        yield from self._every(ordered, (0, zero), tuple(self.atoms.items()), size)
 
-    def _every(
-        self, left: tuple[int, ...], so_far: tuple[int, Loss], rest: _Atoms, more: int, work: _WorkBudget
-    ) -> Iterator[int]:
+    def _every(self, left: tuple[int, ...], so_far: tuple[int, Loss], rest: _Atoms, more: int) -> Iterator[int]:
         """Branch and bound: coalitions of the members so far, of this loss, and ``more`` of the lineages left."""
         members, has = so_far
         if not more:
@@ -121,10 +120,11 @@ class _CoalitionSearch:
         if len(left) < more or not self.is_over(has + most):
             return
         for place, bit in enumerate(left[: len(left) - more + 1]):
-            if not work.spend():
+            self.work -= 1
+            if self.work <= 0:
                 return
             still = tuple(one for one in rest if not one[0] & bit)
-            yield from self._every(left[place + 1 :], (members | bit, has + gains[place]), still, more - 1, work)
+            yield from self._every(left[place + 1 :], (members | bit, has + gains[place]), still, more - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,36 +153,17 @@ def smallest_coalitions(  # noqa: PLR0913, PLR0917 - the question, and how much 
         work: how many nodes of the search tree may be visited.
         most: how many coalitions are listed.
     """
-    search = _CoalitionSearch.of(facts, partition, cap, organisations)
+    search = _CoalitionSearch.of(facts, partition, cap, organisations, work)
     everyone = (1 << len(search.names)) - 1
     if not search.is_over(search.union(everyone)):
         return SmallestCoalitions((), len(search.names), complete=True)
-    left = _WorkBudget(work)
     for size in range(search.bound(), len(search.names) + 1):
-        found = list(islice(search.every(size, left), most + 1))
-        complete = left.some and len(found) <= most
+        found = list(islice(search.every(size), most + 1))
+        complete = search.work > 0 and len(found) <= most
         if found or not complete:
             listed = sorted((search.members(one), search.share(one)) for one in found[:most])
             return SmallestCoalitions(tuple(listed), size if complete else size - 1, complete)
     raise AssertionError("all together are over, and so some coalition is")
-
-
-@dataclass(slots=True)
-class _WorkBudget:
-    """How many nodes of the search tree may still be visited."""
-
-    left: int
-
-    @property
-    def some(self) -> bool:
-        """Whether any may."""
-        return self.left > 0
-
-    def spend(self) -> bool:
-        """Look at one, if it may be."""
-        if self.left > 0:
-            self.left -= 1
-        return self.left > 0
 
 
 def _spans_by_knowers(facts: Facts, nodes: Sequence[int]) -> dict[int, list[Span]]:

@@ -9,8 +9,9 @@ reads no run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 
-from ledger.domain.facts import Account, Facts, Span, holder_of
+from ledger.domain.facts import Facts, Span, holder_of
 from ledger.domain.organisation_graph import Arrow, Node, reach
 from ledger.mechanisms.loss import Loss
 
@@ -65,9 +66,9 @@ class ExposureSums:
 
     def __init__(self, facts: Facts, size: int) -> None:
         """``size`` is that of the log."""
-        self._facts, self._size = facts, size
-        self._known: dict[int, list[Span]] = {}
-        self._kept: dict[int, list[Account]] = {}
+        self._facts = facts
+        self._spans = cache(lambda node: known_spans(facts.nodes, node, size))
+        self._accounts = cache(lambda node: facts.accounts_of(holder_of(node)))
 
     def total(self, wanted: list[Span], near: Iterable[int]) -> Sums:
         """The sum over the charges in ``wanted``, from the accounts of nodes near by where that reads fewer runs."""
@@ -90,16 +91,6 @@ class ExposureSums:
         for ref, posted, pending in self._facts.exposures(wanted):
             _add(sums, ref, posted, pending)
         return sums
-
-    def _spans(self, node: int) -> list[Span]:
-        if node not in self._known:
-            self._known[node] = known_spans(self._facts.nodes, node, self._size)
-        return self._known[node]
-
-    def _accounts(self, node: int) -> list[Account]:
-        if node not in self._kept:
-            self._kept[node] = self._facts.accounts_of(holder_of(node))
-        return self._kept[node]
 
 
 def _add(sums: Sums, ref: str, posted: Loss, pending: Loss) -> None:

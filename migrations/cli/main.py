@@ -11,6 +11,7 @@ import typer
 from client.cli.command_group import Result
 from ledger.cli.input_files import find_key, need_key, read_kept
 from ledger.cli.terminal_output import progress
+from ledger.wire.malformed import Malformed
 from migrations.cli.book_command import GLANCE_S, GROUP, MIGRATION_S, KeptFile, LogFile, book_command
 
 if TYPE_CHECKING:
@@ -57,7 +58,6 @@ def restore(  # noqa: PLR0913 - one option each
     ] = False,
 ) -> Result:
     """Restore a book from a backup, where there is none; refused if older than the checkpoint you kept."""
-    from ledger.wire.malformed import Malformed
     from migrations.transfer.book_transfer import restore as make
 
     if (kept is None) != without_kept:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Final
 
-from ledger.accounts.account_loss import over
+from ledger.accounts.account_loss import frozen_accounts
 from ledger.commands.organisation_lineage.coalition import COALITION, Declare
 from ledger.commands.organisation_lineage.collusion import COLLUSION, Collude
 from ledger.commands.organisation_lineage.merger import ACQUISITION, MERGER, Join
@@ -65,7 +65,7 @@ def _describe_full(facts: Facts, account: Account, now: int) -> tuple[str, str] 
         cap = read_rule(partition.terms).cap(min(own or Fraction(0), partition.epsilon))
     except NoRoom as closed:
         return f"the account of {whose} on {partition.ref}: {closed}", holder
-    found = over(facts, (account,), {partition.ref: cap})
+    found = frozen_accounts(facts, (account,), {partition.ref: cap})
     if not found:
         return None
     excess = found[0].excess

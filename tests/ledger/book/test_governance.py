@@ -14,7 +14,7 @@ from sqlalchemy import text
 from typer.testing import CliRunner
 
 from client.keys.signer import Signer
-from ledger.accounts.account_loss import counted_loss, frozen
+from ledger.accounts.account_loss import counted_loss, frozen_accounts
 from ledger.audit.replay import VerificationFailed, verify_book
 from ledger.commands.governance.release_notice import NOTICES_MAX
 from ledger.crypto.organisation_keys import parse_organisation_key
@@ -78,9 +78,9 @@ def test_a_decree_lifts_a_freeze_and_forgets_nothing(world: World) -> None:
     with world.book.read() as facts:
         cap = read_rule(facts.partitions[ref].terms).cap(facts.partitions[ref].epsilon)
         before = facts.accounts[ref, GLOBAL]
-        (over,) = frozen(facts, GLOBAL, {ref: cap})
-        assert over.excess is not None
-        assert over.excess > 0
+        (frozen,) = frozen_accounts(facts, facts.accounts_of(GLOBAL), {ref: cap})
+        assert frozen.excess is not None
+        assert frozen.excess > 0
     assert admitted(world, BANK_B, 1, ref) == 0
     assert decree(world, GLOBAL, ref, HOSPITAL).code.word == "not_authorised"
     assert decree(world, "lineage:99", ref).code.word == "conflict"
@@ -90,7 +90,7 @@ def test_a_decree_lifts_a_freeze_and_forgets_nothing(world: World) -> None:
     with world.book.read() as facts:
         assert facts.accounts[ref, GLOBAL] == before
         assert counted_loss(facts, before) == before.pending
-        assert frozen(facts, GLOBAL, {ref: cap}) == []
+        assert frozen_accounts(facts, facts.accounts_of(GLOBAL), {ref: cap}) == []
         assert (ref, GLOBAL) in facts.forgiven
         assert (PARTITION, GLOBAL) not in facts.forgiven
     assert admitted(world, BANK_B, 1, ref) == 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ledger.accounts.account_loss import Frozen, frozen
+from ledger.accounts.account_loss import Frozen, frozen_accounts
 from ledger.domain.decision import Decision
 from ledger.domain.facts import holder_of
 from ledger.domain.organisation_graph import NodeKind
@@ -308,9 +308,11 @@ def test_frozen_accounts_and_by_how_much() -> None:
     )
     assert share > 1
     caps = {ref_of("one"): cap, ref_of("two"): cap}
-    assert frozen(world.state, holder, caps) == [Frozen(ref_of("one"), holder, share - 1)]
-    assert frozen(world.state, holder, {ref_of("two"): cap}) == []
-    assert frozen(world.state, "lineage:9999", caps) == []
+    assert frozen_accounts(world.state, world.state.accounts_of(holder), caps) == [
+        Frozen(ref_of("one"), holder, share - 1)
+    ]
+    assert frozen_accounts(world.state, world.state.accounts_of(holder), {ref_of("two"): cap}) == []
+    assert frozen_accounts(world.state, world.state.accounts_of("lineage:9999"), caps) == []
 
 
 @pytest.mark.parametrize("kind", ["merger", "acquisition", "collusion", "split", "publication", "coalition"])
