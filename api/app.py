@@ -21,7 +21,7 @@ from api.keys.key_store import KeyStore
 from api.keys.nonces import Challenges
 from api.middleware.metrics import Metrics
 from api.middleware.request_limits import Requests
-from api.routes import accounts, lineage, registry
+from api.routes import accounts, lineage, planning, registry
 from api.routes import log as log_routes
 from api.routes.batch import batch_router
 from api.routes.commands import challenge_router, command_router, document_router
@@ -29,7 +29,6 @@ from api.routes.docs_page import docs_router
 from api.routes.events import Streams, event_router
 from api.routes.health import health_router
 from api.routes.model_keys import model_key_router
-from api.routes.planning import planning_router
 from api.routes.progress import Progress, progress_router
 from api.routes.read_routes import ReadContext
 from api.wire.openapi_document import openapi_document
@@ -81,8 +80,7 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     metrics = Metrics(partial(_size, book), partial(len, streams))
     for router in (
         *_command_routers(book, key_store, binding, clock),
-        *(reads.ROUTES.router(context) for reads in (log_routes, registry, accounts, lineage)),
-        planning_router(context.snapshots),
+        *(reads.ROUTES.router(context) for reads in (log_routes, registry, accounts, lineage, planning)),
         progress_router(context.snapshots, context.progress),
         event_router(context.snapshots, streams),
         health_router(context.snapshots, metrics),

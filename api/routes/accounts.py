@@ -20,14 +20,14 @@ T = TypeVar("T")
 ROUTES: Final = ReadRoutes("accounts")
 
 
-@ROUTES.get("/v1/partitions", LISTED, paged=True)
+@ROUTES.route("/v1/partitions", LISTED, paged=True)
 def list_partitions(view: View) -> Page[answers.Partition]:
     """The partitions that the caller may see."""
     sees = view.caller.sees_partition
     return view.page("partitions", fetch_from(view.facts.partitions), lambda found: _partition(view, found), sees)
 
 
-@ROUTES.get("/v1/partitions/{ref:path}", as_of=True)
+@ROUTES.route("/v1/partitions/{ref:path}", as_of=True)
 def read_partition(view: View, ref: PathRef) -> answers.Partition:
     """One partition. Raises: Malformed, Problem."""
     return _partition(view, visible_partition(view.facts, ref, "ref", view.caller))
@@ -37,14 +37,14 @@ def _partition(view: View, found: domain.Partition) -> answers.Partition:
     return answers.Partition.of_record(found, key_given=view.context.key_store.gives(found.provider))
 
 
-@ROUTES.get("/v1/accounts", paged=True, as_of=True)
+@ROUTES.route("/v1/accounts", paged=True, as_of=True)
 def read_accounts(view: View, partition: QueryRef) -> answers.AccountPage:
     """The accounts of a partition that the caller may see. Raises: Malformed, Problem."""
     found, accounts = _accounts(view, partition)
     return accounts.page(_page(view, "accounts", found, accounts.account))
 
 
-@ROUTES.get("/v1/frozen-accounts", paged=True, as_of=True)
+@ROUTES.route("/v1/frozen-accounts", paged=True, as_of=True)
 def list_frozen_accounts(view: View, partition: QueryRef) -> Page[answers.FrozenAccount]:
     """Those of them that are over their cap. Raises: Malformed, Problem."""
     found, accounts = _accounts(view, partition)
@@ -62,7 +62,7 @@ def _page(view: View, name: str, partition: domain.Partition, show: Callable[[do
     return view.page(scope, fetch, show, lambda one, facts: view.caller.sees_account(partition, one.holder, facts))
 
 
-@ROUTES.get("/v1/charges", paged=True, as_of=True)
+@ROUTES.route("/v1/charges", paged=True, as_of=True)
 def list_charges(
     view: View,
     partition: Annotated[str | None, Query(max_length=600, description="those on one partition")] = None,
@@ -80,7 +80,7 @@ def list_charges(
     return view.page(scope, fetch_from(view.facts.charges), answers.Charge.of, sees)
 
 
-@ROUTES.get("/v1/charges/{id}", as_of=True)
+@ROUTES.route("/v1/charges/{id}", as_of=True)
 def read_charge(view: View, id: PathName) -> answers.ChargeWithProgress:  # noqa: A002 - the wire's name
     """One charge, and the steps that its clean room reported last. Raises: Malformed, Problem."""
     found = get_visible(view.facts.charges.get(c.name(id, "id")), view.caller.sees_charge, view.facts, f"charge {id}")

@@ -28,7 +28,7 @@ NUMBER: Final = r"^(0|[1-9][0-9]{0,17})(\.[0-9]{0,17}[1-9])?$"
 """An ε as a decimal string, as :func:`ledger.wire.exact_numbers.parse_number` reads it."""
 
 
-@ROUTES.get("/v1/lineage/{did}", as_of=True)
+@ROUTES.route("/v1/lineage/{did}", as_of=True)
 def read_lineage(view: View, did: PathDid) -> Lineage:
     """The nodes around an organisation. Raises: Malformed, Problem."""
     if not view.caller.sees_all and did != view.caller.organisation:
@@ -53,7 +53,7 @@ def _around(facts: Facts, start: int) -> tuple[list[Node], bool]:
     return found, True
 
 
-@ROUTES.get("/v1/coalitions/{index}", as_of=True)
+@ROUTES.route("/v1/coalitions/{index}", as_of=True)
 def read_coalition(
     view: View, index: Annotated[str, Path(pattern=PLACE_PATTERN, description="the index of its entry")]
 ) -> Coalition:
@@ -64,7 +64,7 @@ def read_coalition(
     return Coalition.of_node(node, accounts=_accounts(view, node))
 
 
-@ROUTES.get("/v1/smallest-coalitions", slow=True)
+@ROUTES.route("/v1/smallest-coalitions", slow=True)
 def read_smallest_coalitions(
     view: View,
     partition: QueryRef,
@@ -79,7 +79,7 @@ def read_smallest_coalitions(
     return found[0]
 
 
-@ROUTES.get("/v1/exposures", slow=True)
+@ROUTES.route("/v1/exposures", slow=True)
 def read_exposure(
     view: View,
     partition: QueryRef,

@@ -52,13 +52,13 @@ class ConsistencyProof(Answer, frozen=True):
     proof: tuple[KeyBytes, ...]
 
 
-@ROUTES.get("/v1/log", content=shows(Log))
+@ROUTES.route("/v1/log", content=shows(Log))
 def read_log(view: View) -> Response:
     """The log's name and public key."""
     return json_response(Log.of(view.context.log))
 
 
-@ROUTES.get("/v1/checkpoint", content=shows_text(404, description="A signed note (C2SP tlog-checkpoint)"))
+@ROUTES.route("/v1/checkpoint", content=shows_text(404, description="A signed note (C2SP tlog-checkpoint)"))
 def read_checkpoint(view: View) -> Response:
     """The newest checkpoint. Raises: Problem."""
     if not view.facts.size:
@@ -66,7 +66,7 @@ def read_checkpoint(view: View) -> Response:
     return _text(cosigned_checkpoint(view.facts.connection, view.facts.size))
 
 
-@ROUTES.get("/v1/consistency/{old}", content=shows(ConsistencyProof, 404, 422))
+@ROUTES.route("/v1/consistency/{old}", content=shows(ConsistencyProof, 404, 422))
 def read_consistency(view: View, old: PathPlace) -> Response:
     """The proof that the log only grew. Raises: Malformed, Problem."""
     size, facts = _index(old, "old"), view.facts
@@ -77,14 +77,14 @@ def read_consistency(view: View, old: PathPlace) -> Response:
     return json_response(ConsistencyProof(checkpoint=note, new=facts.size, old=size, proof=proof))
 
 
-@ROUTES.get("/tile/entries/{path:path}", content=shows(BINARY, *PROBLEMS, media_type=BYTES_TYPE, description=_TILE))
+@ROUTES.route("/tile/entries/{path:path}", content=shows(BINARY, *PROBLEMS, media_type=BYTES_TYPE, description=_TILE))
 def read_entry_bundle(view: View, path: PathBundle) -> Response:
     """A tile of entries. Raises: Malformed, Problem."""
     return _tile(view.facts, f"tile/entries/{path}")
 
 
 # After the tiles of entries, which need a caller: this path would match theirs.
-@ROUTES.get("/tile/{path:path}", content=shows(BINARY, 404, 422, media_type=BYTES_TYPE, description=_TILE))
+@ROUTES.route("/tile/{path:path}", content=shows(BINARY, 404, 422, media_type=BYTES_TYPE, description=_TILE))
 def read_tile(view: View, path: PathTile) -> Response:
     """A tile of hashes. Raises: Malformed, Problem."""
     return _tile(view.facts, f"tile/{path}")
@@ -98,7 +98,7 @@ def _tile(facts: Snapshot | PastSnapshot, path: str) -> Response:
     return Response(data, media_type=BYTES_TYPE, headers={"cache-control": FOREVER})
 
 
-@ROUTES.get("/v1/entries/{index}", content=shows(LoggedEntry, *PROBLEMS))
+@ROUTES.route("/v1/entries/{index}", content=shows(LoggedEntry, *PROBLEMS))
 def read_entry(view: View, index: PathPlace) -> Response:
     """The very bytes that are hashed into the tree, as they are stored. Raises: Malformed, Problem."""
     place = _index(index, "index")
@@ -108,7 +108,7 @@ def read_entry(view: View, index: PathPlace) -> Response:
     return Response(data, media_type=JSON_TYPE, headers={"cache-control": FOREVER})
 
 
-@ROUTES.get("/v1/receipts/{id}", content=shows_text(*PROBLEMS, description="A receipt (C2SP tlog-proof)"))
+@ROUTES.route("/v1/receipts/{id}", content=shows_text(*PROBLEMS, description="A receipt (C2SP tlog-proof)"))
 def read_receipt(
     view: View,
     id: PathName,  # noqa: A002 - the wire's name
@@ -121,7 +121,7 @@ def read_receipt(
     return _text(cosigned_receipt(view.facts, index) if cosigned == "true" else view.facts.receipt(index))
 
 
-@ROUTES.get("/v1/decisions", LISTED, paged=True)
+@ROUTES.route("/v1/decisions", LISTED, paged=True)
 def list_decisions(
     view: View,
     kind: Annotated[str | None, Query(pattern=_KINDS, description="those on one kind of command")] = None,
@@ -143,20 +143,20 @@ def list_decisions(
     return view.page(scope, fetch, lambda found: Decision.of_entry(found[1], found[0]), sees)
 
 
-@ROUTES.get("/v1/decisions/{id}")
+@ROUTES.route("/v1/decisions/{id}")
 def read_decision(view: View, id: PathName) -> Decision:  # noqa: A002 - the wire's name
     """The decision on one command. Raises: Malformed, Problem."""
     index, entry = visible_entry(view.facts, id, view.caller)
     return Decision.of_entry(entry, index)
 
 
-@ROUTES.get("/v1/key-releases/{id}")
+@ROUTES.route("/v1/key-releases/{id}")
 def read_key_release(view: View, id: PathName) -> Decision:  # noqa: A002 - the wire's name
     """The decision on a key release. Raises: Malformed, Problem."""
     return _of_kind("key_release", view, id)
 
 
-@ROUTES.get("/v1/model-releases/{id}")
+@ROUTES.route("/v1/model-releases/{id}")
 def read_model_release(view: View, id: PathName) -> Decision:  # noqa: A002 - the wire's name
     """The decision on a model release. Raises: Malformed, Problem."""
     return _of_kind("model_release", view, id)

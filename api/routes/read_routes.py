@@ -1,8 +1,8 @@
-"""GET routes made of functions: each answers from a view of the book, and the route authenticates, reads and renders.
+"""Routes that record nothing, made of functions: each answers from a view of the book; the route reads and renders.
 
     ROUTES = ReadRoutes("registry")
 
-    @ROUTES.get("/v1/policies/{domain}", as_of=True)
+    @ROUTES.route("/v1/policies/{domain}", as_of=True)
     def read_policy(view: View, domain: PathName) -> answers.PolicyVersions: ...
 
 The function's name is the operation's id, its further parameters are those of the path and the query, and the type
@@ -86,7 +86,7 @@ class ReadRoutes:
         self._tag = tag
         self._adders: list[Callable[[APIRouter, ReadContext], None]] = []
 
-    def get(  # noqa: PLR0913 - what differs between routes
+    def route(  # noqa: PLR0913 - what differs between routes
         self,
         path: str,
         problems: tuple[int, ...] = PROBLEMS,
@@ -95,11 +95,12 @@ class ReadRoutes:
         paged: bool = False,
         slow: bool = False,
         content: Responses | None = None,
+        takes: dict[str, Any] | None = None,
     ) -> Callable[[F], F]:
         """A route that answers with what the function returns, under an entity tag unless it is paged or slow.
 
         ``as_of``: past states can be read, too; ``slow``: it takes seconds of a processor. A function that makes its
-        response itself says what its ``content`` is.
+        response itself says what its ``content`` is. What ``takes`` a body is a POST, else it is a GET.
         """
         tagged = not (paged or slow)
 
@@ -113,7 +114,16 @@ class ReadRoutes:
             def add_to(router: APIRouter, context: ReadContext) -> None:
                 endpoint = _endpoint(read, context, slow=slow, tagged=tagged)
                 endpoint.__signature__ = Signature([*own, *given], return_annotation=Response)  # type: ignore[attr-defined] # inspect's
-                router.get(path, operation_id=name, name=name, responses=responses)(endpoint)
+                methods = ["GET" if takes is None else "POST"]
+                router.add_api_route(
+                    path,
+                    endpoint,
+                    methods=methods,
+                    operation_id=name,
+                    name=name,
+                    responses=responses,
+                    openapi_extra=takes,
+                )
 
             self._adders.append(add_to)
             return read

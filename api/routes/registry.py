@@ -27,19 +27,19 @@ from policy.documents.document_text import read_text
 ROUTES: Final = ReadRoutes("registry")
 
 
-@ROUTES.get("/v1/organisations", LISTED, paged=True)
+@ROUTES.route("/v1/organisations", LISTED, paged=True)
 def list_organisations(view: View) -> Page[answers.Organisation]:
     """Every organisation."""
     return view.page("organisations", fetch_from(view.facts.organisations), answers.Organisation.of_record)
 
 
-@ROUTES.get("/v1/organisations/{did}", as_of=True)
+@ROUTES.route("/v1/organisations/{did}", as_of=True)
 def read_organisation(view: View, did: PathDid) -> answers.Organisation:
     """One organisation. Raises: Malformed, Problem."""
     return answers.Organisation.of_record(organisation_of(view.facts, did))
 
 
-@ROUTES.get("/v1/organisations/{did}/keys")
+@ROUTES.route("/v1/organisations/{did}/keys")
 def list_signing_keys(view: View, did: PathDid) -> Page[answers.OwnedKey]:
     """The key that it was registered with. Raises: Malformed, Problem."""
     index = organisation_of(view.facts, did).index
@@ -55,7 +55,7 @@ def organisation_of(facts: Facts, did: str) -> Organisation:
     return found
 
 
-@ROUTES.get("/v1/policies", LISTED, paged=True)
+@ROUTES.route("/v1/policies", LISTED, paged=True)
 def list_policies(view: View) -> Page[answers.PolicyVersion]:
     """The newest version of each domain's policy."""
     return view.page(
@@ -63,13 +63,13 @@ def list_policies(view: View) -> Page[answers.PolicyVersion]:
     )
 
 
-@ROUTES.get("/v1/policies/{domain}", as_of=True)
+@ROUTES.route("/v1/policies/{domain}", as_of=True)
 def read_policy(view: View, domain: PathName) -> answers.PolicyVersions:
     """A domain's policy with all its versions. Raises: Malformed, Problem."""
     return policy_of(view.facts, domain)
 
 
-@ROUTES.get("/v1/policies/{domain}/in-force", as_of=True)
+@ROUTES.route("/v1/policies/{domain}/in-force", as_of=True)
 def read_policy_in_force(view: View, domain: PathName) -> answers.PolicyVersion:
     """The version in force. Raises: Malformed, Problem."""
     found = policy_in_force(view.facts, c.name(domain, "domain"), view.time)
@@ -86,20 +86,20 @@ def policy_of(facts: Facts, domain: str) -> answers.PolicyVersions:
     return answers.PolicyVersions(domain=domain, versions=tuple(map(answers.PolicyVersion.of, versions)))
 
 
-@ROUTES.get("/v1/datasets", LISTED, paged=True)
+@ROUTES.route("/v1/datasets", LISTED, paged=True)
 def list_datasets(view: View) -> Page[answers.Dataset]:
     """The datasets that the caller may see."""
     sees = lambda found, facts: view.caller.sees_provider(found.provider, facts)  # noqa: E731
     return view.page("datasets", fetch_from(view.facts.datasets), answers.Dataset.of, sees)
 
 
-@ROUTES.get("/v1/datasets/{provider}/{dataset}")
+@ROUTES.route("/v1/datasets/{provider}/{dataset}")
 def read_dataset(view: View, provider: PathDid, dataset: PathName) -> answers.Dataset:
     """One dataset. Raises: Malformed, Problem."""
     return answers.Dataset.of(_dataset(view, provider, dataset))
 
 
-@ROUTES.get("/v1/recommendations/{provider}/{dataset}")
+@ROUTES.route("/v1/recommendations/{provider}/{dataset}")
 def read_recommendation(view: View, provider: PathDid, dataset: PathName) -> answers.Recommendation:
     """The newest budget that is recommended for a dataset. Raises: Malformed, Problem."""
     document = _dataset(view, provider, dataset).recommendation
@@ -115,28 +115,30 @@ def _dataset(view: View, provider: str, dataset: str) -> Dataset:
     return found
 
 
-@ROUTES.get("/v1/contracts", LISTED, paged=True)
+@ROUTES.route("/v1/contracts", LISTED, paged=True)
 def list_contracts(view: View) -> Page[answers.Contract]:
     """The contracts that the caller may see."""
     fetch = fetch_from(view.facts.contracts)
     return view.page("contracts", fetch, answers.Contract.of, view.caller.sees_contract)
 
 
-@ROUTES.get("/v1/contracts/{sha256}", as_of=True)
+@ROUTES.route("/v1/contracts/{sha256}", as_of=True)
 def read_contract(view: View, sha256: PathDigest) -> answers.Contract:
     """One version of a contract. Raises: Malformed, Problem."""
     found = view.facts.contracts.get(c.sha256(sha256, "sha256"))
     return answers.Contract.of(get_visible(found, view.caller.sees_contract, view.facts, f"contract {sha256}"))
 
 
-@ROUTES.get("/v1/contract-heads/{id}")
+@ROUTES.route("/v1/contract-heads/{id}")
 def read_contract_head(view: View, id: PathName) -> answers.ContractHead:  # noqa: A002 - the wire's name
     """The newest version of a contract. Raises: Malformed, Problem."""
     found = view.facts.contracts.get(view.facts.contract_heads.get(c.name(id, "id"), ""))
     return answers.ContractHead.of(get_visible(found, view.caller.sees_contract, view.facts, f"contract {id}"))
 
 
-@ROUTES.get("/v1/documents/{sha256}", content=shows(BINARY, *PROBLEMS, media_type=BYTES_TYPE, description="Its bytes"))
+@ROUTES.route(
+    "/v1/documents/{sha256}", content=shows(BINARY, *PROBLEMS, media_type=BYTES_TYPE, description="Its bytes")
+)
 def read_document(
     view: View,
     sha256: PathDigest,
