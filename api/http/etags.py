@@ -8,10 +8,9 @@ from typing import Final
 from fastapi import Request
 from fastapi.responses import Response
 
-from api.http.answers import Answer
 from client.http.endpoints import JSON_TYPE
 from ledger.wire import canonical_json as c
-from ledger.wire.records import write
+from ledger.wire.records import Record, write
 
 _BYTES: Final = 16
 _NOT_MODIFIED: Final = 304
@@ -31,7 +30,7 @@ def names(header: str | None, etag: str, *, weak: bool = False) -> bool:
     return etag in listed or "*" in listed
 
 
-def tagged_response(request: Request, answer: Answer) -> Response:
+def tagged_response(request: Request, answer: Record) -> Response:
     """The answer under its tag; 304 without a body, if the caller has it already."""
     data = write(answer)
     headers = {"cache-control": _CACHE, "etag": etag_of(data)}

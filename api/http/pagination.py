@@ -11,14 +11,15 @@ from __future__ import annotations
 import hmac
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 from fastapi import Depends, Query
 
-from api.http.answers import Page
+from api.http.field_types import Cursor
 from ledger.store.table_mapping import ProjectionTable
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record
 
 K = TypeVar("K", str, int, tuple[str, str])
 V = TypeVar("V")
@@ -31,6 +32,14 @@ READ_MAX: Final = 1_000
 CURSOR_BYTES_MAX: Final = 2_048
 _MAC_BYTES: Final = 16
 _LIMIT: Final = "^([1-9][0-9]?|1[0-9]{2}|200)$"
+
+
+class Page(Record, Generic[T], frozen=True):
+    """A page of a list, and the cursor of the next one."""
+
+    items: tuple[T, ...]
+    next_cursor: Cursor | None
+
 
 Fetch = Callable[[K | None, int], list[tuple[K, V]]]
 """At most so many values whose keys come after a given one, in order."""

@@ -22,14 +22,13 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 
-from api.http.answers import Answer
 from api.http.field_types import one_of, schema_of
 from client.http.endpoints import PROBLEM_TYPE, SIGNATURE_HEADER
 from ledger.book.submitted_command import BookBusy, BookStopped
 from ledger.domain.outcomes import Code, StableCode
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from ledger.wire.records import write
+from ledger.wire.records import Record, write
 
 _LOG: Final = logging.getLogger("api.problems")
 _UNAUTHENTICATED: Final = 401
@@ -74,14 +73,14 @@ _CHALLENGES: Final[dict[StableCode, str]] = {
 }
 
 
-class Reason(Answer, frozen=True):
+class Reason(Record, frozen=True):
     """One check that failed."""
 
     code: str
     detail: str
 
 
-class RemainingShare(Answer, frozen=True):
+class RemainingShare(Record, frozen=True):
     """The share of an account's capacity that is left."""
 
     holder: str
@@ -89,7 +88,7 @@ class RemainingShare(Answer, frozen=True):
     share: str
 
 
-class ProblemDetails(Answer, frozen=True):
+class ProblemDetails(Record, frozen=True):
     """RFC 9457; code is stable, and type is a name made of it."""
 
     code: Annotated[str, one_of(*sorted({item.word for item in _CODES}))]
@@ -128,7 +127,7 @@ class Problem(Exception):  # noqa: N818 - RFC 9457's word
         super().__init__(detail)
         self.code = code
         self.status = code.http_status
-        self.details = ProblemDetails.of(
+        self.details = ProblemDetails.project(
             code,
             code=code.word,
             detail=detail,

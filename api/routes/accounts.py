@@ -8,9 +8,8 @@ from typing import Annotated, Final, TypeVar
 from fastapi import Query
 
 from api.auth.visibility import get_visible, visible_partition
-from api.http.answers import Page
 from api.http.field_types import PathName, PathRef, QueryRef
-from api.http.pagination import fetch_from, scope_of
+from api.http.pagination import Page, fetch_from, scope_of
 from api.routes.read_routes import LISTED, ReadRoutes, View
 from api.wire import account_answers as answers
 from ledger.domain import facts as domain
@@ -77,7 +76,7 @@ def list_charges(
         return wanted and view.caller.sees_charge(found, facts)
 
     scope = scope_of("charges", partition=partition, state=state, as_of=view.as_of)
-    return view.page(scope, fetch_from(view.facts.charges), answers.Charge.of, sees)
+    return view.page(scope, fetch_from(view.facts.charges), answers.Charge.project, sees)
 
 
 @ROUTES.route("/v1/charges/{id}", as_of=True)
@@ -85,4 +84,4 @@ def read_charge(view: View, id: PathName) -> answers.ChargeWithProgress:  # noqa
     """One charge, and the steps that its clean room reported last. Raises: Malformed, Problem."""
     found = get_visible(view.facts.charges.get(c.name(id, "id")), view.caller.sees_charge, view.facts, f"charge {id}")
     progress = None if view.as_of is not None else view.context.progress.of(found.id)
-    return answers.ChargeWithProgress.of(found, progress=progress)
+    return answers.ChargeWithProgress.project(found, progress=progress)

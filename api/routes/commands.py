@@ -13,7 +13,6 @@ from msgspec import Meta
 from api.auth.authentication import Calling, DeferredCaller, UnauthenticatedRequest
 from api.auth.signed_request import Binding, verify_registered_key
 from api.auth.visibility import require_visible
-from api.http.answers import Answer
 from api.http.body import SIGNATURE_PARAMETER, Document, Raw, Signature
 from api.http.field_types import DryRun, KeyBytes, PathDigest, schema_of
 from api.http.problems import Problem, ServiceCode, declared
@@ -50,7 +49,7 @@ class ChallengeRequest(Record, frozen=True):
     charge: Name
 
 
-class Challenge(Answer, frozen=True):
+class Challenge(Record, frozen=True):
     """A one-time nonce, and how long it lives."""
 
     expires_s: Annotated[int, Meta(extra_json_schema={"const": LIFE_S})]

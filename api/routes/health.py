@@ -10,21 +10,21 @@ from msgspec import Meta
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from api.auth.authentication import Calling
-from api.http.answers import Answer
 from api.http.field_types import Always
 from api.http.problems import Problem, ServiceCode
 from api.http.snapshots import SnapshotProvider
 from api.middleware.metrics import Metrics
 from api.wire.responses import json_response, shows, shows_text
+from ledger.wire.records import Record
 
 
-class Live(Answer, frozen=True):
+class Live(Record, frozen=True):
     """The process answers."""
 
     live: Always
 
 
-class Ready(Answer, frozen=True):
+class Ready(Record, frozen=True):
     """The service takes commands."""
 
     entries: Annotated[int, Meta(ge=0, le=2**53 - 1, description="of the log")]

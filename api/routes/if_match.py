@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 from api.auth.authorisation import Caller
-from api.http.answers import Answer
 from api.http.etags import etag_of, names
 from api.http.problems import Problem, ServiceCode
 from api.routes.registry import policy_of
@@ -20,7 +19,7 @@ from ledger.domain.command import Command
 from ledger.domain.facts import Facts
 from ledger.store.snapshot import Snapshot
 from ledger.wire.malformed import Malformed
-from ledger.wire.records import write
+from ledger.wire.records import Record, write
 from policy.decisions.documents_in_force import read_contract, read_policy
 
 VERSIONED: Final = ("policy", "contract")
@@ -51,17 +50,17 @@ def tag_replaced(facts: Facts, kind: str, data: bytes, caller: Caller) -> str | 
     None if it is not of that kind, or a first version, or of something hidden from the caller: then the book decides.
     """
     try:
-        current: Answer | None = _policy(facts, data) if kind == "policy" else _contract(facts, data, caller)
+        current: Record | None = _policy(facts, data) if kind == "policy" else _contract(facts, data, caller)
     except Malformed:
         return None
     return None if current is None else etag_of(write(current))
 
 
-def _policy(facts: Facts, data: bytes) -> Answer | None:
+def _policy(facts: Facts, data: bytes) -> Record | None:
     domain = read_policy(data).domain
     return policy_of(facts, domain) if domain in facts.policies else None
 
 
 def _contract(facts: Facts, data: bytes, caller: Caller) -> ContractHead | None:
     head = facts.contracts.get(facts.contract_heads.get(read_contract(data).id, ""))
-    return None if head is None or not caller.sees_contract(head, facts) else ContractHead.of(head)
+    return None if head is None or not caller.sees_contract(head, facts) else ContractHead.project(head)

@@ -10,9 +10,8 @@ from fastapi.responses import PlainTextResponse, Response
 
 from api.auth.authorisation import sees_entry
 from api.auth.visibility import not_found, visible_entry
-from api.http.answers import Answer, Page
 from api.http.field_types import Count, KeyBytes, PathBundle, PathName, PathPlace, PathTile
-from api.http.pagination import scope_of
+from api.http.pagination import Page, scope_of
 from api.http.problems import Problem
 from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
 from api.wire.command_answers import Decision, LoggedEntry
@@ -28,6 +27,7 @@ from ledger.store.cosignatures import cosigned_checkpoint, cosigned_receipt
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record
 
 ROUTES: Final = ReadRoutes("log")
 FOREVER: Final = "public, immutable, max-age=31536000"
@@ -36,14 +36,14 @@ _KINDS: Final = f"^({'|'.join(KINDS)})$"
 _TILE: Final = "C2SP tlog-tiles"
 
 
-class Log(Answer, frozen=True):
+class Log(Record, frozen=True):
     """The log's name and public key; vkey is as C2SP signed-note writes it."""
 
     origin: str
     vkey: str
 
 
-class ConsistencyProof(Answer, frozen=True):
+class ConsistencyProof(Record, frozen=True):
     """A proof of RFC 9162, section 2.1.4, under the newest checkpoint."""
 
     checkpoint: str
@@ -55,7 +55,7 @@ class ConsistencyProof(Answer, frozen=True):
 @ROUTES.route("/v1/log", content=shows(Log))
 def read_log(view: View) -> Response:
     """The log's name and public key."""
-    return json_response(Log.of(view.context.log))
+    return json_response(Log.project(view.context.log))
 
 
 @ROUTES.route("/v1/checkpoint", content=shows_text(404, description="A signed note (C2SP tlog-checkpoint)"))

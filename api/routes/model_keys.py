@@ -10,7 +10,6 @@ from fastapi.responses import Response
 
 from api.auth.authentication import Calling
 from api.auth.signed_request import Binding, verify_registered_key
-from api.http.answers import Answer
 from api.http.body import SIGNATURE_PARAMETER, Raw, Signature
 from api.http.field_types import Digest, KeyBytes
 from api.http.problems import Problem, ServiceCode
@@ -27,7 +26,7 @@ DEPOSIT_BYTES_MAX: Final = 4_096
 _LOG: Final = logging.getLogger("api.model_keys")
 
 
-class DepositKey(Answer, frozen=True):
+class DepositKey(Record, frozen=True):
     """A public key as a JWK (RFC 8037)."""
 
     crv: Literal["X25519"]
@@ -43,7 +42,7 @@ class ModelKeyDeposit(Record, frozen=True):
     sealed: Annotated[str, pattern("[A-Za-z0-9_-]+", "must be base64url", longest=1_000)]
 
 
-class Deposited(Answer, frozen=True):
+class Deposited(Record, frozen=True):
     """The key of a sealed model is stored."""
 
     charge: Name

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from msgspec import structs
-
 from api.auth.visibility import get_visible, not_found, visible_partition
-from api.http.answers import Page
 from api.http.body import Document, Raw
 from api.http.field_types import EntityTag
+from api.http.pagination import Page
 from api.http.problems import Problem
 from api.routes.if_match import tag_replaced
 from api.routes.read_routes import ReadRoutes, View
@@ -67,7 +65,7 @@ def ask_policy_impact(view: View, raw: Document) -> PolicyImpact:
         detail = f"more than {PENDING_MAX} charges are pending: use 'epsilon policy impact' on the book itself"
         raise Problem(Code.CONFLICT, detail)
     found = impact(view.facts, raw, view.time, pending)
-    return PolicyImpact(**structs.asdict(found), replaces=tag_replaced(view.facts, "policy", raw, view.caller))
+    return PolicyImpact.project(found, replaces=tag_replaced(view.facts, "policy", raw, view.caller))
 
 
 @ROUTES.route("/v1/merger-impacts", _ERRORS, slow=True, takes=takes(MergerQuestion))

@@ -20,9 +20,8 @@ from fastapi.responses import Response
 
 from api.auth.authentication import Calling
 from api.auth.authorisation import PUBLIC, Caller
-from api.http.answers import Answer, Page
 from api.http.etags import tagged_response
-from api.http.pagination import Cursors, Fetch, K, PageRequest, Paging, T, V
+from api.http.pagination import Cursors, Fetch, K, Page, PageRequest, Paging, T, V
 from api.http.snapshots import AsOf, SnapshotProvider
 from api.keys.key_store import KeyStore
 from api.routes.progress import Progress
@@ -31,6 +30,7 @@ from ledger.book.past_snapshot import PastSnapshot
 from ledger.domain.facts import Facts
 from ledger.store.snapshot import Snapshot
 from ledger.verifier import LogKey
+from ledger.wire.records import Record
 
 F = TypeVar("F", bound=Callable[..., Any])
 PROBLEMS: Final = (401, 403, 404, 422)
@@ -147,7 +147,7 @@ _GIVEN: Final = signature(_given, eval_str=True).parameters
 
 
 def _endpoint(
-    read: Callable[..., Answer | Response], context: ReadContext, *, slow: bool, tagged: bool
+    read: Callable[..., Record | Response], context: ReadContext, *, slow: bool, tagged: bool
 ) -> Callable[..., Response]:
     def endpoint(
         request: Request,

@@ -9,9 +9,8 @@ from fastapi.responses import Response
 
 from api.auth.authorisation import Caller
 from api.auth.visibility import get_visible, not_found, visible_entry
-from api.http.answers import Page
 from api.http.field_types import PathDid, PathDigest, PathName
-from api.http.pagination import fetch_from
+from api.http.pagination import Page, fetch_from
 from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
 from api.wire import registry_answers as answers
 from api.wire.responses import BINARY, BYTES_TYPE, shows
@@ -59,7 +58,7 @@ def organisation_of(facts: Facts, did: str) -> Organisation:
 def list_policies(view: View) -> Page[answers.PolicyVersion]:
     """The newest version of each domain's policy."""
     return view.page(
-        "policies", fetch_from(view.facts.policies), lambda versions: answers.PolicyVersion.of(versions[-1])
+        "policies", fetch_from(view.facts.policies), lambda versions: answers.PolicyVersion.project(versions[-1])
     )
 
 
@@ -75,7 +74,7 @@ def read_policy_in_force(view: View, domain: PathName) -> answers.PolicyVersion:
     found = policy_in_force(view.facts, c.name(domain, "domain"), view.time)
     if found is None:
         raise not_found(f"policy in force in the domain {domain}")
-    return answers.PolicyVersion.of(found)
+    return answers.PolicyVersion.project(found)
 
 
 def policy_of(facts: Facts, domain: str) -> answers.PolicyVersions:
@@ -83,20 +82,20 @@ def policy_of(facts: Facts, domain: str) -> answers.PolicyVersions:
     versions = facts.policies.get(c.name(domain, "domain"))
     if not versions:
         raise not_found(f"policy of the domain {domain}")
-    return answers.PolicyVersions(domain=domain, versions=tuple(map(answers.PolicyVersion.of, versions)))
+    return answers.PolicyVersions(domain=domain, versions=tuple(map(answers.PolicyVersion.project, versions)))
 
 
 @ROUTES.route("/v1/datasets", LISTED, paged=True)
 def list_datasets(view: View) -> Page[answers.Dataset]:
     """The datasets that the caller may see."""
     sees = lambda found, facts: view.caller.sees_provider(found.provider, facts)  # noqa: E731
-    return view.page("datasets", fetch_from(view.facts.datasets), answers.Dataset.of, sees)
+    return view.page("datasets", fetch_from(view.facts.datasets), answers.Dataset.project, sees)
 
 
 @ROUTES.route("/v1/datasets/{provider}/{dataset}")
 def read_dataset(view: View, provider: PathDid, dataset: PathName) -> answers.Dataset:
     """One dataset. Raises: Malformed, Problem."""
-    return answers.Dataset.of(_dataset(view, provider, dataset))
+    return answers.Dataset.project(_dataset(view, provider, dataset))
 
 
 @ROUTES.route("/v1/recommendations/{provider}/{dataset}")
@@ -119,21 +118,21 @@ def _dataset(view: View, provider: str, dataset: str) -> Dataset:
 def list_contracts(view: View) -> Page[answers.Contract]:
     """The contracts that the caller may see."""
     fetch = fetch_from(view.facts.contracts)
-    return view.page("contracts", fetch, answers.Contract.of, view.caller.sees_contract)
+    return view.page("contracts", fetch, answers.Contract.project, view.caller.sees_contract)
 
 
 @ROUTES.route("/v1/contracts/{sha256}", as_of=True)
 def read_contract(view: View, sha256: PathDigest) -> answers.Contract:
     """One version of a contract. Raises: Malformed, Problem."""
     found = view.facts.contracts.get(c.sha256(sha256, "sha256"))
-    return answers.Contract.of(get_visible(found, view.caller.sees_contract, view.facts, f"contract {sha256}"))
+    return answers.Contract.project(get_visible(found, view.caller.sees_contract, view.facts, f"contract {sha256}"))
 
 
 @ROUTES.route("/v1/contract-heads/{id}")
 def read_contract_head(view: View, id: PathName) -> answers.ContractHead:  # noqa: A002 - the wire's name
     """The newest version of a contract. Raises: Malformed, Problem."""
     found = view.facts.contracts.get(view.facts.contract_heads.get(c.name(id, "id"), ""))
-    return answers.ContractHead.of(get_visible(found, view.caller.sees_contract, view.facts, f"contract {id}"))
+    return answers.ContractHead.project(get_visible(found, view.caller.sees_contract, view.facts, f"contract {id}"))
 
 
 @ROUTES.route(

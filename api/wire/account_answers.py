@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Final, Self
 
-from msgspec import Meta, structs
+from msgspec import Meta
 
 from api.auth.authorisation import Caller
-from api.http.answers import Answer, Page
 from api.http.field_types import (
     Cursor,
     Digest,
@@ -25,7 +24,7 @@ from api.http.field_types import (
     Time,
     one_of,
 )
-from api.http.pagination import fetch_from
+from api.http.pagination import Page, fetch_from
 from api.http.problems import RemainingShare
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.commands.registration.partition import UNITS, RuleTerms
@@ -39,6 +38,7 @@ from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal, format_number
 from ledger.wire.field_types import Did, Name
+from ledger.wire.records import Record
 from policy.planning.account_caps import AccountStatus, PartitionBounds, account_status, partition_bounds
 
 _SHARE_UNIT: Final = 10_000
@@ -50,14 +50,14 @@ Organisations = Annotated[tuple[Did, ...], Meta(description="the organisations o
 Amount = Annotated[str, Meta(pattern="^(0|[1-9][0-9]*)$", description="units of loss, as text")]
 
 
-class Budget(Answer, frozen=True):
+class Budget(Record, frozen=True):
     """An (ε, δ) budget."""
 
     delta: Number
     epsilon: Number
 
 
-class Partition(Answer, frozen=True):
+class Partition(Record, frozen=True):
     """A partition with its budget and its rule's terms."""
 
     budget: Budget
@@ -77,16 +77,16 @@ class Partition(Answer, frozen=True):
     @classmethod
     def of_record(cls, record: domain.Partition, *, key_given: bool) -> Self:
         """As the registry has it; ``key_given``: whether this service hands out its data key."""
-        return cls.of(
+        return cls.project(
             record,
-            budget=Budget.of(record),
+            budget=Budget.project(record),
             data_key_from="service" if key_given else "provider",
             partition=record.ref,
             terms=read_rule(record.terms),
         )
 
 
-class Charge(Answer, frozen=True):
+class Charge(Record, frozen=True):
     """A charge in its current state."""
 
     actor: Did
@@ -104,7 +104,7 @@ class Charge(Answer, frozen=True):
     steps_posted: Steps | None
 
 
-class Progress(Answer, frozen=True):
+class Progress(Record, frozen=True):
     """The newest report of the steps that are done."""
 
     steps: Steps
@@ -117,7 +117,7 @@ class ChargeWithProgress(Charge, frozen=True):
     progress: Progress | None
 
 
-class AccountLoss(Answer, frozen=True):
+class AccountLoss(Record, frozen=True):
     """A loss by coordinate of the partition's rule: finite units, and charges without bound."""
 
     finite: tuple[Amount, ...]
@@ -129,7 +129,7 @@ class AccountLoss(Answer, frozen=True):
         return cls(finite=tuple(map(str, loss.finite)), infinite=loss.infinite)
 
 
-class Account(Answer, frozen=True):
+class Account(Record, frozen=True):
     """The loss of one partition seen for one holder."""
 
     holder: Holder
@@ -150,7 +150,7 @@ class FrozenAccount(AccountStatus, frozen=True):
     organisations: Organisations
 
 
-class AccountPage(Answer, frozen=True):
+class AccountPage(Record, frozen=True):
     """A page of the accounts of one partition, with the bounds that all of them share."""
 
     bounds: PartitionBounds | None
@@ -182,7 +182,9 @@ class AccountBook:
     def page(self, page: Page[Account]) -> AccountPage:
         """A page of accounts, with what all of them share."""
         one = self.partition
-        return AccountPage.of(page, bounds=self.bounds, budget=Budget.of(one), partition=one.ref, retired=one.retired)
+        return AccountPage.project(
+            page, bounds=self.bounds, budget=Budget.project(one), partition=one.ref, retired=one.retired
+        )
 
     def account(self, account: domain.Account) -> Account:
         """One of them, with what a person wants to know."""
@@ -205,7 +207,7 @@ class AccountBook:
         status = self._status(account)
         if status is None or not status.over:
             return None
-        return FrozenAccount(**structs.asdict(status), organisations=_organisations(self.facts, account.holder))
+        return FrozenAccount.project(status, organisations=_organisations(self.facts, account.holder))
 
     def _status(self, account: domain.Account) -> AccountStatus | None:
         return account_status(self.facts, account, self.bounds) if self.bounds else None

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final, Literal, Self
 import msgspec
 from msgspec import Meta, structs
 
-from api.http.answers import Answer
 from api.http.field_types import (
     Index,
     KeyBytes,
@@ -30,6 +29,7 @@ from ledger.commands.registry import KINDS
 from ledger.domain.gate import Check
 from ledger.domain.outcomes import Code
 from ledger.wire.field_types import Did, Name
+from ledger.wire.records import Record
 
 RECORDED: Final = one_of(*(code.word for code in Code if code.recorded))
 """Outcomes that an entry records."""
@@ -43,7 +43,7 @@ _ENVELOPE: Final = Annotated[Envelope | None, Meta(extra_json_schema={"default":
 _RELEASES: Final = frozenset({"key_release", "model_opening"})
 
 
-class CommandAnswer(Answer, frozen=True):
+class CommandAnswer(Record, frozen=True):
     """What was recorded, with its receipt."""
 
     body: Annotated[Any, Meta(extra_json_schema={"type": "object"})]
@@ -55,11 +55,11 @@ class CommandAnswer(Answer, frozen=True):
 
 
 def _record(
-    name: str, required: Mapping[str, Any], optional: Mapping[str, Any], doc: str, base: type[Answer] = Answer
-) -> type[Answer]:
+    name: str, required: Mapping[str, Any], optional: Mapping[str, Any], doc: str, base: type[Record] = Record
+) -> type[Record]:
     fields: list[Any] = [*required.items(), *((field, kind | None, None) for field, kind in optional.items())]
     made = msgspec.defstruct(name, fields, bases=(base,), namespace={"__doc__": doc}, frozen=True)
-    assert issubclass(made, Answer)
+    assert issubclass(made, Record)
     return made
 
 
@@ -69,7 +69,7 @@ def _fixed(kind: CommandKind[Any]) -> tuple[structs.FieldInfo, ...]:
 
 
 @cache
-def answer_to(kind: str) -> type[Answer]:
+def answer_to(kind: str) -> type[Record]:
     """The answer to a command of a kind, which says what that kind's decision fixed."""
     envelope = {"envelope": _ENVELOPE} if kind in _RELEASES else {}
     return _record(titled(kind, "Answer"), _narrowed(kind), envelope, str(CommandAnswer.__doc__), CommandAnswer)
@@ -87,7 +87,7 @@ def _narrowed(kind: str) -> Mapping[str, Any]:
     return {"body": _record(titled(kind, "Decided"), required, optional, doc), "outcome": outcome}
 
 
-class BatchProblem(Answer, frozen=True):
+class BatchProblem(Record, frozen=True):
     """The problem of one charge of a batch."""
 
     problem: ProblemDetails
@@ -143,7 +143,7 @@ LoggedEntry: Final = _record(
 )
 
 
-class Decision(Answer, frozen=True):
+class Decision(Record, frozen=True):
     """The decision on a command, with every check on record: all of a rejection's."""
 
     actor: Did
@@ -161,7 +161,7 @@ class Decision(Answer, frozen=True):
     @classmethod
     def of_entry(cls, entry: Entry, index: int) -> Self:
         """The decision that an entry records."""
-        return cls.of(
+        return cls.project(
             entry,
             checks=entry.body.get("checks", []),
             detail=entry.body.get("detail", ""),

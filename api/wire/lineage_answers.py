@@ -6,15 +6,15 @@ from typing import Annotated, Self
 
 from msgspec import Meta
 
-from api.http.answers import Answer
 from api.http.field_types import Node, Ref, ReportedNumber, RoundedUp, Time, one_of
 from ledger.domain import organisation_graph as graph
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.field_types import Did
+from ledger.wire.records import Record
 from policy.planning.account_caps import AccountStatus
 
 
-class Arrow(Answer, frozen=True):
+class Arrow(Record, frozen=True):
     """One node knows what another knew."""
 
     before: (
@@ -27,7 +27,7 @@ class Arrow(Answer, frozen=True):
     node: Node
 
 
-class LineageNode(Answer, frozen=True):
+class LineageNode(Record, frozen=True):
     """A node of the lineage, with its arrows."""
 
     children: tuple[Arrow, ...]
@@ -42,16 +42,16 @@ class LineageNode(Answer, frozen=True):
     @classmethod
     def of_node(cls, node: graph.Node, **fields: object) -> Self:
         """A node of the graph; ``fields`` are those that only a class made from this one has."""
-        return cls.of(
+        return cls.project(
             node,
-            children=tuple(map(Arrow.of, node.children)),
+            children=tuple(map(Arrow.project, node.children)),
             epsilon=None if node.epsilon is None else format_number(node.epsilon),
-            parents=tuple(map(Arrow.of, node.parents)),
+            parents=tuple(map(Arrow.project, node.parents)),
             **fields,
         )
 
 
-class Lineage(Answer, frozen=True):
+class Lineage(Record, frozen=True):
     """The lineage around an organisation, nearest nodes first."""
 
     complete: Annotated[bool, Meta(description="whether every node within reach is listed")]
@@ -66,7 +66,7 @@ class Coalition(LineageNode, frozen=True):
     accounts: tuple[AccountStatus, ...]
 
 
-class Exposure(Answer, frozen=True):
+class Exposure(Record, frozen=True):
     """Null where the partition's rule admits nothing at all."""
 
     members: tuple[Did, ...]

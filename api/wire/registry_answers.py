@@ -6,7 +6,6 @@ from typing import Annotated, Self
 
 from msgspec import Meta
 
-from api.http.answers import Answer
 from api.http.field_types import Count, Digest, EntityTag, Index, KeyBytes, Node, ReportedNumber, Time, one_of
 from api.wire.command_requests import Signing
 from ledger.commands.entry import Entry
@@ -15,17 +14,18 @@ from ledger.domain import facts
 from ledger.domain.roles import ORGANISATION_ROLES
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.field_types import Did, Name, text
+from ledger.wire.records import Record
 from policy import documents
 
 
-class Move(Answer, frozen=True):
+class Move(Record, frozen=True):
     """An organisation's node in the lineage from a time on."""
 
     node: Node
     since: Time
 
 
-class Organisation(Answer, frozen=True):
+class Organisation(Record, frozen=True):
     """A legal body, and its nodes in the lineage over time."""
 
     index: Index
@@ -39,10 +39,10 @@ class Organisation(Answer, frozen=True):
     def of_record(cls, record: facts.Organisation) -> Self:
         """As the registry has it."""
         moves = tuple(Move(node=node, since=since) for since, node in record.moves)
-        return cls.of(record, moves=moves, organisation=record.did)
+        return cls.project(record, moves=moves, organisation=record.did)
 
 
-class OwnedKey(Answer, frozen=True):
+class OwnedKey(Record, frozen=True):
     """A signing key and its owner; its id is the thumbprint of RFC 7638."""
 
     index: Index
@@ -59,7 +59,7 @@ class OwnedKey(Answer, frozen=True):
         return cls(index=index, key=key, key_id=key.thumbprint, owner=body.organisation, since=entry.time)
 
 
-class PolicyVersion(Answer, frozen=True):
+class PolicyVersion(Record, frozen=True):
     """One version of a domain's policy; its document holds its text."""
 
     document: Digest
@@ -70,14 +70,14 @@ class PolicyVersion(Answer, frozen=True):
     version: Count
 
 
-class PolicyVersions(Answer, frozen=True):
+class PolicyVersions(Record, frozen=True):
     """A domain's policy with all its versions."""
 
     domain: Name
     versions: tuple[PolicyVersion, ...]
 
 
-class Dataset(Answer, frozen=True):
+class Dataset(Record, frozen=True):
     """A dataset; its document describes it."""
 
     dataset: Name
@@ -88,7 +88,7 @@ class Dataset(Answer, frozen=True):
     recommendation: Digest | None
 
 
-class Recommendation(Answer, frozen=True):
+class Recommendation(Record, frozen=True):
     """The newest budget that a TSO recommends for a dataset."""
 
     dataset: Name
@@ -104,10 +104,10 @@ class Recommendation(Answer, frozen=True):
     def of_document(cls, document: documents.Recommendation, digest: str) -> Self:
         """What a stored recommendation says; ``digest`` is of its bytes."""
         delta, epsilon = format_number(document.budget.delta_max), format_number(document.budget.epsilon_max)
-        return cls.of(document, document=digest, delta_max=delta, epsilon_max=epsilon)
+        return cls.project(document, document=digest, delta_max=delta, epsilon_max=epsilon)
 
 
-class Contract(Answer, frozen=True):
+class Contract(Record, frozen=True):
     """A contract in its current state; its document holds its terms."""
 
     consumer: Did
@@ -122,7 +122,7 @@ class Contract(Answer, frozen=True):
     version: Count
 
 
-class ContractHead(Answer, frozen=True):
+class ContractHead(Record, frozen=True):
     """The newest version of a contract; it changes with a new version alone."""
 
     document: Digest
@@ -130,7 +130,7 @@ class ContractHead(Answer, frozen=True):
     version: Count
 
 
-class Stored(Answer, frozen=True):
+class Stored(Record, frozen=True):
     """The digests of a document and of the signature over it; replaces is the tag that If-Match will name."""
 
     document: Digest

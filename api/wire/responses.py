@@ -70,7 +70,7 @@ def answer(outcome: Outcome, extra: c.Object | None = None, status: int | None =
 
 def answered(outcome: Outcome) -> c.Object:
     """What was recorded, as an answer shows it."""
-    return structs.asdict(CommandAnswer.of(outcome, outcome=outcome.code.word))
+    return structs.asdict(CommandAnswer.project(outcome, outcome=outcome.code.word))
 
 
 def status_of(outcome: Outcome) -> int:

@@ -119,4 +119,4 @@ def _login(person: Person, nonce: str, answer: c.Object, keys: c.Object, request
         now=requested_s,
     )
     # The life counts from the request, so the stored expiry is never later than the token's own.
-    return Login.of(person, access_token=token, expires_s=requested_s + life_s, subject=subject)
+    return Login.project(person, v=1, access_token=token, expires_s=requested_s + life_s, subject=subject)

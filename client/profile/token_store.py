@@ -14,7 +14,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal
 
 from client.http.problems import Refused
 from client.keys.private_file import read_private
@@ -45,12 +45,6 @@ class Login(Purpose, frozen=True):
     expires_s: Annotated[int, between(0, TIME_S_MAX)]
     subject: Annotated[str, text(1_000)]
     v: Literal[1] = constant(1)
-
-    @classmethod
-    def of(cls, purpose: Purpose, *, access_token: str, expires_s: int, subject: str) -> Self:
-        """A login for a purpose."""
-        shared = {name: getattr(purpose, name) for name in Purpose.__struct_fields__}
-        return cls(**shared, access_token=access_token, expires_s=expires_s, subject=subject)
 
     def __repr__(self) -> str:
         """Show who is logged in, without the token."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -39,6 +39,12 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         """Hold lists to different items, and exact numbers to their bounds. Raises: Malformed."""
         for name, check in _CHECKS[type(self)]:
             check(getattr(self, name), name)
+
+    @classmethod
+    def project(cls, source: object, **fields: Any) -> Self:  # noqa: ANN401 - each has the type of its field
+        """The record whose fields are attributes of ``source``, but for those that ``fields`` gives."""
+        shared = {name: getattr(source, name) for name in cls.__struct_fields__ if name not in fields}
+        return cls(**shared, **fields)
 
     def to_json(self) -> c.Object:
         """The record as a JSON value."""
