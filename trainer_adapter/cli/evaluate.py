@@ -24,8 +24,7 @@ from trainer_adapter.cli import models
 from trainer_adapter.cli.device import choose, in_words
 from trainer_adapter.cli.train import accuracy, tensors
 from trainer_adapter.job.job_spec import Job
-from trainer_adapter.session.clean_room_keys import CleanRoomIdentity
-from trainer_adapter.session.dev_attester import DevelopmentAttester
+from trainer_adapter.session.clean_room_identity import CleanRoomIdentity, DevelopmentAttester
 from trainer_adapter.session.model_release import SEALED_FILE, ModelReleaseRequest, Pause, SealedContents, too_soon
 from trainer_adapter.session.protocol import Say
 

@@ -17,45 +17,70 @@ if TYPE_CHECKING:
 
 _GO_ON: Final = "run it again with --resume, which keeps it the same run."
 _VOIDED: Final = "a charge whose key is never released is voided at its deadline."
+_OPEN_AGAIN: Final[dict[int, str]] = {
+    ExitCode.REFUSED: "Change the fields above and run the command again.",
+    ExitCode.RETRY: "Run the command again in a moment.",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class TrainEnding:
-    """Of ``epsilon train``.
+@dataclass(frozen=True)
+class OpeningEnding:
+    """Of ``epsilon evaluate`` and ``epsilon release``, which may be run again as they are.
 
     Attributes:
-        service: what the run was recorded by.
-        id: of the charge.
-        resumes: whether the job says how a run goes on.
+        service: what was recorded by.
     """
 
     service: Service
-    id: str
-    resumes: bool
 
     def __call__(self, error: Exception, code: int, then: str) -> tuple[int, str]:
         """The exit code and what to do next."""
         from trainer_adapter.session.receipt_check import NotProven
 
         if isinstance(error, NotProven):
-            return (
-                ExitCode.VERIFICATION_FAILED,
-                f"Keep the evidence and report it to the other organisations. {self._recorded()}",
-            )
-        if code == ExitCode.REFUSED:
-            return code, f"{self._recorded()} Change the fields above and retry under a new id in the job."
-        return self._after(error, code) if self.service.recorded else self._before(error, code, then)
+            step = f"Keep the evidence and report it to the other organisations. {self.recorded()}"
+            return ExitCode.VERIFICATION_FAILED, step
+        return self.after(error, code) if self.service.recorded else self.before(error, code, then)
 
-    def _before(self, error: Exception, code: int, then: str) -> tuple[int, str]:
+    def before(self, _error: Exception, code: int, then: str) -> tuple[int, str]:
+        """No answer named an entry."""
+        return code, then
+
+    def after(self, _error: Exception, code: int) -> tuple[int, str]:
+        """What was recorded stays."""
+        again = _OPEN_AGAIN.get(code)
+        return (code, f"{self.recorded()} {again}") if again else (ExitCode.INTERNAL_ERROR, self.recorded())
+
+    def recorded(self) -> str:
+        """What is recorded, in a sentence."""
+        recorded = [str(one) for one in dict.fromkeys(self.service.recorded)]
+        if not recorded:
+            return "Nothing was recorded."
+        return f"Recorded: entr{'y' if len(recorded) == 1 else 'ies'} {', '.join(recorded)}."
+
+
+@dataclass(frozen=True)
+class TrainEnding(OpeningEnding):
+    """Of ``epsilon train``.
+
+    Attributes:
+        id: of the charge.
+        resumes: whether the job says how a run goes on.
+    """
+
+    id: str
+    resumes: bool
+
+    def before(self, error: Exception, code: int, then: str) -> tuple[int, str]:
         """No answer named an entry."""
         from client.http.problems import Unreachable
         from ledger.wire.malformed import Malformed
 
+        if code == ExitCode.REFUSED:
+            return self.after(error, code)
         if isinstance(error, FileExistsError):
-            return (
-                ExitCode.CONFLICT,
-                f"Nothing was recorded: see what is there{f', or {_GO_ON}' if self.resumes else '.'}",
-            )
+            go_on = f", or {_GO_ON}" if self.resumes else "."
+            return ExitCode.CONFLICT, f"Nothing was recorded: see what is there{go_on}"
         if isinstance(error, Malformed) and error.field.partition(".")[0] == "answer":
             # The service answered, and not in a way that can be read: what it did is unknown.
             code = ExitCode.INTERNAL_ERROR
@@ -65,48 +90,17 @@ class TrainEnding:
             return code, "Nothing was recorded: run the command again in a moment."
         return code, f"Whether {self.id} was charged is unknown: {_GO_ON if self.resumes else _VOIDED}"
 
-    def _after(self, error: Exception, code: int) -> tuple[int, str]:
+    def after(self, error: Exception, code: int) -> tuple[int, str]:
         """What was recorded stays; the keys of a run that does not resume are gone with its process."""
         from trainer_adapter.session.key_grants import NotGranted
 
+        if code == ExitCode.REFUSED:
+            return code, f"{self.recorded()} Change the fields above and retry under a new id in the job."
         over = isinstance(error, NotGranted) and error.posted
         if code == ExitCode.RETRY and self.resumes and not over:
-            return code, f"{self._recorded()} {_GO_ON.capitalize()}"
-        return ExitCode.INTERNAL_ERROR, self._recorded()
+            return code, f"{self.recorded()} {_GO_ON.capitalize()}"
+        return ExitCode.INTERNAL_ERROR, self.recorded()
 
-    def _recorded(self) -> str:
-        return (
-            f"{_entries(self.service)} `epsilon charge show PROFILE {self.id}` shows the current state of the charge."
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class OpeningEnding:
-    """Of ``epsilon evaluate`` and ``epsilon release``, which may be run again as they are."""
-
-    service: Service
-
-    def __call__(self, error: Exception, code: int, then: str) -> tuple[int, str]:
-        """The exit code and what to do next."""
-        from trainer_adapter.session.receipt_check import NotProven
-
-        if isinstance(error, NotProven):
-            return (
-                ExitCode.VERIFICATION_FAILED,
-                f"Keep the evidence and report it to the other organisations. {_entries(self.service)}",
-            )
-        if not self.service.recorded:
-            return code, then
-        if code == ExitCode.REFUSED:
-            return code, f"{_entries(self.service)} Change the fields above and run the command again."
-        if code == ExitCode.RETRY:
-            return code, f"{_entries(self.service)} Run the command again in a moment."
-        return ExitCode.INTERNAL_ERROR, _entries(self.service)
-
-
-def _entries(service: Service) -> str:
-    """What is recorded, in a sentence."""
-    recorded = [str(one) for one in dict.fromkeys(service.recorded)]
-    if not recorded:
-        return "Nothing was recorded."
-    return f"Recorded: entr{'y' if len(recorded) == 1 else 'ies'} {', '.join(recorded)}."
+    def recorded(self) -> str:
+        """What is recorded, and where its state is shown."""
+        return f"{super().recorded()} `epsilon charge show PROFILE {self.id}` shows the current state of the charge."

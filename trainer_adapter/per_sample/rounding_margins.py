@@ -42,19 +42,11 @@ class Precision:
 
 
 _SINGLE: Final = (2.0**-24, 2.0**-126, Fraction(1, 1 << 10), Fraction(1, 1 << 40))
+_DOUBLE: Final = (2.0**-53, 2.0**-1022, Fraction(1, 1 << 16), Fraction(1, 1 << 200))
 PRECISIONS: Final = {
     "float32": Precision("float32", torch.float32, None, *_SINGLE, exact_sums=False),
     "bfloat16": Precision("bfloat16", torch.float32, torch.bfloat16, *_SINGLE, exact_sums=False),
-    "float64": Precision(
-        "float64",
-        torch.float64,
-        None,
-        2.0**-53,
-        2.0**-1022,
-        Fraction(1, 1 << 16),
-        Fraction(1, 1 << 200),
-        exact_sums=True,
-    ),
+    "float64": Precision("float64", torch.float64, None, *_DOUBLE, exact_sums=True),
 }
 
 

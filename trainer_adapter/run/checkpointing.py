@@ -36,7 +36,7 @@ from ledger.files.atomic_file import create_file, replace_file
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
-from trainer_adapter.session.clean_room_keys import CleanRoomIdentity
+from trainer_adapter.session.clean_room_identity import CleanRoomIdentity
 
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12

@@ -25,8 +25,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.job.signals import stop_signals
-from trainer_adapter.session.clean_room_keys import CleanRoomIdentity
-from trainer_adapter.session.dev_attester import DevelopmentAttester
+from trainer_adapter.session.clean_room_identity import CleanRoomIdentity, DevelopmentAttester
 from trainer_adapter.session.key_grants import ProviderGrants
 from trainer_adapter.session.loss_report import LossReport, QuoteReport, quote_report
 from trainer_adapter.session.receipt_check import check_recorded

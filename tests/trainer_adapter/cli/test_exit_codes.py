@@ -14,7 +14,7 @@ from ledger.domain.outcomes import ChargeState
 from ledger.verifier import LogKey
 from tests.trainer_adapter.live_service import PLAN, Place, open_place
 from trainer_adapter.cli.main import app
-from trainer_adapter.session.clean_room_keys import CleanRoomIdentity
+from trainer_adapter.session.clean_room_identity import CleanRoomIdentity
 from trainer_adapter.session.protocol import Session
 
 FAULT = {"code", "detail", "exit_code", "field", "id", "index", "reasons"}

@@ -13,7 +13,7 @@ from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import PLAN
 from trainer_adapter.job.job_spec import Assignment, Attester, Resume
 from trainer_adapter.run.checkpointing import CheckpointStore, Position
-from trainer_adapter.session.clean_room_keys import CleanRoomIdentity
+from trainer_adapter.session.clean_room_identity import CleanRoomIdentity
 
 
 def _assignment(folder: Path, name: str = "run-1", key: str = "room.key") -> Assignment:

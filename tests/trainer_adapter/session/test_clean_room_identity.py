@@ -16,7 +16,7 @@ from ledger.crypto.public_keys import PublicKey
 from ledger.wire import canonical_json as c
 from policy.attestation.verification import Expected, verify
 from policy.documents.trusted_attesters import Attestation, Attester, Claims
-from trainer_adapter.session.dev_attester import DevelopmentAttester
+from trainer_adapter.session.clean_room_identity import DevelopmentAttester
 
 ISSUER = "https://attester.example"
 NOW_S = 1_795_000_000
