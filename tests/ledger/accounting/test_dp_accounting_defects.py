@@ -286,7 +286,7 @@ def test_every_randomised_response_is_counted(count: int) -> None:
     ("mechanism", "relation"),
     [
         (GAUSSIAN, ADD_OR_REMOVE),
-        (GAUSSIAN, REPLACE_ONE),
+        pytest.param(GAUSSIAN, REPLACE_ONE, marks=pytest.mark.soak),
         (LAPLACE, ZERO_OUT),
         ({**GAUSSIAN, "kind": "discrete_gaussian"}, ADD_OR_REMOVE),
         (RESPONSE, ZERO_OUT),
