@@ -123,7 +123,7 @@ class Story:
         """Chapter 4: new records, and a merger."""
         self._chapter(4, "New records, and a merger")
         second = self._open_partition("2026-q4", digits.SECOND)
-        bank = self._runs[-1].bank
+        bank = self._runs[-1].task.bank
         self._run(bank, second, "2026-q4.sealed")
         merged = self._create("banyan-cedar", "Banyan Cedar Bank", "TDC")
         merged.register(self._sro)
@@ -205,13 +205,13 @@ class Story:
         for name in (f"ε at δ {participants.DELTA} (PLD)", "share used", "such runs that still fit"):
             table.add_column(name, justify="right", overflow="fold")
         for run in self._runs:
-            name = run.partition.rpartition("/")[2]
+            name = run.task.partition.rpartition("/")[2]
             if run.report is None:
-                table.add_row(run.id, name, "0", "refused", "0", run.shares["share"], "0")
+                table.add_row(run.task.id, name, "0", "refused", "0", run.shares["share"], "0")
                 continue
             steps, accuracy = run.report["steps"], f"{run.report['accuracy']:.1%}"
             epsilon = ceil_decimal(self._released(steps), 4)
-            table.add_row(run.id, name, str(steps), accuracy, epsilon, run.shares["share"], run.shares["more"])
+            table.add_row(run.task.id, name, str(steps), accuracy, epsilon, run.shares["share"], run.shares["more"])
         return table
 
     def _chapter(self, number: int, title: str) -> None:

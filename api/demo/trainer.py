@@ -25,18 +25,6 @@ class TrainerFailed(RuntimeError):  # noqa: N818 - what is the case
     """The trainer ended without a report and without a refusal."""
 
 
-@dataclass
-class Run:
-    """What became of one run: a report, or a refusal."""
-
-    id: str
-    bank: Organisation
-    partition: str
-    report: dict[str, Any] | None = None
-    refusal: dict[str, Any] | None = None
-    shares: dict[str, str] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where the service and the issuer are, and which log to trust."""
@@ -56,6 +44,16 @@ class Task:
     partition: str
     data: str
     accuracy_target: str = ""
+
+
+@dataclass
+class Run:
+    """What became of one run: a report, or a refusal."""
+
+    task: Task
+    report: dict[str, Any] | None = None
+    refusal: dict[str, Any] | None = None
+    shares: dict[str, str] = field(default_factory=dict)
 
 
 def write_job(folder: Path, address: Address, plan: Plan, task: Task) -> Path:
@@ -91,7 +89,7 @@ def rendered(name: str, **values: object) -> str:
 
 def train(job: Path, task: Task, console: Console) -> Run:
     """Run a job to its end, showing its stages and its steps. Raises: TrainerFailed."""
-    run = Run(task.id, task.bank, task.partition)
+    run = Run(task)
     columns = (TextColumn("  {task.description}"), BarColumn(), TextColumn("{task.fields[done]}"))
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("the trainer starts", total=None, done="")

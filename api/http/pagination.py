@@ -69,12 +69,12 @@ class Cursors:
         """Processes that serve one book share ``key``."""
         self._key = key
 
-    def write(self, scope: str, after: c.Json) -> str:
+    def write(self, scope: str, after: str | int | tuple[str, str] | None) -> str:
         """A cursor after one key of the list ``scope``."""
-        payload = c.dump({"after": after, "of": scope})
+        payload = c.dump({"after": [*after] if isinstance(after, tuple) else after, "of": scope})
         return c.base64url(self._mac(payload) + payload)
 
-    def read(self, scope: str, cursor: str) -> c.Json:
+    def read(self, scope: str, cursor: str) -> Any:  # noqa: ANN401 - the key, of the type that the list knows
         """The key that a cursor points after. Raises: Malformed, unless the service made it for this list."""
         data = c.unbase64url(cursor, "cursor")
         mac, payload = data[:_MAC_BYTES], data[_MAC_BYTES:]
@@ -83,8 +83,8 @@ class Cursors:
         known = c.fields(c.parse(payload, CURSOR_BYTES_MAX, "cursor"), "cursor", ("after", "of"))
         if known["of"] != scope:
             raise Malformed("cursor", "belongs to another list, or to other parameters")
-        after: c.Json = known["after"]
-        return after
+        after = known["after"]
+        return tuple(after) if isinstance(after, list) else after
 
     def _mac(self, payload: bytes) -> bytes:
         return hmac.digest(self._key, payload, "sha256")[:_MAC_BYTES]
@@ -99,7 +99,7 @@ class Cursors:
         Raises:
             Malformed: if the cursor is not one of this list.
         """
-        after: K | None = None if paging.cursor is None else _key(self.read(scope, paging.cursor))
+        after: K | None = None if paging.cursor is None else self.read(scope, paging.cursor)
         items: list[T] = []
         read = 0
         while len(items) < paging.limit and read < READ_MAX:
@@ -115,15 +115,7 @@ class Cursors:
             else:
                 if len(fetched) < most:
                     return Page(items=tuple(items), next_cursor=None)
-        return Page(items=tuple(items), next_cursor=self.write(scope, _key_json(after)))
-
-
-def _key_json(key: Any) -> c.Json:  # noqa: ANN401 - one of K
-    return [*key] if isinstance(key, tuple) else key
-
-
-def _key(value: c.Json) -> Any:  # noqa: ANN401 - one of K, which the list knows
-    return tuple(value) if isinstance(value, list) else value
+        return Page(items=tuple(items), next_cursor=self.write(scope, after))
 
 
 def scope_of(name: str, **parameters: str | int | None) -> str:
