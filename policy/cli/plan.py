@@ -75,9 +75,7 @@ def breaches(book: BookName, at: _At = "", *, as_json: AsJson = False) -> None:
 
     with book_snapshot(book) as facts:
         found = list(accounts_over_cap(facts, _moment(at)))
-    _print({"breaches": [one.to_json() for one in found]}, breach_lines(found), as_json=as_json)
-    if found:
-        raise typer.Exit(ExitCode.REFUSED)
+    _print({"breaches": [one.to_json() for one in found]}, breach_lines(found), as_json=as_json, refused=bool(found))
 
 
 @plan.command(
@@ -112,9 +110,7 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
         question = _under(_question(facts, charge, actor, epochs, now), document)
         since = now - days * _DAY_MS
         found = report(question, first_since(facts.size, facts.entry, since), since)
-    _print(found.to_json(), run_lines(found), as_json=as_json)
-    if not found.decision.permit:
-        raise typer.Exit(ExitCode.REFUSED)
+    _print(found.to_json(), run_lines(found), as_json=as_json, refused=not found.decision.permit)
 
 
 @plan.command(
@@ -149,9 +145,7 @@ def again(
         decision = _under(WhatIf(facts, run, entry.time), document).decision
     recorded = entry.code.word
     lines = chain((f"Recorded outcome: {recorded}. Re-evaluated:",), decision_lines(decision))
-    _print({"decision": decision.to_json(), "recorded": recorded}, lines, as_json=as_json)
-    if not decision.permit:
-        raise typer.Exit(ExitCode.REFUSED)
+    _print({"decision": decision.to_json(), "recorded": recorded}, lines, as_json=as_json, refused=not decision.permit)
 
 
 @plan.command(
@@ -262,9 +256,8 @@ def _moment(at: str) -> int:
     return parse_time(at, "--at") if at else time.time_ns() // 1_000_000
 
 
-def _print(value: Any, lines: Iterator[str], *, as_json: bool) -> None:  # noqa: ANN401 - JSON
-    if as_json:
-        typer.echo(json.dumps(value, ensure_ascii=False))
-        return
-    for line in lines:
+def _print(value: Any, lines: Iterator[str], *, as_json: bool, refused: bool = False) -> None:  # noqa: ANN401 - JSON
+    for line in (json.dumps(value, ensure_ascii=False),) if as_json else lines:
         typer.echo(line)
+    if refused:
+        raise typer.Exit(ExitCode.REFUSED)

@@ -16,7 +16,7 @@ from policy.decisions.documents_in_force import (
     read_recommendation,
 )
 from policy.decisions.request import Case, on
-from policy.documents import ContractDocument, Policy, Recommendation
+from policy.documents import Policy, Recommendation
 
 
 def policy(case: Case, body: EnterDocument) -> None:
@@ -91,7 +91,8 @@ def contract(case: Case, body: EnterDocument) -> None:
     # Without the earlier parties anyone could take over the id, and so stop a contract of others.
     earlier = (*replaced.providers, replaced.consumer) if replaced else ()
     case.signed_by(dict.fromkeys((*document.parties, *earlier)), source)
-    case.header = _contract_header(document)
+    names, term = (document.tdc, document.tdps), (document.starts, document.ends)
+    case.header = Header("contract", document.id, document.version, "", *names, *term)
 
 
 def _check_author(case: Case, role: str, author: str, source: str) -> None:
@@ -107,18 +108,6 @@ def _check_next(
     case.equal("version_not_next", subject, document.version, last.version + 1 if last else 1, document.source)
     if last:
         case.equal("issuer_changed", "issuer", document.issuer, last.issuer, document.source)
-
-
-def _contract_header(document: ContractDocument) -> Header:
-    return Header(
-        kind="contract",
-        id=document.id,
-        version=document.version,
-        consumer=document.tdc,
-        providers=document.tdps,
-        starts=document.starts,
-        ends=document.ends,
-    )
 
 
 VERDICTS: Final = (on(POLICY, policy), on(RECOMMENDATION, recommendation), on(DATASET, dataset), on(CONTRACT, contract))

@@ -84,6 +84,14 @@ def check(contract: bytes, pipeline: bytes, terms: Terms, did_documents: Iterabl
     priced = price(read, stages, terms, reasons)
     code = _code(reasons)
     ours = None if reasons.refused else _contract_document(read, digest(payload), terms)
+    charge: Object | None = None
+    if ours is not None and priced is not None:
+        charge = {
+            "contract": digest(ours),
+            "pipeline": digest(pipeline),
+            "plan": priced.whole.to_json(),
+            "unit_records_max": priced.rows,
+        }
     return Checked(
         code=code,
         reasons=reasons.in_order(),
@@ -93,7 +101,7 @@ def check(contract: bytes, pipeline: bytes, terms: Terms, did_documents: Iterabl
         keys=tuple(_data_keys(read)),
         priced=priced,
         contract=ours,
-        charge=None if ours is None or priced is None else _charge_terms(ours, digest(pipeline), priced),
+        charge=charge,
     )
 
 
@@ -106,8 +114,6 @@ def _code(reasons: Reasons) -> Code:
 
 def _contract_document(contract: Contract, payload: str, terms: Terms) -> bytes:
     """Our contract, of a DEPA contract that nothing refuses, whose payload has this digest."""
-    epsilon = contract.epsilon_max()
-    assert epsilon is not None
     assert contract.starts is not None
     assert contract.ends is not None
     document: Object = {
@@ -116,7 +122,7 @@ def _contract_document(contract: Contract, payload: str, terms: Terms) -> bytes:
         "id": contract.id,
         "kind": "contract",
         "purpose": f"{contract.purpose}; DEPA contract {contract.id}, payload SHA-256 {payload}",
-        "run": _run_limits(contract, epsilon),
+        "run": _run_limits(contract),
         "runs_max": terms.runs,
         "starts": format_time(contract.starts),
         "tdc": contract.tdc,
@@ -129,26 +135,15 @@ def _contract_document(contract: Contract, payload: str, terms: Terms) -> bytes:
     return data
 
 
-def _run_limits(contract: Contract, epsilon: Fraction) -> Object:
+def _run_limits(contract: Contract) -> Object:
     """The bounds on one run: of several the strictest, since one run opens every dataset."""
-    delta = contract.delta_max()
     noise = max((bound.noise for bound in contract.bounds if bound.noise is not None), default=None)
-    run: Object = {"epsilon_max": format_number(epsilon)}
-    if delta is not None:
-        run["delta_max"] = format_number(delta)
-    if noise is not None:
-        run["noise_multiplier_min"] = format_number(noise)
-    return run
-
-
-def _charge_terms(contract: bytes, pipeline: str, priced: Priced) -> Object:
-    """What a charge of this pipeline says, beside its partitions and its clean room."""
-    return {
-        "contract": digest(contract),
-        "pipeline": pipeline,
-        "plan": priced.whole.to_json(),
-        "unit_records_max": priced.rows,
+    limits = {
+        "delta_max": contract.delta_max(),
+        "epsilon_max": contract.epsilon_max(),
+        "noise_multiplier_min": noise,
     }
+    return {name: format_number(limit) for name, limit in limits.items() if limit is not None}
 
 
 def _data_keys(contract: Contract) -> list[Object]:
@@ -160,14 +155,12 @@ def _data_keys(contract: Contract) -> list[Object]:
     return [
         {
             "datasets": [{"dataset": one.id, "key": one.key, "provider": one.provider} for one in group],
-            "delta_max": _least(contract, [one.id for one in group], "delta"),
-            "epsilon_max": _least(contract, [one.id for one in group], "epsilon"),
+            "delta_max": _shown(contract.delta_max(group)),
+            "epsilon_max": _shown(contract.epsilon_max(group)),
         }
         for group in contract.by_key()
     ]
 
 
-def _least(contract: Contract, datasets: list[str | None], name: str) -> str | None:
-    stated = [getattr(bound, name) for bound in contract.bounds if bound.dataset in datasets]
-    least = min((one for one in stated if one is not None), default=None)
-    return None if least is None else format_number(least)
+def _shown(number: Fraction | None) -> str | None:
+    return None if number is None else format_number(number)

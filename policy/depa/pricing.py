@@ -18,7 +18,7 @@ from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import Composed, Mechanism, Pure
 from ledger.mechanisms.plan import MechanismPlan, Plan, RunPlan
 from ledger.mechanisms.price_proofs import PURE, RULE_NAMES, NotPriced
-from ledger.wire.canonical_json import Object
+from ledger.wire.canonical_json import Json, Object
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
 from policy.depa.contract.contract import Contract
@@ -52,9 +52,12 @@ class Priced:
         held: Object = {
             rule: {"runs": found} if isinstance(found, int) else {"why": found} for rule, found in self.runs
         }
+        noises: list[Json] = [
+            format_number(plan.noise_multiplier) if isinstance(plan, Plan) else None for plan in self.plans
+        ]
         return {
             "budget": None if self.budget is None else format_number(self.budget),
-            "noise_multipliers": [_noise(plan) for plan in self.plans],
+            "noise_multipliers": noises,
             "plan": self.whole.to_json(),
             "report": self.report.to_json(),
             "rows_per_principal_max": self.rows,
@@ -72,7 +75,9 @@ def price(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reasons
     delta = _delta(pipeline.trainings, contract, terms)
     if delta is None:
         return None
-    whole, rows = _together(known), group_of(pipeline, terms)
+    composed = (plan.mechanism(plan.steps) for plan in known)
+    whole = known[0] if len(known) == 1 else MechanismPlan(Composed(tuple(composed)))
+    rows = group_of(pipeline, terms)
     run = group_privacy(rows or 1, whole.mechanism(whole.steps))
     try:
         report = report_epsilon(run, delta, RELATION)
@@ -84,9 +89,12 @@ def price(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reasons
         of = f"groups of {rows or 1}, {len(known)} stage(s): {compared(report.epsilon, most)}"
         reasons.refuse("run_above_contract", "pipeline.pipeline", None, of)
     budget = terms.budget or most
-    counted = ((*((name, delta) for name in RULE_NAMES), (PURE, Fraction(0)))) if budget is not None else ()
-    runs = tuple((name, _runs(name, run, of, budget)) for name, of in counted)
-    return Priced(known, whole, rows, report, budget, runs)
+    if budget is None:
+        return Priced(known, whole, rows, report, None, ())
+    counted = *((name, delta) for name in RULE_NAMES), (PURE, Fraction(0))
+    return Priced(
+        known, whole, rows, report, budget, tuple((name, _runs(name, run, of, budget)) for name, of in counted)
+    )
 
 
 def _plan(stage: Training, contract: Contract, terms: Terms, reasons: Reasons) -> RunPlan | None:
@@ -98,13 +106,9 @@ def _plan(stage: Training, contract: Contract, terms: Terms, reasons: Reasons) -
         reasons.warn("noise_unknown", stage.path)
         return None
     delta = _delta((stage,), contract, terms)
-    if (
-        privacy.epsilon is None
-        or privacy.clipping is None
-        or stage.batch is None
-        or stage.epochs is None
-        or delta is None
-    ):
+    if privacy.epsilon is None or privacy.clipping is None or delta is None:
+        return None
+    if stage.batch is None or stage.epochs is None:
         return None
     if privacy.delta is not None and privacy.delta > Fraction(1, terms.records):
         detail = compared(privacy.delta, Fraction(1, terms.records))
@@ -140,14 +144,7 @@ def _delta(stages: tuple[Training, ...], contract: Contract, terms: Terms) -> Fr
     return min([*stated, Fraction(1, max(2, terms.records))] if terms.records else stated, default=None)
 
 
-def _together(plans: tuple[RunPlan, ...]) -> RunPlan:
-    if len(plans) == 1:
-        return plans[0]
-    return MechanismPlan(Composed(tuple(plan.mechanism(plan.steps) for plan in plans)))
-
-
-def _runs(kind: str, run: Mechanism, delta: Fraction, budget: Fraction | None) -> int | str:
-    assert budget is not None
+def _runs(kind: str, run: Mechanism, delta: Fraction, budget: Fraction) -> int | str:
     try:
         rule = choose_rule(kind if delta else RULE_NAMES[0], Opening(delta, (budget,), run, RELATION))
         cap = rule.cap(budget)
@@ -156,7 +153,3 @@ def _runs(kind: str, run: Mechanism, delta: Fraction, budget: Fraction | None) -
         return rule.runs(Loss.zero(len(rule.coordinates)), cap, loss)
     except (Malformed, NoRoom, NotPriced, ArithmeticError) as error:
         return str(error)
-
-
-def _noise(plan: RunPlan) -> str | None:
-    return format_number(plan.noise_multiplier) if isinstance(plan, Plan) else None

@@ -1,19 +1,26 @@
-"""The report of a planned run, for the command line and for the service."""
+"""The report of a planned run: its decision, what fits, and the smallest change that would be admitted.
+
+Counterfactuals of a refused run, in steps, noise or partition, are computed after the refusal is committed, outside
+the writer. Each is the least change of its kind and was itself decided on the same facts; people choose between them.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
 
 from ledger.commands.entry import Entry
 from ledger.domain.facts import GLOBAL
 from ledger.domain.gate import Check
 from ledger.mechanisms.plan import Plan
+from ledger.wire.field_types import Ref
 from ledger.wire.records import Record
 from policy.planning.account_caps import cap_of, partition_bounds
 from policy.planning.burn_rate import Projection, projection
-from policy.planning.counterfactuals import Advice, advise
 from policy.planning.plan_search import (
     MoreRuns,
     blocking_checks,
@@ -25,7 +32,36 @@ from policy.planning.reported_values import Natural
 from policy.planning.what_if import DecisionReport, WhatIf
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+
+CANDIDATES_MAX: Final = 64
+"""Other partitions that are tried; the report gives the number of those left out."""
+
+
+class Swap(Record, frozen=True):
+    """Another partition of the same dataset, in place of a requested one."""
+
+    instead: Ref
+    of: Ref
+
+
+class Advice(Record, frozen=True):
+    """What would pass, each by itself.
+
+    Attributes:
+        blocked: checks that fail for every noise and number of steps.
+        noise_multiplier: the least that would be charged, to four decimals; None if none would, or the run passes.
+        partitions: those that would be admitted in place of a requested one.
+        partitions_untried: other partitions of the same datasets that were not tried: only so many are.
+        steps: the most steps that would be charged; None likewise.
+    """
+
+    blocked: tuple[Check, ...]
+    noise_multiplier: Fraction | None
+    partitions: tuple[Swap, ...]
+    partitions_untried: Natural
+    steps: Natural | None
 
 
 class StepsThatFit(Record, frozen=True):
@@ -58,7 +94,7 @@ def report(question: WhatIf, first: int, since: int) -> PlanReport:
         advice=None if decision.permit else advise(question),
         blocked=blocking_checks(question),
         decision=decision,
-        lasts=tuple(lasts(question, first, since)),
+        lasts=tuple(_lasts(question, first, since)),
         noise_multiplier_least=least_noise_admitted(question),
         runs=runs_that_fit(question),
         steps_most=_steps(question),
@@ -77,9 +113,9 @@ def _steps(question: WhatIf) -> StepsThatFit:
     return StepsThatFit(None if epochs is None else Fraction(int(100 * epochs), 100), steps)
 
 
-def lasts(question: WhatIf, first: int, since: int) -> list[Projection]:
+def _lasts(question: WhatIf, first: int, since: int) -> Iterator[Projection]:
     """How long the accounts of the run last at the recent rate of charges."""
-    facts, found = question.facts, []
+    facts = question.facts
     for ref in question.run.partitions:
         partition = facts.partitions.get(ref)
         bounds = partition_bounds(facts, partition, question.now) if partition else None
@@ -89,5 +125,35 @@ def lasts(question: WhatIf, first: int, since: int) -> list[Projection]:
         for holder in (GLOBAL, question.holder):
             cap = cap_of(facts, partition, holder, bounds)
             if cap is not None:
-                found.append(projection(facts, ref, holder, cap, first, since, question.now))
-    return found
+                yield projection(facts, ref, holder, cap, first, since, question.now)
+
+
+def advise(question: WhatIf) -> Advice:
+    """The smallest change of each kind. Slow: it prices plans that no one has priced before."""
+    if question.is_admitted:
+        return Advice((), None, (), 0, None)
+    steps = most_steps_admitted(question, question.run.plan.steps)
+    swaps, untried = _swaps(question)
+    return Advice(blocking_checks(question), least_noise_admitted(question), swaps, untried, steps or None)
+
+
+def _swaps(question: WhatIf) -> tuple[tuple[Swap, ...], int]:
+    requested, facts = question.run.partitions, question.facts
+    datasets = {(one.provider, one.dataset) for ref in requested if (one := facts.partitions.get(ref))}
+    others = [
+        one
+        for ref in sorted(facts.partitions)
+        if ref not in requested
+        and not (one := facts.partitions[ref]).retired
+        and (one.provider, one.dataset) in datasets
+    ]
+    tried = others[:CANDIDATES_MAX]
+    found = []
+    for place, ref in enumerate(requested):
+        mine = facts.partitions.get(ref)
+        for one in tried if mine else ():
+            same = mine and (mine.provider, mine.dataset) == (one.provider, one.dataset)
+            changed = (*requested[:place], one.ref, *requested[place + 1 :])
+            if same and replace(question, run=structs.replace(question.run, partitions=changed)).is_admitted:
+                found.append(Swap(instead=one.ref, of=ref))
+    return tuple(found), len(others) - len(tried)

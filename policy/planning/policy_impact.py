@@ -14,7 +14,7 @@ from msgspec import Meta, structs
 
 from ledger.commands.registration.document import EnterDocument
 from ledger.domain.command import Command
-from ledger.domain.facts import GLOBAL, Charge, Facts, Partition, holder_of
+from ledger.domain.facts import GLOBAL, Facts, Partition, holder_of
 from ledger.domain.gate import Check, Request
 from ledger.domain.organisation_graph import SUCCESSION, NodeKind, knowers
 from ledger.domain.outcomes import ChargeState
@@ -114,7 +114,8 @@ def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str]) -> Impac
     """
     policy, after = with_policy_published(facts, data)
     at = Timestamp(max(now, policy.effective))
-    mine = [one for one in _open(facts) if dataset_of(facts, one).domain == policy.domain]
+    opened = (one for ref in sorted(facts.partitions) if not (one := facts.partitions[ref]).retired)
+    mine = [one for one in opened if dataset_of(facts, one).domain == policy.domain]
     bounds = {one.ref: (partition_bounds(facts, one, at), partition_bounds(after, one, at)) for one in mine}
     changed = [one for one in mine if bounds[one.ref][0] != bounds[one.ref][1]]
     accounts = tuple(change for one in changed for change in _accounts(facts, one, bounds[one.ref]))
@@ -134,10 +135,6 @@ def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str]) -> Impac
         refused=_refused(facts, data, policy, now),
         undeclared=tuple(_undeclared(facts, policy)),
     )
-
-
-def _open(facts: Facts) -> Iterator[Partition]:
-    return (one for ref in sorted(facts.partitions) if not (one := facts.partitions[ref]).retired)
 
 
 def _refused(facts: Facts, data: bytes, policy: Policy, now: int) -> tuple[Check, ...]:
@@ -261,10 +258,11 @@ def _pending(
         if charge is None or charge.state is not ChargeState.PENDING:
             continue
         refs = [ref for ref in charge.partitions if ref in bounds]
+        holders = (GLOBAL, *map(holder_of, knowers(facts.nodes, charge.author, charge.index)))
         found = PendingChange(
             attestation=charge.key_release is None and (old is None or old.attestation != new.attestation),
             charge=name,
-            frozen=any((ref, who) in frozen for ref in refs for who in _holders(facts, charge)),
+            frozen=any((ref, who) in frozen for ref in refs for who in holders),
             sealed=any(_leaves(old, bounds[ref][0]) and not _leaves(new, bounds[ref][1]) for ref in refs),
         )
         if refs and (found.attestation or found.sealed or found.frozen):
@@ -273,8 +271,3 @@ def _pending(
 
 def _leaves(policy: Policy | None, bounds: PartitionBounds | None) -> bool:
     return policy is not None and bounds is not None and policy.model_release and bounds.level < LEVEL_SEALED
-
-
-def _holders(facts: Facts, charge: Charge) -> Iterator[str]:
-    yield GLOBAL
-    yield from map(holder_of, sorted(knowers(facts.nodes, charge.author, charge.index)))

@@ -9,7 +9,6 @@ from ledger.wire.exact_numbers import format_number
 from policy.checks.field_readers import format_time
 from policy.planning.account_caps import AccountStatus
 from policy.planning.coalition_search import SmallestCoalitions
-from policy.planning.counterfactuals import Advice
 from policy.planning.merger_impact import MergedAccount
 from policy.planning.plan_report import PlanReport
 from policy.planning.policy_impact import Change, Impact
@@ -127,18 +126,13 @@ def run_lines(report: PlanReport) -> Iterator[str]:
     yield f"{more} such runs would be admitted one after another, if there are no other charges."
     for one in runs.accounts:
         yield f"  {one.holder} of {one.partition}: {one.used} used, {one.runs} runs fit"
-    yield from _advice(report.advice)
+    if advice := report.advice:
+        for swap in advice.partitions:
+            yield f"The run would be admitted on {swap.instead} instead of {swap.of}."
+        if advice.partitions_untried:
+            yield f"{advice.partitions_untried} other partitions were not tried."
     for lasts in report.lasts:
         until = "after 100 years" if lasts.projected_until is None else format_time(lasts.projected_until)
         how = "is exhausted" if lasts.full else f"lasts until {until}"
         rate = f"at the rate since {format_time(lasts.rate_since)}"
         yield f"  {lasts.holder} of {lasts.partition} {how} {rate} (projection)"
-
-
-def _advice(advice: Advice | None) -> Iterator[str]:
-    if advice is None:
-        return
-    for swap in advice.partitions:
-        yield f"The run would be admitted on {swap.instead} instead of {swap.of}."
-    if advice.partitions_untried:
-        yield f"{advice.partitions_untried} other partitions were not tried."

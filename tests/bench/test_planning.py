@@ -12,7 +12,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
-from policy.planning.counterfactuals import advise
+from policy.planning.plan_report import advise
 from policy.planning.plan_search import least_noise_admitted, most_steps_admitted, runs_that_fit
 from policy.planning.what_if import WhatIf
 from tests.bench.compare import Side, compare

@@ -61,13 +61,6 @@ class Dataset:
     owner: str
     vault: str
 
-    @property
-    def identity(self) -> tuple[str, str, str] | None:
-        """(provider, dataset id, key id); None unless all are known."""
-        if self.provider is None or self.id is None or self.key is None:
-            return None
-        return (self.provider, self.id, self.key)
-
 
 @dataclass(frozen=True, slots=True)
 class Contract:
@@ -96,13 +89,17 @@ class Contract:
         ordered = (sorted(group, key=lambda one: places[id(one)]) for group in groups)
         return tuple(tuple(group) for group in sorted(ordered, key=lambda group: places[id(group[0])]))
 
-    def epsilon_max(self) -> Fraction | None:
-        """The least ε any dataset allows one run: every run opens all of them. None if none says one."""
-        return min((bound.epsilon for bound in self.bounds if bound.epsilon is not None), default=None)
+    def epsilon_max(self, datasets: tuple[Dataset, ...] | None = None) -> Fraction | None:
+        """The least ε any of these datasets allows one run: every run opens all of them. None if none says one."""
+        return min((bound.epsilon for bound in self._of(datasets) if bound.epsilon is not None), default=None)
 
-    def delta_max(self) -> Fraction | None:
+    def delta_max(self, datasets: tuple[Dataset, ...] | None = None) -> Fraction | None:
         """The least δ, likewise."""
-        return min((bound.delta for bound in self.bounds if bound.delta is not None), default=None)
+        return min((bound.delta for bound in self._of(datasets) if bound.delta is not None), default=None)
+
+    def _of(self, datasets: tuple[Dataset, ...] | None) -> list[Bound]:
+        named = {one.id for one in (self.datasets if datasets is None else datasets)}
+        return [bound for bound in self.bounds if datasets is None or bound.dataset in named]
 
 
 def read_contract(value: Any, reasons: Reasons) -> Contract:  # noqa: ANN401 - JSON

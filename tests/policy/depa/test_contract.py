@@ -176,7 +176,7 @@ def _read(change: dict[str, Any]) -> Contract:
 def test_identity_is_provider_dataset_and_key() -> None:
     """The three together, and the least bounds over all datasets."""
     contract = _read({})
-    assert [dataset.identity for dataset in contract.datasets] == [
+    assert [(dataset.provider, dataset.id, dataset.key) for dataset in contract.datasets] == [
         (HOSPITAL, VISITS, "HospitalKey"),
         (LABORATORY, TESTS, "LabKey"),
         (HOSPITAL, WARDS, "HospitalKey"),

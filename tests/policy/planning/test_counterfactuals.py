@@ -9,8 +9,8 @@ from msgspec import structs
 
 from ledger.domain.outcomes import Code
 from ledger.wire.exact_numbers import format_number
-from policy.planning.counterfactuals import CANDIDATES_MAX, Swap, advise
 from policy.planning.hypothetical_facts import with_policy_throughout
+from policy.planning.plan_report import CANDIDATES_MAX, Swap, advise
 from policy.planning.what_if import PlannedRun
 from tests.factories.documents import dense_plan
 from tests.factories.memory import ref_of, snapshot
