@@ -36,7 +36,7 @@ from ledger.wire.exact_numbers import format_number
 from tests.bench import adult, basis
 from tests.bench.charged import DELTA, RELATION, charged
 from tests.trainer_adapter.local_training import train
-from trainer_adapter.cli.device import choose, in_words
+from trainer_adapter.cli.train import best_device, device_in_words
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.job.step_log import StepLog
 
@@ -135,7 +135,7 @@ def two_classes(outputs: Tensor, targets: Tensor) -> Tensor:
 def run(recipe: Recipe, plan: Plan, seed: int, data: Data, folder: Path, on_step: OnStep) -> dict[str, Any]:  # noqa: PLR0913, PLR0917
     """One run, from its charge to its result."""
     (inputs, targets), (test_inputs, test_targets) = data
-    device = choose()
+    device = best_device()
     two = targets.is_floating_point()
     model = nn.Linear(inputs.shape[1], 1 if two else 10).to(device)
     for value in model.parameters():
@@ -167,7 +167,7 @@ def run(recipe: Recipe, plan: Plan, seed: int, data: Data, folder: Path, on_step
         **recipe.to_json(),
         **{key: round(value, 5) for key, value in found.items()},
         "delta": format_number(DELTA),
-        "device": in_words(device),
+        "device": device_in_words(device),
         "entry": told.posted,
         "epsilon_told": format_number(told.epsilon),
         "noise_multiplier": format_number(plan.noise_multiplier),

@@ -16,7 +16,7 @@ from tests.bench.jax_networks import apply, weights
 from tests.bench.networks import NETWORKS, Network, with_dropout
 from tests.bench.peers import in_reach
 from tests.bench.race import race
-from trainer_adapter.cli.device import choose
+from trainer_adapter.cli.train import best_device
 
 pytestmark = pytest.mark.bench
 
@@ -38,7 +38,7 @@ def alone() -> Iterator[None]:
 @pytest.mark.parametrize("network", NETWORKS, ids=[one.name for one in NETWORKS])
 def test_both_frameworks_run_the_same_network(network: Network) -> None:
     """The same scores of the same records, so that JAX's times are of the same work."""
-    device = choose()
+    device = best_device()
     model, (inputs, _) = network.model(device), network.data(device)
     with torch.no_grad():
         expected = model(inputs[:2]).cpu().numpy()
@@ -49,7 +49,7 @@ def test_both_frameworks_run_the_same_network(network: Network) -> None:
 @pytest.mark.parametrize("network", NETWORKS, ids=[one.name for one in NETWORKS])
 def test_a_step_beside_the_peers(benchmark: BenchmarkFixture, network: Network) -> None:
     """Time and memory of each; what runs eagerly first, so that compiling falls on nobody's times."""
-    device = choose()
+    device = best_device()
     made = [
         contestants.plain(network, device),
         contestants.plain(network, device, compiled=True),
@@ -68,7 +68,7 @@ def test_a_step_beside_the_peers(benchmark: BenchmarkFixture, network: Network) 
 @pytest.mark.parametrize("network", NETWORKS[2:], ids=[one.name for one in NETWORKS[2:]])
 def test_dropout_beside_none(benchmark: BenchmarkFixture, network: Network) -> None:
     """Masks by record cost a part of a step: ours with and without dropout, beside training without privacy."""
-    device = choose()
+    device = best_device()
     made = [
         replace(make(one, device, compiled=compiled), name=f"{name}, {told}, {'compiled' if compiled else 'eager'}")
         for compiled in (False, True)

@@ -32,7 +32,7 @@ BREACHES = [
     ("policy", "policy/depa/pricing.py", "import policy.planning.plan_search"),
     ("api", "api/http/problems.py", "import api.auth.access_tokens"),
     ("client", "client/keys/signer.py", "import client.http.transport"),
-    ("trainer", "trainer_adapter/layers/philox.py", "import trainer_adapter.dpsgd.engine"),
+    ("trainer", "trainer_adapter/layers/rnn.py", "import trainer_adapter.dpsgd.engine"),
     ("migrations", "migrations/connect/errors.py", "import migrations.transfer.archive"),
     ("trainer-policy", "trainer_adapter/cli/main.py", "import policy"),
     ("pure", "ledger/mechanisms/plan.py", "import time"),

@@ -21,8 +21,7 @@ from client.service.service import Service
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.cli import models
-from trainer_adapter.cli.device import choose, in_words
-from trainer_adapter.cli.train import accuracy, tensors
+from trainer_adapter.cli.train import accuracy, best_device, device_in_words, tensors
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.session.clean_room_identity import CleanRoomIdentity, DevelopmentAttester
 from trainer_adapter.session.model_release import SEALED_FILE, ModelReleaseRequest, Pause, SealedContents, too_soon
@@ -64,13 +63,13 @@ def measure(job: Job, service: Service, say: Say) -> EvaluationReport:
         Refused: if the opening is. Malformed: if the model is not the one that was sealed. OSError, Unreachable.
     """
     # What can fail without the model's key fails before its opening is recorded.
-    test, model, device = tensors(job.test.read_bytes(), "test"), models.make(job.model, job.folder), choose()
+    test, model, device = tensors(job.test.read_bytes(), "test"), models.make(job.model, job.folder), best_device()
     name, contents = _open(job, service, say)
     try:
         model.load_state_dict(load(contents.model))
     except (SafetensorError, RuntimeError):
         raise Malformed("model", f"is no {job.model}") from None
-    return EvaluationReport(accuracy(model.to(device), test), job.id, in_words(device), name)
+    return EvaluationReport(accuracy(model.to(device), test), job.id, device_in_words(device), name)
 
 
 def release(job: Job, service: Service, say: Say, pause: Pause | None = None) -> str:

@@ -37,9 +37,9 @@ Wait = Annotated[bool, typer.Option("--wait", help="Stay until the providers hav
 @_GROUP.app.command(epilog="\nExamples:\n\n  epsilon device\n\n  CUDA_VISIBLE_DEVICES= epsilon device\n")
 def device() -> None:
     """Name the device that training would run on."""
-    from trainer_adapter.cli.device import choose, in_words
+    from trainer_adapter.cli.train import best_device, device_in_words
 
-    typer.echo(in_words(choose()))
+    typer.echo(device_in_words(best_device()))
 
 
 @_GROUP.command(

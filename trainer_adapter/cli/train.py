@@ -1,9 +1,10 @@
-"""One job of ``epsilon train``: its model attached to its contract (:mod:`trainer_adapter.training.attach`)."""
+"""One job of ``epsilon train``: its model on the best device, attached to its contract (``training.attach``)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import torch
@@ -12,7 +13,6 @@ from torch import Tensor, nn
 from client.service.service import Service
 from ledger.wire.malformed import Malformed
 from trainer_adapter.cli import models
-from trainer_adapter.cli.device import choose, in_words
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.layers.functional_call import in_modes
 from trainer_adapter.session.model_release import Pause
@@ -72,7 +72,7 @@ def train_job(  # noqa: PLR0913 - one name for each thing a command may choose
         Refused: if the charge or the key is. Malformed, OSError, Unreachable.
     """
     # What can fail without the key fails before anything is charged.
-    device = choose()
+    device = best_device()
     model = models.make(job.model, job.folder).to(device)
     test = tensors(job.test.read_bytes(), "test")
     if not len(test[0]):
@@ -96,7 +96,7 @@ def train_job(  # noqa: PLR0913 - one name for each thing a command may choose
             if target is not None and run.budget.at_block_boundary and _public_accuracy(run, test) >= target:
                 break
     steps, right = run.taken, _public_accuracy(run, test)
-    return Report(right, job.id, in_words(device), run.release(), steps, run.steps)
+    return Report(right, job.id, device_in_words(device), run.release(), steps, run.steps)
 
 
 def _public_accuracy(run: ModelRun, test: tuple[Tensor, Tensor]) -> float:
@@ -127,3 +127,25 @@ def accuracy(model: nn.Module, test: tuple[Tensor, Tensor]) -> float:
     with torch.no_grad(), in_modes(dict.fromkeys(model.modules(), False)):
         right = model(test[0].to(device)).argmax(dim=1) == test[1].to(device)
     return float(right.double().mean())
+
+
+def best_device() -> torch.device:
+    """The first CUDA device if there is one, else the CPU."""
+    return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def device_in_words(device: torch.device) -> str:
+    """The device as people name it, as ``NVIDIA H200 (GPU)`` or ``Intel Xeon, 2 threads (CPU)``."""
+    if device.type == "cuda":
+        return f"{torch.cuda.get_device_name(device)} (GPU)"
+    threads = torch.get_num_threads()
+    return f"{_processor()}, {threads} {'thread' if threads == 1 else 'threads'} (CPU)"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return "processor"
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "processor")

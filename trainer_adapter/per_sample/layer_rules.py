@@ -7,8 +7,7 @@ general way: it goes through the model once for each record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import torch
@@ -23,17 +22,15 @@ from trainer_adapter.per_sample.gradient_factors import (
     PerExampleGrad,
 )
 
-Geometry: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], int]
-"""Of a convolution: its kernel, stride, padding, dilation and groups."""
 NameOf: TypeAlias = Callable[[object], str | None]
 """The name of a tensor that is a parameter under a rule, or None."""
-
-
-Factors: TypeAlias = Callable[[Tensor, Tensor], Iterator[tuple[str, PerExampleGrad]]]
-"""From what was saved of a call and the gradient of its output to per-example gradients by parameter.
+GradOf: TypeAlias = Callable[[Tensor, Tensor], PerExampleGrad]
+"""From what was saved of a call and the gradient of its output to the per-example gradients of one parameter.
 
 Both tensors begin with the units' dimension and are in the work type, indices excepted.
 """
+Factors: TypeAlias = tuple[tuple[str | None, GradOf], ...]
+"""The gradients of a call's parameters; what has no name does not train."""
 
 
 class CapturedCall(NamedTuple):
@@ -44,41 +41,14 @@ class CapturedCall(NamedTuple):
     factors: Factors
 
 
-def _linear_factors(
-    weight: str | None, bias: str | None, saved: Tensor, grad: Tensor, *, turned: bool = False
-) -> Iterator[tuple[str, PerExampleGrad]]:
-    """Of a weight (p, d), or (d, p) if ``turned``: all dimensions between the first and the last are positions.
+def _products(weight: str | None, bias: str | None, *, turned: bool = False) -> Factors:
+    """Of a weight (p, d), or (d, p) if ``turned``: all dimensions between the first and the last are positions."""
 
-    One of the names may be None where only the other trains.
-    """
-    left, right = _positions(grad), _positions(saved)
-    if weight is not None:
-        yield weight, OuterProductGrad(right, left) if turned else OuterProductGrad(left, right)
-    if bias is not None:
-        yield bias, DenseGrad(left.sum(dim=1))
+    def product(saved: Tensor, grad: Tensor) -> OuterProductGrad:
+        left, right = _positions(grad), _positions(saved)
+        return OuterProductGrad(right, left) if turned else OuterProductGrad(left, right)
 
-
-def _convolution_factors(
-    weight: str | None, bias: str | None, geometry: Geometry, saved: Tensor, grad: Tensor
-) -> Iterator[tuple[str, PerExampleGrad]]:
-    """In one, two or three dimensions of space; all dimensions before the channels count images."""
-    space = len(geometry[1])
-    saved, grad = _images(saved, space), _images(grad, space)
-    if weight is not None:
-        yield weight, ConvGrad(saved, grad, *geometry)
-    if bias is not None:
-        yield bias, DenseGrad(_over_positions(grad, 0, space))
-
-
-def _embedding_factors(
-    weight: str, height: int, padding: int | None, saved: Tensor, grad: Tensor
-) -> Iterator[tuple[str, PerExampleGrad]]:
-    """Of a table of ``height`` rows, from the rows looked up; ``padding`` is the row that never trains."""
-    places = saved.reshape(len(saved), -1)
-    right = grad.reshape(*places.shape, grad.shape[-1])
-    if padding is not None:
-        right = torch.where((places == padding)[..., None], 0.0, right)
-    yield weight, EmbeddingGrad(places, right, height)
+    return (weight, product), (bias, lambda _, grad: DenseGrad(_positions(grad).sum(dim=1)))
 
 
 def _over_positions(value: Tensor, last: int, space: int | None) -> Tensor:
@@ -109,7 +79,7 @@ def _linear(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
     output = functional.linear(x, _value(name, weight))
     if bias is not None:
         output = output + _value(name, bias).to(output.dtype)
-    return CapturedCall(output, x.to(output.dtype), partial(_linear_factors, name(weight), name(bias)))
+    return CapturedCall(output, x.to(output.dtype), _products(name(weight), name(bias)))
 
 
 def _matmul(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
@@ -117,7 +87,7 @@ def _matmul(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
     if weight.dim() != 2 or x.dim() < 1:
         return None
     output = torch.matmul(x, _value(name, weight))
-    return CapturedCall(output, x.to(output.dtype), partial(_linear_factors, name(weight), None, turned=True))
+    return CapturedCall(output, x.to(output.dtype), _products(name(weight), None, turned=True))
 
 
 def _addmm(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
@@ -125,7 +95,7 @@ def _addmm(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
     if bias.dim() != 1 or (args["beta"], args["alpha"]) != (1, 1):
         return None
     output = torch.mm(x, _value(name, weight)) + _value(name, bias)
-    return CapturedCall(output, x.to(output.dtype), partial(_linear_factors, name(weight), name(bias), turned=True))
+    return CapturedCall(output, x.to(output.dtype), _products(name(weight), name(bias), turned=True))
 
 
 def _convolution(dims: int, plain: Callable[..., Tensor]) -> Rule:
@@ -141,7 +111,10 @@ def _convolution(dims: int, plain: Callable[..., Tensor]) -> Rule:
         weight_now, bias_now = _value(name, weight), None if bias is None else _value(name, bias)
         output = plain(x, weight_now, bias_now, stride, padding, dilation, args["groups"])
         geometry = (tuple(weight.shape), stride, padding, dilation, args["groups"])
-        factors = partial(_convolution_factors, name(weight), name(bias), geometry)
+        factors: Factors = (
+            (name(weight), lambda saved, grad: ConvGrad(_images(saved, dims), _images(grad, dims), *geometry)),
+            (name(bias), lambda _, grad: DenseGrad(_over_positions(grad, 0, dims))),
+        )
         return CapturedCall(output, x.to(output.dtype), factors)
 
     return rule
@@ -152,16 +125,19 @@ def _embedding(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
     # Rows that are scaled down as they are looked up, or gradients that are by how often: the general way.
     if args["max_norm"] is not None or args["scale_grad_by_freq"]:
         return None
-    padding = args["padding_idx"]
+    padding, height = args["padding_idx"], len(weight)
     if padding is not None and padding < 0:
-        padding += len(weight)
+        padding += height
     output = functional.embedding(places, weight.detach())
-    known = name(weight)
-    return (
-        None
-        if known is None
-        else CapturedCall(output, places, partial(_embedding_factors, known, len(weight), padding))
-    )
+
+    def rows(saved: Tensor, grad: Tensor) -> EmbeddingGrad:
+        known = saved.reshape(len(saved), -1)
+        right = grad.reshape(*known.shape, grad.shape[-1])
+        # The row at the padding's place never trains.
+        right = right if padding is None else torch.where((known == padding)[..., None], 0.0, right)
+        return EmbeddingGrad(known, right, height)
+
+    return CapturedCall(output, places, ((name(weight), rows),)) if name(weight) is not None else None
 
 
 def _norm(plain: Callable[..., Tensor], size: str, *, channels: bool = False) -> Rule:
@@ -175,14 +151,10 @@ def _norm(plain: Callable[..., Tensor], size: str, *, channels: bool = False) ->
             if value is not None:
                 known = _value(name, value)
                 output = combine(output, known if space is None else known.reshape(-1, *(1,) * space))
-        weight, bias = name(args["weight"]), name(args.get("bias"))
-
-        def factors(saved: Tensor, grad: Tensor) -> Iterator[tuple[str, PerExampleGrad]]:
-            if weight is not None:
-                yield weight, DenseGrad(_over_positions(grad * saved, last, space))
-            if bias is not None:
-                yield bias, DenseGrad(_over_positions(grad, last, space))
-
+        factors: Factors = (
+            (name(args["weight"]), lambda saved, grad: DenseGrad(_over_positions(grad * saved, last, space))),
+            (name(args.get("bias")), lambda _, grad: DenseGrad(_over_positions(grad, last, space))),
+        )
         return CapturedCall(output, normal.to(output.dtype), factors)
 
     return rule

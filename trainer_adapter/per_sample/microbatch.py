@@ -204,9 +204,11 @@ class MicrobatchGradientSum:
             )
             grads = torch.autograd.grad(losses.sum(), [*probes, *alone.values()], materialize_grads=True)
         factors: dict[str, list[PerExampleGrad]] = {name: [] for name in self._record.trained}
-        for factors_of, one, grad in zip(self._layers, saved, grads[: len(probes)], strict=True):
-            for name, factor in factors_of(self._wide(one.detach()), self._wide(grad)):
-                factors[name].append(factor)
+        for uses, one, grad in zip(self._layers, saved, grads[: len(probes)], strict=True):
+            kept, wide = self._wide(one.detach()), self._wide(grad)
+            for name, gradient_of in uses:
+                if name is not None:
+                    factors[name].append(gradient_of(kept, wide))
         for name, grad in zip(alone, grads[len(probes) :], strict=True):
             factors[name].append(DenseGrad(self._wide(grad)))
         return factors

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from tests.trainer_adapter.reference_dropout import philox_of
-from trainer_adapter.layers.philox import WORD, philox
+from trainer_adapter.layers.dropout import WORD, philox
 
 words = st.integers(0, WORD)
 

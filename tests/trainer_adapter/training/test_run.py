@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.local_training import train
-from trainer_adapter.cli import device
+from trainer_adapter.cli.train import best_device, device_in_words
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.job.step_log import StepLog, steps_begun
 
@@ -155,6 +155,6 @@ def test_a_run_learns(tmp_path: Path, plan: Plan) -> None:
 
 def test_the_device_has_a_name_in_words() -> None:
     """The best device present is named for people."""
-    best = device.choose()
+    best = best_device()
     assert best.type == ("cuda" if torch.cuda.is_available() else "cpu")
-    assert device.in_words(best).endswith(("(GPU)", "(CPU)"))
+    assert device_in_words(best).endswith(("(GPU)", "(CPU)"))
