@@ -44,8 +44,8 @@ def repeated(step: m.Mechanism, relation: str, count: int, interval: float) -> D
         isinstance(step, m.Group) and isinstance(step.mechanism, m.Composed | m.SelfComposed)
     ):
         return compose(step, relation, interval).self_compose(count)
-    k, inner = (step.k, step.mechanism) if isinstance(step, m.Group) else (1, step)
-    noise = _plain_noise(inner)
+    k, inner = ungrouped(step)
+    noise = unsampled_noise(inner)
     if noise is not None:
         # So many Gaussian sums are one of less noise, exactly.
         down = math.nextafter(float_down(noise / k) / math.sqrt(count), 0.0)
@@ -60,8 +60,13 @@ def _single(inner: m.Mechanism, k: int, relation: str, interval: float) -> Distr
     return Distribution.of(_one(inner, k, relation, interval))
 
 
-def _plain_noise(inner: m.Mechanism) -> Fraction | None:
-    """The noise of a Gaussian sum over all records, None for any other mechanism."""
+def ungrouped(step: m.Mechanism) -> tuple[int, m.Mechanism]:
+    """The size of the group that sees a step, 1 for a single record, and the step itself."""
+    return (step.k, step.mechanism) if isinstance(step, m.Group) else (1, step)
+
+
+def unsampled_noise(inner: m.Mechanism) -> Fraction | None:
+    """The noise multiplier of a Gaussian sum over all records, None for any other mechanism."""
     if isinstance(inner, m.Gaussian | m.FullBatchEpochs):
         return inner.noise_multiplier
     return inner.noise_multiplier if isinstance(inner, m.PoissonGaussian) and inner.probability == 1 else None
@@ -69,6 +74,7 @@ def _plain_noise(inner: m.Mechanism) -> Fraction | None:
 
 def _one(inner: m.Mechanism, k: int, relation: str, interval: float) -> PrivacyLossDistribution:
     """A single step, seen by a group of k (of randomised response: one of its answers)."""
+    from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as library
 
     grid: dict[str, Any] = {"value_discretization_interval": interval}
@@ -85,7 +91,10 @@ def _one(inner: m.Mechanism, k: int, relation: str, interval: float) -> PrivacyL
                 noise, inner.buckets, neighboring_relation=_relation(relation), **grid
             )
         case m.Pure() | m.BlackBox():
-            return _parameters(k * inner.epsilon, _delta_of_group(inner, k), grid)
+            require_points(float(2 * k * inner.epsilon) / interval)
+            delta = 0.0 if isinstance(inner, m.Pure) else float_up(delta_of_group(inner.epsilon, inner.delta, k))
+            parameters = common.DifferentialPrivacyParameters(float_up(k * inner.epsilon), delta)
+            return library.from_privacy_parameters(parameters, **grid)
         case _:
             raise NotPriced(f"{inner.kind} under {relation} has no privacy loss distribution")
 
@@ -118,18 +127,6 @@ def _sampled(step: m.PoissonGaussian, k: int, grid: dict[str, Any]) -> PrivacyLo
     known = [(float(j), weight) for j, weight in enumerate(drawn) if weight > 0]
     sensitivities, weights = (list(column) for column in zip(*known, strict=True))
     return library.from_mixture_gaussian_mechanism(noise, sensitivities, weights, **grid)
-
-
-def _parameters(epsilon: Fraction, delta: float, grid: dict[str, Any]) -> PrivacyLossDistribution:
-    require_points(float(2 * epsilon) / grid["value_discretization_interval"])
-    from dp_accounting.pld import common
-    from dp_accounting.pld import privacy_loss_distribution as library
-
-    return library.from_privacy_parameters(common.DifferentialPrivacyParameters(float_up(epsilon), delta), **grid)
-
-
-def _delta_of_group(inner: m.Pure | m.BlackBox, k: int) -> float:
-    return 0.0 if isinstance(inner, m.Pure) else float_up(delta_of_group(inner.epsilon, inner.delta, k))
 
 
 def _relation(relation: str) -> Any:  # noqa: ANN401 - the library's enum

@@ -50,9 +50,10 @@ def read_chunk(start: int, stored: list[Stored], *, whole: bool) -> Chunk:
     Every entry must stand at its place, have canonical bytes and bounded fields, be filed under its own id, kind and
     time, and be no older than the one before it.
     """
+    wrong: Wrong | None = None
     leaves: list[bytes] = []
     read: list[Effect] = []
-    first = last = None
+    times: list[int] = []
     take = _entire if whole else read_entry
     for index, (position, name, kind, time, data) in enumerate(stored, start):
         try:
@@ -61,23 +62,20 @@ def read_chunk(start: int, stored: list[Stored], *, whole: bool) -> Chunk:
             taken = take(data)
             if taken[:3] != (name, kind, time):
                 raise Malformed("", "is filed under an id, kind or time that is not its own")
-            if last is not None and time < last:
+            if times and time < times[-1]:
                 raise Malformed("time", "lies before the time of the entry before it")
         except FAULTS as error:
-            return Chunk(start, leaves, read, _times(first, last), (index, describe_error(error)))
-        first, last = time if first is None else first, time
+            wrong = index, describe_error(error)
+            break
+        times.append(time)
         read.append(taken.effect)
         leaves.append(leaf_hash(data))
-    return Chunk(start, leaves, read, _times(first, last), None)
+    return Chunk(start, leaves, read, (times[0], times[-1]) if times else None, wrong)
 
 
 def _entire(data: bytes) -> Read:
     entry = Entry.parse(data)
     return Read(entry.id, entry.kind, entry.time, entry)
-
-
-def _times(first: int | None, last: int | None) -> tuple[int, int] | None:
-    return None if first is None or last is None else (first, last)
 
 
 def describe_error(error: Exception) -> str:

@@ -20,15 +20,15 @@ from sqlalchemy.exc import DatabaseError
 
 from ledger.accounts.account_sums import AccountSums
 from ledger.audit.entry_check import check_before, check_fits
-from ledger.audit.log_chunk import FAULTS, Chunk, Stored, describe_error, read_chunk
+from ledger.audit.log_chunk import FAULTS, Chunk, Signed, Stored, Wrong, describe_error, first_wrong, read_chunk
 from ledger.audit.projection_check import check_sums, find_invalid_text
-from ledger.audit.signature_batch import SignatureBatch
 from ledger.audit.tree_rebuild import TreeRebuild
 from ledger.audit.trusted_checkpoints import check_trusted
 from ledger.audit.verification_report import VerificationReport
 from ledger.audit.worker_pool import WorkerPool, worker_count
 from ledger.commands.apply import apply, apply_effect
 from ledger.commands.entry import Entry
+from ledger.crypto.organisation_keys import SignerKey
 from ledger.domain.gate import Gate
 from ledger.domain.memory_state import MemoryState
 from ledger.log.verification import verify_receipt
@@ -48,6 +48,8 @@ CHUNK: Final = 1_024
 CHUNK_BYTES: Final = 1 << 21
 """Entries that are read together, and bytes of them (and one fetch more); eight chunks for each process are held."""
 _FETCHED: Final = 64
+_BATCH: Final = 256
+"""Signatures that are verified together."""
 Step = Callable[[int, int], None]
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -89,7 +91,7 @@ def verify(  # noqa: PLR0913 - what to check, against what, and who decides
     try:
         check_trusted(book, kept, key)
         with WorkerPool(count, wait=processes is not None) as pool:
-            batch = SignatureBatch(pool, enabled=signatures)
+            batch = _SignatureBatch(pool, enabled=signatures)
             return _Replay(book, key, batch, gate, decisions=decisions).run(step, len(kept))
     except DatabaseError:
         find_invalid_text(book.connection)
@@ -113,11 +115,50 @@ verify_book = _of_book(verify)
 """The same of the book at a URL. Raises: BookUnusable too, if its schema is not this program's."""
 
 
+class _SignatureBatch:
+    """The signatures that are not verified yet, in order of entries. ``enabled=False`` verifies nothing."""
+
+    def __init__(self, pool: WorkerPool, *, enabled: bool = True) -> None:
+        """Begin with no signature."""
+        self.pool, self._enabled = pool, enabled
+        self._collected: list[Signed] = []
+        self._results: deque[Callable[[], Wrong | None]] = deque()
+        self.count = 0
+
+    def add(self, index: int, signature: str, raw: bytes, key: SignerKey) -> None:
+        """Verify this signature soon. Raises: VerificationFailed, at an earlier entry with an invalid signature."""
+        if not self._enabled:
+            return
+        self.count += 1
+        self._collected.append((index, signature, raw, key.x))
+        if len(self._collected) == _BATCH:
+            self._submit()
+            self._check(self.pool.ahead)
+
+    def finish(self) -> None:
+        """Verify the rest. Raises: VerificationFailed, at the first entry whose signature does not verify."""
+        self._submit()
+        self._check(0)
+
+    def _submit(self) -> None:
+        collected, self._collected = self._collected, []
+        if collected:
+            self._results.append(self.pool.submit(first_wrong, collected))
+
+    def _check(self, unfinished: int) -> None:
+        while len(self._results) > unfinished:
+            if (wrong := self._results.popleft()()) is not None:
+                # The results come in order of entries: no later one is the first that is wrong.
+                self._results.clear()
+                self._collected.clear()
+                raise VerificationFailed(*wrong)
+
+
 class _Replay:
     """One book, from its first entry on."""
 
     def __init__(
-        self, book: Snapshot, key: LogKey, signatures: SignatureBatch, gate: Gate | None, *, decisions: bool
+        self, book: Snapshot, key: LogKey, signatures: _SignatureBatch, gate: Gate | None, *, decisions: bool
     ) -> None:
         self._book, self._key, self._signatures, self._gate = book, key, signatures, gate
         self._decisions = decisions

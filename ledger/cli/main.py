@@ -1,4 +1,4 @@
-"""The ledger's commands on a book: ``epsilon verify``, ``epsilon log``, and what takes its proofs outside."""
+"""The ledger's commands on a book: ``epsilon verify``, ``log`` and ``standing``, and what takes its proofs outside."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ledger.cli import proofs, state
-from ledger.cli.book_access import AsOf, BookName, LogFile, book_engine, book_url, require_size
+from ledger.cli import proofs
+from ledger.cli.book_access import AsJson, AsOf, BookName, LogFile, book_engine, book_snapshot, book_url, require_size
 from ledger.cli.terminal_output import examples, print_tables, progress
 
 if TYPE_CHECKING:
+    from ledger.book.past_snapshot import PastSnapshot
     from ledger.commands.entry import Entry
+    from ledger.domain.facts import Account, Charge
     from ledger.domain.gate import Gate
+    from ledger.mechanisms.loss import Loss
+    from ledger.store.snapshot import Snapshot
+    from ledger.wire import canonical_json as c
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
 
 GATES: Final = "epsilon.gate"
 """The group of entry points whose one member is the gate: the ledger itself imports no policy."""
+_PLACES: Final = 4
 
 
 @app.command(
@@ -97,6 +103,23 @@ def log(
             print_tables(([*names, "reasons"] if refused else names, rows))
 
 
+@app.command(epilog=examples("standing", "demo/book.sqlite", "demo/book.sqlite --as-of 12 --json"))
+def standing(book: BookName, as_of: AsOf = None, *, as_json: AsJson = False) -> None:
+    """Show every account and every charge of a book: the current state, or the state at an earlier size."""
+    from ledger.audit.log_chunk import FAULTS
+
+    with book_snapshot(book, as_of, damage=FAULTS) as facts:
+        accounts = [_account(facts, one) for _, one in sorted(facts.accounts.items())]
+        charges = [_charge(one) for one in sorted(facts.charges.values(), key=lambda one: one.index)]
+        if as_json:
+            typer.echo(json.dumps({"accounts": accounts, "charges": charges, "entries": facts.size}))
+            return
+        print_tables(
+            _table(accounts, "partition", "holder", "share_of_budget", "odometer"),
+            _table(charges, "entry", "id", "state", "steps", "steps_posted", "actor"),
+        )
+
+
 def installed_gate() -> Gate | None:
     """The gate installed beside this program; None if there is none. Raises: ValueError, if there are several."""
     found = list(entry_points(group=GATES))
@@ -116,5 +139,48 @@ def _utc(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-app.registered_commands.extend(state.app.registered_commands)
+def _table(objects: list[c.Object], *names: str) -> tuple[list[str], list[list[c.Json]]]:
+    return [name.replace("_", " ") for name in names], [[one[name] for name in names] for one in objects]
+
+
+def _account(facts: Snapshot | PastSnapshot, one: Account) -> c.Object:
+    from ledger.filters import read_rule
+    from ledger.wire.exact_numbers import ceil_decimal
+
+    partition = facts.partitions[one.partition]
+    rule = read_rule(partition.terms)
+    try:
+        odometer = ceil_decimal(rule.odometer(one.loss), _PLACES)
+    except ArithmeticError:
+        # An account of this loss has no finite bound.
+        odometer = None
+    return {
+        "holder": one.holder,
+        "odometer": odometer,
+        "partition": one.partition,
+        "pending": _loss(one.pending),
+        "posted": _loss(one.posted),
+        "share_of_budget": ceil_decimal(rule.share(one.loss, rule.cap(partition.epsilon)), _PLACES),
+    }
+
+
+def _loss(loss: Loss) -> c.Object:
+    # As text, because a sum over many runs may pass the integers that JSON keeps exactly.
+    return {"finite": [str(one) for one in loss.finite], "infinite": list(loss.infinite)}
+
+
+def _charge(one: Charge) -> c.Object:
+    return {
+        "actor": one.actor,
+        "contract": one.contract,
+        "deadline": one.deadline,
+        "entry": one.index,
+        "id": one.id,
+        "partitions": list(one.partitions),
+        "state": one.state.value,
+        "steps": one.steps,
+        "steps_posted": one.steps_posted,
+    }
+
+
 app.registered_commands.extend(proofs.app.registered_commands)

@@ -50,21 +50,17 @@ def publish(book: Log, folder: Path, key: LogKey, step: Step) -> Publication:
     open_checkpoint(book.checkpoint, key)
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder):
-        return _publish(book, folder, key, step)
-
-
-def _publish(book: Log, folder: Path, key: LogKey, step: Step) -> Publication:
-    before = _published(book, folder, key)
-    due = [tile for tile in tiles_of(book.size) if not _is_there(folder, tile, before)]
-    for done, tile in enumerate(due, 1):
-        path = folder / tile.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, book.tile(tile), mode=SHARED, durable=False)
-        step(done, len(due))
-    # One call for all of them: the checkpoint must not outlive a power loss that its tiles do not.
-    os.sync()
-    replace_file(folder / "checkpoint", cosigned_checkpoint(book.connection, book.size).encode(), mode=SHARED)
-    _remove_superseded(folder, before, book.size)
+        before = _published(book, folder, key)
+        due = [tile for tile in tiles_of(book.size) if not _is_there(folder, tile, before)]
+        for done, tile in enumerate(due, 1):
+            path = folder / tile.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, book.tile(tile), mode=SHARED, durable=False)
+            step(done, len(due))
+        # One call for all of them: the checkpoint must not outlive a power loss that its tiles do not.
+        os.sync()
+        replace_file(folder / "checkpoint", cosigned_checkpoint(book.connection, book.size).encode(), mode=SHARED)
+        _remove_superseded(folder, before, book.size)
     return Publication(book.size, len(due))
 
 

@@ -16,28 +16,29 @@ so that no header picks one, and a key is only ever looked up by its thumbprint,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
+import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.crypto.public_keys import PublicKey
 from ledger.wire import canonical_json as c
+from ledger.wire.field_types import Name, between, text, words
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record, convert
 
 SIGNATURE_BYTES_MAX: Final = 2_000
 """Room for RSA of 4,096 bits, 683 characters, and the longest URL and id."""
 URL_LENGTH_MAX: Final = 500
 ALGORITHMS: Final = ("Ed25519", "ES256", "RS256")
-_METHODS: Final = ("POST", "PUT")
 _PLAIN: Final = ("alg", "b64", "crit", "kid")
 _CALL: Final = ("htm", "htu", "iat", "jti")
 _TIME_S_MAX: Final = 253_402_300_799
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Record, frozen=True):
     """The one request that a signature was made for.
 
     Attributes:
@@ -47,27 +48,10 @@ class Call:
         id: the command's id, or the SHA-256 of a document.
     """
 
-    method: str
-    url: str
-    time_s: int
-    id: str
-
-    @classmethod
-    def parse(cls, header: c.Object, where: str) -> Call | None:
-        """What a header says of it: nothing or everything. Raises: Malformed."""
-        if not set(_CALL) & set(header):
-            return None
-        c.fields(header, where, (*_PLAIN, *_CALL))
-        return cls(
-            c.one_of(header["htm"], f"{where}.htm", _METHODS),
-            c.string(header["htu"], f"{where}.htu", URL_LENGTH_MAX),
-            c.integer(header["iat"], f"{where}.iat", 0, _TIME_S_MAX),
-            c.name(header["jti"], f"{where}.jti"),
-        )
-
-    def to_json(self) -> c.Object:
-        """The header's members."""
-        return {"htm": self.method, "htu": self.url, "iat": self.time_s, "jti": self.id}
+    method: Annotated[str, words("POST", "PUT")] = msgspec.field(name="htm")
+    url: Annotated[str, text(URL_LENGTH_MAX)] = msgspec.field(name="htu")
+    time_s: Annotated[int, between(0, _TIME_S_MAX)] = msgspec.field(name="iat")
+    id: Name = msgspec.field(name="jti")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +93,9 @@ def _header(signature: str) -> _Header:
     if header["alg"] not in ALGORITHMS or header["b64"] is not False or header["crit"] != ["b64"]:
         raise Malformed(where, 'must be {"alg":"Ed25519","b64":false,"crit":["b64"],"kid":...}')
     key_id = c.key_bytes(header["kid"], f"{where}.kid")
-    return _Header(str(header["alg"]), key_id, Call.parse(header, where))
+    members = {name: value for name, value in header.items() if name not in _PLAIN}
+    # It says nothing of a request, or everything.
+    return _Header(str(header["alg"]), key_id, convert(Call, members, where) if members else None)
 
 
 def verify(signature: str, payload: bytes, key: SignerKey) -> Call | None:

@@ -80,8 +80,6 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
         delta, slack = opening.delta, opening.slack
         if not DELTA_LEAST <= delta < 1:
             raise Malformed("delta", "must be at least 1e-9 and less than 1 for the rule gaussian")
-        if not Fraction(slack, DELTA_ONE) < delta:
-            raise Malformed("slack", "must be less than δ")
         units = slack or int(delta * DELTA_ONE) // 2
         return cls(delta, opening.caps[0], units, tuple(sorted({units // part for part in _PARTS} - {0})))
 

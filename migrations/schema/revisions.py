@@ -1,23 +1,33 @@
-"""The schema of a book: which revision it has, and the way to another one, inside a transaction or as SQL."""
+"""The schema of a book: its revision, triggers and grants, and the way to another one, in a transaction or as SQL."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, inspect, text
 
 from ledger.store.append_only_triggers import altered_triggers
 from ledger.store.database_grants import REVISION_TABLE
+from ledger.store.engine import is_postgres
 from ledger.store.tables import SCHEMA_REVISION
 from migrations.connect.book_location import Place
 from migrations.connect.errors import NotDone, SchemaUnknown
 from migrations.connect.exclusive_access import Limits, tables_in
 from migrations.schema.history import FIRST, HISTORY, schema_at
+
+_GRANTED: Final = text(
+    "SELECT r.relname, coalesce(w.rolname, 'everybody'), a.privilege_type FROM pg_catalog.pg_class r "
+    "LEFT JOIN pg_catalog.pg_attribute c ON c.attrelid = r.oid AND c.attacl IS NOT NULL "
+    "CROSS JOIN LATERAL pg_catalog.aclexplode("
+    "coalesce(r.relacl, pg_catalog.acldefault('r', r.relowner)) || coalesce(c.attacl, '{}')) a "
+    "LEFT JOIN pg_catalog.pg_roles w ON w.oid = a.grantee "
+    "WHERE r.relnamespace = 'public'::regnamespace AND r.relkind IN ('r', 'p') AND a.grantee <> r.relowner"
+)
 
 
 def known_revisions(history: Path = HISTORY) -> list[str]:
@@ -89,6 +99,22 @@ def missing_triggers(connection: Connection, revision: str, history: Path = HIST
     """The triggers of a revision that are not there, silent, or not those of the program."""
     expected = schema_at(revision, connection.dialect.name, history).triggers
     return [name for name in altered_triggers(connection) if name in expected]
+
+
+def wrong_grants(connection: Connection, revision: str) -> list[str]:
+    """Privileges that a role has and must not have, or lacks and needs, as sentences in order; empty on SQLite.
+
+    A service checks its own role when it opens the book (``ledger.store.database_grants``); an operator is the owner,
+    who may do everything, and checks every other role. Roles other than the application's may be granted to read, and
+    nothing else.
+    """
+    if not is_postgres(connection):
+        return []
+    granted = {(str(table), str(who), str(right)) for table, who, right in connection.execute(_GRANTED)}
+    due = schema_at(revision, "postgresql").grants
+    more = [f"{who} may {right} {table}" for table, who, right in granted - due if right != "SELECT"]
+    less = [f"{who} may not {right} {table}" for table, who, right in due - granted]
+    return sorted(more + less)
 
 
 def print_sql(out: TextIO, dialect: str, here: str | None, revision: str = SCHEMA_REVISION) -> None:
