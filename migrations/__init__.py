@@ -9,7 +9,7 @@ from migrations.connect.errors import SchemaUnknown
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-__all__ = ["SchemaUnknown", "current", "upgrade"]
+__all__ = ["SchemaUnknown", "upgrade"]
 
 
 def upgrade(url: str | URL) -> None:
@@ -25,11 +25,3 @@ def upgrade(url: str | URL) -> None:
     from migrations.connect.exclusive_access import Limits
 
     migrate(Place.of(url), Limits(lock_s=0), None, lambda _done, _total: None)
-
-
-def current(url: str | URL) -> str | None:
-    """The book's schema revision, None where there is none. Raises: SchemaUnknown, if this is no book."""
-    from migrations.cli.status import revision_at
-    from migrations.connect.book_location import Place
-
-    return revision_at(Place.of(url))

@@ -70,7 +70,7 @@ def check_key(key: PublicKey, curve: str, where: str) -> None:
     """Raises: Malformed, for a key on another curve, or one that anyone could use."""
     if key.curve != curve:
         raise Malformed(where, f"must be an OKP key on {curve}")
-    if is_small_order(curve, key.x):
+    if key.x in _SMALL_ORDER[curve]:
         raise Malformed(f"{where}.x", "is a point of small order: anyone could use it")
 
 
@@ -90,8 +90,3 @@ class CleanRoomKeys(Record, frozen=True):
         """Hold each key to its curve. Raises: Malformed."""
         check_key(self.sealing, "X25519", "sealing")
         check_key(self.signing, "Ed25519", "signing")
-
-
-def is_small_order(curve: str, x: str) -> bool:
-    """Whether a key names a point that anyone could use."""
-    return x in _SMALL_ORDER[curve]

@@ -13,7 +13,7 @@ the one to the other: so it refuses a log whose history was rewritten.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from ledger.verifier import Note, VerificationError, WitnessKey, signature_lines, to_base64, to_text
@@ -53,8 +53,3 @@ def read_cosignature(body: bytes, note: str, key: WitnessKey) -> str:
     if found is None:
         raise Malformed("cosignature", f"is not of {key.name}")
     return f"— {key.name} {to_base64(key.id + found)}\n"
-
-
-def cosigned(note: str, lines: Iterable[str]) -> str:
-    """The checkpoint with signature lines of witnesses under its own."""
-    return note + "".join(lines)

@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from ledger.log.checkpoint import receipt
 from ledger.log.verification import parse_witness_key
 from ledger.log.verification_findings import VerificationFailed
-from ledger.log.witness_protocol import cosigned, read_cosignature
+from ledger.log.witness_protocol import read_cosignature
 from ledger.store.engine import Executor
 from ledger.store.snapshot import Log
 from ledger.store.table_mapping import append_rows
@@ -52,7 +52,7 @@ def cosigned_checkpoint(connection: Executor, size: int) -> str:
     lines = connection.execute(
         select(COSIGNATURE.c.line).where(COSIGNATURE.c.tree_size == size).order_by(COSIGNATURE.c.vkey)
     ).scalars()
-    return cosigned(checkpoint_at(connection, size), map(str, lines))
+    return checkpoint_at(connection, size) + "".join(lines)
 
 
 def best_size(connection: Executor, index: int, newest: int) -> int:

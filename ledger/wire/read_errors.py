@@ -109,8 +109,8 @@ def _explain_list(node: Any, value: Any, where: str) -> None:  # noqa: ANN401 - 
 def _explain_scalar(node: inspect.Type, value: object, where: str, rule: str) -> None:
     match node:
         case inspect.IntType():
-            least, most = (other if bound is None else int(bound) for bound, other in _bounds(node))
-            c.integer(value, where, least, most)
+            least = -c.INTEGER_MAX if node.ge is None else int(node.ge)
+            c.integer(value, where, least, c.INTEGER_MAX if node.le is None else int(node.le))
         case inspect.StrType() if node.pattern:
             short = isinstance(value, str) and len(value) <= (node.max_length or len(value))
             if not short or not re.search(node.pattern, str(value)):
@@ -125,10 +125,6 @@ def _explain_scalar(node: inspect.Type, value: object, where: str, rule: str) ->
             raise Malformed(where, "must be null")
         case _:
             pass
-
-
-def _bounds(node: inspect.IntType) -> tuple[tuple[float | None, int], tuple[float | None, int]]:
-    return (node.ge, -c.INTEGER_MAX), (node.le, c.INTEGER_MAX)
 
 
 def _explain_word(words: tuple[Any, ...], value: object, where: str, rule: str) -> None:

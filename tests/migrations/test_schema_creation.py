@@ -17,6 +17,8 @@ from ledger.store.append_only_triggers import sqlite_triggers
 from ledger.store.engine import engine_of
 from ledger.store.tables import SCHEMA_REVISION, metadata
 from migrations.cli.main import app
+from migrations.cli.status import revision_at
+from migrations.connect.book_location import Place
 from tests.factories.stored import World
 
 
@@ -44,7 +46,7 @@ def test_a_second_upgrade_changes_nothing(made: Path) -> None:
     before = _schema(made)
     migrations.upgrade(f"sqlite:///{made}")
     assert _schema(made) == before
-    assert migrations.current(f"sqlite:///{made}") == SCHEMA_REVISION
+    assert revision_at(Place.parse(str(made))) == SCHEMA_REVISION
 
 
 def test_the_tables_are_those_of_the_program(made: Path) -> None:

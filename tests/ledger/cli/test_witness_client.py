@@ -14,7 +14,7 @@ from sqlalchemy import delete, insert, update
 
 from ledger.cli.witness_client import ATTEMPTS, Witness, WitnessRefused, witness_newest
 from ledger.log.verification_findings import VerificationFailed
-from ledger.log.witness_protocol import SIZE_TYPE, add_checkpoint, cosigned, read_cosignature, read_size
+from ledger.log.witness_protocol import SIZE_TYPE, add_checkpoint, read_cosignature, read_size
 from ledger.store.append_only_triggers import sqlite_triggers
 from ledger.store.cosignatures import check_cosignatures, cosigned_receipt, newest_size, store_cosignature
 from ledger.store.engine import engine_of
@@ -269,7 +269,7 @@ def test_a_size_is_one_line(body: bytes) -> None:
 
 def test_cosignatures_stand_under_the_log_s_own() -> None:
     """The checkpoint with them is one note, and reads as before."""
-    note = cosigned(NOTE, [COSIGNER.line(NOTE), STRANGER.line(NOTE)])
+    note = NOTE + COSIGNER.line(NOTE) + STRANGER.line(NOTE)
     assert [name for name, _ in Note.parse(note).lines][1:] == [COSIGNER.key.name, STRANGER.key.name]
     assert read_cosignature(COSIGNER.line(NOTE).encode(), note, COSIGNER.key) == COSIGNER.line(NOTE)
 
