@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from msgspec import Meta
 
-from ledger.commands.recorded_fields import Index
+from ledger.commands.command_fields import Index
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Name, Sha256, Time, constant
 from ledger.wire.malformed import Malformed

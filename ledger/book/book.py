@@ -35,7 +35,6 @@ from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
 from ledger.domain.gate import DOCUMENT_BYTES_MAX, Gate
 from ledger.store.engine import engine_of
-from ledger.store.file_lock import FileLock
 from ledger.store.snapshot import Snapshot
 from ledger.store.table_mapping import append_once
 from ledger.store.tables import DOCUMENT
@@ -52,22 +51,14 @@ class Book:
     """An open book. Open it with :meth:`open`: one process an SQLite book, any number a PostgreSQL one."""
 
     def __init__(
-        self,
-        engines: tuple[Engine, Engine],
-        recorder: Recorder,
-        state: WriterState,
-        kept: CheckpointFile | None,
-        lock: FileLock | None,
+        self, engines: tuple[Engine, Engine], recorder: Recorder, preparer: CommandPreparer, writer: Writer
     ) -> None:
         """Use :meth:`open`."""
         self._writes, self._reads = engines
-        self._recorder = recorder
-        self._lock = lock
+        self._recorder, self._preparer, self._writer = recorder, preparer, writer
         self._storing = threading.Lock()
         self._quota = DocumentQuota()
         self._closed = False
-        self._preparer = CommandPreparer(self._reads, recorder, state.facts)
-        self._writer = Writer(engines, recorder, state, kept, lock)
 
     @classmethod
     def open(  # noqa: PLR0913 - where it is, who decides and signs, and its options
@@ -104,7 +95,8 @@ class Book:
             keeping = None if kept is None else CheckpointFile(kept, recorder.signer.key)
             state = WriterState(recorder.signer.key)
             check_usable(engines[1], state, keeping, volatile=volatile)
-            return cls(engines, recorder, state, keeping, lock)
+            preparer = CommandPreparer(engines[1], recorder, state.facts)
+            return cls(engines, recorder, preparer, Writer(engines, recorder, state, keeping, lock))
         except BaseException:
             for engine in engines:
                 engine.dispose()
@@ -214,5 +206,3 @@ class Book:
         self._closed = True
         self._writes.dispose()
         self._reads.dispose()
-        if self._lock is not None:
-            self._lock.release()

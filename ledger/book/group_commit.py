@@ -85,9 +85,11 @@ class Writer:
         return future
 
     def close(self) -> None:
-        """Commit what is waiting, and end the thread."""
+        """Commit what is waiting, end the thread and release the lock."""
         self._waiting.put(None)
         self._thread.join()
+        if self._lock is not None:
+            self._lock.release()
         self.stopped = CLOSED
         self._refuse_waiting()
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 
+from ledger.book.checkpoint_file import CheckpointFile
+from ledger.book.writer_state import WriterState
 from ledger.log.verification_findings import VerificationFailed
 from ledger.store.append_only_triggers import altered_trigger, foreign_object
 from ledger.store.database_grants import rights_problem
@@ -18,10 +19,6 @@ from ledger.store.schema_revision import BookUnusable, check_schema
 from ledger.store.snapshot import Snapshot
 from ledger.store.successor_book import successor_of
 from ledger.wire.malformed import Malformed
-
-if TYPE_CHECKING:
-    from ledger.book.checkpoint_file import CheckpointFile
-    from ledger.book.writer_state import WriterState
 
 
 def check_usable(engine: Engine, state: WriterState, kept: CheckpointFile | None, *, volatile: bool) -> None:
@@ -108,7 +105,7 @@ def take_lock(url: str) -> FileLock | None:
     if not path.exists():
         raise BookUnusable(f"there is no book at {path}: run 'epsilon db upgrade' to make one")
     try:
-        return FileLock.take(path)
+        return FileLock(path)
     except LockHeldError:
         raise BookUnusable(f"another process has the book at {name_of(url)} open for writing") from None
     except FileChangedError as error:

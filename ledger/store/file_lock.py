@@ -17,7 +17,6 @@ import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
 
 
 class LockHeldError(Exception):
@@ -32,14 +31,6 @@ class FileLock:
     """A lock that is held; :meth:`release` ends it."""
 
     def __init__(self, path: Path) -> None:
-        """Use :meth:`take`."""
-        self._path = path
-        self._locks: list[int] = []
-        self._identity: tuple[int, int] | None = None
-        self._named_by_identity: Path | None = None
-
-    @classmethod
-    def take(cls, path: Path) -> Self:
         """Lock the book at a path, at once or not at all; a book that is still to be made is locked by its path.
 
         Raises:
@@ -47,18 +38,19 @@ class FileLock:
             FileChangedError: if the file has a second hard link.
             OSError: if a lock file cannot be written.
         """
-        lock = cls(path)
+        self._path = path
+        self._locks: list[int] = []
+        self._named_by_identity: Path | None = None
         try:
-            lock._locks.append(_locked(Path(f"{path}.lock")))
-            lock._identity = _identity(path)
-            if lock._identity is not None:
-                file = _runtime_folder() / "{:x}-{:x}.lock".format(*lock._identity)
-                lock._locks.append(_locked(file))
-                lock._named_by_identity = file
+            self._locks.append(_locked(Path(f"{path}.lock")))
+            self._identity = _identity(path)
+            if self._identity is not None:
+                file = _runtime_folder() / "{:x}-{:x}.lock".format(*self._identity)
+                self._locks.append(_locked(file))
+                self._named_by_identity = file
         except BaseException:
-            lock.release()
+            self.release()
             raise
-        return lock
 
     def check(self) -> None:
         """Check that the path still leads to the locked file. Raises: FileChangedError."""

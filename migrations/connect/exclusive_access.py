@@ -56,7 +56,7 @@ def file_locked(place: Place, limits: Limits) -> Iterator[None]:
     retried, over = retry_if_exception_type(LockHeldError), stop_after_delay(limits.lock_s)
     retrying = Retrying(retry=retried, stop=over, wait=wait_fixed(_RETRY_S), reraise=True)
     try:
-        lock = retrying(FileLock.take, place.path)
+        lock = retrying(FileLock, place.path)
     except FileChangedError as error:
         raise NotDone(str(error)) from None
     except LockHeldError:

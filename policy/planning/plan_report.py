@@ -7,9 +7,10 @@ the writer. Each is the least change of its kind and was itself decided on the s
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import structs
 
@@ -30,10 +31,6 @@ from policy.planning.plan_search import (
 )
 from policy.planning.reported_values import Natural
 from policy.planning.what_if import DecisionReport, WhatIf
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 CANDIDATES_MAX: Final = 64
 """Other partitions that are tried; the report gives the number of those left out."""

@@ -9,18 +9,16 @@ policy or a provider that minds requires a pipeline.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import torch
 from torch import Tensor, nn
 
 from ledger.wire.malformed import Malformed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 FILE_BYTES_MAX: Final = 1 << 20
 ERROR_TEXT_MAX: Final = 300

@@ -30,28 +30,25 @@ import math
 from collections.abc import Iterable
 from contextlib import suppress
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
+from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.poisson_sampler import Microbatch, draw, microbatches
 from trainer_adapter.dpsgd.privacy_units import UnitRecords
 from trainer_adapter.dpsgd.self_check import SelfCheckFailed, agree, reference_clipped_sum
+from trainer_adapter.layers.dropout import Keys
 from trainer_adapter.layers.functional_call import in_modes
 from trainer_adapter.per_sample.microbatch import Batch, MicrobatchGradientSum
 from trainer_adapter.per_sample.model_checks import check_modules, check_on_dummies, public_parameters, trainable
 from trainer_adapter.per_sample.record_loss import LossFn, RecordLoss
 from trainer_adapter.per_sample.rounding_margins import precision_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ledger.mechanisms.plan import Plan
-    from trainer_adapter.dpsgd.csprng import CsprngRandomness
-    from trainer_adapter.layers.dropout import Keys
 
 Certify: TypeAlias = Literal["dummies", "first_step", "always"]
 

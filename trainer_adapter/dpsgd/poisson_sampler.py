@@ -7,18 +7,15 @@ A draw is then cut into microbatches of one fixed size whose last is filled with
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from fractions import Fraction
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from fractions import Fraction
-
-    from numpy.typing import NDArray
-
-    from trainer_adapter.dpsgd.csprng import Stream
+from trainer_adapter.dpsgd.csprng import Stream
 
 WORDS_AT_ONCE: Final = 1 << 20
 

@@ -8,21 +8,16 @@ else's as they were.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
-from ledger.mechanisms.plan import USER
+from ledger.mechanisms.plan import USER, Plan
 from ledger.wire.malformed import Malformed
+from trainer_adapter.dpsgd.poisson_sampler import Microbatch
 from trainer_adapter.job.job_spec import RECORDS_PER_UNIT_MAX
 from trainer_adapter.layers.dropout import Keys, dropout_keys
 from trainer_adapter.per_sample.microbatch import Batch
 from trainer_adapter.per_sample.model_checks import DUMMIES, dummies
-
-if TYPE_CHECKING:
-    from ledger.mechanisms.plan import Plan
-    from trainer_adapter.dpsgd.poisson_sampler import Microbatch
 
 
 def of_users(users: Tensor, records: int, records_per_user_max: int) -> tuple[Tensor, Tensor]:

@@ -6,16 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from trainer_adapter.layers.dropout import PerExampleDropout
-
-if TYPE_CHECKING:
-    from trainer_adapter.per_sample.microbatch import Batch
-    from trainer_adapter.per_sample.record_loss import RecordLoss
+from trainer_adapter.per_sample.microbatch import Batch
+from trainer_adapter.per_sample.record_loss import RecordLoss
 
 AGREEMENT: Final = {"float64": 1e-3, "float32": 1e-3, "bfloat16": 0.1}
 """Relative, in norm: what two ways to compute in float32 may differ by; a wrong rule is off by far more."""

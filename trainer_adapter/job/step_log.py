@@ -15,17 +15,13 @@ goes on after what it began.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from ledger.files.atomic_file import replace_file, sync_folder
-from ledger.wire.canonical_json import dump, fields, integer, parse
+from ledger.mechanisms.plan import Plan
+from ledger.wire.canonical_json import Object, dump, fields, integer, parse
 from ledger.wire.malformed import Malformed
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ledger.mechanisms.plan import Plan
-    from ledger.wire.canonical_json import Object
 
 LINE_MAX: Final = 1000
 BLOCK_STEPS_MAX: Final = 100_000

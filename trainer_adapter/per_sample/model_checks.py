@@ -12,8 +12,8 @@ made itself, and reads nothing that another pass made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -24,9 +24,6 @@ from torch.utils._pytree import tree_leaves
 from ledger.wire.malformed import Malformed
 from trainer_adapter.layers.dropout import PerExampleDropout
 from trainer_adapter.layers.functional_call import FunctionMode, call
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 DUMMIES: Final = 4
 PARAMETERS_MAX: Final = 1 << 32

@@ -50,11 +50,9 @@ class Stateful(Protocol):
 
     def state_dict(self) -> dict[str, Any]:
         """The state."""
-        ...
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> object:
         """Restore it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

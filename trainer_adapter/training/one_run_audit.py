@@ -15,16 +15,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ledger.wire.malformed import Malformed
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from trainer_adapter.dpsgd.csprng import Stream
+from trainer_adapter.dpsgd.csprng import Stream
 
 DOUBT: Final = Fraction(1, 20)
 """The chance of a bound that is too high, over coins and noise."""

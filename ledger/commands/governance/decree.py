@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
+from ledger.commands.command_fields import RecordedLoss
 from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context
-from ledger.commands.recorded_fields import RecordedLoss
 from ledger.domain.command import REASON_MAX
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.outcomes import Code

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Final
 
+from ledger.commands.command_fields import Parents, Several
 from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context
-from ledger.commands.organisation_lineage.lineage_fields import Parents, Several
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Facts
 from ledger.domain.organisation_graph import NodeKind, descendants, forebears

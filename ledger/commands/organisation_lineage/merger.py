@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from ledger.commands.command_fields import Organisations, Parents
 from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context
-from ledger.commands.organisation_lineage.lineage_fields import Organisations, Parents
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import SRO

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from ledger.commands.command_fields import NodeIndex
 from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context
-from ledger.commands.recorded_fields import NodeIndex
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Charge, Organisation
 from ledger.domain.organisation_graph import Arrow, NodeKind, knows

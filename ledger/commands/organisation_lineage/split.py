@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from ledger.commands.command_fields import Parents
 from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context
-from ledger.commands.organisation_lineage.lineage_fields import Parents
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.organisation_graph import Arrow, NodeKind
 from ledger.domain.outcomes import Code

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from ledger.commands.command_fields import Index, NodeIndex
 from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context
 from ledger.commands.organisation_lineage.publication import find_giver
-from ledger.commands.recorded_fields import Index, NodeIndex
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.organisation_graph import Arrow, NodeKind
 from ledger.domain.outcomes import ChargeState, Code

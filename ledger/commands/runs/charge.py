@@ -15,9 +15,9 @@ from ledger.accounts.account_sums import AccountSums, Prices, touched
 from ledger.accounts.headroom import Limit, Room
 from ledger.accounts.limits import limits_on, no_room
 from ledger.accounts.pricing import Bound, ComputedPrices
+from ledger.commands.command_fields import Count, Natural, NodeIndex, RecordedHolder
 from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context
-from ledger.commands.recorded_fields import Count, Natural, NodeIndex, RecordedHolder
 from ledger.commands.registration.partition import UnitRecords
 from ledger.crypto.public_keys import CleanRoomKeys
 from ledger.domain.decision import Decision, Rejected

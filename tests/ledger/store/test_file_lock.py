@@ -79,15 +79,15 @@ def test_no_lock_file_is_left_in_the_users_folder(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     book = tmp_path / "book.sqlite"
     book.touch()
-    lock = FileLock.take(book)
+    lock = FileLock(book)
     (folder,) = tmp_path.glob("epsilon-ledger-*")
     assert len([*folder.iterdir()]) == 1
     with pytest.raises(LockHeldError):
-        FileLock.take(book)
+        FileLock(book)
     lock.release()
     assert not [*folder.iterdir()]
     folder.chmod(0o777)
     with pytest.raises(PermissionError, match="must be a folder that this user alone may enter"):
-        FileLock.take(book)
+        FileLock(book)
     folder.chmod(0o700)
-    FileLock.take(book).release()
+    FileLock(book).release()

@@ -1,14 +1,19 @@
-"""Fields of what entries record beside the request and the outcome."""
+"""Fields that several kinds of command share: in their bodies, and in what their entries record beside the request."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 
 from ledger.wire.canonical_json import INTEGER_MAX
+from ledger.wire.field_types import Did, distinct
 from ledger.wire.records import Record
 
+BODIES_MAX: Final = 64
+"""Organisations that one lineage command names."""
+Organisations = Annotated[tuple[Did, ...], distinct(BODIES_MAX)]
+Several = Annotated[tuple[Did, ...], distinct(BODIES_MAX, 2)]
 Natural = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
 Count = Annotated[int, Meta(ge=1, le=INTEGER_MAX)]
 Index = Annotated[int, Meta(ge=0, le=INTEGER_MAX, description="an index in the log")]
@@ -23,3 +28,9 @@ class RecordedLoss(Record, frozen=True):
 
     finite: tuple[Natural, ...]
     infinite: tuple[Natural, ...]
+
+
+class Parents(Record, frozen=True):
+    """The nodes whose knowledge comes together, as the entry records them."""
+
+    parents: tuple[NodeIndex, ...]
