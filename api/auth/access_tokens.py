@@ -24,7 +24,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import JWKRegistry, Key, OKPKey, RSAKey
 from joserfc.jwt import ClaimsOption
 
-from client.http.jwt_claims import JwtClaims
+from client.http.jwt_claim_checks import JwtClaims
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 

@@ -21,7 +21,7 @@ from ledger.domain.facts import GLOBAL, Charge, Contract, Facts, Partition, hold
 from ledger.domain.organisation_graph import ancestors, knows
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import AUDITOR, CCR, SRO, TDC, TDP, TSO
-from ledger.store.table_mapping import ProjectionTable
+from ledger.store.projection_table import ProjectionTable
 
 OPERATOR: Final = "OPERATOR"
 ROLES: Final = (SRO, TSO, TDP, TDC, CCR, AUDITOR, OPERATOR)

@@ -38,7 +38,7 @@ from msgspec import Meta
 from api.auth.access_tokens import check_signature
 from api.server.http_server import check_loopback
 from client.http.access_tokens import ASSERTION
-from client.http.jwt_claims import SKEW_S, JwtClaims
+from client.http.jwt_claim_checks import SKEW_S, JwtClaims
 from client.keys.signer import Signer
 from client.profile.profile import read_table
 from ledger.crypto.public_keys import PublicKey

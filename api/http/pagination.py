@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 from fastapi import Depends, Query
 
 from api.http.field_types import Cursor
-from ledger.store.table_mapping import ProjectionTable
+from ledger.store.projection_table import ProjectionTable
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record

@@ -89,7 +89,7 @@ def grant(
     from time import time_ns
 
     from client.profile.profile import Profile
-    from client.service.key_grant import check, fetch, read_data_keys
+    from client.service.key_grant_check import check, fetch, read_data_keys
 
     with errors_reported():
         caller = Profile.load(profile)

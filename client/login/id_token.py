@@ -10,7 +10,7 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from client.http.jwt_claims import JwtClaims
+from client.http.jwt_claim_checks import JwtClaims
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 

@@ -24,8 +24,8 @@ from ledger.domain.command import Command
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.gate import Gate
 from ledger.domain.outcomes import ChargeState, Code
+from ledger.store.projection_table import append_rows
 from ledger.store.snapshot import Snapshot
-from ledger.store.table_mapping import append_rows
 from ledger.store.tables import ENTRY
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed

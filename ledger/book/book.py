@@ -26,8 +26,8 @@ from ledger.book.batch import Recorder, outcome_of
 from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.document_quota import DocumentQuota
 from ledger.book.group_commit import CLOSED, Writer
+from ledger.book.opening_checks import check_usable, take_lock
 from ledger.book.past_snapshot import PastSnapshot
-from ledger.book.preconditions import check_usable, take_lock
 from ledger.book.prepare import CommandPreparer, Prepared
 from ledger.book.publish import LogSigner
 from ledger.book.submitted_command import BookBusy, BookStopped, BookUnusable, Outcome, Submission
@@ -35,8 +35,8 @@ from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
 from ledger.domain.gate import DOCUMENT_BYTES_MAX, Gate
 from ledger.store.engine import engine_of
+from ledger.store.projection_table import append_once
 from ledger.store.snapshot import Snapshot
-from ledger.store.table_mapping import append_once
 from ledger.store.tables import DOCUMENT
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed

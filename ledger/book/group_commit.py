@@ -21,7 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ledger.book.batch import Batch, Recorder
 from ledger.book.checkpoint_file import CheckpointFile
-from ledger.book.preconditions import recheck
+from ledger.book.opening_checks import recheck
 from ledger.book.publish import publish
 from ledger.book.submitted_command import BookStopped, Outcome
 from ledger.book.writer_state import WriterState

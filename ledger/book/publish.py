@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger.log.checkpoint import receipt, sign
 from ledger.store.merkle_tables import Tree
-from ledger.store.table_mapping import append_rows
+from ledger.store.projection_table import append_rows
 from ledger.store.tables import CHECKPOINT
 from ledger.verifier import Checkpoint, LogKey
 

@@ -24,7 +24,7 @@ from ledger.store.database_state import PROJECTIONS
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import Executor
 from ledger.store.merkle_tables import Tree, entries_from, entry_bytes, latest_checkpoint
-from ledger.store.table_mapping import replace_rows
+from ledger.store.projection_table import replace_rows
 from ledger.verifier import LogKey, leaf_hash, verify_inclusion
 from ledger.wire.malformed import Malformed
 

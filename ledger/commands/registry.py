@@ -6,16 +6,16 @@ from typing import Any, Final
 
 from ledger.commands.command_kind import CommandKind
 from ledger.commands.context import PendingCommand
-from ledger.commands.governance.decree import DECREE
+from ledger.commands.governance.account_reset import DECREE
+from ledger.commands.governance.contract_revocation import REVOCATION
 from ledger.commands.governance.model_opening import MODEL_OPENING
 from ledger.commands.governance.release_notice import RELEASE_NOTICE
-from ledger.commands.governance.revocation import REVOCATION
 from ledger.commands.organisation_lineage.coalition import COALITION
 from ledger.commands.organisation_lineage.collusion import COLLUSION
 from ledger.commands.organisation_lineage.merger import ACQUISITION, MERGER
-from ledger.commands.organisation_lineage.publication import PUBLICATION
+from ledger.commands.organisation_lineage.model_publication import PUBLICATION
+from ledger.commands.organisation_lineage.model_transfer import TRANSFER
 from ledger.commands.organisation_lineage.split import SPLIT
-from ledger.commands.organisation_lineage.transfer import TRANSFER
 from ledger.commands.registration.document import CONTRACT, DATASET, POLICY, RECOMMENDATION
 from ledger.commands.registration.organisation import ORGANISATION
 from ledger.commands.registration.partition import PARTITION

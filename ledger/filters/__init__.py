@@ -8,7 +8,7 @@ from typing import Any, Final
 from ledger.filters.capacity import Cap, NoRoom
 from ledger.filters.gaussian import GaussianRule
 from ledger.filters.pure_dp import PureSum
-from ledger.filters.reference_step import Reference
+from ledger.filters.reference_step_count import Reference
 from ledger.filters.renyi import Renyi
 from ledger.filters.rule import Coordinate, Opening, Rule
 from ledger.mechanisms.price_proofs import RULE_NAMES

@@ -49,7 +49,7 @@ _ROWS: Final = (
         "poisson_gaussian",
         _ADDED,
         "reference",
-        "dominated step by step by the reference's: ledger/filters/reference_step.py",
+        "dominated step by step by the reference's: ledger/filters/reference_step_count.py",
     ),
     ("poisson_gaussian", _ADDED, "gaussian", "certificate from its privacy loss distribution"),
     ("sampled_without_replacement", (REPLACE,), "renyi", "Wang, Balle, Kasiviswanathan 2019, Theorem 9"),

@@ -11,8 +11,8 @@ from ledger.log.verification import parse_witness_key
 from ledger.log.verification_findings import VerificationFailed
 from ledger.log.witness_protocol import read_cosignature
 from ledger.store.engine import Executor
+from ledger.store.projection_table import append_rows
 from ledger.store.snapshot import Log
-from ledger.store.table_mapping import append_rows
 from ledger.store.tables import CHECKPOINT, COSIGNATURE
 from ledger.verifier import WitnessKey
 from ledger.wire.malformed import Malformed

@@ -15,8 +15,8 @@ from ledger.log.verification_findings import VerificationFailed
 from ledger.mechanisms.loss import Loss
 from ledger.store import tables as t
 from ledger.store.engine import Executor
+from ledger.store.projection_table import ProjectionTable, replace_rows
 from ledger.store.row_mapping import TableMapping
-from ledger.store.table_mapping import ProjectionTable, replace_rows
 
 PROJECTIONS: Final[dict[str, TableMapping[Any, Any]]] = {
     "organisations": t.ORGANISATIONS,

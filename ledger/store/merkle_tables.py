@@ -10,7 +10,7 @@ from sqlalchemy import TextClause, bindparam, func, select, text
 
 from ledger.log import merkle
 from ledger.store.engine import Executor
-from ledger.store.table_mapping import append_rows
+from ledger.store.projection_table import append_rows
 from ledger.store.tables import CHECKPOINT, ENTRY, TREE_NODE
 from ledger.verifier import leaf_hash
 

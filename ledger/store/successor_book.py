@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from ledger.log.verification_findings import VerificationFailed
 from ledger.store.engine import Executor
-from ledger.store.table_mapping import append_rows
+from ledger.store.projection_table import append_rows
 from ledger.store.tables import SEAL
 
 

@@ -20,7 +20,7 @@ from ledger.verifier import Checkpoint, LogKey
 from migrations.connect.book_location import Place
 from migrations.connect.errors import Absent, SchemaUnknown
 from migrations.connect.exclusive_access import Limits, connected, is_held
-from migrations.schema.history import schema_at
+from migrations.schema.revision_sql import schema_at
 from migrations.schema.revisions import bring_to, holds_book, missing_triggers, revision_of, wrong_grants
 from migrations.transfer.log_check import Step, check_trusted, head_of
 

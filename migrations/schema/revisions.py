@@ -18,7 +18,7 @@ from ledger.store.tables import SCHEMA_REVISION
 from migrations.connect.book_location import Place
 from migrations.connect.errors import NotDone, SchemaUnknown
 from migrations.connect.exclusive_access import Limits, tables_in
-from migrations.schema.history import FIRST, HISTORY, schema_at
+from migrations.schema.revision_sql import FIRST, HISTORY, schema_at
 
 _GRANTED: Final = text(
     "SELECT r.relname, coalesce(w.rolname, 'everybody'), a.privilege_type FROM pg_catalog.pg_class r "

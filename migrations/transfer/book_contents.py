@@ -23,8 +23,8 @@ from ledger.log.merkle import CompactRange
 from ledger.log.verification import parse_witness_key
 from ledger.store.cosignatures import store_cosignature
 from ledger.store.database_state import write_state
+from ledger.store.projection_table import append_rows
 from ledger.store.snapshot import Snapshot
-from ledger.store.table_mapping import append_rows
 from ledger.store.tables import CHECKPOINT, COSIGNATURE, DOCUMENT, ENTRY, TREE_NODE
 from ledger.verifier import NOTE_BYTES_MAX, LogKey
 from ledger.wire import canonical_json as c

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migrations.schema.history import run_sql
+from migrations.schema.revision_sql import run_sql
 
 revision = "0001"
 down_revision = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migrations.schema.history import require_empty, run_sql
+from migrations.schema.revision_sql import require_empty, run_sql
 
 revision = "0002"
 down_revision = "0001"

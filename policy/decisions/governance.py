@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ledger.commands.governance.decree import DECREE, Decree
-from ledger.commands.governance.revocation import REVOCATION, Revoke
+from ledger.commands.governance.account_reset import DECREE, Decree
+from ledger.commands.governance.contract_revocation import REVOCATION, Revoke
 from policy.decisions.charges import check_newest
 from policy.decisions.documents_in_force import dataset_of, policy_in_force, read_contract
 from policy.decisions.request import Case, on

@@ -14,9 +14,9 @@ from ledger.accounts.account_loss import frozen_accounts
 from ledger.commands.organisation_lineage.coalition import COALITION, Declare
 from ledger.commands.organisation_lineage.collusion import COLLUSION, Collude
 from ledger.commands.organisation_lineage.merger import ACQUISITION, MERGER, Join
-from ledger.commands.organisation_lineage.publication import PUBLICATION, Publish
+from ledger.commands.organisation_lineage.model_publication import PUBLICATION, Publish
+from ledger.commands.organisation_lineage.model_transfer import TRANSFER, Transfer
 from ledger.commands.organisation_lineage.split import SPLIT, Split
-from ledger.commands.organisation_lineage.transfer import TRANSFER, Transfer
 from ledger.domain.facts import Account, Facts
 from ledger.domain.organisation_graph import NodeKind
 from ledger.domain.outcomes import ChargeState

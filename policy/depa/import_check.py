@@ -23,7 +23,7 @@ from policy.depa.contract.reasons import Reason, Reasons
 from policy.depa.evaluation import Terms, evaluate
 from policy.depa.pipeline.pipeline import PATH as PIPELINE
 from policy.depa.pipeline.pipeline import read_pipeline
-from policy.depa.pricing import Priced, price
+from policy.depa.run_privacy_cost import Priced, price
 from policy.documents import ContractDocument
 
 

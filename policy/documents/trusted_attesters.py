@@ -7,8 +7,8 @@
       "claims":{"swname":"epsilon-trainer"},
       "release_policy":{"version":"1.0.0","anyOf":[...]}}
 
-``claims`` are held against EAT tokens, ``release_policy`` (:mod:`policy.documents.release_policy`) against every token.
-Each pins the software: without, any program that a pinned attester vouches for would get the keys.
+``claims`` are held against EAT tokens, ``release_policy`` (:mod:`policy.documents.attestation_conditions`) against
+every token. Each pins the software: without, any program that a pinned attester vouches for would get the keys.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.field_types import distinct, register_type, rule, text, words
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
-from policy.documents.release_policy import ReleasePolicy
+from policy.documents.attestation_conditions import ReleasePolicy
 
 ATTESTERS_MAX: Final = 16
 KEYS_MAX: Final = 32

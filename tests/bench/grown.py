@@ -24,7 +24,7 @@ from ledger.store import tables
 from ledger.store.database_state import DatabaseState, write_state
 from ledger.store.engine import engine_of
 from ledger.store.merkle_tables import Tree
-from ledger.store.table_mapping import append_rows
+from ledger.store.projection_table import append_rows
 from ledger.store.tables import CHECKPOINT, ENTRY
 from ledger.verifier import Checkpoint
 from ledger.wire import canonical_json as c

@@ -29,7 +29,7 @@ BREACHES = [
     ("ledger", "ledger/domain/gate.py", "import ledger.accounting.renyi"),
     ("ledger", "ledger/added/__init__.py", "import ledger.book.book"),
     ("policy", "policy/checks/findings.py", "import policy.documents.policy"),
-    ("policy", "policy/depa/pricing.py", "import policy.planning.plan_search"),
+    ("policy", "policy/depa/run_privacy_cost.py", "import policy.planning.plan_search"),
     ("api", "api/http/problems.py", "import api.auth.access_tokens"),
     ("client", "client/keys/signer.py", "import client.http.transport"),
     ("trainer", "trainer_adapter/layers/rnn.py", "import trainer_adapter.dpsgd.engine"),

@@ -30,8 +30,8 @@ from trainer_adapter.run.checkpointing import CheckpointStore, locked
 from trainer_adapter.run.progress import ProgressReporter
 from trainer_adapter.run.step_budget import StepBudget
 from trainer_adapter.session.key_grants import NotGranted
-from trainer_adapter.session.loss_report import EpsilonSpent, QuoteReport
 from trainer_adapter.session.model_release import ModelReleaseRequest, Pause
+from trainer_adapter.session.privacy_loss_report import EpsilonSpent, QuoteReport
 from trainer_adapter.session.protocol import Say, Session, clean_room_service, consumer_service
 
 LOG_FILE: Final = "steps.log"

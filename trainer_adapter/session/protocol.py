@@ -27,7 +27,7 @@ from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.job.signals import stop_signals
 from trainer_adapter.session.clean_room_identity import CleanRoomIdentity, DevelopmentAttester
 from trainer_adapter.session.key_grants import ProviderGrants
-from trainer_adapter.session.loss_report import LossReport, QuoteReport, quote_report
+from trainer_adapter.session.privacy_loss_report import LossReport, QuoteReport, quote_report
 from trainer_adapter.session.receipt_check import check_recorded
 
 CHALLENGES_MAX: Final = 8

@@ -32,8 +32,8 @@ from trainer_adapter.dpsgd.engine import MICROBATCH, Engine
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.run.charged_run import Run
 from trainer_adapter.run.checkpointing import Position, Stateful
-from trainer_adapter.session.loss_report import EpsilonSpent
 from trainer_adapter.session.model_release import Pause
+from trainer_adapter.session.privacy_loss_report import EpsilonSpent
 from trainer_adapter.session.protocol import Say
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
 from trainer_adapter.training.training_records import read_records, read_users

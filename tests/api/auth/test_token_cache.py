@@ -6,7 +6,7 @@ import pytest
 
 from api.auth.access_tokens import TokenInvalid, Tokens
 from client.http.access_tokens import CleanRoomCredentials
-from client.http.jwt_claims import SKEW_S
+from client.http.jwt_claim_checks import SKEW_S
 from client.keys.signer import Signer
 from tests.factories.callers import LIFE_S, Everybody
 from tests.factories.people import BANK_A, ORIGIN

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from joserfc import jws
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
-from client.http.jwt_claims import SKEW_S
+from client.http.jwt_claim_checks import SKEW_S
 from client.login.id_token import subject_of
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed

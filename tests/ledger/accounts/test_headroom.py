@@ -14,7 +14,7 @@ from ledger.domain.facts import GLOBAL
 from ledger.filters import Cap, Rule
 from ledger.filters.gaussian import GaussianRule
 from ledger.filters.pure_dp import PureSum
-from ledger.filters.reference_step import Reference
+from ledger.filters.reference_step_count import Reference
 from ledger.filters.renyi import Renyi
 from ledger.mechanisms.loss import Loss, Segment
 from ledger.wire.exact_numbers import DELTA_ONE, NAT

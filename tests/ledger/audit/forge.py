@@ -20,7 +20,7 @@ from ledger.store.append_only_triggers import sqlite_triggers
 from ledger.store.database_state import write_state
 from ledger.store.engine import engine_of
 from ledger.store.merkle_tables import Tree
-from ledger.store.table_mapping import append_rows
+from ledger.store.projection_table import append_rows
 from ledger.store.tables import CHECKPOINT, DOCUMENT, ENTRY
 from ledger.verifier import Checkpoint
 from tests.factories.people import LOG, ORIGIN

@@ -16,7 +16,7 @@ from ledger.log.checkpoint import sign
 from ledger.log.tiles import Tile, tiles_of
 from ledger.store.engine import engine_of
 from ledger.store.merkle_tables import Tree
-from ledger.store.table_mapping import append_rows
+from ledger.store.projection_table import append_rows
 from ledger.store.tables import CHECKPOINT, ENTRY
 from ledger.verifier import Checkpoint, LogKey, verify_tiles
 from ledger.wire.malformed import Malformed

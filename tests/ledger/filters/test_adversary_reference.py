@@ -10,7 +10,7 @@ from math import exp, log
 import pytest
 
 from ledger.filters import Cap
-from ledger.filters.reference_step import Reference
+from ledger.filters.reference_step_count import Reference
 from ledger.filters.rule import Rule
 from ledger.mechanisms.loss import Loss
 from tests.ledger.filters.game import Charging, Game, Run

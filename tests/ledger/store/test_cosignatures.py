@@ -7,7 +7,7 @@ import pytest
 from ledger.audit.replay import VerificationFailed, verify_book
 from ledger.store.cosignatures import store_cosignature
 from ledger.store.engine import engine_of
-from ledger.store.table_mapping import append_rows
+from ledger.store.projection_table import append_rows
 from ledger.store.tables import COSIGNATURE
 from tests.factories.people import LOG
 from tests.factories.stored import World, no_step

@@ -11,7 +11,7 @@ from typing import Final
 from ledger.commands.command_fields import Index, NodeIndex
 from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context
-from ledger.commands.organisation_lineage.publication import find_giver
+from ledger.commands.organisation_lineage.model_publication import find_giver
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.organisation_graph import Arrow, NodeKind
 from ledger.domain.outcomes import ChargeState, Code

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from ledger.accounting.pld_counting import count_capacity, count_epsilon
 from ledger.filters import NoRoom, Opening, choose_rule
-from ledger.filters.reference_step import Reference
+from ledger.filters.reference_step_count import Reference
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import Composed, Gaussian, Group, Mechanism, PoissonGaussian, SelfComposed
 from ledger.mechanisms.price_proofs import NotPriced

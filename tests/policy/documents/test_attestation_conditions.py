@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.wire.malformed import Malformed
-from policy.documents.release_policy import CONDITIONS_MAX, DEPTH_MAX, ReleasePolicy
+from policy.documents.attestation_conditions import CONDITIONS_MAX, DEPTH_MAX, ReleasePolicy
 
 AUTHORITY = "https://attester.example"
 CLAIMS: dict[str, Any] = {"a": 3, "b": "three", "c": True, "deep": {"d": 1, "e": {"f": "g"}}, "dotted.name": 7}

@@ -20,8 +20,8 @@ from typing import ClassVar, Final, Literal
 
 from ledger.accounting.pld_counting import count_capacity, count_epsilon, count_keeps
 from ledger.filters.capacity import Cap, NoRoom
-from ledger.filters.odometer_checkpoints import checkpoint
 from ledger.filters.rule import Coordinate, Opening, Rule
+from ledger.filters.stepwise_odometer import checkpoint
 from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.loss import Loss, Segment
 from ledger.mechanisms.mechanism import Gaussian, Mechanism, PoissonGaussian
@@ -120,7 +120,7 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
     def odometer(self, loss: Loss) -> Fraction:
         """The ε of the least checkpoint at or above the count, at its share of δ.
 
-        See :mod:`ledger.filters.odometer_checkpoints`.
+        See :mod:`ledger.filters.stepwise_odometer`.
 
         Raises:
             ArithmeticError: if a charge is infinite, or no ε is proven.

@@ -11,7 +11,7 @@ from sqlalchemy import create_engine
 from ledger.store.append_only_triggers import altered_triggers, postgres_triggers, sqlite_triggers
 from ledger.store.engine import engine_of
 from ledger.store.tables import APPEND_ONLY, SCHEMA_REVISION, metadata
-from migrations.schema.history import HISTORY, schema_at
+from migrations.schema.revision_sql import HISTORY, schema_at
 from migrations.schema.revisions import bring_to, known_revisions
 from tests.migrations.places import Spot, db
 from tests.migrations.schema_dump import schema_of

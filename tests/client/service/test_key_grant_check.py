@@ -14,7 +14,7 @@ from api.keys.key_store import KeyStore
 from client.cli.main import app
 from client.keys.hpke_envelope import unseal
 from client.keys.signer import Signer
-from client.service.key_grant import Grant, Proven, check, fetch
+from client.service.key_grant_check import Grant, Proven, check, fetch
 from client.service.service import Answer
 from ledger.verifier import LogKey
 from ledger.wire.canonical_json import Object
