@@ -18,7 +18,7 @@ from tests.migrations.schema_dump import schema_of
 
 NOTE = '''"""A note on each contract."""
 
-from migrations.schema.history import run_sql
+from migrations.schema.revision_sql import run_sql
 
 revision = "0003"
 down_revision = "0002"
