@@ -13,8 +13,8 @@ from typing import Final
 
 import pytest
 
-# There are as many workers as cores. PyTorch in a process that a test starts would otherwise run as many threads as
-# there are cores too, and they would spin while they wait for one another.
+# There are no fewer workers than cores. PyTorch in a process that a test starts would otherwise run as many threads
+# as there are cores too, and they would spin while they wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 SLOWEST: Final = 10
@@ -55,6 +55,11 @@ STOPWATCH: Final = _Stopwatch()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--cpu-budget SECONDS``: the run fails if its tests use more."""
     parser.addoption("--cpu-budget", type=float, metavar="SECONDS", help="fail if the tests use more processor time")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than cores: while one waits for a server, a lock or a killed process, another computes."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
