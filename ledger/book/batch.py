@@ -13,9 +13,11 @@ from ledger.accounts.pricing import PriceMissing
 from ledger.book.publish import LogSigner
 from ledger.book.submitted_command import Outcome
 from ledger.book.writer_state import WriterState
+from ledger.commands.apply import effect_of
 from ledger.commands.context import PendingCommand
 from ledger.commands.decide import LEDGER_ACTOR, decide, verify_signer
 from ledger.commands.entry import Entry
+from ledger.commands.entry_reader import Read
 from ledger.commands.registry import read_body
 from ledger.commands.runs.key_release import ReleaseKey
 from ledger.commands.runs.settlement import Post, Settle
@@ -92,11 +94,11 @@ class Batch:
             data = entry.to_bytes()
         except Malformed as error:
             return outcome_of(pending, Decision(Code.MALFORMED, str(error)))
-        self._append(index, entry, data)
+        self._append(index, entry, data, pending.body)
         return replace(outcome_of(pending, decided), index=index, body=body)
 
-    def _append(self, index: int, entry: Entry, data: bytes) -> None:
-        self.tree.add(self.state.append(entry, data))
+    def _append(self, index: int, entry: Entry, data: bytes, body: Record) -> None:
+        self.tree.add(self.state.append(Read(entry.id, entry.kind, entry.time, effect_of(entry, body)), data))
         self._entries[index] = entry
         self._rows.append({"position": index, "id": entry.id, "kind": entry.kind, "time": entry.time, "data": data})
 

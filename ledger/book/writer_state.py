@@ -9,11 +9,13 @@ checkpoint covers them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any, Final
 
 from ledger.accounts.account_sums import AccountSums
-from ledger.commands.apply import apply_effect, effect_of
+from ledger.commands.apply import apply_effect
+from ledger.commands.context import PendingCommand
 from ledger.commands.entry import Entry
 from ledger.commands.entry_reader import Read, read_entry
 from ledger.domain.memory_state import MemoryState
@@ -109,10 +111,16 @@ class WriterState:
         if (checkpoint.size, checkpoint.root) != (self.size, self.root):
             raise Malformed("checkpoint", f"is of {checkpoint.size} entries, the book has {self.size} others")
 
-    def append(self, entry: Entry, data: bytes) -> list[tuple[int, int, bytes]]:
+    def expect(self, connection: Executor, commands: Sequence[PendingCommand]) -> None:
+        """Look up together what the commands of one batch name, before the first of them is verified or decided.
+
+        Everything is held in memory, so there is nothing to look up.
+        """
+
+    def append(self, entry: Read, data: bytes) -> list[tuple[int, int, bytes]]:
         """Apply the next entry; returns the nodes (level, position, hash) that it completes in the tree."""
         sums = AccountSums(self.facts)
-        self._apply(Read(entry.id, entry.kind, entry.time, effect_of(entry)), sums)
+        self._apply(entry, sums)
         sums.put()
         return self._tree.append(data)
 

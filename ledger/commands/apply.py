@@ -7,6 +7,7 @@ from ledger.commands.command_kind import Change, RunEffect
 from ledger.commands.entry import Entry
 from ledger.commands.registry import KINDS
 from ledger.domain.memory_state import MemoryState
+from ledger.wire.records import Record
 
 Effect = RunEffect | Entry | None
 """What applying an entry takes of it; None if it changes nothing but the log."""
@@ -19,16 +20,22 @@ def apply(state: MemoryState, entry: Entry, index: int) -> None:
     sums.put()
 
 
-def effect_of(entry: Entry) -> Effect:
+def effect_of(entry: Entry, body: Record | None = None) -> Effect:
     """What applying an entry takes of it, read off the entry alone.
 
-    Of nearly all entries that is little, so that another process may read them and hand this over. Raises: Malformed.
+    Of nearly all entries that is little, so that another process may read them and hand this over.
+
+    Args:
+        body: the typed body of its command, where that was read before.
+
+    Raises:
+        Malformed: if the entry says what no entry of its kind says.
     """
     if entry.code.refused:
         return None
     kind = KINDS[entry.kind]
     if kind.effect is not None:
-        return kind.effect(entry.recorded)
+        return kind.effect(entry.recorded(body))
     return entry if kind.apply is not None else None
 
 
@@ -46,4 +53,4 @@ def apply_effect(state: MemoryState, effect: Effect, index: int, sums: AccountSu
     sums.put()
     apply_kind = KINDS[effect.kind].apply
     if apply_kind is not None:
-        apply_kind(Change(state, index, effect.recorded))
+        apply_kind(Change(state, index, effect.recorded()))

@@ -65,10 +65,9 @@ class Entry:
         """The typed body of the command. Raises: Malformed."""
         return read_body(self.command)
 
-    @property
-    def recorded(self) -> Recorded[Record]:
-        """What applying it takes. Raises: Malformed."""
-        return Recorded(self.id, self.actor, self.time, self.code, self.command_body, self.body)
+    def recorded(self, body: Record | None = None) -> Recorded[Record]:
+        """What applying it takes; ``body`` is the typed body of its command, if it was read before. Raises: Malformed."""
+        return Recorded(self.id, self.actor, self.time, self.code, body or self.command_body, self.body)
 
     @classmethod
     def parse(cls, data: bytes) -> Entry:
