@@ -66,7 +66,7 @@ class Entry:
         return read_body(self.command)
 
     def recorded(self, body: Record | None = None) -> Recorded[Record]:
-        """What applying it takes; ``body`` is the typed body of its command, if it was read before. Raises: Malformed."""
+        """What applying it takes; ``body`` is the typed body of its command, if read before. Raises: Malformed."""
         return Recorded(self.id, self.actor, self.time, self.code, body or self.command_body, self.body)
 
     @classmethod
