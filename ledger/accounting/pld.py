@@ -64,7 +64,9 @@ class _Tail:
 
         if delta <= self.infinite:
             return math.inf
-        at = self.infinite + self.mass[1:] - np.exp(self.losses) * self.discounted[1:]
+        # Where e^l is infinite, nothing of the discounted mass is left, and the δ is not looked for there.
+        with np.errstate(over="ignore", invalid="ignore"):
+            at = self.infinite + self.mass[1:] - np.exp(self.losses) * self.discounted[1:]
         place = int(np.argmax(at <= delta)) if len(at) else 0
         above = self.infinite + self.mass[place] - delta
         below = self.discounted[place]

@@ -24,7 +24,7 @@ from ledger.mechanisms.price_proofs import ZERO_OUT
 
 COUNT_MAX: Final = 10**9
 _ORDERS: Final = (*range(2, 33), 40, 48, 64)
-_INTERVALS: Final = pld_mechanisms.INTERVALS[:2]
+_INTERVALS: Final = (1e-3, 1e-4)
 """At ten million steps the next finer grid has more noise than δ."""
 _FINE_ENOUGH: Final = 20_000
 """The count found is the greatest but for one part in so many."""

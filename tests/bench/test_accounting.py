@@ -6,6 +6,8 @@ from fractions import Fraction
 from typing import Final
 
 import pytest
+from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
+from dp_accounting.pld import PLDAccountant
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from ledger.accounting.epsilon_report import report_epsilon, reported_epsilon
@@ -47,3 +49,28 @@ def test_pricing_a_plan(benchmark: BenchmarkFixture, steps: int) -> None:
         Side("the same again", ASKED_AGAIN, lambda: known, again),
     )
     assert report_epsilon.cache_info().misses - misses == len(made)
+
+
+@pytest.mark.parametrize("plan", [("1/186", "0.6531", 186), ("8/1875", "1.1", 1_170)], ids=["depa-covid", "mnist"])
+def test_the_epsilon_of_a_new_plan(benchmark: BenchmarkFixture, plan: tuple[str, str, int]) -> None:
+    """A plan that nobody has asked for, against dp_accounting's own accountant at its own grid."""
+    probability, noise, steps = Fraction(plan[0]), Fraction(plan[1]), plan[2]
+    made = 0
+
+    def fresh() -> PoissonGaussian:
+        nonlocal made
+        made += 1
+        return PoissonGaussian(probability, noise + Fraction(made, 10**6), steps)
+
+    def theirs(mechanism: PoissonGaussian) -> None:
+        accountant = PLDAccountant(NeighboringRelation.REPLACE_SPECIAL)
+        step = PoissonSampledDpEvent(float(mechanism.probability), GaussianDpEvent(float(mechanism.noise_multiplier)))
+        accountant.compose(step, steps)
+        accountant.get_epsilon(float(DELTA))
+
+    compare(
+        benchmark,
+        Side("the ε of a new plan", 1, fresh, lambda plan: reported_epsilon(plan, DELTA, "REPLACE_SPECIAL")),
+        Side("dp_accounting's PLDAccountant", 1, fresh, theirs),
+        limit=0.2,
+    )

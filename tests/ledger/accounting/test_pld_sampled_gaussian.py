@@ -1,0 +1,48 @@
+"""The grid of one sampled Gaussian step, against dp_accounting's own loop over its points."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as library
+from dp_accounting.pld.pld_pmf import DensePLDPmf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger.accounting.pld import Distribution
+from ledger.accounting.pld_sampled_gaussian import sampled_gaussian
+
+ROUNDING = 1e-15
+"""Of a δ: a cell is a second difference of δ, over the interval and over the interval again."""
+
+
+def cells(law: DensePLDPmf) -> tuple[int, np.ndarray, float]:
+    """Where the grid begins, in cells; their probabilities; and the mass at infinity."""
+    return law._lower_loss, law._probs, float(law._infinity_mass)  # noqa: SLF001 - nothing public gives them
+
+
+def check(noise: float, probability: float, interval: float) -> None:
+    """The same grid, the same mass at infinity, and every cell equal but for the rounding of its δ."""
+    ours = sampled_gaussian(noise, probability, interval)
+    theirs = library.from_gaussian_mechanism(noise, value_discretization_interval=interval, sampling_prob=probability)
+    pairs = zip(Distribution.of(ours).laws, Distribution.of(theirs).laws, strict=True)
+    for (low, probs, infinite), (low_theirs, probs_theirs, infinite_theirs) in (map(cells, pair) for pair in pairs):
+        assert (low, len(probs)) == (low_theirs, len(probs_theirs))
+        assert np.abs(probs - probs_theirs).max() <= 8 * ROUNDING / interval
+        assert infinite == pytest.approx(infinite_theirs, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("noise", "probability", "interval"),
+    [(0.6531, 1 / 186, 1e-4), (1.1, 8 / 1875, 1e-4), (0.3, 1e-6, 1e-3), (5, 0.999, 1e-3), (50, 0.5, 1e-4)],
+)
+def test_a_step_has_the_librarys_cells(noise: float, probability: float, interval: float) -> None:
+    """At the plans that people make, and where nearly none or nearly all are sampled."""
+    check(noise, probability, interval)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.floats(0.25, 20), st.floats(1e-7, 1 - 1e-7))
+def test_any_step_has_the_librarys_cells(noise: float, probability: float) -> None:
+    """Over the whole range, on the coarsest grid."""
+    check(noise, probability, 2e-3)
