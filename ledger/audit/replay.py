@@ -28,6 +28,7 @@ from ledger.audit.verification_report import VerificationReport
 from ledger.audit.worker_pool import WorkerPool, worker_count
 from ledger.commands.apply import apply, apply_effect
 from ledger.commands.entry import Entry
+from ledger.crypto.ed25519 import UnknownLibrary, checked_libsodium
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.domain.gate import Gate
 from ledger.domain.memory_state import MemoryState
@@ -37,7 +38,7 @@ from ledger.store.cosignatures import check_cosignatures
 from ledger.store.database_state import check_rows
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import engine_of
-from ledger.store.schema_revision import check_schema
+from ledger.store.schema_revision import BookUnusable, check_schema
 from ledger.store.snapshot import Log, Snapshot
 from ledger.store.successor_book import check_successor
 from ledger.store.tables import DOCUMENT, ENTRY
@@ -100,6 +101,10 @@ def verify(  # noqa: PLR0913 - what to check, against what, and who decides
 
 def _of_book(check: Callable[Concatenate[Snapshot, P], T]) -> Callable[Concatenate[str, P], T]:
     def check_book(url: str, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            checked_libsodium()
+        except UnknownLibrary as error:
+            raise BookUnusable(str(error)) from None
         engine = engine_of(url, writes=False)
         try:
             with engine.begin() as connection:

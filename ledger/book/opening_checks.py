@@ -9,6 +9,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 
 from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.writer_state import WriterState
+from ledger.crypto.ed25519 import UnknownLibrary, checked_libsodium
 from ledger.log.verification_findings import VerificationFailed
 from ledger.store.append_only_triggers import altered_trigger, foreign_object
 from ledger.store.database_grants import rights_problem
@@ -31,8 +32,13 @@ def check_usable(engine: Engine, state: WriterState, kept: CheckpointFile | None
 
     Raises:
         BookUnusable: unless the book has this program's schema, its triggers and no others, rights that cannot change
-            what is recorded, a server whose commits are durable, this log's checkpoint, and extends the kept one.
+            what is recorded, a server whose commits are durable, this log's checkpoint, and extends the kept one; and
+            if this process verifies signatures by libraries that it was not tested with.
     """
+    try:
+        checked_libsodium()
+    except UnknownLibrary as error:
+        raise BookUnusable(str(error)) from None
     try:
         with engine.begin() as connection:
             check_schema(connection)
