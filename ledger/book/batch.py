@@ -26,7 +26,8 @@ from ledger.domain.command import Command
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.gate import Gate
 from ledger.domain.outcomes import ChargeState, Code
-from ledger.store.projection_table import append_rows
+from ledger.store.database_state import PROJECTIONS
+from ledger.store.projection_table import append_rows, replace_rows
 from ledger.store.snapshot import Snapshot
 from ledger.store.tables import ENTRY
 from ledger.wire import canonical_json as c
@@ -52,6 +53,7 @@ class Batch:
         self.connection = connection
         self.state = state
         self._recorder = recorder
+        state.catch_up(connection)
         self.tree = state.begin(connection)
         self._entries: dict[int, Entry] = {}
         self._rows: list[dict[str, object]] = []
@@ -121,7 +123,8 @@ class Batch:
     def flush(self) -> bool:
         """Write the changed state and the new entries; whether there is any."""
         if self._rows:
-            self.state.write_rows(self.connection)
+            for name, values in self.state.take_changes().items():
+                replace_rows(self.connection, PROJECTIONS[name], values)
             append_rows(self.connection, ENTRY, self._rows)
         return bool(self._rows)
 

@@ -167,6 +167,7 @@ class Writer:
             batch = Batch(connection, self._recorder, self._state)
             self._state.expect(connection, [pending for call in calls for pending in call])
             outcomes = publish(batch, self._recorder.signer, [batch.record_call(call) for call in calls])
+        self._state.committed(self._state.size)
         if self._kept is not None and self._state.note is not None:
             self._kept.note = self._state.note
         return outcomes

@@ -50,7 +50,7 @@ def check_usable(engine: Engine, state: WriterState, kept: CheckpointFile | None
             if setting is not None:
                 raise BookUnusable(f"the server has {setting} off, and may lose what it committed: turn it on")
             try:
-                state.begin(connection)
+                state.catch_up(connection)
                 snapshot = Snapshot(connection)
                 if kept is not None:
                     kept.check(snapshot, state.root)

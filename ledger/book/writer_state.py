@@ -26,12 +26,15 @@ from ledger.store.database_state import PROJECTIONS
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import Executor
 from ledger.store.merkle_tables import Tree, entries_from, entry_bytes, latest_checkpoint
-from ledger.store.projection_table import replace_rows
 from ledger.verifier import LogKey, leaf_hash, verify_inclusion
 from ledger.wire.malformed import Malformed
 
 _APPLY_ERRORS: Final = (Malformed, LookupError, AssertionError, ArithmeticError, TypeError, AttributeError)
 """What applying an entry that is wrong may raise."""
+
+
+Changes = dict[str, list[tuple[Any, Any]]]
+"""Keys and values by part of the state, as :data:`ledger.store.database_state.PROJECTIONS` names them."""
 
 
 class _Changes(dict[Any, Any]):
@@ -54,6 +57,7 @@ class WriterState:
     Attributes:
         facts: the state to decide on.
         time: the time of the last entry (ms), 0 for an empty log.
+        durable: how many of the entries are known to be committed; those after them are being committed.
         note: the signed checkpoint over all entries, None for an empty log.
     """
 
@@ -64,6 +68,7 @@ class WriterState:
         parts: dict[str, Any] = {**self._changes}
         self.facts = MemoryState(documents=self._documents, **parts)
         self.time = 0
+        self.durable = 0
         self.note: str | None = None
         self._key = key
         self._tree = CompactRange()
@@ -80,8 +85,22 @@ class WriterState:
         """The root hash over them."""
         return self._tree.root()
 
-    def begin(self, connection: Executor) -> Tree:
-        """Apply the entries that the state lacks, for a transaction that appends more; returns the tree to append to.
+    def begin(self, reads: Executor) -> Tree:
+        """Begin a batch, which is decided in memory alone; returns the tree to append to.
+
+        Args:
+            reads: reads what is not in memory. It runs each query by itself and may not see the entries of the batch
+                before this one, which is being committed meanwhile: those from :attr:`durable` on stay in memory.
+        """
+        self._documents.connection = reads
+        return Tree(reads, self.size, self._tree.nodes)
+
+    def committed(self, size: int) -> None:
+        """Note that the first ``size`` entries and their rows are durable, and seen by every query from now on."""
+        self.durable = size
+
+    def catch_up(self, connection: Executor) -> None:
+        """Apply the entries that the state lacks: when the book is opened, and what other processes appended.
 
         Raises:
             Malformed: if one cannot be applied, or the newest checkpoint of the log's key is not over all of them.
@@ -100,8 +119,8 @@ class WriterState:
         if self.size > before:
             self._check_signed(connection)
             # The process that appended them has written their rows.
-            self._clear()
-        return Tree(connection, self.size, self._tree.nodes)
+            self.take_changes()
+            self.committed(self.size)
 
     def _check_signed(self, connection: Executor) -> None:
         self.note = latest_checkpoint(connection)
@@ -159,12 +178,9 @@ class WriterState:
             heappop(waiting)
         return waiting[0][0] if waiting else None
 
-    def write_rows(self, connection: Executor) -> None:
-        """Write the rows of what changed, for readers."""
-        for name, part in self._changes.items():
-            replace_rows(connection, PROJECTIONS[name], ((key, part[key]) for key in part.changed))
-        self._clear()
-
-    def _clear(self) -> None:
+    def take_changes(self) -> Changes:
+        """What changed since the last call, by part: keys and values, whose rows are yet to be written for readers."""
+        found = {name: [(key, part[key]) for key in part.changed] for name, part in self._changes.items()}
         for part in self._changes.values():
             part.changed.clear()
+        return found
