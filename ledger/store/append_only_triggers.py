@@ -6,6 +6,10 @@ no such replacement, but TRUNCATE, and sessions in which ordinary triggers are s
 both, entries must follow one another without a gap, which also stops a writer that has lost its lock unnoticed;
 and a sealed book takes no more entries.
 
+Nothing is inserted ahead of the entries, where it could never be removed again and no writer could go on: a checkpoint
+is newer than those before it and over entries that are there, a node of the tree is complete, a seal is over all
+entries. So a writer inserts entries first, then nodes, then the checkpoint.
+
 The migrations make the triggers (``migrations/versions``); what is here is what a book is checked to have.
 
 A trigger of a stranger runs inside the book's own transactions with the book's own rights: one that sets an account to
@@ -33,6 +37,14 @@ _KEYS: Final = {
     "cosignature": "tree_size = NEW.tree_size AND vkey = NEW.vkey",
     "seal": "position = NEW.position",
 }
+_SIZE: Final = "(SELECT coalesce(max(position), -1) + 1 FROM entry)"
+"""How many entries there are."""
+_BOUND: Final = {
+    "checkpoint": f"NEW.tree_size > (SELECT coalesce(max(tree_size), 0) FROM checkpoint) AND NEW.tree_size <= {_SIZE}",  # noqa: S608 - a constant
+    "tree_node": f"NEW.level BETWEEN 0 AND 62 AND NEW.position >= 0 AND NEW.position < {_SIZE} >> NEW.level",
+    "seal": f"NEW.tree_size = {_SIZE}",
+}
+"""What a row states of the entries, which must be true when it is inserted."""
 
 
 def sqlite_triggers() -> dict[str, str]:
@@ -55,6 +67,11 @@ def sqlite_triggers() -> dict[str, str]:
         "WHEN NEW.position IS NOT (SELECT coalesce(max(position), -1) + 1 FROM entry) "
         "BEGIN SELECT RAISE(ABORT, 'entries follow one another without a gap'); END"
     )
+    for table, condition in _BOUND.items():
+        made[f"{table}_not_ahead"] = (
+            f"CREATE TRIGGER {table}_not_ahead BEFORE INSERT ON {table} WHEN ({condition}) IS NOT TRUE "
+            f"BEGIN SELECT RAISE(ABORT, '{table} is not of the entries that are there'); END"
+        )
     made["entry_not_sealed"] = (
         "CREATE TRIGGER entry_not_sealed BEFORE INSERT ON entry WHEN EXISTS (SELECT 1 FROM seal) "
         "BEGIN SELECT RAISE(ABORT, 'the book was moved, and takes no more entries'); END"
@@ -77,6 +94,44 @@ BEGIN
   RETURN NEW;
 END
 """,
+    "refuse_checkpoint_ahead": """
+DECLARE
+  entries CONSTANT bigint := (SELECT coalesce(max(position), -1) + 1 FROM public.entry);
+  first CONSTANT bigint := (SELECT min(tree_size) FROM added);
+BEGIN
+  IF EXISTS (SELECT FROM added WHERE tree_size > entries)
+  OR (SELECT count(*) FROM public.checkpoint WHERE tree_size >= first) <> (SELECT count(*) FROM added) THEN
+    RAISE EXCEPTION '% is not of the entries that are there', TG_TABLE_NAME
+      USING ERRCODE = 'integrity_constraint_violation';
+  END IF;
+  RETURN NULL;
+END
+""",
+    "refuse_node_ahead": """
+DECLARE
+  entries CONSTANT bigint := (SELECT coalesce(max(position), -1) + 1 FROM public.entry);
+BEGIN
+  IF EXISTS (
+    SELECT FROM added
+    WHERE CASE WHEN level BETWEEN 0 AND 62 THEN position NOT BETWEEN 0 AND (entries >> level::integer) - 1 ELSE true END
+  ) THEN
+    RAISE EXCEPTION '% is not of the entries that are there', TG_TABLE_NAME
+      USING ERRCODE = 'integrity_constraint_violation';
+  END IF;
+  RETURN NULL;
+END
+""",
+    "refuse_seal_ahead": """
+BEGIN
+  IF EXISTS (
+    SELECT FROM added WHERE tree_size <> (SELECT coalesce(max(entry.position), -1) + 1 FROM public.entry)
+  ) THEN
+    RAISE EXCEPTION '% is not of the entries that are there', TG_TABLE_NAME
+      USING ERRCODE = 'integrity_constraint_violation';
+  END IF;
+  RETURN NULL;
+END
+""",
     "refuse_sealed": """
 BEGIN
   IF EXISTS (SELECT FROM public.seal) THEN
@@ -91,6 +146,8 @@ _CHANGED: Final = (1 | 2 | 8 | 16, "refuse_change")
 _TRUNCATED: Final = (2 | 32, "refuse_change")
 _INSERTED: Final = (1 | 2 | 4, "refuse_gap")
 _SEALED: Final = (2 | 4, "refuse_sealed")
+_ADDED: Final = 4
+"""After a statement that inserts; the function reads the new rows as the table ``added``."""
 
 
 def postgres_triggers() -> dict[str, tuple[str, tuple[int, str]]]:
@@ -100,6 +157,9 @@ def postgres_triggers() -> dict[str, tuple[str, tuple[int, str]]]:
         made[f"{table}_no_change"] = table, _CHANGED
         made[f"{table}_no_truncate"] = table, _TRUNCATED
     made["entry_no_gap"] = "entry", _INSERTED
+    made["checkpoint_not_ahead"] = "checkpoint", (_ADDED, "refuse_checkpoint_ahead")
+    made["tree_node_not_ahead"] = "tree_node", (_ADDED, "refuse_node_ahead")
+    made["seal_not_ahead"] = "seal", (_ADDED, "refuse_seal_ahead")
     made["entry_not_sealed"] = "entry", _SEALED
     return made
 
@@ -121,11 +181,11 @@ def _altered_in_sqlite(connection: Connection) -> list[str]:
 
 
 _TRIGGERS: Final = text(
-    "SELECT t.tgname, r.relname, t.tgtype, p.proname, p.prosrc FROM pg_catalog.pg_trigger t "
+    "SELECT t.tgname, r.relname, t.tgtype, p.proname, p.prosrc, t.tgnewtable FROM pg_catalog.pg_trigger t "
     "JOIN pg_catalog.pg_class r ON r.oid = t.tgrelid JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid "
     "JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace "
     "WHERE NOT t.tgisinternal AND r.relnamespace = 'public'::regnamespace AND n.nspname = :guard "
-    "AND t.tgenabled = 'A' AND t.tgqual IS NULL AND t.tgattr = ''"
+    "AND t.tgenabled = 'A' AND t.tgqual IS NULL AND t.tgattr = '' AND t.tgoldtable IS NULL"
 )
 
 
@@ -134,7 +194,7 @@ def _altered_in_postgres(connection: Connection) -> list[str]:
     return [
         name
         for name, (table, (kind, function)) in postgres_triggers().items()
-        if have.get(name) != (table, kind, function, _BODIES[function])
+        if have.get(name) != (table, kind, function, _BODIES[function], "added" if kind == _ADDED else None)
     ]
 
 

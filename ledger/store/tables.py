@@ -1,8 +1,9 @@
 """The tables of a book. Rows are dumb: values are validated in the core and re-checked when read back.
 
 ``entry``, ``tree_node``, ``document``, ``checkpoint``, ``cosignature`` and ``seal`` are append-only, which triggers
-enforce; the others are projections of the entries and are rebuilt from them at will: the record of each declares its
-columns (:mod:`ledger.store.row_mapping`).
+enforce; ``epoch`` names the process that writes the file (:mod:`ledger.store.writer_epoch`); the others are projections
+of the entries and are rebuilt from them at will: the record of each declares its columns
+(:mod:`ledger.store.row_mapping`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ledger.mechanisms.loss import Loss
 from ledger.store.row_mapping import Fields, RecordMapping, Rows, TableMapping, number, text
 
 V = TypeVar("V")
-SCHEMA_REVISION: Final = "0002"
+SCHEMA_REVISION: Final = "0003"
 """The newest migration; a book at another revision is not opened."""
 APPEND_ONLY: Final = ("entry", "tree_node", "document", "checkpoint", "cosignature", "seal")
 
@@ -121,6 +122,16 @@ class SealRow(Row, table=True):
     tree_size: int = Field(sa_column=number())
 
 
+class EpochRow(Row, table=True):
+    """See :class:`ledger.store.writer_epoch.WriterEpoch`: one row, which each opening of an SQLite book changes."""
+
+    __tablename__ = "epoch"
+    __table_args__ = (_check("position = 0", "position"), STRICT)
+    position: int = Field(sa_column=number(key=True))
+    opening: int = Field(sa_column=number())
+
+
+EPOCH: Final = metadata.tables["epoch"]
 ENTRY, TREE_NODE, DOCUMENT, CHECKPOINT, COSIGNATURE, SEAL = (metadata.tables[name] for name in APPEND_ONLY)
 
 

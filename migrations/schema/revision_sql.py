@@ -25,6 +25,7 @@ HISTORY: Final = Path(__file__).parents[1] / "versions"
 FIRST: Final = "0001"
 _OBJECT: Final = re.compile(r"(CREATE|DROP) (TABLE|TRIGGER) (\w+)")
 _GRANT: Final = re.compile(r"GRANT ([A-Z, ]+) ON (\w+) TO (\w+)")
+_REVOKE: Final = re.compile(r"REVOKE ALL ON (\w+) FROM")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ def schema_at(revision: str, dialect: str, history: Path = HISTORY) -> Schema:
         for statement in _statements(file):
             if grant := _GRANT.match(statement):
                 schema.grants.update((grant[2], grant[3], right) for right in grant[1].split(", "))
+            elif revoked := _REVOKE.match(statement):
+                schema.grants.difference_update({one for one in schema.grants if one[0] == revoked[1]})
             elif made := _OBJECT.match(statement):
                 names = schema.tables if made[2] == "TABLE" else schema.triggers
                 (names.add if made[1] == "CREATE" else names.discard)(made[3])

@@ -88,7 +88,7 @@ def test_a_newer_book_is_refused(world: World) -> None:
         connection.commit()
     with pytest.raises(migrations.SchemaUnknown, match="9999 is newer than this program"):
         migrations.upgrade(world.url)
-    with pytest.raises(BookUnusable, match="9999 is newer than this program, which knows 0002"):
+    with pytest.raises(BookUnusable, match="9999 is newer than this program, which knows 0003"):
         world.open()
 
 

@@ -79,7 +79,7 @@ def test_nothing_is_replaced(database: sqlite3.Connection, table: str, verb: str
     """A row under a key that is there is refused, however it is inserted."""
     _with_a_row(database, table)
     statement = f"{verb} INTO {table} SELECT {SPOILED[table]} FROM {table} LIMIT 1"  # noqa: S608 - our own names
-    with pytest.raises(sqlite3.IntegrityError, match=f"{table} is append-only|without a gap"):
+    with pytest.raises(sqlite3.IntegrityError, match=f"{table} is append-only|without a gap|{table} is not of"):
         database.execute(statement)
 
 
@@ -89,7 +89,7 @@ def test_an_upsert_changes_nothing(database: sqlite3.Connection, table: str) -> 
     _with_a_row(database, table)
     key = KEYS[table].removesuffix(", id")
     column = COLUMN[table]
-    with pytest.raises(sqlite3.IntegrityError, match=f"{table} is append-only|without a gap"):
+    with pytest.raises(sqlite3.IntegrityError, match=f"{table} is append-only|without a gap|{table} is not of"):
         database.execute(
             f"INSERT INTO {table} SELECT {SPOILED[table]} FROM {table} WHERE true LIMIT 1 "  # noqa: S608 - our own names
             f"ON CONFLICT ({key}) DO UPDATE SET {column} = excluded.{column}"
@@ -115,3 +115,28 @@ def test_the_next_place_is_open(database: sqlite3.Connection) -> None:
     """The triggers refuse by what they should: the same statement at the next position passes."""
     place = "(SELECT count(*) FROM entry)"
     database.execute(f"INSERT INTO entry VALUES ({place}, 'new', 'post', 1, x'7b7d')")  # noqa: S608 - above
+
+
+AHEAD: Final = {
+    "checkpoint far ahead": "checkpoint VALUES (99999, 'x')",
+    "checkpoint one ahead": "checkpoint SELECT count(*) + 1, 'x' FROM entry",
+    "checkpoint of the past": "checkpoint VALUES (1, 'x')",
+    "checkpoint of nothing": "checkpoint VALUES (0, 'x')",
+    "next leaf": "tree_node SELECT 0, count(*), zeroblob(32) FROM entry",
+    "incomplete subtree": "tree_node SELECT 3, count(*) / 8, zeroblob(32) FROM entry",
+    "level above the root": "tree_node VALUES (9, 0, zeroblob(32))",
+    "level beyond all": "tree_node VALUES (63, 0, zeroblob(32))",
+    "level of no shift": "tree_node VALUES (64, 0, zeroblob(32))",
+    "negative level": "tree_node VALUES (-1, 0, zeroblob(32))",
+    "negative position": "tree_node VALUES (0, -1, zeroblob(32))",
+    "seal ahead": "seal SELECT 0, 'elsewhere', count(*) + 1 FROM entry",
+    "seal of the past": "seal VALUES (0, 'elsewhere', 1)",
+}
+"""Rows that could never be removed, and that no writer could go on from."""
+
+
+@pytest.mark.parametrize("kind", AHEAD)
+def test_nothing_is_inserted_ahead_of_the_entries(database: sqlite3.Connection, kind: str) -> None:
+    """Whoever may append cannot brick the book by it."""
+    with pytest.raises(sqlite3.IntegrityError, match=f"{AHEAD[kind].split()[0]} is not of the entries that are there"):
+        database.execute(f"INSERT INTO {AHEAD[kind]}")

@@ -155,6 +155,42 @@ def test_the_owner_is_refused_by_triggers(world: World, database: Database, tabl
     assert rows(world.url) == kept
 
 
+AHEAD: Final = {
+    "checkpoint far ahead": "checkpoint VALUES (99999, 'x')",
+    "checkpoint of the past": "checkpoint VALUES (1, 'x')",
+    "two checkpoints of the past": "checkpoint VALUES (1, 'x'), (2, 'x')",
+    "next leaf": "tree_node SELECT 0, count(*), decode(repeat('00', 32), 'hex') FROM entry",
+    "incomplete subtree": "tree_node SELECT 3, count(*) / 8, decode(repeat('00', 32), 'hex') FROM entry",
+    "level beyond all": "tree_node VALUES (63, 0, decode(repeat('00', 32), 'hex'))",
+    "level of no shift": "tree_node VALUES (64, 0, decode(repeat('00', 32), 'hex'))",
+    "level of no integer": "tree_node VALUES (9000000000, 0, decode(repeat('00', 32), 'hex'))",
+    "negative level": "tree_node VALUES (-1, 0, decode(repeat('00', 32), 'hex'))",
+    "negative position": "tree_node VALUES (0, -1, decode(repeat('00', 32), 'hex'))",
+    "entry after a gap": "entry SELECT 11, 'new', kind, time, data FROM entry WHERE position = 9",
+    "two entries with a gap between": "entry VALUES (10, 'new', 'post', 1, '{}'), (12, 'newer', 'post', 1, '{}')",
+}
+"""Rows that could never be removed, and that no writer could go on from."""
+
+
+@pytest.mark.parametrize("kind", AHEAD)
+def test_the_application_inserts_nothing_ahead_of_the_entries(world: World, database: Database, kind: str) -> None:
+    """So whoever holds its password cannot brick the book by it; the book goes on."""
+    with pytest.raises(IntegrityError, match=r"is not of the entries that are there|without a gap"):
+        execute(database.url, f"INSERT INTO {AHEAD[kind]}")
+    assert world.submit(world.charge("run-1", run=SMALL))[0].code.word == "pending"
+
+
+def test_the_application_seals_nothing(world: World, database: Database) -> None:
+    """It was never given the right; the owner's seal is of all entries."""
+    with pytest.raises(ProgrammingError, match="permission denied"):
+        execute(database.url, "INSERT INTO seal VALUES (0, 'elsewhere', 10)")
+    with pytest.raises(IntegrityError, match="seal is not of the entries that are there"):
+        execute(database.owner, "INSERT INTO seal VALUES (0, 'elsewhere', 9)")
+    execute(database.owner, "GRANT INSERT (successor) ON seal TO epsilon_writer")
+    with pytest.raises(BookUnusable, match="may append to the table seal, and could end the book: open the book as"):
+        world.open()
+
+
 def test_a_book_is_not_opened_by_who_could_change_it(world: World, database: Database) -> None:
     """A superuser, an owner, or a role that was given a right too many."""
     with pytest.raises(BookUnusable, match="superuser, whom no trigger binds"):
