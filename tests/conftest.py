@@ -1,7 +1,10 @@
 """The processor time of the tests, summed over all workers: printed at the end of a run, and held by ``--cpu-budget``.
 
-It is time of the processes and not of the clock, so that a loaded machine fails nothing. A child counts where its
-parent waits for it: a server that a fixture starts counts with the test that tears it down.
+Each test has a state folder of its own under the temporary folder, and so have the processes that it starts: none finds
+what another one kept, and none writes to a home folder.
+
+Processor time is time of the processes and not of the clock, so that a loaded machine fails nothing. A child counts
+where its parent waits for it: a server that a fixture starts counts with the test that tears it down.
 """
 
 from __future__ import annotations
@@ -9,6 +12,8 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Generator
+from itertools import count
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
@@ -17,6 +22,10 @@ import pytest
 # as there are cores too, and they would spin while they wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+STATE: Final = TemporaryDirectory(prefix="epsilon-state-")
+# For what is imported, collected or started before the first test.
+os.environ["XDG_STATE_HOME"] = STATE.name
+_NUMBERS: Final = count()
 SLOWEST: Final = 10
 FIRST: Final = (
     "tests/e2e/",
@@ -67,6 +76,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(
         key=lambda item: next((place for place, name in enumerate(FIRST) if item.nodeid.startswith(name)), len(FIRST))
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Give the test a state folder, before its fixtures; it is made when something is written."""
+    os.environ["XDG_STATE_HOME"] = f"{STATE.name}/{next(_NUMBERS)}"
 
 
 def pytest_collection_finish() -> None:

@@ -29,6 +29,14 @@ def serve(
     profile: Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named serve.")],
     host: Annotated[str, typer.Option(help="The address to listen on, instead of the profile's.")] = "",
     port: Annotated[int | None, typer.Option(help="The port, instead of the profile's.", min=0, max=65_535)] = None,
+    *,
+    first_start: Annotated[
+        bool,
+        typer.Option(
+            "--first-start",
+            help="Accept that no checkpoint of this book is kept on this machine yet; an older copy is then not seen.",
+        ),
+    ] = False,
 ) -> None:
     """Serve a book over HTTP until interrupted; on loopback only, unless in production."""
     from api.auth.jwks_files import IssuerFiles
@@ -41,7 +49,8 @@ def serve(
         issuers = IssuerFiles(settings.issuers)
         where = settings.port if port is None else port
         listener = _listening(host or settings.host, where, anywhere=settings.production)
-    _serve(settings, log_key, issuers, listener)
+    with listener:
+        _serve(settings, log_key, issuers, listener, first_start=first_start)
 
 
 def _listening(host: str, port: int, *, anywhere: bool = False) -> socket.socket:
@@ -60,7 +69,14 @@ def _listening(host: str, port: int, *, anywhere: bool = False) -> socket.socket
         raise typer.Exit(Code.CONFLICT.exit_code) from None
 
 
-def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: IssuerFiles, listener: socket.socket) -> None:
+def _serve(
+    settings: Settings,
+    log_key: Ed25519PrivateKey,
+    issuers: IssuerFiles,
+    listener: socket.socket,
+    *,
+    first_start: bool,
+) -> None:
     import hmac
     import sys
 
@@ -78,18 +94,26 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: IssuerFiles,
     store = FileKeyStore(settings.keys) if settings.keys else KeyStore()
     if settings.keys:
         typer.echo(f"Data keys are stored unencrypted in {settings.keys}: for demonstrations only.", err=True)
+    log_to(sys.stderr)
+    log = LogKey(settings.origin, log_key.public_key().public_bytes_raw())
+    kept = settings.kept_file(log)
+    _say_what_is_kept(kept, first_start=first_start)
     try:
         book = Book.open(
-            settings.book, gate=gate, log_key=log_key, origin=settings.origin, clock=unix_ms, kept=settings.kept
+            settings.book,
+            gate=gate,
+            log_key=log_key,
+            origin=settings.origin,
+            clock=unix_ms,
+            kept=kept,
+            first_start=first_start,
         )
     except BookUnusable as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(Code.CONFLICT.exit_code) from None
     try:
-        log = LogKey(settings.origin, log_key.public_key().public_bytes_raw())
         url = settings.url or base_url(listener)
         typer.echo(f"Serving {name_of(settings.book)} at {url} until interrupted.", err=True)
-        log_to(sys.stderr)
         # The same in every process that serves this book.
         cursors = hmac.digest(log_key.private_bytes_raw(), b"epsilon-ledger cursors v1", "sha256")
         app = create_app(book, store, url=url, log=log, clock=unix_ms, issuers=issuers, cursor_key=cursors)
@@ -97,6 +121,22 @@ def _serve(settings: Settings, log_key: Ed25519PrivateKey, issuers: IssuerFiles,
         run(app, listener)
     finally:
         book.close()
+
+
+def _say_what_is_kept(kept: Path | None, *, first_start: bool) -> None:
+    """Say and log whether an older copy of the book would be noticed."""
+    log = logging.getLogger("api.rollback")
+    if kept is None:
+        log.warning("no checkpoint is kept: allow_rollback")
+        typer.echo(
+            "WARNING: the profile says allow_rollback: an older copy of this book would be served, and would give "
+            "spent budgets back.",
+            err=True,
+        )
+        return
+    typer.echo(f"The newest checkpoint is kept at {kept}: no older copy of this book is served.", err=True)
+    if first_start and not kept.exists():
+        log.warning("first start: this book is taken for the newest copy without a kept checkpoint")
 
 
 @_GROUP.command("demo/profile.toml", "development.toml &")

@@ -4,7 +4,7 @@
 
     [serve]
     book = "book.sqlite"
-    kept = "checkpoint"
+    kept = "/var/lib/epsilon-kept/checkpoint"
     keys = "keys"
     log_key = "log.pem"
     origin = "epsilon.example/ledger"
@@ -18,10 +18,11 @@
 
 Paths are relative to the profile; ``book`` may also be the URL of a PostgreSQL database, its password left to libpq's
 own means (PGPASSFILE). ``kept`` holds the newest checkpoint: a book older than that is refused, so store it where
-backups of the book do not reach. Without ``keys`` the service authorises only: providers hand keys over themselves,
-against receipts. ``issuers`` name whose tokens are accepted, each with a file of its public keys (a JWK Set), which is
-read again when it changes. ``url`` is the service as callers know it, which their signatures name; left out, it is
-where it listens.
+backups of the book do not reach; left out, it lies in the user's state folder (XDG_STATE_HOME or ~/.local/state).
+``allow_rollback = true`` keeps none, and says so at every start. Without ``keys`` the service authorises only:
+providers hand keys over themselves, against receipts. ``issuers`` name whose tokens are accepted, each with a file of
+its public keys (a JWK Set), which is read again when it changes. ``url`` is the service as callers know it, which their
+signatures name; left out, it is where it listens.
 
 Only a service in production listens elsewhere than on loopback. It takes no issuer on loopback or without TLS, which is
 what a development issuer is; and its ``url`` is https, because a proxy in front of it ends TLS.
@@ -36,7 +37,9 @@ from urllib.parse import urlsplit
 
 from client.http.base_url import base_of, is_loopback
 from client.profile.profile import read_table
+from ledger.book.checkpoint_file import default_path
 from ledger.store.engine import url_of
+from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
@@ -51,13 +54,15 @@ class Settings:
     Attributes:
         book: the URL of the book's database.
         keys: None where the service authorises only.
-        kept: the file of the newest checkpoint; None where it is not stored.
+        kept: the file of the newest checkpoint; None for the one in the user's state folder.
+        allow_rollback: no checkpoint is kept, and an older copy of the book is served like the newest.
         url: None where the service is known by where it listens.
     """
 
     book: str
     keys: Path | None
     kept: Path | None
+    allow_rollback: bool
     log_key: Path
     origin: str
     host: str
@@ -66,16 +71,25 @@ class Settings:
     production: bool
     issuers: tuple[tuple[str, Path], ...]
 
+    def kept_file(self, log: LogKey) -> Path | None:
+        """Where the newest checkpoint of a log is kept; None where none is."""
+        return None if self.allow_rollback else self.kept or default_path(log)
+
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read a profile. Raises: Malformed, OSError."""
         names = ("book", "host", "issuers", "log_key", "origin", "port")
-        known = c.fields(read_table(path, "serve"), "serve", names, optional=("keys", "kept", "production", "url"))
+        optional = ("allow_rollback", "keys", "kept", "production", "url")
+        known = c.fields(read_table(path, "serve"), "serve", names, optional)
         production = c.boolean(known.get("production", False), "serve.production")
+        allow_rollback = c.boolean(known.get("allow_rollback", False), "serve.allow_rollback")
+        if allow_rollback and "kept" in known:
+            raise Malformed("serve.allow_rollback", "keeps no checkpoint, so it must not stand beside 'kept'")
         return cls(
             book=_book(path, c.string(known["book"], "serve.book")),
             keys=path.parent / c.string(known["keys"], "serve.keys") if "keys" in known else None,
             kept=path.parent / c.string(known["kept"], "serve.kept") if "kept" in known else None,
+            allow_rollback=allow_rollback,
             log_key=path.parent / c.string(known["log_key"], "serve.log_key"),
             origin=c.string(known["origin"], "serve.origin", 200),
             host=c.string(known["host"], "serve.host"),

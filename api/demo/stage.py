@@ -25,6 +25,7 @@ from client.http.access_tokens import ClientCredentials
 from client.keys.signer import Signer, load_private
 from client.service.service import Service
 from ledger.book.book import Book
+from ledger.book.checkpoint_file import default_path
 from ledger.store.engine import url_of
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
@@ -54,7 +55,8 @@ def perform(folder: Path, console: Console) -> None:
     subprocess.run(upgrade, check=True, capture_output=True)  # noqa: S603 - our own command
     keys = FileKeyStore(folder / "data-keys")
     console.print(f"[dim]Data keys lie unencrypted in {folder / 'data-keys'}: for demonstrations only.[/dim]")
-    book = Book.open(url_of(book_path), gate=gate, log_key=log_key, origin=ORIGIN, clock=unix_ms)
+    kept = default_path(log)
+    book = Book.open(url_of(book_path), gate=gate, log_key=log_key, origin=ORIGIN, clock=unix_ms, kept=kept)
     now = unix_ms() // 1000 * 1000
     try:
         with opened(book, keys, log) as (address, enrol):

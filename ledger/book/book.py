@@ -70,6 +70,7 @@ class Book:
         origin: str,
         clock: Callable[[], int],
         kept: Path | None = None,
+        first_start: bool = False,
         volatile: bool = False,
     ) -> Self:
         """Open a book whose schema is in place.
@@ -80,21 +81,24 @@ class Book:
             log_key: signs checkpoints.
             origin: the log's name, as checkpoints state it.
             clock: Unix milliseconds; an entry's time never goes back even if the clock does.
-            kept: a file outside the book that holds its newest checkpoint; made if it is not there.
+            kept: a file outside the book that holds its newest checkpoint; made for an empty book.
+            first_start: make it for a book with entries too, if it is not there.
             volatile: accept a PostgreSQL server that may lose what it committed, as one for tests.
 
         Raises:
             BookUnusable: if there is no book, its schema is not this program's, a trigger is missing, the role
                 could change what is recorded, it belongs to another log key, it is older than the checkpoint that
-                was kept or has another history, or another process writes the file.
+                was kept or has another history, what was kept is missing, or another process writes the file.
         """
         lock = take_lock(url)
         engines = engine_of(url, writes=True), engine_of(url, writes=False)
         try:
             recorder = Recorder(gate, clock, LogSigner(log_key, origin))
-            keeping = None if kept is None else CheckpointFile(kept, recorder.signer.key)
+            keeping = None if kept is None else CheckpointFile(kept, recorder.signer, first_start=first_start)
             state = WriterState(recorder.signer.key)
             check_usable(engines[1], state, keeping, volatile=volatile)
+            if keeping is not None:
+                keeping.begin()
             preparer = CommandPreparer(engines[1], recorder, state.facts)
             return cls(engines, recorder, preparer, Writer(engines, recorder, state, keeping, lock))
         except BaseException:

@@ -2,21 +2,28 @@
 
 A database cannot tell that it is an old copy of itself. So the writer keeps the newest signed checkpoint in a file
 that backups of the book do not touch; and a book that is shorter than that, or does not begin with the same entries,
-is not opened. The file is replaced whole and synchronised, at most once a second, and when the book is closed: a
-power cut may leave it a second older than the book, never newer. Where there is none yet, the first opening makes it.
+is not opened. Nor is a book with entries whose file is missing, unless its operator says that this is its first start.
+
+The file is replaced whole and synchronised when the book is opened, at most once a second, and when it is closed: a
+power cut may leave it a second older than the book, never newer. Processes that write one PostgreSQL book may share it.
 """
 
 from __future__ import annotations
 
 import time
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from ledger.book.publish import LogSigner
 from ledger.book.submitted_command import BookUnusable
 from ledger.files.atomic_file import SHARED, replace_file
+from ledger.files.file_update import locked
+from ledger.files.state_folder import state_folder
+from ledger.log.checkpoint import sign
 from ledger.log.verification import open_checkpoint
 from ledger.store.snapshot import Snapshot
-from ledger.verifier import LogKey, verify_consistency
+from ledger.verifier import Checkpoint, LogKey, verify_consistency
 from ledger.wire.malformed import Malformed
 
 KEEP_S: Final = 1.0
@@ -24,12 +31,23 @@ KEEP_S: Final = 1.0
 NOTE_BYTES_MAX: Final = 65_536
 
 
+def default_path(key: LogKey) -> Path:
+    """The file of a log whose operator named none: in the user's state folder, by the digest of the log's key."""
+    return state_folder() / "kept-checkpoints" / sha256(key.vkey.encode()).hexdigest()
+
+
 class CheckpointFile:
     """A file that holds one signed checkpoint."""
 
-    def __init__(self, path: Path, key: LogKey) -> None:
-        """The file's place, and the key of the log whose checkpoint it holds."""
-        self._path, self._key = path, key
+    def __init__(self, path: Path, signer: LogSigner, *, first_start: bool = False) -> None:
+        """The file's place, and the log whose checkpoint it holds.
+
+        Args:
+            path: of the file.
+            signer: of the log; it signs the checkpoint of an empty book.
+            first_start: whether the file may be missing although the book has entries.
+        """
+        self._path, self._signer, self._first_start = path, signer, first_start
         self._written: str | None = None
         self._next = 0.0
         self.note: str | None = None
@@ -42,17 +60,24 @@ class CheckpointFile:
             root: over its entries.
 
         Raises:
-            BookUnusable: if it is older than the checkpoint or has another history, or the file cannot be read.
+            BookUnusable: if it is older than the checkpoint or has another history, or the file cannot be read, or is
+                missing although the book has entries.
         """
-        self.note = book.checkpoint if book.size else None
+        key = self._signer.key
+        self.note = book.checkpoint if book.size else sign(Checkpoint(key.name, 0, root), self._signer.private)
         try:
-            with self._path.open("rb") as file:
-                self._written = file.read(NOTE_BYTES_MAX).decode()
-            kept = open_checkpoint(self._written, self._key)
-        except FileNotFoundError:
-            return
+            self._written = self._read()
+            kept = None if self._written is None else open_checkpoint(self._written, key)
         except (Malformed, UnicodeDecodeError, OSError) as error:
             raise BookUnusable(f"the checkpoint kept at {self._path} cannot be read: {error}") from None
+        if kept is None:
+            if book.size and not self._first_start:
+                raise BookUnusable(
+                    f"there is no checkpoint kept at {self._path}, so whether this book of {book.size} entries is the "
+                    "newest copy is unknown: put that file back, or, if the book was never served from here, start "
+                    "once with --first-start"
+                )
+            return
         if kept.size > book.size:
             raise BookUnusable(
                 f"the book has {book.size} entries, fewer than the {kept.size} under the checkpoint kept at "
@@ -65,6 +90,17 @@ class CheckpointFile:
                 "it has another history; find the book that was kept, and give both checkpoints to an auditor"
             )
 
+    def begin(self) -> None:
+        """Write the checkpoint of the book as it was opened, so that no entry precedes the file.
+
+        Raises:
+            BookUnusable: if the file cannot be written.
+        """
+        try:
+            self.write()
+        except OSError as error:
+            raise BookUnusable(f"the newest checkpoint cannot be kept at {self._path}: {error.strerror}") from None
+
     def due_s(self) -> float:
         """How long until a checkpoint is to be written; more than anyone waits if there is no newer one."""
         if self.note is None or self.note == self._written:
@@ -72,9 +108,26 @@ class CheckpointFile:
         return max(0.0, self._next - time.monotonic())
 
     def write(self) -> None:
-        """Replace the file by the newest checkpoint. Raises: OSError."""
+        """Replace the file by the newest checkpoint, unless another process has kept a newer one. Raises: OSError."""
         if self.note is None or self.note == self._written:
             return
         note = self.note
-        replace_file(self._path, note.encode(), mode=SHARED)
+        with locked(self._path):
+            if self._size_now() <= open_checkpoint(note, self._signer.key).size:
+                replace_file(self._path, note.encode(), mode=SHARED)
         self._written, self._next = note, time.monotonic() + KEEP_S
+
+    def _read(self) -> str | None:
+        try:
+            with self._path.open("rb") as file:
+                return file.read(NOTE_BYTES_MAX).decode()
+        except FileNotFoundError:
+            return None
+
+    def _size_now(self) -> int:
+        try:
+            note = self._read()
+            return 0 if note is None else open_checkpoint(note, self._signer.key).size
+        except (Malformed, UnicodeDecodeError):
+            # It was read when the book was opened; whatever broke it since, the newest checkpoint is here.
+            return 0

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -186,18 +186,21 @@ def test_the_job_that_is_left_runs(told: Told, tmp_path: Path) -> None:
     """By the three commands on screen, in a copy of the folder and on free ports: a new run, posted."""
     flat = re.sub(r"\s+", " ", told.screen)
     assert "train demo/jobs/banyan-cedar-run-1.toml" in flat
-    demo = tmp_path / "demo"
+    demo, state = tmp_path / "demo", tmp_path / "state"
     shutil.copytree(told.folder, demo)
+    # The copy goes on apart from the folder it was made of, so it has a kept checkpoint of its own.
+    shutil.copytree(OUTSIDE["XDG_STATE_HOME"] + "/epsilon-ledger", state / "epsilon-ledger")
+    outside = {**OUTSIDE, "XDG_STATE_HOME": str(state)}
     profile, job = demo / "profile.toml", demo / "jobs" / "banyan-cedar-run-1.toml"
     for port in (8000, 8100):
         _put(profile, f"port = {port}", "port = 0")
     with _running("dev-issuer", str(profile)) as issuer:
         _put(profile, "http://127.0.0.1:8100", issuer)
-        with _running("serve", str(profile)) as service:
+        with _running("serve", str(profile), env=outside) as service:
             _put(job, "http://127.0.0.1:8000", service)
             _put(job, "http://127.0.0.1:8100", issuer)
             command = [EPSILON, "train", str(job), "--json"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, env=OUTSIDE)
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=outside)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout.splitlines()[-1])
     assert report["steps"] == report["steps_charged"] > 0
@@ -252,9 +255,9 @@ def _rows(archive: bytes) -> Any:  # noqa: ANN401 - a NumPy array
 
 
 @contextmanager
-def _running(*words: str) -> Iterator[str]:
+def _running(*words: str, env: Mapping[str, str] = OUTSIDE) -> Iterator[str]:
     """A command that serves until it is interrupted; where it does."""
-    with subprocess.Popen([EPSILON, *words], stderr=subprocess.PIPE, text=True, env=OUTSIDE) as process:
+    with subprocess.Popen([EPSILON, *words], stderr=subprocess.PIPE, text=True, env=env) as process:
         assert process.stderr is not None
         line = next((one for one in process.stderr if " until interrupted." in one), "")
         try:

@@ -29,19 +29,24 @@ _INFO: Final = '"level": "info"'
 class Served:
     """One process, from when it listens."""
 
-    def __init__(self, profile: Path) -> None:
-        """Start it on a free port and wait until it says where it serves."""
-        command = [sys.executable, "-m", "epsilon_ledger", "serve", str(profile)]
+    def __init__(self, profile: Path, *options: str) -> None:
+        """Start it on a free port and wait until it says where it serves; ``before`` is what it said first."""
+        command = [sys.executable, "-m", "epsilon_ledger", "serve", str(profile), *options]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=profile.parent)
         assert self._process.stderr is not None
         self._told = self._process.stderr
-        line = next((one for one in self._told if one.startswith("Serving ")), "")
-        assert line, f"ended with {self._process.wait()}"
+        self.before: list[str] = []
+        line = next((one for one in self._told if self._serves(one)), "")
+        assert line, f"ended with {self._process.wait()}: {self.before}"
         self._said: list[str] = []
         # Its log is read as it comes: a pipe that nobody reads would stop it.
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self.url = line.rpartition(_READY)[2].split()[0]
+
+    def _serves(self, line: str) -> bool:
+        self.before.append(line)
+        return line.startswith("Serving ")
 
     def _read(self) -> None:
         with self._told:
@@ -116,7 +121,9 @@ class Servers:
         self._served = [one for one in self._served if one.runs]
         while len(self._served) < number:
             place = self._folder / f"server-{len(list(self._folder.glob('server-*')))}"
-            self._served.append(Served(write_profile(place, self.book, self._log_key, self._everybody)))
+            # They run on one machine, and share what is kept outside the book.
+            kept = f'kept = "{self._folder / "kept"}"'
+            self._served.append(Served(write_profile(place, self.book, self._log_key, self._everybody, kept)))
             self._started.append(self._served[-1])
         return self._served[:number]
 

@@ -8,8 +8,9 @@ import pytest
 
 from ledger.book.book import BookUnusable
 from ledger.book.checkpoint_file import CheckpointFile
+from ledger.book.publish import LogSigner
 from ledger.log.checkpoint import sign
-from ledger.verifier import Checkpoint
+from ledger.verifier import EMPTY_ROOT, Checkpoint
 from tests.factories.documents import SMALL
 from tests.factories.people import LOG, LOG_KEY, ORIGIN
 from tests.factories.stored import World, copy, open_world
@@ -31,7 +32,7 @@ def kept(tmp_path: Path) -> Path:
 def _grow(world: World, kept: Path, *names: str) -> str:
     """Open the book with a kept checkpoint, charge, close; what is kept then."""
     world.book.close()
-    world.book = world.open(kept=kept)
+    world.book = world.open(kept=kept, first_start=not kept.exists())
     for name in names:
         assert world.submit(world.charge(name, run=SMALL))[0].code.word == "pending"
     world.book.close()
@@ -61,6 +62,86 @@ def test_a_restored_backup_is_refused(world: World, kept: Path, tmp_path: Path) 
     copy(newest, world.path)
     world.book = world.open(kept=kept)
     assert world.submit(world.charge("a", run=SMALL))[0].repeated
+
+
+def test_a_missing_file_stops_the_start(world: World, kept: Path) -> None:
+    """Restoring the book and deleting the file is no way around it; an operator's word is, once."""
+    _grow(world, kept, "a")
+    kept.unlink()
+    told = r"there is no checkpoint kept at .*/checkpoint, so whether this book of 11 entries is the newest copy"
+    for _ in range(2):
+        with pytest.raises(BookUnusable, match=told):
+            world.open(kept=kept)
+    assert not kept.exists()
+    world.book = world.open(kept=kept, first_start=True)
+    assert Checkpoint.open(kept.read_text(), LOG).size == 11
+    world.reopen()
+    world.book.close()
+    world.book = world.open(kept=kept)
+
+
+def test_the_word_for_a_first_start_opens_no_older_copy(world: World, kept: Path, tmp_path: Path) -> None:
+    """It stands for a missing file alone."""
+    world.book.close()
+    backup = copy(world.path, tmp_path / "backup.sqlite")
+    _grow(world, kept, "a")
+    copy(backup, world.path)
+    with pytest.raises(BookUnusable, match="fewer than the 11"):
+        world.open(kept=kept, first_start=True)
+
+
+def test_an_empty_book_is_kept_before_its_first_entry(tmp_path: Path, kept: Path) -> None:
+    """So that a process killed after the first commit leaves no book without a kept checkpoint."""
+    with open_world(tmp_path, founded=False) as world:
+        world.book.close()
+        world.book = world.open(kept=kept)
+        assert Checkpoint.open(kept.read_text(), LOG) == Checkpoint(ORIGIN, 0, EMPTY_ROOT)
+
+
+def test_a_folder_that_cannot_be_written_stops_the_start(world: World, tmp_path: Path) -> None:
+    """Before anything is charged that it would not have kept."""
+    world.book.close()
+    (tmp_path / "file").touch()
+    with pytest.raises(BookUnusable, match=r"the checkpoint kept at .* cannot be read"):
+        world.open(kept=tmp_path / "file" / "checkpoint", first_start=True)
+    with pytest.raises(BookUnusable, match=r"the newest checkpoint cannot be kept at .*"):
+        world.open(kept=Path("/proc/none/checkpoint"), first_start=True)
+
+
+def test_a_newer_checkpoint_of_another_process_stays(world: World, kept: Path) -> None:
+    """Two processes that write one PostgreSQL book may share the file, and the slower one does not set it back."""
+    keeper = CheckpointFile(kept, LogSigner(LOG_KEY, ORIGIN), first_start=True)
+    with world.book.read() as facts:
+        keeper.check(facts, facts.root)
+    newest = _grow(world, kept, "a")
+    keeper.write()
+    assert kept.read_text(encoding="utf-8") == newest
+
+
+@pytest.mark.parametrize("loss", ["none", "deleted", "cut", "one bit"])
+def test_a_lost_write_ahead_log_is_a_rollback(world: World, kept: Path, loss: str) -> None:
+    """SQLite opens such a book without a word, and every entry that lay in the file is gone."""
+    world.book.close()
+    world.book = world.open(kept=kept, first_start=True)
+    log = Path(f"{world.path}-wal")
+    for name in ("a", "b"):
+        world.submit(world.charge(name, run=SMALL))
+    main, frames = world.path.read_bytes(), log.read_bytes()
+    world.book.close()
+    world.path.write_bytes(main)
+    changed = {
+        "none": frames,
+        "deleted": b"",
+        "cut": frames[:-4096],
+        "one bit": frames[: len(frames) // 2] + bytes([frames[len(frames) // 2] ^ 1]) + frames[len(frames) // 2 + 1 :],
+    }
+    log.write_bytes(changed[loss])
+    if loss == "none":
+        world.book = world.open(kept=kept)
+        assert world.size == 12
+        return
+    with pytest.raises(BookUnusable, match=r"the book has 1[01] entries, fewer than the 12 under the checkpoint kept"):
+        world.open(kept=kept)
 
 
 def test_another_history_is_refused(world: World, kept: Path, tmp_path: Path) -> None:
@@ -97,7 +178,7 @@ def test_an_empty_book_is_older_than_any(tmp_path: Path, kept: Path) -> None:
 
 def test_a_checkpoint_is_written_at_most_once_a_second(world: World, kept: Path) -> None:
     """A book that commits all the time does not wait for a second disk all the time."""
-    keeper = CheckpointFile(kept, LOG)
+    keeper = CheckpointFile(kept, LogSigner(LOG_KEY, ORIGIN), first_start=True)
     assert keeper.due_s() > 3_600
     with world.book.read() as facts:
         keeper.check(facts, facts.root)

@@ -1,0 +1,18 @@
+"""Where a user's programs keep state that belongs to no project folder (XDG Base Directory Specification 0.8)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def state_folder() -> Path:
+    """This program's folder: below XDG_STATE_HOME if that is an absolute path, else below ``~/.local/state``.
+
+    Raises:
+        FileNotFoundError: if neither variable says where that is.
+    """
+    named, home = (Path(os.environ.get(name, "")) for name in ("XDG_STATE_HOME", "HOME"))
+    if not (named.is_absolute() or home.is_absolute()):
+        raise FileNotFoundError("there is no folder for this user's state: set XDG_STATE_HOME or HOME")
+    return (named if named.is_absolute() else home / ".local" / "state") / "epsilon-ledger"
