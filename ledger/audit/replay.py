@@ -38,7 +38,7 @@ from ledger.store.cosignatures import check_cosignatures
 from ledger.store.database_state import check_rows
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import engine_of
-from ledger.store.schema_revision import BookUnusable, check_schema
+from ledger.store.schema_revision import READABLE_SINCE, BookUnusable, check_schema
 from ledger.store.snapshot import Log, Snapshot
 from ledger.store.successor_book import check_successor
 from ledger.store.tables import DOCUMENT, ENTRY
@@ -108,7 +108,7 @@ def _of_book(check: Callable[Concatenate[Snapshot, P], T]) -> Callable[Concatena
         engine = engine_of(url, writes=False)
         try:
             with engine.begin() as connection:
-                check_schema(connection)
+                check_schema(connection, READABLE_SINCE)
                 return check(Snapshot(connection), *args, **kwargs)
         finally:
             engine.dispose()
@@ -117,7 +117,7 @@ def _of_book(check: Callable[Concatenate[Snapshot, P], T]) -> Callable[Concatena
 
 
 verify_book = _of_book(verify)
-"""The same of the book at a URL. Raises: BookUnusable too, if its schema is not this program's."""
+"""The same of the book at a URL. Raises: BookUnusable too, if this program cannot read its schema."""
 
 
 class _SignatureBatch:

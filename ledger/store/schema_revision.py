@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from sqlalchemy import text
 
@@ -17,10 +17,14 @@ class BookUnusable(RuntimeError):  # noqa: N818 - what is the case
     exit_code: ClassVar = ExitCode.CONFLICT
 
 
-def check_schema(connection: Executor) -> None:
-    """The book's schema is this program's, now. Raises: BookUnusable, DatabaseError."""
+READABLE_SINCE: Final = "0002"
+"""The oldest revision that is read as the newest is: those since add what readers need not know."""
+
+
+def check_schema(connection: Executor, oldest: str = SCHEMA_REVISION) -> None:
+    """The book's schema is this program's, now, or one since ``oldest``. Raises: BookUnusable, DatabaseError."""
     revision = str(connection.execute(_REVISION).scalar())[:40]
-    if revision == SCHEMA_REVISION:
+    if revision.isdecimal() and oldest <= revision <= SCHEMA_REVISION:
         return
     # Revisions are numbers of four digits; what is none was made by a program that this one does not know.
     if revision.isdecimal() and revision < SCHEMA_REVISION:
