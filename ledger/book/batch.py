@@ -55,7 +55,6 @@ class Batch:
         self._recorder = recorder
         state.catch_up(connection)
         self.tree = state.begin(connection)
-        self._entries: dict[int, Entry] = {}
         self._rows: list[dict[str, object]] = []
         self._now = recorder.now(state.time)
         for charge in state.due(self._now, LAPSES_MAX):
@@ -101,16 +100,15 @@ class Batch:
 
     def _append(self, index: int, entry: Entry, data: bytes, body: Record) -> None:
         self.tree.add(self.state.append(Read(entry.id, entry.kind, entry.time, effect_of(entry, body)), data))
-        self._entries[index] = entry
         self._rows.append({"position": index, "id": entry.id, "kind": entry.kind, "time": entry.time, "data": data})
 
     def _known(self, pending: PendingCommand) -> Outcome | None:
         """The outcome that this id has already (it is an idempotency key): for the same command only."""
         name = pending.command.id
-        index = self.state.recorded(name)
-        if index is None:
+        found = self.state.recorded(name)
+        if found is None:
             return None
-        entry = self._entries.get(index) or self.state.entry(self.tree, index)
+        index, entry = found
         try:
             verify_signer(self.state.facts, pending, self._recorder.log_x)
         except Rejected as refusal:

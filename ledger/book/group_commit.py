@@ -165,7 +165,7 @@ class Writer:
             lock_log(connection)
             recheck(connection, self._lock)
             batch = Batch(connection, self._recorder, self._state)
-            self._state.expect(connection, [pending for call in calls for pending in call])
+            self._state.expect([pending for call in calls for pending in call])
             outcomes = publish(batch, self._recorder.signer, [batch.record_call(call) for call in calls])
         self._state.committed(self._state.size)
         if self._kept is not None and self._state.note is not None:

@@ -14,6 +14,8 @@ from heapq import heappop, heappush
 from typing import Any, Final
 
 from ledger.accounts.account_sums import AccountSums
+from ledger.book.state.position_index import PositionIndex
+from ledger.book.state.proven_entries import ProvenEntries
 from ledger.commands.apply import apply_effect
 from ledger.commands.context import PendingCommand
 from ledger.commands.entry import Entry
@@ -25,8 +27,8 @@ from ledger.log.verification import open_checkpoint
 from ledger.store.database_state import PROJECTIONS
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import Executor
-from ledger.store.merkle_tables import Tree, entries_from, entry_bytes, latest_checkpoint
-from ledger.verifier import LogKey, leaf_hash, verify_inclusion
+from ledger.store.merkle_tables import Tree, entries_from, latest_checkpoint
+from ledger.verifier import LogKey
 from ledger.wire.malformed import Malformed
 
 _APPLY_ERRORS: Final = (Malformed, LookupError, AssertionError, ArithmeticError, TypeError, AttributeError)
@@ -72,7 +74,8 @@ class WriterState:
         self.note: str | None = None
         self._key = key
         self._tree = CompactRange()
-        self._indexes: dict[str, int] = {}
+        self._ids = PositionIndex()
+        self._entries = ProvenEntries()
         self._deadlines: list[tuple[int, str]] = []
 
     @property
@@ -93,11 +96,13 @@ class WriterState:
                 before this one, which is being committed meanwhile: those from :attr:`durable` on stay in memory.
         """
         self._documents.connection = reads
+        self._entries.begin(reads, self._tree)
         return Tree(reads, self.size, self._tree.nodes)
 
     def committed(self, size: int) -> None:
         """Note that the first ``size`` entries and their rows are durable, and seen by every query from now on."""
         self.durable = size
+        self._entries.committed(size, self._tree)
 
     def catch_up(self, connection: Executor) -> None:
         """Apply the entries that the state lacks: when the book is opened, and what other processes appended.
@@ -130,17 +135,19 @@ class WriterState:
         if (checkpoint.size, checkpoint.root) != (self.size, self.root):
             raise Malformed("checkpoint", f"is of {checkpoint.size} entries, the book has {self.size} others")
 
-    def expect(self, connection: Executor, commands: Sequence[PendingCommand]) -> None:
+    def expect(self, commands: Sequence[PendingCommand]) -> None:
         """Look up together what the commands of one batch name, before the first of them is verified or decided.
 
-        Everything is held in memory, so there is nothing to look up.
+        What is new, or in memory, takes no statement. Raises: Malformed, if an entry is missing or changed.
         """
+        self._entries.read(position for one in commands for position in self._ids.positions(one.command.id))
 
     def append(self, entry: Read, data: bytes) -> list[tuple[int, int, bytes]]:
         """Apply the next entry; returns the nodes (level, position, hash) that it completes in the tree."""
         sums = AccountSums(self.facts)
         self._apply(entry, sums)
         sums.put()
+        self._entries.append(self.size, data)
         return self._tree.append(data)
 
     def _apply(self, entry: Read, sums: AccountSums) -> None:
@@ -151,18 +158,22 @@ class WriterState:
         if charge is not None and charge.index == self.size:
             heappush(self._deadlines, (charge.deadline, charge.id))
         self.time = entry.time
-        self._indexes[entry.id] = self.size
+        self._ids.add(entry.id, self.size)
 
-    def recorded(self, command_id: str) -> int | None:
-        """The index of a command's entry, None if there is none."""
-        return self._indexes.get(command_id)
+    def recorded(self, command_id: str) -> tuple[int, Entry] | None:
+        """The index and the entry of a command; None if its id was never used.
 
-    def entry(self, tree: Tree, index: int) -> Entry:
-        """A stored entry. Raises: Malformed, if its bytes are not those under the root."""
-        data = entry_bytes(tree.connection, index)
-        if not verify_inclusion(leaf_hash(data), index, tree.size, tree.proof(index), self.root):
-            raise Malformed("", f"entry {index}: its bytes, or the nodes of the tree above it, were changed")
-        return Entry.parse(data)
+        That an id is new is known from memory, where each entry's id was noted when it was applied. Of any other the
+        entry itself is read, checked against the root: so no row, removed or changed, lets an id be used twice.
+
+        Raises:
+            Malformed: if the entry is missing or changed.
+        """
+        for position in self._ids.positions(command_id):
+            entry = self._entries.entry(position)
+            if entry.id == command_id:
+                return position, entry
+        return None
 
     def due(self, now: int, most: int) -> list[str]:
         """The ids of pending charges whose deadline has passed, oldest first. They are named once: lapse them."""

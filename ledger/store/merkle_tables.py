@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final
 
@@ -27,6 +27,9 @@ _PAGE_FROM: Final = (
 )
 _LAST: Final = select(func.max(ENTRY.c.position))
 _ENTRY_DATA: Final = select(ENTRY.c.data).where(ENTRY.c.position == bindparam("position"))
+_AT: Final = select(ENTRY.c.position, ENTRY.c.data).where(ENTRY.c.position.in_(bindparam("positions", expanding=True)))
+_TOGETHER: Final = 256
+"""Rows that one statement names by their keys; SQLite takes no more than 500 parts of a union."""
 _NEWEST: Final = select(CHECKPOINT.c.note).order_by(CHECKPOINT.c.tree_size.desc()).limit(1)
 
 
@@ -92,14 +95,21 @@ class Tree:
 
     def proof(self, index: int) -> list[bytes]:
         """The inclusion proof of an entry at the present size; its nodes are read in one statement."""
+        return self.proofs([index])[0]
+
+    def proofs(self, indexes: Sequence[int]) -> list[list[bytes]]:
+        """The inclusion proofs of entries at the present size, all their nodes read together."""
         wanted: dict[tuple[int, int], bytes] = {}
-        merkle.inclusion_proof(index, self.size, lambda level, place: wanted.setdefault((level, place), b""))
-        if missing := [place for place in wanted if place not in self._nodes]:
-            named = {f"l{at}": level for at, (level, _) in enumerate(missing)}
-            named |= {f"p{at}": place for at, (_, place) in enumerate(missing)}
-            for row in self.connection.execute(_nodes(len(missing)), named).mappings():
+        for index in indexes:
+            merkle.inclusion_proof(index, self.size, lambda level, place: wanted.setdefault((level, place), b""))
+        missing = [place for place in wanted if place not in self._nodes]
+        for start in range(0, len(missing), _TOGETHER):
+            some = missing[start : start + _TOGETHER]
+            named = {f"l{at}": level for at, (level, _) in enumerate(some)}
+            named |= {f"p{at}": place for at, (_, place) in enumerate(some)}
+            for row in self.connection.execute(_nodes(len(some)), named).mappings():
                 self._nodes[int(row["level"]), int(row["position"])] = bytes(row["hash"])
-        return merkle.inclusion_proof(index, self.size, self.read)
+        return [merkle.inclusion_proof(index, self.size, self.read) for index in indexes]
 
     def hashes(self, level: int, start: int, stop: int) -> list[bytes]:
         """The stored hashes of the complete subtrees of a level, from one position up to another."""
@@ -132,6 +142,15 @@ def entry_bytes(connection: Executor, index: int) -> bytes:
     if found is None:
         raise KeyError(index)
     return bytes(found)
+
+
+def entries_at(connection: Executor, positions: Sequence[int]) -> dict[int, bytes]:
+    """The exact bytes of entries by their positions; one that is missing is left out."""
+    found: dict[int, bytes] = {}
+    for start in range(0, len(positions), _TOGETHER):
+        some = positions[start : start + _TOGETHER]
+        found |= {int(at): bytes(data) for at, data in connection.execute(_AT, {"positions": some})}
+    return found
 
 
 def entries_from(connection: Executor, start: int) -> Iterator[tuple[int, bytes]]:

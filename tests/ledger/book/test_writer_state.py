@@ -119,3 +119,43 @@ def test_changed_bytes_of_an_entry_are_not_repeated(world: World) -> None:
         )
     with pytest.raises(BookStopped, match=r"entry 10: its bytes, or the nodes of the tree above it, were changed"):
         world.submit(sent)
+
+
+def edit(world: World, statement: str) -> None:
+    """Change what triggers guard, as the owner of the file can."""
+    with closing(sqlite3.connect(world.path)) as connection, connection:
+        for trigger in ("entry_no_update", "entry_no_delete"):
+            connection.execute(f"DROP TRIGGER {trigger}")
+        connection.execute(statement)
+
+
+def test_an_id_whose_row_is_gone_is_not_used_twice(world: World) -> None:
+    """That it was used is known from memory: the entry is missing, so the writer stops and charges nothing again."""
+    if world.url.startswith("postgresql"):
+        return
+    sent = world.charge("run-1", run=SMALL)
+    world.submit(sent)
+    edit(world, "DELETE FROM entry WHERE id = 'run-1'")
+    with pytest.raises(BookStopped, match="entry 10: is missing"):
+        world.submit(sent)
+
+
+def test_a_row_under_another_id_is_still_found(world: World) -> None:
+    """The column of ids is for readers: the writer finds an entry by its place, and reads the id in its bytes."""
+    if world.url.startswith("postgresql"):
+        return
+    sent = world.charge("run-1", run=SMALL)
+    first = world.submit(sent)[0]
+    edit(world, "UPDATE entry SET id = 'another' WHERE id = 'run-1'")
+    again = world.submit(sent)[0]
+    assert (again.repeated, again.index, again.body) == (True, first.index, first.body)
+
+
+def test_an_id_with_the_digest_of_another_is_new(world: World) -> None:
+    """Two ids may have the same 8 bytes: the entry decides whose they are, and the new id is admitted."""
+    before = world.size
+    state = world.book._writer._state  # noqa: SLF001 - a digest of 64 bits that is already there
+    state._ids.add("run-1", 3)  # noqa: SLF001
+    sent = world.charge("run-1", run=SMALL)
+    assert world.submit(sent)[0].index == before
+    assert world.submit(sent)[0].repeated
