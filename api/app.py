@@ -99,7 +99,7 @@ def _command_routers(
 ) -> tuple[APIRouter, ...]:
     challenges = Challenges(clock)
     return (
-        command_router(book, KeyReleases(book, key_store, challenges, clock), binding),
+        command_router(book, KeyReleases(book, key_store, challenges), binding),
         batch_router(book, binding),
         challenge_router(book, challenges),
         model_key_router(book, key_store, binding),

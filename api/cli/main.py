@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from api.cli.clock import CLOCK
 from client.cli.command_group import CommandGroup
 from client.cli.error_report import errors_reported
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _GROUP: Final = CommandGroup()
 app: Final = _GROUP.app
+app.add_typer(CLOCK.app, name=CLOCK.name)
 
 
 @_GROUP.command("demo/profile.toml", "demo/profile.toml --port 8080")
@@ -83,9 +85,10 @@ def _serve(
     from api.app import create_app
     from api.keys.key_store import FileKeyStore, KeyStore
     from api.middleware.json_log import log_to
-    from api.server.http_server import base_url, unix_ms
+    from api.server.http_server import base_url
     from api.server.http_server import serve as run
     from ledger.book.book import Book, BookUnusable
+    from ledger.book.wall_clock import ClockWatch, unix_ms
     from ledger.domain.outcomes import Code
     from ledger.store.engine import name_of
     from ledger.verifier import LogKey
@@ -105,6 +108,7 @@ def _serve(
             log_key=log_key,
             origin=settings.origin,
             clock=unix_ms,
+            watch=ClockWatch(settings.clock if settings.production else None, pauses=settings.production),
             kept=kept,
             first_start=first_start,
         )
@@ -147,7 +151,7 @@ def dev_issuer(
     from api.dev_issuer.issuer import IssuerSettings
     from api.dev_issuer.routes import create_issuer_app
     from api.server.http_server import serve as run
-    from api.server.http_server import unix_ms
+    from ledger.book.wall_clock import unix_ms
 
     with errors_reported():
         known = IssuerSettings.load(profile)

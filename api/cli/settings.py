@@ -4,6 +4,7 @@
 
     [serve]
     book = "book.sqlite"
+    clock = "clock"
     kept = "/var/lib/epsilon-kept/checkpoint"
     keys = "keys"
     log_key = "log.pem"
@@ -23,6 +24,9 @@ backups of the book do not reach; left out, it lies in the user's state folder (
 providers hand keys over themselves, against receipts. ``issuers`` name whose tokens are accepted, each with a file of
 its public keys (a JWK Set), which is read again when it changes. ``url`` is the service as callers know it, which their
 signatures name; left out, it is where it listens.
+
+``clock`` is the file in which a service in production stores when its clock was last known to be right, and which
+``epsilon clock accept`` writes: who may write it is who may accept. Left out, it is the profile's name with ``.clock``.
 
 Only a service in production listens elsewhere than on loopback. It takes no issuer on loopback or without TLS, which is
 what a development issuer is; and its ``url`` is https, because a proxy in front of it ends TLS.
@@ -53,6 +57,7 @@ class Settings:
 
     Attributes:
         book: the URL of the book's database.
+        clock: the file of the readings of the clock that were last known to be right.
         keys: None where the service authorises only.
         kept: the file of the newest checkpoint; None for the one in the user's state folder.
         allow_rollback: no checkpoint is kept, and an older copy of the book is served like the newest.
@@ -60,6 +65,7 @@ class Settings:
     """
 
     book: str
+    clock: Path
     keys: Path | None
     kept: Path | None
     allow_rollback: bool
@@ -79,7 +85,7 @@ class Settings:
     def load(cls, path: Path) -> Self:
         """Read a profile. Raises: Malformed, OSError."""
         names = ("book", "host", "issuers", "log_key", "origin", "port")
-        optional = ("allow_rollback", "keys", "kept", "production", "url")
+        optional = ("allow_rollback", "clock", "keys", "kept", "production", "url")
         known = c.fields(read_table(path, "serve"), "serve", names, optional)
         production = c.boolean(known.get("production", False), "serve.production")
         allow_rollback = c.boolean(known.get("allow_rollback", False), "serve.allow_rollback")
@@ -87,6 +93,7 @@ class Settings:
             raise Malformed("serve.allow_rollback", "keeps no checkpoint, so it must not stand beside 'kept'")
         return cls(
             book=_book(path, c.string(known["book"], "serve.book")),
+            clock=path.parent / c.string(known.get("clock", f"{path.stem}.clock"), "serve.clock"),
             keys=path.parent / c.string(known["keys"], "serve.keys") if "keys" in known else None,
             kept=path.parent / c.string(known["kept"], "serve.kept") if "kept" in known else None,
             allow_rollback=allow_rollback,

@@ -24,7 +24,7 @@ from starlette.routing import BaseRoute, Match
 
 from api.http.field_types import one_of, schema_of
 from client.http.endpoints import PROBLEM_TYPE, SIGNATURE_HEADER
-from ledger.book.submitted_command import BookBusy, BookStopped
+from ledger.book.submitted_command import BookBusy, BookPaused, BookStopped
 from ledger.domain.outcomes import Code, StableCode
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -55,6 +55,7 @@ class ServiceCode(StableCode):
     HEAD_TOO_LARGE = 431, "The headers are larger than allowed"
     INTERNAL = 500, "Internal error; retry the same request"
     BUSY = 503, "The service is busy; retry the same request", 2
+    PAUSED = 503, "The service's clock cannot be believed; retry the same request later", 30
     STOPPED = 503, "The book stopped; retry the same command after the service restarts", 30
     UNANSWERED = 503, "The service took too long; retry the same command", 5
     KEY_STORE = 503, "The key store is unavailable; retry the same request", 5
@@ -223,6 +224,7 @@ def _methods(request: Request) -> set[str]:
 
 _PROBLEMS: Final[dict[type[Exception], Callable[[Request, Any], Problem]]] = {
     BookBusy: lambda _, error: Problem(ServiceCode.BUSY, str(error)),
+    BookPaused: lambda _, error: Problem(ServiceCode.PAUSED, str(error)),
     BookStopped: _stopped,
     HTTPException: _of_status,
     Malformed: lambda _, error: Problem(Code.MALFORMED, str(error), field=error.field),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -38,12 +38,11 @@ _OWN_WORDS: Final = frozenset({ServiceCode.KEY_WITHHELD, Code.CONFLICT})
 class KeyReleases:
     """Takes key-release commands, one at a time."""
 
-    def __init__(self, book: Book, store: KeyStore, challenges: Challenges, clock: Callable[[], int]) -> None:
-        """Record in ``book``, take data keys from ``store``, take the time from ``clock`` (milliseconds)."""
+    def __init__(self, book: Book, store: KeyStore, challenges: Challenges) -> None:
+        """Record in ``book``, whose time it is, and take data keys from ``store``."""
         self._book = book
         self._store = store
         self._challenges = challenges
-        self._clock = clock
         # A command sent again while its first sending is still being recorded must find the entry, not a
         # nonce that the first has burnt.
         self._turn = threading.Lock()
@@ -84,7 +83,7 @@ class KeyReleases:
     def _open_until(self, command: Command, body: ReleaseKey | OpenModel, index: int) -> tuple[Charge, int]:
         """The charge, and when its key is no longer sealed: at its deadline, or an hour after a model's opening.
 
-        Raises: Problem, if that is over.
+        Raises: Problem, if that is over; BookPaused.
         """
         with self._book.read() as facts:
             charge, entry = facts.charges[body.charge], Entry.parse(facts.entry(index))
@@ -92,7 +91,8 @@ class KeyReleases:
             self._check_still_open(command, charge, index)
             return charge, charge.deadline
         until = entry.time + OPENING_LIFE_MS
-        if self._clock() >= until:
+        # Before a clock correction the book's time may have been ahead.
+        if not entry.time <= self._book.now() < until:
             detail = "the hour of this opening is over: request another"
             raise Problem(Code.CONFLICT, detail, id=command.id, index=index)
         return charge, until
@@ -132,7 +132,7 @@ class KeyReleases:
             detail = f"the key of charge {charge.id} was released to another command"
         elif charge.state is not ChargeState.PENDING:
             detail = f"charge {charge.id} is {charge.state}: its key is not sealed again"
-        elif self._clock() >= charge.deadline:
+        elif self._book.now() >= charge.deadline:
             detail = f"the deadline of charge {charge.id} has passed: its key is not sealed again"
         else:
             return

@@ -43,6 +43,8 @@ def health_router(snapshots: SnapshotProvider, metrics: Metrics) -> APIRouter:
     def read_ready() -> Response:
         if snapshots.book.stopped is not None:
             raise Problem(ServiceCode.STOPPED, "")
+        if (reason := snapshots.book.paused) is not None:
+            raise Problem(ServiceCode.PAUSED, reason)
         with snapshots.read() as facts:
             return json_response(Ready(entries=facts.size, ready=True))
 

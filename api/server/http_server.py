@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -21,11 +20,6 @@ STOP_S: Final = 3
 KEEP_ALIVE_S: Final = 20
 """How long an idle connection stays open: well above the 5 seconds after which clients (httpx) stop using it: one
 that closes while a request is on its way answers nothing."""
-
-
-def unix_ms() -> int:
-    """Unix time in milliseconds: the clock that a book and its service share."""
-    return time.time_ns() // 1_000_000
 
 
 def base_url(listener: socket.socket) -> str:

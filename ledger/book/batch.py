@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from ledger.accounts.pricing import PriceMissing
 from ledger.book.publish import LogSigner
 from ledger.book.submitted_command import Outcome
+from ledger.book.wall_clock import WallClock
 from ledger.book.writer_state import WriterState
 from ledger.commands.apply import effect_of
 from ledger.commands.context import PendingCommand
@@ -49,16 +50,26 @@ class Batch:
     """
 
     def __init__(self, connection: Connection, recorder: Recorder, state: WriterState) -> None:
-        """Begin on an open writing transaction; charges whose deadline has passed lapse first."""
+        """Begin on an open writing transaction; charges whose deadline has passed lapse first.
+
+        Raises:
+            BookPaused: if the clock is not believed; nothing is recorded then.
+        """
         self.connection = connection
         self.state = state
         self._recorder = recorder
         state.catch_up(connection)
         self.tree = state.begin(connection)
         self._rows: list[dict[str, object]] = []
-        self._now = recorder.now(state.time)
+        # One reading for the whole batch: a pause that begins later is of the next one.
+        self._reading = recorder.now(0)
         for charge in state.due(self._now, LAPSES_MAX):
             self.record(recorder.lapse(charge))
+
+    @property
+    def _now(self) -> int:
+        """The time (ms) of the next entry."""
+        return max(self._reading, self.state.time)
 
     def record_call(self, call: Sequence[PendingCommand]) -> list[Outcome]:
         """Record commands in order, up to the first that lacks a price that it needs: no price is computed here."""
@@ -136,18 +147,22 @@ def outcome_of(pending: PendingCommand, decided: Decision) -> Outcome:
 class Recorder:
     """What decides for a book, the same in every batch: the gate, the clock and the log's key."""
 
-    def __init__(self, gate: Gate, clock: Callable[[], int], signer: LogSigner) -> None:
+    def __init__(self, gate: Gate, clock: WallClock, signer: LogSigner) -> None:
         """See :meth:`ledger.book.book.Book.open`."""
         self.gate, self.clock, self.signer = gate, clock, signer
         self._public = detached_jws.public_key(signer.private)
         self.log_x = self._public.x
 
     def now(self, last: int) -> int:
-        """The time of the next entry (ms): the clock's, and never before the last entry's, ``last``."""
-        return max(self.clock(), last)
+        """The time of the next entry (ms): the clock's, never before the last entry's, ``last``. Raises: BookPaused."""
+        return self.clock.now(last)
 
     def decide(self, state: Snapshot, pending: PendingCommand) -> Decision:
-        """Decide as the next entry would be decided, for a quote or to compute prices; changes nothing."""
+        """Decide as the next entry would be decided, for a quote or to compute prices; changes nothing.
+
+        Raises:
+            BookPaused: if the clock is not believed.
+        """
         return decide(state, pending, self.now(state.time), state.size, self.gate, self.log_x)
 
     def lapse(self, charge: str) -> PendingCommand:

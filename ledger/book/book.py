@@ -30,7 +30,8 @@ from ledger.book.opening_checks import check_usable, take_lock
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.book.prepare import CommandPreparer, Prepared
 from ledger.book.publish import LogSigner
-from ledger.book.submitted_command import BookBusy, BookStopped, BookUnusable, Outcome, Submission
+from ledger.book.submitted_command import BookBusy, BookPaused, BookStopped, BookUnusable, Outcome, Submission
+from ledger.book.wall_clock import ClockWatch, WallClock
 from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
 from ledger.domain.gate import DOCUMENT_BYTES_MAX, Gate
@@ -41,7 +42,7 @@ from ledger.store.tables import DOCUMENT
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
-__all__ = ["Book", "BookBusy", "BookStopped", "BookUnusable", "Outcome", "Submission"]
+__all__ = ["Book", "BookBusy", "BookPaused", "BookStopped", "BookUnusable", "Outcome", "Submission"]
 
 AGAIN_MAX: Final = 4
 """How often a command is prepared again in a row because what others recorded meanwhile changed the prices it needs."""
@@ -69,6 +70,7 @@ class Book:
         log_key: Ed25519PrivateKey,
         origin: str,
         clock: Callable[[], int],
+        watch: ClockWatch | None = None,
         kept: Path | None = None,
         first_start: bool = False,
         volatile: bool = False,
@@ -81,6 +83,7 @@ class Book:
             log_key: signs checkpoints.
             origin: the log's name, as checkpoints state it.
             clock: Unix milliseconds; an entry's time never goes back even if the clock does.
+            watch: what the clock is held against, so that a jump pauses writing; without, it is believed.
             kept: a file outside the book that holds its newest checkpoint; made for an empty book.
             first_start: make it for a book with entries too, if it is not there.
             volatile: accept a PostgreSQL server that may lose what it committed, as one for tests.
@@ -93,10 +96,11 @@ class Book:
         lock = take_lock(url)
         engines = engine_of(url, writes=True), engine_of(url, writes=False)
         try:
-            recorder = Recorder(gate, clock, LogSigner(log_key, origin))
+            recorder = Recorder(gate, WallClock(clock, watch), LogSigner(log_key, origin))
             keeping = None if kept is None else CheckpointFile(kept, recorder.signer, first_start=first_start)
             state = WriterState(recorder.signer.key)
             check_usable(engines[1], state, keeping, volatile=volatile)
+            recorder.clock.begin(state.time)
             if keeping is not None:
                 keeping.begin()
             preparer = CommandPreparer(engines[1], recorder, state.facts)
@@ -113,6 +117,7 @@ class Book:
 
         Raises:
             BookBusy: if too many runs are being priced, or the prices of one keep changing; retry with the same ids.
+            BookPaused: if the clock is not believed; the same.
             BookStopped: if the outcome is unknown. Retry with the same ids when the book is open again.
         """
         outcomes: list[Outcome] = []
@@ -148,6 +153,7 @@ class Book:
 
         Raises:
             BookBusy: if too many runs are being priced.
+            BookPaused: if the clock is not believed.
             BookStopped: if charges past their deadline cannot be settled first.
         """
         (pending,) = self._preparer.prepare([submission])
@@ -175,7 +181,7 @@ class Book:
             with self.read() as facts:
                 if name in facts.documents:
                     return name
-            self._quota.reserve(name, len(data), self._recorder.clock())
+            self._quota.reserve(name, len(data), self._recorder.clock.wall())
             with self._writes.begin() as connection:
                 append_once(connection, DOCUMENT, {"digest": name, "data": data})
         return name
@@ -198,6 +204,20 @@ class Book:
         """
         with self.read() as now:
             yield PastSnapshot(now.connection, size, self._recorder.signer.sign)
+
+    def now(self) -> int:
+        """The time (ms) that an entry would get now. Raises: BookPaused, BookStopped."""
+        with self.read() as facts:
+            return self._recorder.now(facts.time)
+
+    def witnessed(self, time_ms: int) -> None:
+        """Note the time of a witness that has just cosigned, verified with a pinned key: it may end a pause."""
+        self._recorder.clock.witnessed(time_ms)
+
+    @property
+    def paused(self) -> str | None:
+        """Why the clock is not believed, and nothing is written; None if it is."""
+        return self._recorder.clock.paused
 
     @property
     def stopped(self) -> str | None:

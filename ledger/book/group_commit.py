@@ -23,7 +23,7 @@ from ledger.book.batch import Batch, Recorder
 from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.opening_checks import recheck
 from ledger.book.publish import publish
-from ledger.book.submitted_command import BookStopped, Outcome
+from ledger.book.submitted_command import BookPaused, BookStopped, Outcome
 from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
 from ledger.store.engine import lock_log
@@ -34,6 +34,8 @@ BATCH_MAX: Final = 512
 """Commands of one batch, unless one call has more."""
 REST_S: Final = 60.0
 """How long the writer sleeps at most: another process may have recorded a charge whose deadline comes first."""
+PAUSED_REST_S: Final = 1.0
+"""How often the clock is read while writing pauses."""
 CLOSED: Final = "the book is closed"
 _TICK_S: Final = 0.01
 
@@ -134,15 +136,18 @@ class Writer:
     def _rest_s(self) -> float:
         """How long until something is due."""
         rest = REST_S if self._kept is None else min(REST_S, self._kept.due_s())
+        if self._recorder.clock.paused is not None:
+            return PAUSED_REST_S
         deadline = self._state.next_deadline()
         if deadline is not None:
-            rest = min(rest, (deadline + 1 - self._recorder.clock()) / 1000)
+            rest = min(rest, (deadline + 1 - self._recorder.clock.wall()) / 1000)
         return max(rest, _TICK_S)
 
     def _idle(self) -> None:
         deadline = self._state.next_deadline()
-        if (deadline is not None and deadline < self._recorder.now(self._state.time)) or self._is_behind():
-            self._commit([])
+        with suppress(BookPaused):
+            if (deadline is not None and deadline < self._recorder.now(self._state.time)) or self._is_behind():
+                self._commit([])
         if self._kept is not None and not self._kept.due_s():
             self._kept.write()
 
@@ -153,7 +158,13 @@ class Writer:
         return False
 
     def _serve(self, calls: list[_Call]) -> None:
-        answers = self._commit([pending for pending, _ in calls])
+        try:
+            answers = self._commit([pending for pending, _ in calls])
+        except BookPaused as paused:
+            for _, future in calls:
+                future.set_exception(paused)
+            calls.clear()
+            return
         for (_, future), outcomes in zip(calls, answers, strict=True):
             future.set_result(outcomes)
         calls.clear()
@@ -161,6 +172,7 @@ class Writer:
             self._kept.write()
 
     def _commit(self, calls: list[Sequence[PendingCommand]]) -> list[list[Outcome]]:
+        """Decide and commit one batch. Raises: BookPaused, with nothing recorded."""
         with self._writes.begin() as connection:
             lock_log(connection)
             recheck(connection, self._lock)

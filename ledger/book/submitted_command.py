@@ -12,7 +12,7 @@ from ledger.domain.outcomes import Code
 from ledger.store.schema_revision import BookUnusable
 from ledger.wire import canonical_json as c
 
-__all__ = ["BookBusy", "BookStopped", "BookUnusable", "Outcome", "Submission"]
+__all__ = ["BookBusy", "BookPaused", "BookStopped", "BookUnusable", "Outcome", "Submission"]
 
 
 class BookStopped(RuntimeError):  # noqa: N818 - what is the case
@@ -21,6 +21,10 @@ class BookStopped(RuntimeError):  # noqa: N818 - what is the case
 
 class BookBusy(RuntimeError):  # noqa: N818 - what is the case
     """The book has no capacity for this now; nothing of it was recorded, and the client may retry."""
+
+
+class BookPaused(BookBusy):
+    """The clock cannot be believed, so nothing is recorded until it can be; the client may retry."""
 
 
 @dataclass(frozen=True)

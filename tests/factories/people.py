@@ -6,12 +6,14 @@ A key belongs to a name and is the same in every process.
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from client.keys.signer import Signer
+from ledger.book.wall_clock import ClockWatch
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 
@@ -53,6 +55,28 @@ class Clock:
     def __call__(self) -> int:
         """Unix milliseconds."""
         return self.now
+
+
+class MachineClock(Clock):
+    """The two clocks of a machine: ``now``, which anyone may set, and the time since boot, which no one can."""
+
+    def __init__(self, now: int, boot: str = "boot-1") -> None:
+        super().__init__(now)
+        self.boottime, self.boot = 1_000_000, boot
+
+    def advance(self, ms: int) -> None:
+        """Let time pass, awake or in suspend: both clocks count it."""
+        self.now += ms
+        self.boottime += ms
+
+    def restart(self, ms: int) -> None:
+        """Start the machine again after a time."""
+        self.now += ms
+        self.boottime, self.boot = 5_000, f"{self.boot}+"
+
+    def watch(self, file: Path | None = None, *, pauses: bool = True) -> ClockWatch:
+        """What a book holds the wall clock against."""
+        return ClockWatch(file, pauses, lambda: self.boottime, self.boot)
 
 
 class CleanRoom:

@@ -15,9 +15,10 @@ from typing import Final
 from typer.testing import CliRunner
 
 from api.dev_issuer.routes import create_issuer_app
-from api.server.http_server import serving, unix_ms
+from api.server.http_server import serving
 from client.keys.signer import Signer
 from epsilon_ledger.__main__ import assemble
+from ledger.book.wall_clock import unix_ms
 from tests.factories.callers import OfTheWorld
 from tests.factories.people import ORIGIN
 from tests.factories.service import World, open_world

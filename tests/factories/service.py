@@ -20,11 +20,12 @@ from api.app import create_app
 from api.dev_issuer.issuer import Person
 from api.dev_issuer.routes import create_issuer_app
 from api.keys.key_store import FileKeyStore, KeyStore
-from api.server.http_server import LOOPBACK, base_url, listen, serving, unix_ms
+from api.server.http_server import LOOPBACK, base_url, listen, serving
 from client.http.endpoints import JSON_TYPE, SIGNATURE_HEADER
 from client.keys.signer import Signer
 from client.service.service import Answer, Service
 from ledger.book.book import Book
+from ledger.book.wall_clock import unix_ms
 from ledger.crypto.detached_jws import Call
 from ledger.domain.command import Command
 from ledger.verifier import LogKey
@@ -41,6 +42,7 @@ from tests.factories.people import (
     SRO,
     CleanRoom,
     Clock,
+    MachineClock,
     private_key,
     registration,
     short_name,
@@ -196,7 +198,8 @@ def open_world(
     clock, log_key = clock or machine_clock(), log_key or Ed25519PrivateKey.generate()
     log = LogKey(ORIGIN, log_key.public_key().public_bytes_raw())
     keys = FileKeyStore(folder / "keys")
-    book = Book.open(database, gate=gate, log_key=log_key, origin=ORIGIN, clock=clock)
+    watch = clock.watch() if isinstance(clock, MachineClock) else None
+    book = Book.open(database, gate=gate, log_key=log_key, origin=ORIGIN, clock=clock, watch=watch)
     try:
         listener = listen(LOOPBACK, 0)
         everybody = Everybody(base_url(listener), ORIGIN, clock)

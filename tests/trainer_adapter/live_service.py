@@ -19,11 +19,11 @@ from api.demo.participants import Enrol, Organisation
 from api.demo.stage import opened
 from api.demo.trainer import Address, Task, write_job
 from api.keys.key_store import FileKeyStore, KeyStore
-from api.server.http_server import unix_ms
 from client.keys.data_encryption import encrypt
 from client.keys.signer import Signer, load_private
 from client.service.service import Service
 from ledger.book.book import Book
+from ledger.book.wall_clock import unix_ms
 from ledger.commands.entry import Entry
 from ledger.domain.facts import Charge
 from ledger.mechanisms.plan import Plan

@@ -15,9 +15,10 @@ import pytest
 from api.auth.access_tokens import Issuer, Tokens
 from api.dev_issuer.issuer import CODE_S, FORM_BYTES_MAX, DevelopmentIssuer, Person
 from api.dev_issuer.routes import create_issuer_app
-from api.server.http_server import LOOPBACK, base_url, listen, serving, unix_ms
+from api.server.http_server import LOOPBACK, base_url, listen, serving
 from client.http.access_tokens import ASSERTION, ClientCredentials
 from client.keys.signer import Signer
+from ledger.book.wall_clock import unix_ms
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 

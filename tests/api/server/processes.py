@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from api.keys.key_store import FileKeyStore
-from api.server.http_server import unix_ms
 from client.keys.signer import Signer, load_private
 from ledger.book.book import Book
+from ledger.book.wall_clock import unix_ms
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from policy.decisions.gate import gate

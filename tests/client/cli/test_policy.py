@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from api.server.http_server import unix_ms
+from ledger.book.wall_clock import unix_ms
 from tests.factories.people import HOSPITAL
 from tests.factories.readme_walk import Desk, walked
 

@@ -15,13 +15,14 @@ from fastapi import Request, Response
 
 from api.dev_issuer.issuer import LIFE_S, DevelopmentIssuer, Person
 from api.dev_issuer.routes import create_issuer_app
-from api.server.http_server import LOOPBACK, base_url, listen, serving, unix_ms
+from api.server.http_server import LOOPBACK, base_url, listen, serving
 from client.http.problems import Refused, Unreachable
 from client.keys.signer import Signer
 from client.login.authorization_code import log_in
 from client.login.discovery import ANSWER_BYTES_MAX
 from client.profile.profile import Profile
 from client.profile.token_store import Login, LoginFile
+from ledger.book.wall_clock import unix_ms
 from ledger.verifier import LogKey
 from ledger.wire.malformed import Malformed
 from tests.factories.browser import CALLBACK, Browser, with_query

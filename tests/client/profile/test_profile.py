@@ -148,6 +148,7 @@ def test_in_production_a_service_listens_anywhere_behind_tls(tmp_path: Path) -> 
     """With issuers and a URL of https, spelled as signatures bind it; outside production only on loopback."""
     settings = Settings.load(_profile(tmp_path, serve=_PUBLIC + _ISSUERS))
     assert (settings.host, settings.url, settings.production) == ("0.0.0.0", "https://ledger.example", True)  # noqa: S104
+    assert settings.clock == tmp_path / "profile.clock"
     with closing(listen(settings.host, 0, anywhere=settings.production)) as listener:
         assert listener.getsockname()[0] == "0.0.0.0"  # noqa: S104
 

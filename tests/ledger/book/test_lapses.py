@@ -19,6 +19,7 @@ from ledger.book.document_quota import BYTES_MAX, DOCUMENTS_MAX, KEEP_MS, Docume
 from ledger.book.group_commit import Writer
 from ledger.book.prepare import AT_ONCE, CommandPreparer
 from ledger.book.publish import LogSigner
+from ledger.book.wall_clock import WallClock
 from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
 from ledger.commands.entry import Entry
@@ -137,7 +138,7 @@ def test_what_was_not_priced_is_made_ready_again(world: World) -> None:
     entered = world.document("contract", contract(MERGED), "contract-ab", MERGED, MERGED, HOSPITAL)
     world.book.close()
     reads, writes = engine_of(world.url, writes=False), engine_of(world.url, writes=True)
-    recorder = Recorder(gate, world.clock, LogSigner(LOG_KEY, ORIGIN))
+    recorder = Recorder(gate, WallClock(world.clock), LogSigner(LOG_KEY, ORIGIN))
     state = WriterState(recorder.signer.key)
     preparer = CommandPreparer(reads, recorder, state.facts)
     writer = Writer((writes, reads), recorder, state, None, None)
