@@ -10,7 +10,7 @@ from fastapi.responses import PlainTextResponse, Response
 
 from api.auth.authorisation import sees_entry
 from api.auth.visibility import not_found, visible_entry
-from api.http.field_types import Count, KeyBytes, PathBundle, PathName, PathPlace, PathTile
+from api.http.field_types import PLACE_PATTERN, Count, KeyBytes, PathBundle, PathName, PathPlace, PathTile
 from api.http.pagination import Page, scope_of
 from api.http.problems import Problem
 from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
@@ -24,6 +24,7 @@ from ledger.domain.facts import Facts
 from ledger.domain.outcomes import Code
 from ledger.log.tiles import Tile
 from ledger.store.cosignatures import cosigned_checkpoint, cosigned_receipt
+from ledger.store.snapshot import Log as LogAtSize
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -44,7 +45,7 @@ class Log(Record, frozen=True):
 
 
 class ConsistencyProof(Record, frozen=True):
-    """A proof of RFC 9162, section 2.1.4, under the newest checkpoint."""
+    """A proof of RFC 9162, section 2.1.4, under the checkpoint of the size that was asked for."""
 
     checkpoint: str
     new: Count
@@ -67,14 +68,25 @@ def read_checkpoint(view: View) -> Response:
 
 
 @ROUTES.route("/v1/consistency/{old}", content=shows(ConsistencyProof, 404, 422))
-def read_consistency(view: View, old: PathPlace) -> Response:
+def read_consistency(
+    view: View,
+    old: PathPlace,
+    new: Annotated[
+        str | None, Query(pattern=PLACE_PATTERN, description="the size to prove; the newest if it is not given")
+    ] = None,
+) -> Response:
     """The proof that the log only grew. Raises: Malformed, Problem."""
-    size, facts = _index(old, "old"), view.facts
-    if not 0 < size <= facts.size:
-        raise not_found(f"checkpoint of {size} entries to be consistent with")
-    proof = tuple(map(c.base64url, facts.consistency(size)))
-    note = cosigned_checkpoint(facts.connection, facts.size)
-    return json_response(ConsistencyProof(checkpoint=note, new=facts.size, old=size, proof=proof))
+    connection, newest = view.facts.connection, view.facts.size
+    before, after = _index(old, "old"), newest if new is None else int(new)
+    missing = not_found(f"checkpoint of {after} entries to be consistent with {before}")
+    if not 0 < before <= after <= newest:
+        raise missing
+    try:
+        note = cosigned_checkpoint(connection, after)
+    except KeyError:
+        raise missing from None
+    proof = tuple(map(c.base64url, LogAtSize(connection, after).consistency(before)))
+    return json_response(ConsistencyProof(checkpoint=note, new=after, old=before, proof=proof))
 
 
 @ROUTES.route("/tile/entries/{path:path}", content=shows(BINARY, *PROBLEMS, media_type=BYTES_TYPE, description=_TILE))

@@ -28,6 +28,7 @@ _NEXT: Final = {
     "another --id.",
     ExitCode.NOT_AUTHORISED: "Nothing was recorded: check the profile's actor and key, and what its role may do.",
     ExitCode.RETRY: "Retry in a moment.",
+    ExitCode.VERIFICATION_FAILED: "Nothing that this service answers is proven, whether it recorded anything included.",
 }
 _RECORDED: Final = "Refusal logged as entry {index}. Retry with a new --id after changing the fields above."
 _DENIED: Final = "Nothing was recorded: change the fields above and retry."
@@ -98,7 +99,7 @@ def _next_step(error: Exception, name: str) -> str:
         return _after_refusal(error, name)
     if isinstance(error, Unreachable):
         return _UNKNOWN.format(id=name) if name else _NEXT[ExitCode.RETRY]
-    return _NEXT[ExitCode.INVALID] if isinstance(error, Malformed) else _FILE
+    return _NEXT[exit_code_of(error) or ExitCode.INVALID] if isinstance(error, Malformed) else _FILE
 
 
 def _after_refusal(error: Refused, name: str) -> str:

@@ -95,7 +95,7 @@ def grant(
         caller = Profile.load(profile)
         actor = caller.actor
         with caller.open() as service:
-            charge, proven = fetch(service, release)
+            charge, proven = fetch(service, release, caller.log)
         granted = check(charge, proven, caller.log, actor, time_ns() // 1_000_000)
         keys = read_data_keys(data_key or ())
         sealed = granted.seal(keys) if keys else granted.to_json()

@@ -117,8 +117,12 @@ class Profile:
         raise Malformed("client.client_id", "is missing: the profile is an organisation's, which needs no login")
 
     def open(self, attempts: int = ATTEMPTS) -> Service:
-        """The service, with this profile's organisation or person as the caller. Raises: Malformed, OSError."""
-        return Service(self.service, self._credentials(), attempts=attempts)
+        """The service, held to its log as it was seen, called by this profile's organisation or person.
+
+        Raises:
+            Malformed, OSError.
+        """
+        return Service(self.service, self._credentials(), attempts=attempts).held_to(self.log)
 
     def _credentials(self) -> Credentials:
         if isinstance(self.who, Person):

@@ -2,8 +2,10 @@
 
 The ledger authorises; the key never comes near it. The charge's entry names the clean room's sealing key, the
 partitions and the deadline; the key-release entry says that policy, contract and attestation were satisfied. Both are
-proven to stand in the log by receipts under its key, so a service that is not the log's cannot invent one.
+proven to stand in the log by receipts under its key, so a service that is not the log's cannot invent one; and a
+service that was set back to an older book is refused (:mod:`client.service.seen_checkpoint`).
 
+    charge, release = fetch(service, "release-run-1", log)
     grant = check(charge, release, log, provider="did:web:hospital.example", now=...)
     envelope = grant.seal({"did:web:hospital.example/digits/2026-q1": data_key})
 """
@@ -96,8 +98,14 @@ def check(charge: Proven, release: Proven, log: LogKey, provider: str, now: int)
     return Grant(partitions, run.clean_room.sealing.x, info)
 
 
-def fetch(service: Service, release: str) -> tuple[Proven, Proven]:
-    """The charge and the key release, as the service reports them. Raises: Refused, Unreachable, Malformed."""
+def fetch(service: Service, release: str, log: LogKey) -> tuple[Proven, Proven]:
+    """The charge and the key release, as a service reports them that goes on from what this provider has seen of a log.
+
+    Raises:
+        SeenCheckpointError: if the service does not prove that it does: it was set back, or shows two histories.
+        Refused, Unreachable, Malformed, OSError.
+    """
+    service = service.held_to(log)
     released = _fetch(service, release)
     requested = KEY_RELEASE.read_body(Entry.parse(released.entry).command)
     return _fetch(service, requested.charge), released

@@ -18,9 +18,12 @@ from client.http.endpoints import DOCUMENTS, JSON_TYPE, MODEL_KEYS, PATHS, QUOTE
 from client.http.retry_policy import RetryPolicy
 from client.http.transport import Sender, object_of
 from client.keys.signer import Signer
+from client.service.checkpoint_guard import CheckpointGuard
+from client.service.seen_checkpoint import SeenCheckpoint
 from ledger.crypto.detached_jws import Call
 from ledger.crypto.public_keys import PublicKey
 from ledger.domain.command import Command
+from ledger.verifier import RECEIPT_BYTES_MAX, LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
@@ -82,14 +85,14 @@ class Service:
         url = httpx.URL(base_of(base_url))
         # A proxy named in the environment has no business between this process and its own machine.
         self._http = httpx.Client(base_url=url, timeout=TIMEOUT, trust_env=not is_loopback(url.host))
-        self._sender = Sender(self._http, credentials, RetryPolicy(attempts, backoff_s), clock)
         self._base_url = str(url)
+        self._guard = CheckpointGuard(Sender(self._http, credentials, RetryPolicy(attempts, backoff_s), clock))
         self._clock = clock
 
     @property
     def recorded(self) -> tuple[int, ...]:
         """The entries of the commands that were sent, refusals among them, in order and for all callers."""
-        return tuple(self._sender.recorded)
+        return tuple(self._guard.sender.recorded)
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -99,8 +102,13 @@ class Service:
     def as_caller(self, credentials: Credentials, retry_policy: RetryPolicy | None = None) -> Service:
         """The same service and connections for another caller; with another retry policy, if given."""
         other = copy(self)
-        sender = self._sender
-        other._sender = replace(sender, credentials=credentials, retry_policy=retry_policy or sender.retry_policy)  # noqa: SLF001 - its own class
+        other._guard = self._guard.as_caller(credentials, retry_policy)  # noqa: SLF001 - its own class
+        return other
+
+    def held_to(self, log: LogKey) -> Service:
+        """The same service and caller, held to the newest checkpoint that was seen of ``log``."""
+        other = copy(self)
+        other._guard = replace(self._guard, seen=SeenCheckpoint(log, self._base_url), checked=False)  # noqa: SLF001 - its own class
         return other
 
     def __enter__(self) -> Self:
@@ -213,15 +221,17 @@ class Service:
 
     def entry(self, index: int) -> bytes:
         """The bytes of an entry, exactly as they are hashed. Raises: Refused, Unreachable."""
-        return self._sender.send("GET", f"/v1/entries/{index}").content
+        return self._guard.send("GET", f"/v1/entries/{index}").content
 
     def receipt(self, id: str) -> str:  # noqa: A002 - the wire's name
-        """The receipt of a command's entry, under the newest checkpoint. Raises: Refused, Unreachable."""
-        return self._sender.send("GET", f"/v1/receipts/{_path(id)}").text
+        """The receipt of a command's entry, under the newest checkpoint. Raises: Refused, Unreachable, Malformed."""
+        return self._guard.trusted_receipt(self._guard.send("GET", f"/v1/receipts/{_path(id)}").text)
 
     def checkpoint(self) -> str:
-        """The newest checkpoint, a signed note. Raises: Refused, Unreachable."""
-        return self._sender.send("GET", "/v1/checkpoint").text
+        """The newest checkpoint, a signed note. Raises: Refused, Unreachable, Malformed."""
+        note = self._guard.send("GET", "/v1/checkpoint").text
+        self._guard.trust(note)
+        return note
 
     def log(self) -> c.Object:
         """The log's origin and verifier key, to compare with a profile's. Raises: Refused, Unreachable."""
@@ -241,7 +251,7 @@ class Service:
         raise Malformed("answer.next_cursor", f"leads beyond {PAGES_MAX} pages")
 
     def _get(self, path: str, query: Mapping[str, str] | None = None) -> c.Object:
-        return object_of(self._sender.send("GET", path, query=query))
+        return object_of(self._guard.send("GET", path, query=query))
 
     def _send(  # noqa: PLR0913 - the parts of a request
         self,
@@ -261,7 +271,7 @@ class Service:
         if signer is not None:
             call = Call(method, f"{self._base_url}{path}", int(self._clock()), id)
             headers[SIGNATURE_HEADER] = signer.sign(content, call)
-        return self._sender.send(method, path, content, headers)
+        return self._guard.send(method, path, content, headers)
 
     def _decided(self, path: str, signer: Signer, command: Command, replaces: str | None = None) -> Answer:
         response = self._send("POST", path, command.to_bytes(), signer, command.id, replaces=replaces)
@@ -269,13 +279,16 @@ class Service:
         known = c.fields(object_of(response), "answer", members, ("envelope",))
         index = known["index"]
         if isinstance(index, int):
-            self._sender.recorded.append(index)
+            self._guard.sender.recorded.append(index)
+        receipt = None if known["receipt"] is None else c.string(known["receipt"], "answer.receipt", RECEIPT_BYTES_MAX)
+        if receipt is not None:
+            self._guard.trusted_receipt(receipt)
         return Answer(
             outcome=c.string(known["outcome"], "answer.outcome"),
             id=c.name(known["id"], "answer.id"),
             index=index,
             body=known["body"],
-            receipt=known["receipt"],
+            receipt=receipt,
             repeated=c.boolean(known["repeated"], "answer.repeated"),
             envelope=known.get("envelope"),
         )

@@ -35,9 +35,10 @@ class OpeningEnding:
 
     def __call__(self, error: Exception, code: int, then: str) -> tuple[int, str]:
         """The exit code and what to do next."""
+        from client.service.seen_checkpoint import SeenCheckpointError
         from trainer_adapter.session.receipt_check import NotProven
 
-        if isinstance(error, NotProven):
+        if isinstance(error, NotProven | SeenCheckpointError):
             step = f"Keep the evidence and report it to the other organisations. {self.recorded()}"
             return ExitCode.VERIFICATION_FAILED, step
         return self.after(error, code) if self.service.recorded else self.before(error, code, then)

@@ -39,7 +39,7 @@ Say = Callable[[str], None]
 def consumer_service(assignment: Assignment) -> Service:
     """The service as the consumer calls it. Raises: Malformed, OSError."""
     # The address first: an assignment that names no service is refused before any file but its own is read.
-    service = Service(assignment.service)
+    service = Service(assignment.service).held_to(assignment.log)
     signer = Signer.load(assignment.key)
     return service.as_caller(ClientCredentials(assignment.issuer, assignment.actor, signer, assignment.log.origin))
 

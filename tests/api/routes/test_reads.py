@@ -136,6 +136,14 @@ def test_tiles_and_consistency_verify_against_the_checkpoint(world: World) -> No
     proof = [c.unbase64url(one, "proof") for one in told["proof"]]
     assert checkpoint.size == told["new"] == size
     assert verify_consistency(3, size, proof, old, checkpoint.root)
+    told = _get(world, "/v1/consistency/3", new="5")
+    with world.book.read() as facts:
+        new = facts.root_at(5)
+    assert Checkpoint.open(told["checkpoint"], world.log) == Checkpoint(world.log.origin, 5, new)
+    assert verify_consistency(3, 5, [c.unbase64url(one, "proof") for one in told["proof"]], old, new)
+    for first, last in ((3, 2), (3, size + 1), (0, 3)):
+        assert world.http.get(f"/v1/consistency/{first}", params={"new": str(last)}).status_code == 404
+    assert world.http.get("/v1/consistency/3", params={"new": "05"}).status_code == 422
     assert world.http.get(f"/tile/0/000.p/{size + 1}").status_code == 404
     assert world.http.get("/tile/entries/000.p/1", headers=world.everybody.shown(BANK_A)).status_code == 403
 

@@ -53,7 +53,7 @@ def released(tmp_path: Path) -> Iterator[Released]:
         nonce = world.service.challenge("run-1")
         asked: Object = {"charge": "run-1", "evidence": world.attest(room, "run-1", nonce), "nonce": nonce}
         answer = world.service.submit(room.signer, BANK_A, "key_release", asked, "release-1")
-        yield Released(world, room, answer, *fetch(world.service, "release-1"))
+        yield Released(world, room, answer, *fetch(world.service, "release-1", world.log))
 
 
 def test_the_provider_seals_what_the_clean_room_opens(released: Released) -> None:
@@ -110,7 +110,7 @@ def test_a_refused_release_grants_nothing(released: Released) -> None:
     asked: Object = {"charge": "run-2", "evidence": world.attest(room, "run-1", nonce), "nonce": nonce}
     with pytest.raises(Exception, match="polic"):
         world.service.submit(room.signer, BANK_A, "key_release", asked, "release-2")
-    charge, release = fetch(world.service, "release-2")
+    charge, release = fetch(world.service, "release-2", world.log)
     with pytest.raises(Malformed, match="policy_denied"):
         released._replace(charge=charge, release=release).check()
     with pytest.raises(Malformed, match="is not of the charge"):
