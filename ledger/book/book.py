@@ -103,7 +103,7 @@ class Book:
             recorder.clock.begin(state.time)
             if keeping is not None:
                 keeping.begin()
-            preparer = CommandPreparer(engines[1], recorder, state.facts)
+            preparer = CommandPreparer(engines[1], recorder, state.facts.in_memory)
             return cls(engines, recorder, preparer, Writer(engines, recorder, state, keeping, lock))
         except BaseException:
             for engine in engines:

@@ -53,8 +53,8 @@ class CommandPreparer:
         Args:
             reads: what prices are computed from is read through it.
             recorder: decides as the writer does.
-            facts: the writer's state, of which keys alone are looked up: a look-up in a dictionary that another thread
-                adds to gives what was there or what is.
+            facts: what the writer has in memory, of which keys alone are looked up: a look-up in a dictionary that
+                another thread adds to gives what was there or what is.
         """
         self._reads = ShortReads(reads)
         self._recorder = recorder

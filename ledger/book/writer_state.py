@@ -9,22 +9,21 @@ checkpoint covers them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
-from typing import Any, Final
+from typing import Final
 
 from ledger.accounts.account_sums import AccountSums
-from ledger.book.state.position_index import PositionIndex
+from ledger.book.state.open_state import Changes, OpenState
 from ledger.book.state.proven_entries import ProvenEntries
+from ledger.book.state.settled_records import SettledRecords
 from ledger.commands.apply import apply_effect
 from ledger.commands.context import PendingCommand
 from ledger.commands.entry import Entry
 from ledger.commands.entry_reader import Read, read_entry
-from ledger.domain.memory_state import MemoryState
-from ledger.domain.outcomes import ChargeState
+from ledger.commands.runs.charge import Charged
 from ledger.log.merkle import CompactRange
 from ledger.log.verification import open_checkpoint
-from ledger.store.database_state import PROJECTIONS
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import Executor
 from ledger.store.merkle_tables import Tree, entries_from, latest_checkpoint
@@ -33,22 +32,8 @@ from ledger.wire.malformed import Malformed
 
 _APPLY_ERRORS: Final = (Malformed, LookupError, AssertionError, ArithmeticError, TypeError, AttributeError)
 """What applying an entry that is wrong may raise."""
-
-
-Changes = dict[str, list[tuple[Any, Any]]]
-"""Keys and values by part of the state, as :data:`ledger.store.database_state.PROJECTIONS` names them."""
-
-
-class _Changes(dict[Any, Any]):
-    """One part of the state, with the keys that were set since its rows were last written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.changed: dict[Any, None] = {}
-
-    def __setitem__(self, key: Any, value: Any) -> None:  # noqa: ANN401 - of any part
-        super().__setitem__(key, value)
-        self.changed[key] = None
+_FOLDED: Final = 1_024
+"""Entries after which what was settled by them leaves memory, while a book is opened."""
 
 
 class WriterState:
@@ -58,6 +43,7 @@ class WriterState:
 
     Attributes:
         facts: the state to decide on.
+        records: where the log names each id, charge and key.
         time: the time of the last entry (ms), 0 for an empty log.
         durable: how many of the entries are known to be committed; those after them are being committed.
         note: the signed checkpoint over all entries, None for an empty log.
@@ -65,17 +51,15 @@ class WriterState:
 
     def __init__(self, key: LogKey) -> None:
         """The state of an empty log, whose public key is ``key``."""
-        self._changes = {name: _Changes() for name in PROJECTIONS}
         self._documents = StoredDocuments()
-        parts: dict[str, Any] = {**self._changes}
-        self.facts = MemoryState(documents=self._documents, **parts)
+        self._entries = ProvenEntries()
+        self.records = SettledRecords()
+        self.facts = OpenState(self._documents, self.records, self._entries)
         self.time = 0
         self.durable = 0
         self.note: str | None = None
         self._key = key
         self._tree = CompactRange()
-        self._ids = PositionIndex()
-        self._entries = ProvenEntries()
         self._deadlines: list[tuple[int, str]] = []
 
     @property
@@ -97,6 +81,7 @@ class WriterState:
         """
         self._documents.connection = reads
         self._entries.begin(reads, self._tree)
+        self.facts.begin()
         return Tree(reads, self.size, self._tree.nodes)
 
     def committed(self, size: int) -> None:
@@ -112,19 +97,23 @@ class WriterState:
         """
         self._documents.connection = connection
         before, sums = self.size, AccountSums(self.facts)
+        self.facts.folding = True
         try:
             for index, data in entries_from(connection, before):
                 if index != self.size:
                     raise Malformed("", "is missing")
                 self._apply(read_entry(data), sums)
                 self._tree.append(data)
+                if not self.size % _FOLDED:
+                    self.facts.forget_changes()
             sums.put()
         except _APPLY_ERRORS as error:
             raise Malformed("", f"entry {self.size}: {error}") from None
+        self.facts.folding = False
         if self.size > before:
             self._check_signed(connection)
             # The process that appended them has written their rows.
-            self.take_changes()
+            self.facts.forget_changes()
             self.committed(self.size)
 
     def _check_signed(self, connection: Executor) -> None:
@@ -140,7 +129,17 @@ class WriterState:
 
         What is new, or in memory, takes no statement. Raises: Malformed, if an entry is missing or changed.
         """
-        self._entries.read(position for one in commands for position in self._ids.positions(one.command.id))
+        self._entries.read(position for one in commands for position in self._named(one))
+
+    def _named(self, pending: PendingCommand) -> Iterator[int]:
+        """Where the log has what a command names and memory has not."""
+        command, body, records = pending.command, pending.body, self.records
+        yield from records.ids.positions(command.id)
+        if command.key_id not in self.facts.open_keys.open:
+            yield from records.keys.positions(command.key_id)
+        for charge in (getattr(body, "charge", ""), *getattr(body, "base", ())):
+            if charge and charge not in self.facts.open_charges.open:
+                yield from records.positions(charge)
 
     def append(self, entry: Read, data: bytes) -> list[tuple[int, int, bytes]]:
         """Apply the next entry; returns the nodes (level, position, hash) that it completes in the tree."""
@@ -153,12 +152,16 @@ class WriterState:
     def _apply(self, entry: Read, sums: AccountSums) -> None:
         if entry.time < self.time:
             raise Malformed("time", "lies before the time of the entry before it")
+        self.records.position = self.size
         apply_effect(self.facts, entry.effect, self.size, sums)
-        charge = self.facts.charges.get(entry.id)
-        if charge is not None and charge.index == self.size:
-            heappush(self._deadlines, (charge.deadline, charge.id))
+        if isinstance(entry.effect, Charged):
+            heappush(self._deadlines, (entry.effect.charge.deadline, entry.id))
+            charges = self.facts.open_charges
+            if len(self._deadlines) > 2 * len(charges) + _FOLDED:
+                # Most charges are settled long before their deadline.
+                self._deadlines = sorted(one for one in self._deadlines if charges.is_pending(one[1]))
         self.time = entry.time
-        self._ids.add(entry.id, self.size)
+        self.records.ids.add(entry.id, self.size)
 
     def recorded(self, command_id: str) -> tuple[int, Entry] | None:
         """The index and the entry of a command; None if its id was never used.
@@ -169,7 +172,7 @@ class WriterState:
         Raises:
             Malformed: if the entry is missing or changed.
         """
-        for position in self._ids.positions(command_id):
+        for position in self.records.ids.positions(command_id):
             entry = self._entries.entry(position)
             if entry.id == command_id:
                 return position, entry
@@ -184,14 +187,14 @@ class WriterState:
 
     def next_deadline(self) -> int | None:
         """The earliest deadline (ms) of a pending charge; None if none is pending."""
-        charges, waiting = self.facts.charges, self._deadlines
-        while waiting and charges[waiting[0][1]].state is not ChargeState.PENDING:
+        waiting, is_pending = self._deadlines, self.facts.open_charges.is_pending
+        while waiting and not is_pending(waiting[0][1]):
             heappop(waiting)
         return waiting[0][0] if waiting else None
 
     def take_changes(self) -> Changes:
-        """What changed since the last call, by part: keys and values, whose rows are yet to be written for readers."""
-        found = {name: [(key, part[key]) for key in part.changed] for name, part in self._changes.items()}
-        for part in self._changes.values():
-            part.changed.clear()
-        return found
+        """What changed since the last call, by part: keys and values, whose rows are yet to be written for readers.
+
+        What is settled leaves memory.
+        """
+        return self.facts.take_changes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -30,13 +30,13 @@ class MemoryState:
 
     documents: Mapping[str, bytes] = field(default_factory=dict)
     organisations: dict[str, Organisation] = field(default_factory=dict)
-    keys: dict[str, SigningKey] = field(default_factory=dict)
+    keys: MutableMapping[str, SigningKey] = field(default_factory=dict)
     policies: dict[str, tuple[PolicyVersion, ...]] = field(default_factory=dict)
     datasets: dict[tuple[str, str], Dataset] = field(default_factory=dict)
     partitions: dict[str, Partition] = field(default_factory=dict)
     contracts: dict[str, Contract] = field(default_factory=dict)
     contract_heads: dict[str, str] = field(default_factory=dict)
-    charges: dict[str, Charge] = field(default_factory=dict)
+    charges: MutableMapping[str, Charge] = field(default_factory=dict)
     accounts: dict[tuple[str, str], Account] = field(default_factory=dict)
     forgiven: dict[tuple[str, str], Loss] = field(default_factory=dict)
     nodes: dict[int, Node] = field(default_factory=dict)
@@ -54,6 +54,10 @@ class MemoryState:
             newest = node.index if node.kind is NodeKind.PUBLIC else newest
         self._published = len(self.nodes), newest
         return None if newest < 0 else newest
+
+    def change_charge(self, name: str, change: Callable[[Charge], Charge]) -> None:
+        """Change a charge that may be settled already. Raises: KeyError."""
+        self.charges[name] = change(self.charges[name])
 
     def accounts_of(self, holder: str) -> list[Account]:
         """Every account of one holder, by partition."""
@@ -84,7 +88,7 @@ class Authored:
         self._indexes: dict[int, list[int]] = {}
         self._names: dict[int, list[str]] = {}
 
-    def take(self, charges: dict[str, Charge]) -> None:
+    def take(self, charges: Mapping[str, Charge]) -> None:
         """Note what was added since."""
         for one in islice(charges.values(), self._seen, None):
             self._indexes.setdefault(one.author, []).append(one.index)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select
 
 from ledger.domain.facts import Account, Charge, Span
 from ledger.domain.memory_state import MemoryState, sum_exposures
@@ -114,25 +114,46 @@ def _within(span: Span) -> tuple[Any, ...]:
 def check_rows(book: DatabaseState, state: MemoryState) -> None:
     """Every stored row is what the entries make it, and none is missing. Raises: VerificationFailed."""
     for name in PROJECTIONS:
-        rebuilt: dict[Any, Any] = getattr(state, name)
-        rows = getattr(book, name)
-        count, last = 0, None
-        try:
-            for place, value in rows.stored():
-                # Rows come by their keys: one that is there twice would hide one that is gone.
-                if place == last:
-                    raise VerificationFailed(None, f"{name}: the row of {place} is there twice")
-                count, last = count + 1, place
-                if rebuilt.get(place) != value:
-                    row = rows.row_that_differs(place, value, rebuilt.get(place))
-                    raise VerificationFailed(None, f"{name}: the row of {row} is not what the entries make it")
-        except _FAULTS:
-            _find_unreadable(name, rows)
-            raise
-        if count != len(rebuilt):
-            place = min(rebuilt.keys() - {place for place, _ in rows.stored()})
-            row = rows.row_that_differs(place, None, rebuilt[place])
-            raise VerificationFailed(None, f"{name}: the row of {row} is missing: it is not what the entries make it")
+        _check_table(name, getattr(book, name), getattr(state, name))
+
+
+def check_open_rows(book: DatabaseState, parts: Mapping[str, Mapping[Any, Any]]) -> None:
+    """The same of all rows but those of settled charges, and of the keys that are bound to them.
+
+    Args:
+        parts: the state by part, as ``PROJECTIONS`` names them; of charges those that are pending, of keys those of
+            organisations and of the clean rooms of pending charges.
+
+    Raises:
+        VerificationFailed: naming the first row that differs.
+    """
+    charge, key = t.CHARGES.table.c, t.KEYS.table.c
+    pending = charge.state == ChargeState.PENDING.value
+    bound_to_pending = key.charge.in_(select(charge.id).where(pending))
+    only: dict[str, Any] = {"charges": (pending,), "keys": (or_(key.charge.is_(None), bound_to_pending),)}
+    for name in PROJECTIONS:
+        _check_table(name, getattr(book, name), parts[name], *only.get(name, ()))
+
+
+def _check_table(name: str, rows: ProjectionTable[Any, Any], made: Mapping[Any, Any], *only: Any) -> None:  # noqa: ANN401
+    count, last = 0, None
+    try:
+        for place, value in rows.stored(*only):
+            # Rows come by their keys: one that is there twice would hide one that is gone.
+            if place == last:
+                raise VerificationFailed(None, f"{name}: the row of {place} is there twice")
+            count, last = count + 1, place
+            if made.get(place) != value:
+                row = rows.row_that_differs(place, value, made.get(place))
+                raise VerificationFailed(None, f"{name}: the row of {row} is not what the entries make it")
+    except _FAULTS:
+        _find_unreadable(name, rows)
+        raise
+    if count != len(made):
+        place = min(made.keys() - {place for place, _ in rows.stored(*only)})
+        row = rows.row_that_differs(place, None, made[place])
+        what = "is" if place in rows else "is missing: it is"
+        raise VerificationFailed(None, f"{name}: the row of {row} {what} not what the entries make it")
 
 
 def _find_unreadable(name: str, rows: Any) -> None:  # noqa: ANN401 - of any table

@@ -50,10 +50,10 @@ class ProjectionTable(Mapping[K, V], Generic[K, V]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def stored(self) -> Iterator[tuple[K, V]]:
-        """Every value as it is stored, read in one pass and not held."""
+    def stored(self, *conditions: Any) -> Iterator[tuple[K, V]]:  # noqa: ANN401 - SQLAlchemy's own types
+        """Every value that meets the conditions, as it is stored, read in one pass and not held."""
         order = dict.fromkeys((*self._columns, *self._table.primary_key.columns))
-        chosen = select(self._table).order_by(*order)
+        chosen = select(self._table).where(*conditions).order_by(*order)
         load = self._mapping.load
         with self._connection.execute(chosen, execution_options={"yield_per": 1_000}) as found:
             every = chain.from_iterable(found.partitions())

@@ -57,8 +57,8 @@ class ProvenEntries:
         wanted = sorted(set(positions) - self._found.keys() - self._appended.keys())
         if not wanted:
             return
-        if self._tree is None:
-            raise Malformed("", f"entry {wanted[0]}: cannot be read yet")
+        if self._tree is None or wanted[-1] >= self._tree.size:
+            raise Malformed("", f"entry {wanted[-1]}: cannot be read yet")
         # The root is made of the edge that the writer gave: no node that is read has a part in it.
         size, root = self._tree.size, self._tree.root()
         found = entries_at(self._tree.connection, wanted)

@@ -40,9 +40,14 @@ def decide(context: Context[OpenModel]) -> Decision:
 
 def apply(change: Change[OpenModel]) -> None:
     """Bind the clean room's signing key to the charge."""
-    signing = change.body.clean_room.signing
-    key = SigningKey(signing.thumbprint, change.entry.actor, signing.x, change.body.charge, change.index)
+    key = key_of_opening(change.body, change.entry.actor, change.index)
     change.state.keys[key.key_id] = key
+
+
+def key_of_opening(body: OpenModel, actor: str, index: int) -> SigningKey:
+    """The key that the entry at ``index`` binds to its charge."""
+    signing = body.clean_room.signing
+    return SigningKey(signing.thumbprint, actor, signing.x, body.charge, index)
 
 
 MODEL_OPENING: Final = CommandKind("model_opening", OpenModel, decide, (TDC,), "/v1/model-openings", apply)

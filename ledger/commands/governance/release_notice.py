@@ -7,6 +7,7 @@ from typing import Final
 from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context, require_posted
 from ledger.domain.decision import Decision, Rejected
+from ledger.domain.facts import Charge
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import CCR
 from ledger.wire.field_types import Name, Sha256
@@ -37,9 +38,12 @@ def decide(context: Context[Announce]) -> Decision:
 
 def apply(change: Change[Announce]) -> None:
     """Note which model was announced, and when."""
-    charge = change.state.charges[change.body.charge]
-    notices = (*charge.notices, (change.body.model, change.entry.time))
-    change.state.charges[charge.id] = charge._replace(notices=notices)
+    change.state.change_charge(change.body.charge, lambda charge: announced(charge, change.body, change.entry.time))
+
+
+def announced(charge: Charge, body: Announce, time: int) -> Charge:
+    """The charge from a notice on, whose entry is of this time."""
+    return charge._replace(notices=(*charge.notices, (body.model, time)))
 
 
 RELEASE_NOTICE: Final = CommandKind("release_notice", Announce, decide, (CCR,), "/v1/release-notices", apply)

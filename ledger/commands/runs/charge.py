@@ -195,12 +195,21 @@ class Charged(NamedTuple):
 
     def apply(self, state: MemoryState, index: int, sums: AccountSums) -> None:
         """Add the charge, the key of its clean room and a run of its contract; its loss is pending."""
-        charge = self.charge._replace(prices=_prices(self.prices), index=index)
+        charge = self.charge_at(index)
         state.charges[charge.id] = charge
-        state.keys[charge.key_id] = SigningKey(charge.key_id, charge.actor, self.signing, charge.id, index)
+        state.keys[charge.key_id] = self.key_at(index)
         state.contracts[charge.contract] = state.contracts[charge.contract].counting(1)
         for places, segments in touched(state, charge.author, index, charge.prices):
             sums.add(places, segments, charge.steps, 0, 1)
+
+    def charge_at(self, index: int) -> Charge:
+        """The charge that the entry at ``index`` makes."""
+        return self.charge._replace(prices=_prices(self.prices), index=index)
+
+    def key_at(self, index: int) -> SigningKey:
+        """The key of its clean room."""
+        charge = self.charge
+        return SigningKey(charge.key_id, charge.actor, self.signing, charge.id, index)
 
 
 @lru_cache(maxsize=4_096)

@@ -8,6 +8,7 @@ from ledger.accounts.account_sums import AccountSums
 from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context, require_pending
 from ledger.domain.decision import Decision, Rejected
+from ledger.domain.facts import Charge
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import CCR
@@ -31,7 +32,11 @@ class Released(NamedTuple):
 
     def apply(self, state: MemoryState, _index: int, _sums: AccountSums) -> None:
         """Note that the keys of the charge are released."""
-        state.charges[self.charge] = state.charges[self.charge]._replace(key_release=self.id)
+        state.charges[self.charge] = self.changed(state.charges[self.charge])
+
+    def changed(self, charge: Charge) -> Charge:
+        """The charge from this entry on."""
+        return charge._replace(key_release=self.id)
 
 
 def decide(context: Context[ReleaseKey]) -> Decision:

@@ -8,6 +8,7 @@ from ledger.accounts.account_sums import AccountSums, touched
 from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context, require_pending
 from ledger.domain.decision import Decision, Rejected
+from ledger.domain.facts import Charge
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.domain.roles import CCR, TDC
@@ -41,15 +42,20 @@ class Settled(NamedTuple):
         """Move what ran from pending to posted; the rest of it goes back to headroom. Raises: AssertionError."""
         found = state.charges[self.charge]
         assert found.state is ChargeState.PENDING, f"charge {found.id} is settled twice"
-        posts = self.outcome == Code.POSTED.word
-        steps = (found.steps if self.steps is None else self.steps) if posts else 0
+        settled = self.changed(found)
         for places, segments in touched(state, found.author, found.index, found.prices):
             sums.add(places, segments, found.steps, 0, -1)
-            if steps:
-                sums.add(places, segments, steps, 1, 0)
-        state.charges[found.id] = found.settled(*((ChargeState.POSTED, steps) if posts else (ChargeState.VOIDED, None)))
-        if not posts:
+            if settled.steps_posted:
+                sums.add(places, segments, settled.steps_posted, 1, 0)
+        state.charges[found.id] = settled
+        if settled.state is ChargeState.VOIDED:
             state.contracts[found.contract] = state.contracts[found.contract].counting(-1)
+
+    def changed(self, charge: Charge) -> Charge:
+        """The charge from this entry on."""
+        if self.outcome != Code.POSTED.word:
+            return charge.settled(ChargeState.VOIDED, None)
+        return charge.settled(ChargeState.POSTED, charge.steps if self.steps is None else self.steps)
 
 
 def _post(context: Context[Post]) -> Decision:

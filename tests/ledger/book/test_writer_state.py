@@ -155,7 +155,7 @@ def test_an_id_with_the_digest_of_another_is_new(world: World) -> None:
     """Two ids may have the same 8 bytes: the entry decides whose they are, and the new id is admitted."""
     before = world.size
     state = world.book._writer._state  # noqa: SLF001 - a digest of 64 bits that is already there
-    state._ids.add("run-1", 3)  # noqa: SLF001
+    state.records.ids.add("run-1", 3)
     sent = world.charge("run-1", run=SMALL)
     assert world.submit(sent)[0].index == before
     assert world.submit(sent)[0].repeated

@@ -1,0 +1,80 @@
+"""Charges and keys of clean rooms that have left memory, made again from the entries that made and changed them.
+
+Memory holds where those entries are (:class:`ledger.book.state.position_index.PositionIndex`), the log holds what they
+say, and each is proven under the root before it is used. No row of a projection has a part in it: a row that was
+changed or removed changes no answer, and an entry that was stops the writer.
+"""
+
+from __future__ import annotations
+
+from ledger.book.state.position_index import PositionIndex
+from ledger.book.state.proven_entries import ProvenEntries
+from ledger.commands.entry import Entry
+from ledger.commands.entry_reader import Read, read_entry
+from ledger.commands.governance.model_opening import OpenModel, key_of_opening
+from ledger.commands.governance.release_notice import Announce, announced
+from ledger.commands.runs.charge import Charged
+from ledger.commands.runs.key_release import Released
+from ledger.commands.runs.settlement import Settled
+from ledger.domain.facts import Charge, SigningKey
+
+
+class SettledRecords:
+    """Where each id, charge and clean room's key is named in the log, and the records that follow.
+
+    Attributes:
+        position: of the entry that is being applied.
+        ids: of every entry, by its id.
+        changes: of what changed a charge after its own entry, by the charge's id.
+        keys: of what bound a key to a charge, by the key's id.
+        charges: how many charges there are.
+    """
+
+    def __init__(self) -> None:
+        """An empty log's."""
+        self.position = 0
+        self.ids, self.changes, self.keys = PositionIndex(), PositionIndex(), PositionIndex()
+        self.charges = 0
+
+    def positions(self, charge: str) -> list[int]:
+        """Every position that :meth:`charge` reads."""
+        return [*self.ids.positions(charge), *self.changes.positions(charge)]
+
+    def charge(self, entries: ProvenEntries, name: str, size: int | None = None) -> Charge | None:
+        """A charge as it is, or as it was after ``size`` entries; None if there is none. Raises: Malformed."""
+        made = self.ids.positions(name)
+        if not made:
+            return None
+        later = self.changes.positions(name)
+        entries.read((*made, *later))
+        charge: Charge | None = None
+        for position in (*made, *later):
+            if size is None or position < size:
+                charge = _changed(charge, read_entry(entries.bytes_at(position)), position, name)
+        return charge
+
+    def key(self, entries: ProvenEntries, key_id: str) -> SigningKey | None:
+        """A clean room's key; None if there is none. Raises: Malformed."""
+        for position in self.keys.positions(key_id):
+            effect = read_entry(entries.bytes_at(position)).effect
+            if isinstance(effect, Charged) and effect.charge.key_id == key_id:
+                return effect.key_at(position)
+            if isinstance(effect, Entry) and isinstance(body := effect.command_body, OpenModel):
+                key = key_of_opening(body, effect.actor, position)
+                if key.key_id == key_id:
+                    return key
+        return None
+
+
+def _changed(charge: Charge | None, entry: Read, position: int, name: str) -> Charge | None:
+    """The charge of this name from an entry on; of another name's entry, as it was before."""
+    effect = entry.effect
+    if isinstance(effect, Charged):
+        return effect.charge_at(position) if entry.id == name else charge
+    if charge is None:
+        return None
+    if isinstance(effect, Released | Settled):
+        return effect.changed(charge) if effect.charge == name else charge
+    if isinstance(effect, Entry) and isinstance(body := effect.command_body, Announce) and body.charge == name:
+        return announced(charge, body, effect.time)
+    return charge

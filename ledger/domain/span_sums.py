@@ -1,0 +1,130 @@
+"""Exact sums over the charges of an author between any two cuts of the lineage graph, without holding the charges.
+
+Whoever asks for a span of charges (:func:`ledger.organisation_lineage.exposure.known_spans` and what is intersected
+with it) bounds it by 0, by the end of the log, or by the cut of an arrow. The cut of an arrow is, when it is made, one
+of three: the index of the entry that makes it; one after the index of a charge that names recipients (a transfer that
+its charge had planned); the cut of an older arrow (collusion). So each cut that will ever be asked for is known before
+the next charge is entered: each entry that makes a node of the graph is a cut, and each charge that names recipients
+makes one behind it. A bucket holds the charges of one author from one cut to the next. So it lies in a span whole, or
+outside it whole, and the sum over a span is the sum of its buckets: the same integers as over its charges, whatever
+their order. A span that ends between cuts is refused.
+
+Memory grows with the cuts between which an author has charges, not with charges: with entries of lineage, and charges
+that name recipients.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from ledger.domain.facts import Charge, Span
+from ledger.mechanisms.loss import Loss, loss_of
+
+_Sums = tuple[tuple[str, Loss, Loss], ...]
+"""By partition: posted and pending."""
+
+
+class SpanSums:
+    """Charges by author and cut: how many, what they have posted and what they have pending."""
+
+    def __init__(self) -> None:
+        """No charge, and no cut but 0."""
+        self._cuts = array("Q", (0,))
+        self._newest = -1
+        self._authors: dict[int, _Author] = {}
+
+    def cut(self, index: int) -> None:
+        """A span may end before ``index``, or begin there. Called before a charge of that index or a later one is."""
+        if index > self._cuts[-1]:
+            self._cuts.append(index)
+
+    def add(self, charge: Charge) -> None:
+        """Add a pending charge, the newest."""
+        author = self._authors.setdefault(charge.author, _Author())
+        author.open_bucket(self._cuts[-1])
+        author.counts[-1] += 1
+        author.sums[-1] = _moved(author.sums[-1], charge, 0, 1)
+        self._newest = charge.index
+        if charge.recipients:
+            self.cut(charge.index + 1)
+
+    def settle(self, settled: Charge) -> None:
+        """A charge that was pending is now posted or voided."""
+        author = self._authors[settled.author]
+        at = bisect_right(author.starts, settled.index) - 1
+        author.sums[at] = _moved(author.sums[at], settled, settled.steps_posted or 0, -1)
+
+    def runs(self, spans: Iterable[Span]) -> int:
+        """How many charges there are in these spans."""
+        return sum(sum(author.counts[part]) for author, part in self._parts(spans))
+
+    def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
+        """Per partition: posted and pending loss of the charges in these spans."""
+        total: dict[str, tuple[Loss, Loss]] = {}
+        for author, part in self._parts(spans):
+            for sums in author.sums[part]:
+                for ref, posted, pending in sums:
+                    had = total.get(ref)
+                    total[ref] = (had[0] + posted, had[1] + pending) if had else (posted, pending)
+        return ((ref, posted, pending) for ref, (posted, pending) in sorted(total.items()))
+
+    def _parts(self, spans: Iterable[Span]) -> Iterator[tuple[_Author, slice]]:
+        for span in spans:
+            self._check_cut(span.first)
+            self._check_cut(span.before)
+            author = self._authors.get(span.author)
+            if author is not None:
+                first, before = (bisect_left(author.starts, end) for end in (span.first, span.before))
+                yield author, slice(first, before)
+
+    def _check_cut(self, index: int) -> None:
+        """Raises: AssertionError, where a bucket would be in a span in part."""
+        at = bisect_left(self._cuts, index)
+        known = index > self._newest or self._cuts[at : at + 1] == array("Q", (index,))
+        assert known, f"no span of charges begins or ends at {index}"
+
+
+class _Author:
+    """The buckets of one author: where each begins, its number of charges, its sums."""
+
+    __slots__ = ("counts", "starts", "sums")
+
+    def __init__(self) -> None:
+        self.starts = array("Q")
+        self.counts = array("Q")
+        self.sums: list[_Sums] = []
+
+    def open_bucket(self, start: int) -> None:
+        """Begin the bucket that starts at a cut, if it is not the newest already."""
+        if not self.starts or self.starts[-1] < start:
+            self.starts.append(start)
+            self.counts.append(0)
+            self.sums.append(())
+
+
+def _moved(sums: _Sums, charge: Charge, posted: int, pending: int) -> _Sums:
+    """Sums with so many steps posted, and the whole charge once more (1) or once less (-1) pending."""
+    found = {ref: (had, waits) for ref, had, waits in sums}
+    for ref, segments in charge.prices:
+        had, waits = found.get(ref) or (_zero(len(segments[0].price)),) * 2
+        loss = loss_of(segments, charge.steps)
+        waits = _sum(waits, loss) if pending > 0 else _rest(waits, loss)
+        found[ref] = _sum(had, loss_of(segments, posted)) if posted else had, waits
+    return tuple((ref, *pair) for ref, pair in found.items())
+
+
+# Many a bucket holds one charge: values are shared with the price list, and zero is one value.
+def _sum(had: Loss, loss: Loss) -> Loss:
+    return loss if had is _zero(len(loss.finite)) else had + loss
+
+
+def _rest(had: Loss, loss: Loss) -> Loss:
+    return _zero(len(loss.finite)) if had == loss else had - loss
+
+
+@lru_cache(maxsize=64)
+def _zero(coordinates: int) -> Loss:
+    return Loss.zero(coordinates)
