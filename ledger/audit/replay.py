@@ -35,6 +35,7 @@ from ledger.domain.memory_state import MemoryState
 from ledger.log.verification import verify_receipt
 from ledger.log.verification_findings import Fork, Shorter, VerificationFailed
 from ledger.store.cosignatures import check_cosignatures
+from ledger.store.database_integrity import check_integrity, is_damage
 from ledger.store.database_state import check_rows
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import engine_of
@@ -97,6 +98,9 @@ def verify(  # noqa: PLR0913 - what to check, against what, and who decides
     except DatabaseError:
         find_invalid_text(book.connection)
         raise
+    except FAULTS as error:
+        check_integrity(book.connection)
+        raise VerificationFailed(None, f"the book cannot be read: {describe_error(error)}") from None
 
 
 def _of_book(check: Callable[Concatenate[Snapshot, P], T]) -> Callable[Concatenate[str, P], T]:
@@ -110,6 +114,16 @@ def _of_book(check: Callable[Concatenate[Snapshot, P], T]) -> Callable[Concatena
             with engine.begin() as connection:
                 check_schema(connection, READABLE_SINCE)
                 return check(Snapshot(connection), *args, **kwargs)
+        except DatabaseError as error:
+            if not is_damage(error, engine):
+                raise
+            reported = str(error.orig).strip().partition("\n")[0]
+            raise VerificationFailed(None, f"the database cannot be read: {reported}") from None
+        except UnicodeDecodeError:
+            # Of the database's own message, which names what is none.
+            raise VerificationFailed(
+                None, "the database cannot be read: its schema holds text that is not UTF-8"
+            ) from None
         finally:
             engine.dispose()
 
@@ -194,6 +208,7 @@ class _Replay:
             check_sums(state, book.size)
             check_cosignatures(Log(book.connection))
             moved = check_successor(book.connection, book.size)
+            not_run = check_integrity(book.connection)
         except FAULTS as error:
             raise VerificationFailed(None, f"a row cannot be read: {describe_error(error)}") from None
         return VerificationReport(
@@ -208,6 +223,7 @@ class _Replay:
             root=book.root.hex(),
             log=self._key.origin,
             moved=moved,
+            not_run=not_run,
         )
 
     def _read(self) -> Iterator[Chunk]:

@@ -16,6 +16,7 @@ class VerificationReport(Record, frozen=True, kw_only=True):
         decided: whether every command was decided again.
         judged: whether the policy was evaluated again for every command.
         moved: the book that this one was moved to, if it was.
+        not_run: why the database's own check was not run; empty if it was.
     """
 
     accounts: int
@@ -30,6 +31,7 @@ class VerificationReport(Record, frozen=True, kw_only=True):
     judged: bool = msgspec.field(name="policy_decided_again")
     root: str
     signatures: int
+    not_run: str = msgspec.field(name="integrity_check_not_run", default="")
 
     def in_words(self) -> str:
         """For people."""
@@ -48,7 +50,9 @@ class VerificationReport(Record, frozen=True, kw_only=True):
             done = "verified: the book has no entries, and no rows that entries would make"
         kept = "the kept checkpoint" if self.kept == 1 else f"the {self.kept} kept checkpoints"
         extends = f"; the log extends {kept}" if self.kept and self.entries else ""
-        return f"{done}{extends}" + (f"; the book is sealed: it was moved to {self.moved}" if self.moved else "")
+        not_run = f"; the database's own check of its indexes was NOT run: {self.not_run}" if self.not_run else ""
+        moved = f"; the book is sealed: it was moved to {self.moved}" if self.moved else ""
+        return f"{done}{extends}{not_run}{moved}"
 
 
 def _count(number: int, one: str, many: str = "") -> str:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from ledger.verifier import Checkpoint
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class VerificationFailed(Exception):  # noqa: N818 - what is the case
@@ -10,7 +15,9 @@ class VerificationFailed(Exception):  # noqa: N818 - what is the case
 
     def __init__(self, index: int | None, error: str) -> None:
         """Name the place."""
-        super().__init__(f"entry {index}: {error}" if index is not None else error)
+        # A changed byte may be a line feed, or what moves a terminal's cursor.
+        readable = _CONTROL.sub(lambda found: repr(found[0])[1:-1], error)
+        super().__init__(f"entry {index}: {readable}" if index is not None else readable)
         self.index = index
 
     def to_json(self) -> dict[str, object]:

@@ -11,6 +11,7 @@ lock, before the others time out; when it resumes, its transaction is gone.
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
 
@@ -33,7 +34,9 @@ READ_S: Final = 600
 CONNECT_S: Final = 10
 
 _POSTGRES: Final = "postgresql+psycopg"
-_SQLITE: Final = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "recursive_triggers=ON")
+_SQLITE: Final = ("synchronous=FULL", "busy_timeout=5000", "recursive_triggers=ON")
+_NOT_WRITABLE: Final = (8, 14)
+"""Result codes of SQLite: read-only, cannot open."""
 _LINK: Final = {
     "connect_timeout": CONNECT_S,
     "keepalives_idle": 30,
@@ -90,7 +93,15 @@ def engine_of(url: str, *, writes: bool) -> Engine:
 
 def _sqlite_engine(url: URL, *, writes: bool) -> Engine:
     engine = create_engine(url)
-    pragmas = _SQLITE if writes else (*_SQLITE, "query_only=ON")
+    pragmas = (*_SQLITE, "journal_mode=WAL") if writes else (*_SQLITE, "query_only=ON")
+    if not writes:
+
+        @event.listens_for(engine, "do_connect")
+        def _open(
+            dialect: object, record: object, arguments: list[str], settings: dict[str, Any]
+        ) -> sqlite3.Connection:
+            del dialect, record
+            return _read_connection(arguments[0], settings)
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, record: object) -> None:  # noqa: ANN401 - the driver's own type
@@ -104,6 +115,27 @@ def _sqlite_engine(url: URL, *, writes: bool) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _read_connection(path: str, settings: dict[str, Any]) -> sqlite3.Connection:
+    """A connection that reads; of a file on read-only media too, if its last writer has closed it.
+
+    In WAL mode SQLite makes two files beside the book even to read it. Where it cannot, and no log of a writer lies
+    there, nothing can change the file, and it is opened as immutable.
+    """
+    connection: sqlite3.Connection = sqlite3.connect(path, **settings)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+    except sqlite3.OperationalError as error:
+        log = Path(f"{path}-wal")
+        if error.sqlite_errorcode & 0xFF not in _NOT_WRITABLE or (log.exists() and log.stat().st_size):
+            return connection
+        connection.close()
+        connection = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1", **settings, uri=True)
+    except sqlite3.DatabaseError:
+        # What reads next reports it.
+        return connection
+    return connection
 
 
 def _postgres_engine(url: URL, *, writes: bool) -> Engine:

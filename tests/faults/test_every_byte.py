@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -103,8 +104,11 @@ def _places(table: str, key: dict[str, Any], *, moved: bool) -> Iterator[str]:
 
 
 def _readable(value: object) -> object:
-    """A text that is none as people are shown it."""
-    return value.encode(errors="surrogateescape").decode(errors="backslashreplace") if isinstance(value, str) else value
+    """A text that is none, or holds control characters, as people are shown it."""
+    if not isinstance(value, str):
+        return value
+    text = value.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    return "".join(repr(one)[1:-1] if unicodedata.category(one) == "Cc" else one for one in text)
 
 
 def _change(url: str, engine: Engine, byte: Byte, dice: random.Random) -> str:

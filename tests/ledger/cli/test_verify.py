@@ -177,9 +177,8 @@ def test_a_book_without_an_entry(book: Path, tmp_path: Path) -> None:
 )
 def test_what_no_entry_made(book: Path, tmp_path: Path, statement: str, found: str) -> None:
     """In a book without an entry every row of a table that entries make is one too many."""
-    migrations.upgrade(f"sqlite:///{tmp_path / 'b'}")
-    with closing(sqlite3.connect(tmp_path / "b")) as file, file:
-        file.execute(statement)
+    migrations.upgrade(f"sqlite:///{tmp_path / 'fresh'}")
+    tampered(tmp_path / "fresh", tmp_path / "b", statement)
     told = _verify(tmp_path / "b", "--log", book.parent / "log.vkey")
     assert (told.exit_code, found in told.stderr) == (7, True), told.output
 

@@ -1,0 +1,173 @@
+"""What the database itself checks of a book, whatever the entries say: pages, rows, indexes, the text of its schema.
+
+A broken index or page changes no entry and no root, but it hides rows from whoever looks them up: a receipt cannot be
+made, a command's id is not found. SQLite checks every page, row and index (``PRAGMA integrity_check``). PostgreSQL does
+if a superuser has added its extension amcheck, and lets the role that verifies run it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    create_engine,
+    text,
+)
+from sqlalchemy.exc import DatabaseError, SQLAlchemyError
+
+from ledger.log.verification_findings import VerificationFailed
+from ledger.store.append_only_triggers import foreign_object, sqlite_triggers
+from ledger.store.engine import Executor, is_postgres
+from ledger.store.tables import SCHEMA_REVISION, metadata
+
+_AMCHECK: Final = text(
+    "SELECT n.nspname, has_schema_privilege(n.oid, 'USAGE') AND has_function_privilege(p.oid, 'EXECUTE') "
+    "FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace "
+    "JOIN pg_catalog.pg_proc p ON p.pronamespace = n.oid AND p.proname = 'bt_index_check' AND p.pronargs = 2 "
+    "WHERE e.extname = 'amcheck'"
+)
+_INDEXES: Final = text(
+    "SELECT c.oid, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_am a ON a.oid = c.relam "
+    "WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'i' AND a.amname = 'btree' ORDER BY c.relname"
+)
+_REVISIONS: Final = MetaData()
+Table(
+    "alembic_version",
+    _REVISIONS,
+    Column("version_num", String(32)),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+_REVISION: Final = text("SELECT version_num FROM alembic_version")
+_KINDS: Final = ("table", "index", "trigger", "view")
+_HEADER_BYTES: Final = 24
+_SHORT_READ: Final = 10 | 2 << 8
+_DAMAGED: Final = frozenset({1, 11, 20, 24, 26, _SHORT_READ})
+"""Result codes of SQLite: error (of the schema's text), corrupt, mismatch, format, not a database; and a short read."""
+
+
+def check_integrity(connection: Executor) -> str:
+    """Run the database's own check of the whole book, in the transaction that a connection is in.
+
+    Returns:
+        Why it was not run; empty if it was.
+
+    Raises:
+        VerificationFailed: with the first thing that the database finds wrong.
+    """
+    assert isinstance(connection, Connection)
+    if is_postgres(connection):
+        return _check_postgres(connection)
+    report = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(1)")]
+    if report != ["ok"]:
+        raise VerificationFailed(None, f"SQLite finds the file damaged: {' '.join(report[0].split())}")
+    _check_schema_text(connection)
+    return ""
+
+
+def _check_postgres(connection: Connection) -> str:
+    found = connection.execute(_AMCHECK).first()
+    if found is None:
+        return "the database has no extension amcheck"
+    schema, allowed = found
+    if not allowed:
+        return "this role may not run amcheck"
+    quoted = connection.dialect.identifier_preparer.quote(str(schema))
+    for index, name in connection.execute(_INDEXES).all():
+        try:
+            connection.execute(text(f"SELECT {quoted}.bt_index_check(CAST(:index AS oid), true)"), {"index": index})
+        except DatabaseError as error:
+            if not _is_corruption(error):
+                raise
+            raise VerificationFailed(None, f"PostgreSQL finds the index {name} damaged: {_first_line(error)}") from None
+    return ""
+
+
+def _check_schema_text(connection: Connection) -> None:
+    """Compare tables, indexes and triggers with a new book's; whether a trigger is missing, ``db check`` says."""
+    have = _schema_of(connection)
+    fresh = create_engine("sqlite://")
+    try:
+        with fresh.begin() as other:
+            metadata.create_all(other)
+            _REVISIONS.create_all(other)
+            declared = _schema_of(other)
+    finally:
+        fresh.dispose()
+    for name, statement in sqlite_triggers().items():
+        if ("trigger", name) in have:
+            declared["trigger", name] = statement.split(" ON ")[1].split()[0], _words(statement)
+    if str(connection.execute(_REVISION).scalar()) != SCHEMA_REVISION:
+        # An older book lacks what was added since: some of it at least, or its revision is not what it says.
+        older = {key: described for key, described in declared.items() if ("table", described[0]) in have}
+        if older == declared:
+            raise VerificationFailed(None, f"the schema is that of revision {SCHEMA_REVISION}, and says another")
+        declared = older
+    for (kind, name), described in declared.items():
+        if have.get((kind, name)) != described:
+            raise VerificationFailed(None, f"the {kind} {name} is not as this program declares it")
+    for kind, name in have:
+        if kind not in _KINDS:
+            raise VerificationFailed(None, f"the schema holds {name}, a {kind}: SQLite knows none")
+    foreign = foreign_object(connection)
+    if foreign is not None:
+        raise VerificationFailed(None, f"{foreign} is not this program's")
+
+
+def _schema_of(connection: Connection) -> dict[tuple[str, str], tuple[str, str]]:
+    """The table and the text of each object of an SQLite file, by its kind and name."""
+    found = connection.exec_driver_sql("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master")
+    return {(str(kind), str(name)): (str(table), _words(str(statement))) for kind, name, table, statement in found}
+
+
+def _words(statement: str) -> str:
+    """A statement without what two writers of it differ in: quotes and white space."""
+    return "".join(statement.replace('"', "").split())
+
+
+def is_damage(error: DatabaseError, engine: Engine) -> bool:
+    """Whether an error of the database shows a damaged book, and not a lost server or a file that never was a book."""
+    if engine.dialect.name != "sqlite":
+        return _is_corruption(error)
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    if code is None:
+        # The driver's own: a text that is not UTF-8.
+        return True
+    if not {code, code & 0xFF} & _DAMAGED:
+        return False
+    if code & 0xFF == 26:
+        return _was_sqlite(Path(str(engine.url.database)))
+    return code & 0xFF != 1 or _holds_tables(engine)
+
+
+def _is_corruption(error: DatabaseError) -> bool:
+    # XX000, XX001 and XX002: internal error, data corrupted, index corrupted.
+    return str(getattr(error.orig, "sqlstate", "") or "").startswith("XX")
+
+
+def _was_sqlite(path: Path) -> bool:
+    """Whether a file begins as SQLite's do, but for its first words or the rest: bytes 21 to 23 are the same in all."""
+    with path.open("rb") as file:
+        head = file.read(_HEADER_BYTES)
+    return head.startswith(b"SQLite format 3\0") or head[21:24] == b"\x40\x20\x20"
+
+
+def _holds_tables(engine: Engine) -> bool:
+    """Whether a database has tables of a book, or a schema that cannot be read any more."""
+    try:
+        with engine.begin() as connection:
+            names = set(connection.exec_driver_sql("SELECT name FROM sqlite_master").scalars())
+    except (SQLAlchemyError, ValueError):
+        return True
+    return bool(names & metadata.tables.keys())
+
+
+def _first_line(error: DatabaseError) -> str:
+    return str(error.orig).strip().partition("\n")[0]
