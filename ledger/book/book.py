@@ -26,7 +26,7 @@ from ledger.book.batch import Recorder, outcome_of
 from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.document_quota import DocumentQuota
 from ledger.book.group_commit import CLOSED, Writer
-from ledger.book.opening_checks import check_usable, take_lock
+from ledger.book.opening_checks import begin_epoch, check_usable, take_lock
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.book.prepare import CommandPreparer, Prepared
 from ledger.book.publish import LogSigner
@@ -103,6 +103,7 @@ class Book:
             recorder.clock.begin(state.time)
             if keeping is not None:
                 keeping.begin()
+            begin_epoch(engines[0], lock)
             preparer = CommandPreparer(engines[1], recorder, state.facts.in_memory)
             return cls(engines, recorder, preparer, Writer(engines, recorder, state, keeping, lock))
         except BaseException:

@@ -27,8 +27,8 @@ from ledger.book.submitted_command import BookPaused, BookStopped, Outcome
 from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
 from ledger.store.engine import lock_log
-from ledger.store.file_lock import FileLock
 from ledger.store.merkle_tables import log_size
+from ledger.store.sqlite_file.file_lock import FileLock
 
 BATCH_MAX: Final = 512
 """Commands of one batch, unless one call has more."""

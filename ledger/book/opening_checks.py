@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, make_url
@@ -15,9 +16,10 @@ from ledger.store.append_only_triggers import altered_trigger, foreign_object
 from ledger.store.database_grants import rights_problem
 from ledger.store.database_state import check_open_rows
 from ledger.store.engine import is_postgres, name_of, url_of, volatile_setting
-from ledger.store.file_lock import FileChangedError, FileLock, LockHeldError
 from ledger.store.schema_revision import BookUnusable, check_schema
 from ledger.store.snapshot import Snapshot
+from ledger.store.sqlite_file.file_lock import FileChangedError, FileLock, LockHeldError
+from ledger.store.sqlite_file.mounted_filesystem import FilesystemRefusedError
 from ledger.store.successor_book import successor_of
 from ledger.wire.malformed import Malformed
 
@@ -87,12 +89,23 @@ def recheck(connection: Connection, lock: FileLock | None) -> None:
 
     Raises:
         BookUnusable: if another process has migrated it meanwhile.
-        FileChangedError: if its path leads to another file now.
+        FileChangedError: if its path leads to another file now, or another process has begun to write it.
     """
     if is_postgres(connection):
         check_schema(connection)
     if lock is not None:
         lock.check()
+
+
+def begin_epoch(writes: Engine, lock: FileLock | None) -> None:
+    """Tell processes on other hosts that this one writes the file. Raises: BookUnusable, if it cannot be written."""
+    if lock is None:
+        return
+    try:
+        lock.begin_epoch(writes)
+    except (DatabaseError, sqlite3.Error) as error:
+        reported = getattr(error, "orig", None) or error
+        raise BookUnusable(f"the book at {name_of(writes.url)} cannot be written: {reported}") from None
 
 
 def take_lock(url: str) -> FileLock | None:
@@ -101,8 +114,8 @@ def take_lock(url: str) -> FileLock | None:
     On PostgreSQL several processes may have a book open, and take turns by :func:`ledger.store.engine.lock_log`.
 
     Raises:
-        BookUnusable: if there is no book, its folder is not writable, its file has a second name, or another process
-            holds the lock.
+        BookUnusable: if there is no book, its folder is not writable, its file has a second name or lies on a
+            filesystem that may lose commits, or another process holds the lock.
     """
     made = make_url(url_of(url))
     if made.drivername != "sqlite" or not made.database or made.database == ":memory:":
@@ -114,7 +127,7 @@ def take_lock(url: str) -> FileLock | None:
         return FileLock(path)
     except LockHeldError:
         raise BookUnusable(f"another process has the book at {name_of(url)} open for writing") from None
-    except FileChangedError as error:
+    except (FileChangedError, FilesystemRefusedError) as error:
         raise BookUnusable(str(error)) from None
     except OSError as error:
         raise BookUnusable(

@@ -14,7 +14,8 @@ from sqlalchemy.exc import DatabaseError
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from ledger.store.engine import engine_of, is_postgres, lock_log
-from ledger.store.file_lock import FileChangedError, FileLock, LockHeldError, is_locked
+from ledger.store.sqlite_file.file_lock import FileChangedError, FileLock, LockHeldError, is_locked
+from ledger.store.sqlite_file.mounted_filesystem import FilesystemRefusedError
 from migrations.connect.book_location import Place
 from migrations.connect.errors import Absent, NotDone
 
@@ -57,7 +58,7 @@ def file_locked(place: Place, limits: Limits) -> Iterator[None]:
     retrying = Retrying(retry=retried, stop=over, wait=wait_fixed(_RETRY_S), reraise=True)
     try:
         lock = retrying(FileLock, place.path)
-    except FileChangedError as error:
+    except (FileChangedError, FilesystemRefusedError) as error:
         raise NotDone(str(error)) from None
     except LockHeldError:
         raise _held(place) from None

@@ -5,6 +5,9 @@ program looks. The other lies in a folder of the user and is named by device and
 same file (a symbolic link, a mount) finds it. A second hard link is refused: SQLite names its write-ahead log after the
 path, so two names of one file are two logs, and each would lose what the other committed.
 
+Locks do not reach another host or container. So the process that holds them begins an epoch in the book, and compares
+it, and the file's device and inode, before each batch (:mod:`ledger.store.sqlite_file.writer_epoch`).
+
 The database file itself is never opened here: in WAL mode one ``open`` and ``close`` of it by the same process drops
 SQLite's own locks (POSIX advisory locks belong to the process).
 """
@@ -18,13 +21,18 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from sqlalchemy import Engine
+
+from ledger.store.sqlite_file.mounted_filesystem import check_filesystem
+from ledger.store.sqlite_file.writer_epoch import WriterEpoch
+
 
 class LockHeldError(Exception):
     """Another process has the book open for writing."""
 
 
 class FileChangedError(Exception):
-    """The book's path leads to another file than the one that was locked, or the file has a second name."""
+    """The path leads to another file than the one that was locked, the file has a second name, or another writer."""
 
 
 class FileLock:
@@ -36,11 +44,14 @@ class FileLock:
         Raises:
             LockHeldError: if another process holds the lock.
             FileChangedError: if the file has a second hard link.
+            FilesystemRefusedError: if it lies on a filesystem that may lose what was committed.
             OSError: if a lock file cannot be written.
         """
         self._path = path
         self._locks: list[int] = []
         self._named_by_identity: Path | None = None
+        self._epoch: WriterEpoch | None = None
+        check_filesystem(path)
         try:
             self._locks.append(_locked(Path(f"{path}.lock")))
             self._identity = _identity(path)
@@ -52,16 +63,33 @@ class FileLock:
             self.release()
             raise
 
+    def begin_epoch(self, writes: Engine) -> None:
+        """Tell processes that the lock does not reach that this one writes the book. Raises: DatabaseError."""
+        self._epoch = WriterEpoch(self._path, writes)
+
     def check(self) -> None:
-        """Check that the path still leads to the locked file. Raises: FileChangedError."""
-        with suppress(FileNotFoundError):
+        """Check that the path still leads to the locked file, and that no other process has begun to write it.
+
+        Raises:
+            FileChangedError: otherwise.
+            sqlite3.DatabaseError: if the file cannot be read.
+        """
+        try:
             found = self._path.stat()
-            if (found.st_dev, found.st_ino) == self._identity:
-                return
-        raise FileChangedError(f"{self._path} is not the file that was opened: it was moved or replaced meanwhile")
+        except FileNotFoundError:
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != self._identity:
+            raise FileChangedError(f"{self._path} is not the file that was opened: it was moved or replaced meanwhile")
+        if self._epoch is not None and not self._epoch.is_current():
+            raise FileChangedError(
+                f"another process has opened {self._path} for writing, on another host or in another container: "
+                "one of the two must end, and what each recorded be compared"
+            )
 
     def release(self) -> None:
         """Let the next process have it."""
+        if self._epoch is not None:
+            self._epoch.close()
         if self._named_by_identity is not None:
             self._named_by_identity.unlink(missing_ok=True)
             self._named_by_identity = None

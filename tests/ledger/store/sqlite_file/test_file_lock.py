@@ -11,7 +11,7 @@ import pytest
 
 from ledger.audit.replay import verify_book
 from ledger.book.book import BookStopped, BookUnusable
-from ledger.store.file_lock import FileLock, LockHeldError
+from ledger.store.sqlite_file.file_lock import FileLock, LockHeldError
 from tests.factories.documents import SMALL
 from tests.factories.people import LOG
 from tests.factories.stored import World, no_step, open_world

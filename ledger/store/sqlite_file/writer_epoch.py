@@ -1,0 +1,53 @@
+"""The epoch of an SQLite book: a number that each process changes when it opens the book for writing.
+
+Locks exclude processes of one host and one container. Where they do not reach (a second host on a shared disk, a
+container with another folder of locks), the process that opened the book first sees by its next batch that the number
+is another's, and stops: it commits nothing more into a file that another process writes.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Engine, text
+
+_BEGIN: Final = text(
+    "INSERT INTO epoch (position, opening) VALUES (0, :opening) "
+    "ON CONFLICT (position) DO UPDATE SET opening = excluded.opening"
+)
+
+
+class WriterEpoch:
+    """The epoch that this process began."""
+
+    def __init__(self, path: Path, writes: Engine) -> None:
+        """Begin one.
+
+        Args:
+            path: of the book's file.
+            writes: an engine that writes it.
+
+        Raises:
+            sqlalchemy.exc.DatabaseError: if the number cannot be written.
+        """
+        self._opening = secrets.randbits(62)
+        with writes.begin() as connection:
+            connection.execute(_BEGIN, {"opening": self._opening})
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        # A process with another write-ahead log (the same file under another path) sees the file alone.
+        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        # Without a cache each look reads the file, which that process changes without telling this one's log.
+        self._connection.execute("PRAGMA cache_size = 0")
+        self._connection.execute("PRAGMA query_only = ON")
+
+    def is_current(self) -> bool:
+        """Whether no other process has begun one since. Raises: sqlite3.DatabaseError."""
+        found = self._connection.execute("SELECT opening FROM epoch").fetchone()
+        return found == (self._opening,)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._connection.close()

@@ -1,0 +1,77 @@
+"""Two processes that no lock keeps apart: the one that opened the book first notices, and commits nothing more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from ledger.book.book import BookStopped
+from ledger.store.engine import engine_of, url_of
+from ledger.store.sqlite_file.writer_epoch import WriterEpoch
+from tests.factories.documents import SMALL
+from tests.factories.stored import founded_book, open_world
+
+SECOND: Final = """
+import sys
+from pathlib import Path
+from tests.factories.documents import SMALL
+from tests.factories.stored import World
+
+world = World(Path(sys.argv[1]), sys.argv[2])
+print(world.submit(world.charge("second", run=SMALL))[0].code.word)
+world.book.close()
+"""
+STOPPED: Final = "another process has opened .* for writing, on another host or in another container"
+
+
+def _second_process(folder: Path, url: str, runtime: Path) -> str:
+    """What a process prints whose locks lie elsewhere, as those of another host or container do."""
+    runtime.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", SECOND, str(folder), url],
+        env={**os.environ, "XDG_RUNTIME_DIR": str(runtime)},
+        cwd=Path(__file__).parents[4],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def test_a_process_that_no_lock_stops_is_noticed(tmp_path: Path) -> None:
+    """The first stops before it decides; the second goes on, and has what the first recorded."""
+    with open_world(tmp_path) as world:
+        world.submit(world.charge("first", run=SMALL))
+        Path(f"{world.path}.lock").unlink()
+        assert _second_process(tmp_path, world.url, tmp_path / "runtime") == "pending"
+        with pytest.raises(BookStopped, match=STOPPED):
+            world.submit(world.charge("third", run=SMALL))
+        with pytest.raises(BookStopped, match=STOPPED):
+            world.book.put_document(b"{}")
+        world.book.close()
+        world.reopen()
+        with world.book.read() as facts:
+            assert set(facts.charges) == {"first", "second"}
+
+
+def test_a_process_with_another_write_ahead_log_is_noticed(tmp_path: Path) -> None:
+    """The same file under two paths, as two mounts of it are: each looks at the file and not at its own log."""
+    paths = tmp_path / "book.sqlite", tmp_path / "other.sqlite"
+    with founded_book(tmp_path) as url:
+        os.link(*paths)
+        engines = engine_of(url, writes=True), engine_of(url_of(paths[1]), writes=True)
+        with closing(WriterEpoch(paths[0], engines[0])) as first:
+            assert first.is_current()
+            with engines[0].begin() as connection:
+                connection.exec_driver_sql("INSERT INTO document VALUES ('digest', x'7b7d')")
+            assert first.is_current()
+            with closing(WriterEpoch(paths[1], engines[1])) as second:
+                assert (first.is_current(), second.is_current()) == (False, True)
+        for engine in engines:
+            engine.dispose()
