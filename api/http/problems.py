@@ -18,7 +18,6 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from msgspec import Meta
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 
@@ -228,7 +227,6 @@ _PROBLEMS: Final[dict[type[Exception], Callable[[Request, Any], Problem]]] = {
     BookStopped: _stopped,
     HTTPException: _of_status,
     Malformed: lambda _, error: Problem(Code.MALFORMED, str(error), field=error.field),
-    PoolTimeout: lambda *_: Problem(ServiceCode.BUSY, "every connection to the book is in use"),
     Problem: lambda _, problem: problem,
     RequestValidationError: _invalid,
 }

@@ -26,6 +26,7 @@ from ledger.book.batch import Recorder, outcome_of
 from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.document_quota import DocumentQuota
 from ledger.book.group_commit import CLOSED, Writer
+from ledger.book.lost_database import busy_where_lost
 from ledger.book.opening_checks import begin_epoch, check_usable, take_lock
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.book.prepare import CommandPreparer, Prepared
@@ -125,7 +126,8 @@ class Book:
         waiting: Sequence[Submission | Prepared] = submissions
         again = 0
         while waiting:
-            ready = self._preparer.prepare(waiting, again=again > 0)
+            with busy_where_lost():
+                ready = self._preparer.prepare(waiting, again=again > 0)
             found = self._send(ready)
             again = 0 if found else again + 1
             if again > AGAIN_MAX:
@@ -157,7 +159,8 @@ class Book:
             BookPaused: if the clock is not believed.
             BookStopped: if charges past their deadline cannot be settled first.
         """
-        (pending,) = self._preparer.prepare([submission])
+        with busy_where_lost():
+            (pending,) = self._preparer.prepare([submission])
         if isinstance(pending, Outcome):
             return pending
         while True:
@@ -172,7 +175,8 @@ class Book:
         """Store bytes beside the log under their SHA-256; idempotent.
 
         Raises:
-            BookBusy: if the quota of documents that no entry refers to is used up.
+            BookBusy: if the quota of documents that no entry refers to is used up, or the database does not answer.
+            BookStopped: if the book takes no more commands.
             Malformed: if there are too many bytes.
         """
         if len(data) > DOCUMENT_BYTES_MAX:
@@ -183,16 +187,22 @@ class Book:
                 if name in facts.documents:
                     return name
             self._quota.reserve(name, len(data), self._recorder.clock.wall())
-            with self._writes.begin() as connection:
+            with busy_where_lost(), self._writes.begin() as connection:
+                self._writer.check_storage(connection)
                 append_once(connection, DOCUMENT, {"digest": name, "data": data})
         return name
 
     @contextmanager
     def read(self) -> Iterator[Snapshot]:
-        """A snapshot of the current state (snapshot isolation); readers never block the writer. Raises: BookStopped."""
+        """A snapshot of the current state (snapshot isolation); readers never block the writer.
+
+        Raises:
+            BookBusy: if the database does not answer, in the block too.
+            BookStopped: if the book is closed.
+        """
         if self._closed:
             raise BookStopped(CLOSED)
-        with self._reads.begin() as connection:
+        with busy_where_lost(), self._reads.begin() as connection:
             yield Snapshot(connection)
 
     @contextmanager

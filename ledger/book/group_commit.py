@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Final
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from ledger.book.batch import Batch, Recorder
@@ -28,7 +28,8 @@ from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
 from ledger.store.engine import lock_log
 from ledger.store.merkle_tables import log_size
-from ledger.store.sqlite_file.file_lock import FileLock
+from ledger.store.schema_revision import BookUnusable
+from ledger.store.sqlite_file.file_lock import FileChangedError, FileLock
 
 BATCH_MAX: Final = 512
 """Commands of one batch, unless one call has more."""
@@ -85,6 +86,15 @@ class Writer:
             # The writer may have drained its queue and ended just before this was put there.
             self._refuse_waiting()
         return future
+
+    def check_storage(self, connection: Connection) -> None:
+        """Check that what is beside the log may be written too. Raises: BookStopped."""
+        if self.stopped is not None:
+            raise BookStopped(self.stopped)
+        try:
+            recheck(connection, self._lock)
+        except (BookUnusable, FileChangedError) as error:
+            raise BookStopped(str(error)) from None
 
     def close(self) -> None:
         """Commit what is waiting, end the thread and release the lock."""

@@ -190,11 +190,19 @@ class World:
 
 @contextmanager
 def open_world(
-    folder: Path, store: KeyStore | None = None, clock: Clock | None = None, log_key: Ed25519PrivateKey | None = None
+    folder: Path,
+    store: KeyStore | None = None,
+    clock: Clock | None = None,
+    log_key: Ed25519PrivateKey | None = None,
+    database: str | None = None,
 ) -> Iterator[World]:
-    """A world whose service runs while the block does; its time and its log's key are made up unless given."""
-    database = f"sqlite:///{folder / 'book.sqlite'}"
-    migrations.upgrade(database)
+    """A world whose service runs while the block does; its time and its log's key are made up unless given.
+
+    Its book is made in SQLite, unless ``database`` is the URL of one that is there.
+    """
+    if database is None:
+        database = f"sqlite:///{folder / 'book.sqlite'}"
+        migrations.upgrade(database)
     clock, log_key = clock or machine_clock(), log_key or Ed25519PrivateKey.generate()
     log = LogKey(ORIGIN, log_key.public_key().public_bytes_raw())
     keys = FileKeyStore(folder / "keys")

@@ -46,7 +46,7 @@ class WriterEpoch:
     def is_current(self) -> bool:
         """Whether no other process has begun one since. Raises: sqlite3.DatabaseError."""
         found = self._connection.execute("SELECT opening FROM epoch").fetchone()
-        return found == (self._opening,)
+        return found is not None and int(found[0]) == self._opening
 
     def close(self) -> None:
         """Look no more."""
