@@ -139,11 +139,15 @@ class Distribution:
     def _tails(self) -> tuple[_Tail, ...]:
         return tuple(_tail(law) for law in self.laws)
 
+    def curves(self, epsilon: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The hockey-stick curve of each order of the pair (one, where they are alike), at each ε >= 0, in nats."""
+        return tuple(tail.delta(epsilon) + self.noise for tail in self._tails)
+
     def curve(self, epsilon: np.ndarray) -> np.ndarray:
-        """The hockey-stick curve: an upper bound on the δ at each ε >= 0, in nats."""
+        """The greater of them: an upper bound on the δ at each ε >= 0."""
         import numpy as np
 
-        return np.asarray(np.max([tail.delta(epsilon) for tail in self._tails], axis=0) + self.noise)
+        return np.asarray(np.max(self.curves(epsilon), axis=0))
 
     def issued(self, epsilon: np.ndarray) -> np.ndarray:
         """Upper bounds for issuing a number: they also bound what :meth:`curve` gives on other machines."""

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from ledger.filters.capacity import Cap, NoRoom
+from ledger.filters.catalogue import Catalogue
 from ledger.filters.gaussian import GaussianRule
 from ledger.filters.pure_dp import PureSum
 from ledger.filters.reference_step_count import Reference
@@ -17,7 +18,7 @@ from ledger.wire.malformed import Malformed
 from ledger.wire.records import convert
 
 TERMS_BYTES_MAX = 8_192
-Terms: Final[Any] = Renyi | Reference | GaussianRule | PureSum
+Terms: Final[Any] = Renyi | Reference | GaussianRule | PureSum | Catalogue
 """The recorded terms of every rule, told apart by ``kind``: a new rule is registered here."""
 RULES: Final[dict[str, type[Rule]]] = {rule.kind(): rule for rule in Terms.__args__}
 
@@ -41,4 +42,16 @@ def read_rule(terms: str) -> Rule:
     return rule
 
 
-__all__ = ["RULES", "Cap", "Coordinate", "NoRoom", "Opening", "PureSum", "Rule", "Terms", "choose_rule", "read_rule"]
+__all__ = [
+    "RULES",
+    "Cap",
+    "Catalogue",
+    "Coordinate",
+    "NoRoom",
+    "Opening",
+    "PureSum",
+    "Rule",
+    "Terms",
+    "choose_rule",
+    "read_rule",
+]

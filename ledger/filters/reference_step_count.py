@@ -68,7 +68,7 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
             Malformed: if the load is not one kind of sampled Gaussian step, the relation replaces records, or δ is
                 below 1e-9.
         """
-        delta, caps, load, relation, _ = opening
+        delta, caps, load, relation, *_ = opening
         if not DELTA_LEAST <= delta < 1:
             raise Malformed("delta", "must be at least 1e-9 and less than 1 for the rule reference")
         if relation == REPLACE:

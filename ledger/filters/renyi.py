@@ -86,7 +86,7 @@ class Renyi(Rule, frozen=True, tag="renyi"):
             NotPriced: if the load has no proven price.
             NoRoom: if a cap stays closed.
         """
-        delta, caps, load, relation, slack = opening
+        delta, caps, load, relation, slack, _ = opening
         if not 0 < delta < 1:
             raise Malformed("delta", "must lie between 0 and 1")
         if not Fraction(slack, DELTA_ONE) < delta:

@@ -37,6 +37,7 @@ class Opening(NamedTuple):
         load: the mechanism that the partition is expected to be charged for.
         relation: the neighbouring relation.
         slack: δ units reserved for black boxes.
+        prices: in ticks, of a block of each kind of step in the load; None for those that admit the most loads.
     """
 
     delta: Fraction
@@ -44,6 +45,7 @@ class Opening(NamedTuple):
     load: Mechanism | None
     relation: str = "REPLACE_SPECIAL"
     slack: int = 0
+    prices: tuple[int, ...] | None = None
 
 
 class Rule(Record, frozen=True, tag_field="kind"):

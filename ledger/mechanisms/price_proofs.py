@@ -10,7 +10,7 @@ from typing import Final
 from ledger.mechanisms import mechanism as m
 from ledger.mechanisms.decomposition import atoms, kinds_of
 
-RULE_NAMES: Final = ("renyi", "reference", "gaussian")
+RULE_NAMES: Final = ("renyi", "reference", "gaussian", "catalogue")
 """The admission rules that a partition may declare; one without δ has the rule ``pure``."""
 PURE: Final = "pure"
 ZERO_OUT, ADD_REMOVE, REPLACE = m.RELATIONS
@@ -62,6 +62,10 @@ _ROWS: Final = (
     ("composed", m.RELATIONS, "renyi", "Mironov 2017, Proposition 1"),
     ("composed", _ADDED, "reference", "each step counts by itself"),
     ("composed", m.RELATIONS, "gaussian", "Dong, Roth, Su 2022, Corollary 3.3"),
+    *(
+        (kind, _ADDED, "catalogue", "ticks of a potential: ledger/filters/catalogue.py")
+        for kind in ("poisson_gaussian", "gaussian", "laplace", "pure", "black_box", "composed")
+    ),
     ("composed", m.RELATIONS, "pure", "the sum: Dwork, Roth 2014, Theorem 3.16"),
 )
 PRICED: Final = {(kind, relation, rule): why for kind, relations, rule, why in _ROWS for relation in relations}

@@ -16,7 +16,8 @@ from ledger.domain.facts import Facts, Partition
 from ledger.domain.gate import Caps
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import TDP
-from ledger.filters import RULES, Cap, NoRoom, Opening, Rule, Terms, choose_rule
+from ledger.filters import RULES, Cap, Catalogue, NoRoom, Opening, Rule, Terms, choose_rule
+from ledger.filters.catalogue import PRICE_MAX, TYPES_MAX
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.mechanism import GROUP_MAX, Mechanism, Relation
 from ledger.mechanisms.plan import RECORD, RunPlan, group_of
@@ -36,6 +37,8 @@ RuleTerms = Annotated[
         description="the rule by which charges are admitted, as it was fixed when the partition was opened",
     ),
 ]
+BlockPrices = Annotated[tuple[Annotated[int, between(1, PRICE_MAX)], ...], Meta(min_length=1, max_length=TYPES_MAX)]
+"""Ticks of a block of each kind of step."""
 UnitRecords = Annotated[int, between(1, GROUP_MAX)]
 """Records of one privacy unit."""
 
@@ -48,6 +51,7 @@ class OpenPartition(Record, frozen=True):
         unit_records_max: how many records one privacy unit holds at most; absent where the unit is the record.
         slack: the part of δ kept for black boxes.
         load: the plan that the partition is expected to be charged with.
+        prices: of the rule ``catalogue``: the ticks that a block of each kind of step in the load costs, in order.
         commitments: digests of the stored commitments to its records.
         reason: why the budget is above the recommended one.
     """
@@ -65,6 +69,7 @@ class OpenPartition(Record, frozen=True):
     unit_records_max: UnitRecords | None = None
     slack: Fraction | None = None
     load: RunPlan | None = None
+    prices: BlockPrices | None = None
     commitments: Annotated[tuple[Sha256, ...], distinct(COMMITMENTS_MAX)] = ()
     reason: Annotated[str, text(REASON_MAX)] | None = None
 
@@ -75,6 +80,8 @@ class OpenPartition(Record, frozen=True):
             raise Malformed("unit_records_max", "is for a unit that holds several records, not for 'record'")
         if self.unit != "record" and self.unit_records_max is None:
             raise Malformed("unit_records_max", "is missing: how many records does one unit hold at most?")
+        if self.prices is not None and self.rule != Catalogue.kind():
+            raise Malformed("prices", f"is for the rule {Catalogue.kind()}, not for {self.rule}")
 
     @property
     def unit_records(self) -> int:
@@ -141,7 +148,7 @@ def _rule_for(body: OpenPartition, caps: Caps, prices: ComputedPrices) -> Rule:
     if slack and slack >= delta:
         raise Rejected(Code.MALFORMED, "body.slack: must be less than δ", "body.slack")
     try:
-        opening = Opening(delta, (epsilon, caps.lineage), load, body.relation, int(slack * DELTA_ONE))
+        opening = Opening(delta, (epsilon, caps.lineage), load, body.relation, int(slack * DELTA_ONE), body.prices)
         return prices.number(choose_rule, body.rule, opening)
     except NoRoom as closed:
         raise _closed(body, closed) from None

@@ -52,6 +52,11 @@ ALL = {
     "gaussian without sampling": Opened(
         choose_rule("gaussian", Opening(DELTA, (EPSILON,), None)), Gaussian(Fraction(4))
     ),
+    "catalogue": Opened(choose_rule("catalogue", Opening(DELTA, (EPSILON,), STEP)), STEP),
+    "catalogue with slack": Opened(
+        choose_rule("catalogue", Opening(DELTA, (EPSILON,), STEP, slack=DELTA_ONE // 4000)),
+        BlackBox(Fraction(1, 100_000), Fraction(1, 4), RELATION),
+    ),
     "pure": Opened(choose_rule("renyi", Opening(Fraction(0), (EPSILON,), None)), Pure(Fraction(2, 7), RELATION)),
 }
 EACH = pytest.mark.parametrize("name", ALL)
@@ -204,7 +209,7 @@ def test_hostile_terms_are_refused_by_name(name: str, field: str, value: object)
 
 
 OPENINGS: list[tuple[str, dict[str, Any], str]] = [
-    ("catalogue", {}, "rule"),
+    ("counting", {}, "rule"),
     ("reference", {"load": None}, "load"),
     ("reference", {"load": Gaussian(Fraction(2)), "relation": "REPLACE_ONE"}, "relation"),
     ("reference", {"load": Pure(Fraction(1), RELATION)}, "load"),

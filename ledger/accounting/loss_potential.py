@@ -1,0 +1,140 @@
+"""The potential of a catalogue of steps: the most that an adaptive analyst can still reach with so many ticks left.
+
+    V_0(l) = (1 - e^(ε - l))+        V_b(l) = max{V_(b-1)(l), max_i E V_(b-c_i)(l + L_i)}
+
+l is the loss so far, b the ticks left, c_i the price of a block of steps of type i, and L_i its loss; V is 1 at an
+infinite loss. It is the value of the best adaptive strategy (dynamic programming, Bellman 1957), so everything that
+stays within b ticks keeps (ε, V_b(0)), whatever it chooses, mixes and stops. It is computed for both orders of the
+pair, on a lattice: laws are rounded up (:mod:`ledger.accounting.loss_lattice`), V is held constant below the lattice
+and is 1 above it. Each expectation is one convolution by FFT. Its rounding, and what laws differ by on other machines,
+are covered by a tolerance that every tick takes from δ.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ledger.accounting.loss_lattice import LatticeLaw
+
+TICKS_MAX: Final = 2_048
+"""Ticks up to which a potential is computed: seconds, and less than a hundred megabytes."""
+TOLERANCE: Final = 2**-19
+"""What each tick takes of δ, 0.4 % in all at most; an FFT of values up to 1 errs by a tenth of it at the least δ."""
+PART_ISSUED: Final = 1e-6
+"""What is issued keeps so much more of δ: elsewhere a law may differ in its last places, and is checked there."""
+_BELOW_NAT: Final = 8.0
+_ABOVE_NAT: Final = 15.0
+_POINTS_LEAST: Final = 192
+_POINTS_A_NAT: Final = 64
+
+Laws = tuple["LatticeLaw", "LatticeLaw"]
+
+
+def lattice_step(epsilon: Fraction) -> float:
+    """The distance of two points of the lattice in nats; ε is one of its points."""
+    return float(epsilon) / max(_POINTS_LEAST, math.ceil(_POINTS_A_NAT * epsilon))
+
+
+class Potential:
+    """V at every number of ticks that was needed, and at every point of the lattice."""
+
+    def __init__(self, epsilon: Fraction, delta: Fraction, blocks: Sequence[tuple[Laws, int]]) -> None:
+        """Begin with V_0.
+
+        Args:
+            epsilon: of the budget; ``delta`` likewise.
+            blocks: the laws of loss of a block of each type, and its price in ticks.
+        """
+        self.epsilon = epsilon
+        self._tolerance = float(delta) * TOLERANCE
+        self.step = lattice_step(epsilon)
+        self._zero = math.ceil(_BELOW_NAT / self.step)
+        points = self._zero + math.ceil((float(epsilon) + _ABOVE_NAT) / self.step) + 1
+        losses = self.step * (np.arange(points) - self._zero)
+        start = -np.expm1(np.minimum(0.0, float(epsilon) - losses))
+        self._values = [np.stack([start, start])]
+        self._blocks = [(_Transform(laws, points), price) for laws, price in blocks]
+
+    def at(self, ticks: int, loss: float = 0.0) -> float:
+        """V at so many ticks and a loss so far of so many nats, with its tolerance; the greater of both orders."""
+        place = min(len(self._values[0][0]) - 1, max(0, self._zero + math.ceil(loss / self.step - 1e-9)))
+        return float(self._table(ticks)[:, place].max()) + ticks * self._tolerance
+
+    def issued(self, ticks: int, loss: float = 0.0) -> float:
+        """The same for issuing a number: it also bounds what :meth:`at` gives on other machines."""
+        return self.at(ticks, loss) * (1 + PART_ISSUED) + ticks * self._tolerance
+
+    def capacity(self, epsilon: Fraction, delta: Fraction, most: int = TICKS_MAX) -> int:
+        """The most ticks under which everything keeps (ε, δ), at most ``most``; ε at most that of the potential."""
+        loss, bound = float(self.epsilon - epsilon), float(delta)
+        ticks = 0
+        while ticks < most and self.issued(ticks + 1, loss) <= bound:
+            ticks += 1
+        return ticks
+
+    def bound(self, ticks: int, delta: Fraction) -> float | None:
+        """The least ε that so many ticks keep at δ; None if it is more than the lattice holds."""
+        values = self._table(ticks).max(axis=0) + ticks * self._tolerance
+        place = int(np.searchsorted(values, float(delta), side="right")) - 1
+        return None if place < 0 else max(0.0, float(self.epsilon) - self.step * (place - self._zero) + 1e-9)
+
+    def price(self, laws: Laws, most: int) -> int | None:
+        """The fewest ticks that pay for a mechanism of these laws wherever up to ``most`` ticks are left; None if none.
+
+        They pay if E V_(b-c)(l + L) <= V_b(l) for every l and every b from c to ``most``: then V along any order of
+        charges is a supermartingale. More ticks pay whatever fewer pay.
+        """
+        law = _Transform(laws, len(self._values[0][0]))
+        fewer = bisect_right(range(1, most + 1), x=False, key=lambda ticks: self._pays(law, ticks, most, 1 / 8))
+        return fewer + 1 if fewer < most else None
+
+    def pays(self, laws: Laws, ticks: int, most: int) -> bool:
+        """Whether so many ticks pay for a mechanism of these laws, by a part of their tolerance."""
+        return self._pays(_Transform(laws, len(self._values[0][0])), ticks, most, 1 / 2)
+
+    def _pays(self, law: _Transform, ticks: int, most: int, part: float) -> bool:
+        slack = part * ticks * self._tolerance
+        return all(
+            bool(np.all(law.expected(self._table(left - ticks)) <= self._table(left) + slack))
+            for left in range(ticks, most + 1)
+        )
+
+    def _table(self, ticks: int) -> NDArray[np.float64]:
+        """V at so many ticks: one row for each order of the pair, one column for each point."""
+        while len(self._values) <= ticks:
+            left = len(self._values)
+            reached = [law.expected(self._values[left - price]) for law, price in self._blocks if price <= left]
+            self._values.append(np.maximum.reduce([self._values[-1], *reached]))
+        return self._values[ticks]
+
+
+class _Transform:
+    """The laws of a block, transformed once, to take expectations of V at every point of the lattice."""
+
+    def __init__(self, laws: Sequence[LatticeLaw], points: int) -> None:
+        from scipy import fft
+
+        self._points, self._span = points, laws[0].span
+        self._length = fft.next_fast_len(points + 2 * self._span, real=True)
+        self._spectra = np.stack([np.conj(fft.rfft(law.probabilities, self._length)) for law in laws])
+        self._infinite = np.array([[law.infinite] for law in laws])
+
+    def expected(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """E V(l + L) at every point l, in both orders; at most 1."""
+        from scipy import fft
+
+        padded = np.ones((2, self._length))
+        padded[:, : self._span] = values[:, :1]
+        padded[:, self._span : self._span + self._points] = values
+        sums = fft.irfft(self._spectra * fft.rfft(padded, axis=1), self._length, axis=1)[:, : self._points]
+        reached: NDArray[np.float64] = np.clip(sums + self._infinite, 0.0, 1.0)
+        return reached

@@ -1,0 +1,296 @@
+"""The rule ``catalogue``: count ticks of a potential that knows the few kinds of steps a partition is for.
+
+A partition names up to eight types of Poisson-sampled Gaussian steps, each with a block of so many steps and a price in
+ticks. Its capacity C is the greatest number of ticks whose potential (:mod:`ledger.accounting.loss_potential`) keeps
+(ε, δ less slack). ``reference`` is its case of one type.
+
+Why counting ticks is sound although each request may depend on every answer: a step with q <= q_i and σ >= σ_i is a
+post-processing of a step of type i, the same for both neighbours. Let the analyst see a whole block of type i when the
+first of its steps begins: that is one draw of the type's dominating pair, of which everything else about the block (its
+steps, a stop, a refund, another run between them) is a post-processing. So any interaction within C ticks is an
+adaptive sequence of such draws, each paid when it begins, and V_b(l) bounds what any of them reaches (Bellman). A block
+that did not begin has drawn nothing, so its ticks can be given back. Any other mechanism pays c ticks if
+E V_(b-c)(l + L) <= V_b(l) for every l and every b from c to the greatest number of ticks that an ε is reported for:
+then V stays a supermartingale along every order of charges. A cap ε' below ε shifts the loss by ε - ε', so one price
+serves all caps. The δ of black boxes goes to the slack.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import Annotated, ClassVar, Final, Literal
+
+from msgspec import Meta
+
+from ledger.accounting.epsilon_report import slack
+from ledger.accounting.loss_lattice import lattice_laws
+from ledger.accounting.loss_potential import TICKS_MAX, Laws, Potential, lattice_step
+from ledger.accounting.pld import GridTooLarge
+from ledger.accounting.pld_mechanisms import compose
+from ledger.filters.capacity import Cap, NoRoom
+from ledger.filters.rule import SLACK, Coordinate, Opening, Rule
+from ledger.filters.stepwise_odometer import checkpoint
+from ledger.mechanisms.decomposition import to_steps
+from ledger.mechanisms.loss import Loss, Segment
+from ledger.mechanisms.mechanism import (
+    STEPS_MAX,
+    BlackBox,
+    Composed,
+    Gaussian,
+    Mechanism,
+    PoissonGaussian,
+    Pure,
+    SelfComposed,
+)
+from ledger.mechanisms.price_proofs import REPLACE, ZERO_OUT, NotPriced, require_priced
+from ledger.wire.exact_numbers import DELTA_ONE, ceil_slack
+from ledger.wire.field_types import Positive, between, constant
+from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record
+
+DELTA_LEAST: Final = Fraction(1, 10**6)
+"""An odometer's checkpoint has a tenth of δ: below a tenth of this the rounding of convolutions would decide."""
+TYPES_MAX: Final = 8
+PRICE_MAX: Final = 64
+"""Ticks of one block."""
+INTERVAL: Final = 2e-4
+"""The grid on which the steps of a block are composed, in nats."""
+_LONGER: Final = (1, 2, 4, 8)
+"""A run may be priced as one so many times longer that is stopped: steps together can cost less than a few of them."""
+
+
+class StepType(Record, frozen=True):
+    """A kind of step that a partition is for: a Poisson-sampled Gaussian, charged in blocks.
+
+    Attributes:
+        steps: of one block; a block that has begun is charged whole.
+        ticks: the price of one block.
+    """
+
+    noise_multiplier: Fraction
+    probability: Positive
+    steps: Annotated[int, between(1, STEPS_MAX)]
+    ticks: Annotated[int, between(1, PRICE_MAX)]
+
+    def __post_init__(self) -> None:
+        """Hold the step to the bounds of a mechanism. Raises: Malformed."""
+        super().__post_init__()
+        _ = self.block
+
+    @property
+    def block(self) -> PoissonGaussian:
+        """All steps of one block."""
+        return PoissonGaussian(self.probability, self.noise_multiplier, self.steps)
+
+    def dominates(self, step: PoissonGaussian) -> bool:
+        """Whether a step is at most one of this type: sampled as rarely, with as much noise."""
+        return step.probability <= self.probability and step.noise_multiplier >= self.noise_multiplier
+
+    def segment(self, count: int) -> Segment:
+        """The price of so many steps."""
+        return Segment(count, (self.ticks, 0), min(count, self.steps))
+
+
+class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
+    """The terms of one partition.
+
+    Attributes:
+        delta: of the partition's budget; ``epsilon`` likewise.
+        slack: δ units kept for black boxes; the potential has the rest.
+        capacity: ticks that keep the budget, as found at opening: the checkpoints of the odometer divide it.
+        types: of the steps.
+    """
+
+    per_unit: ClassVar[bool] = True
+    searched: ClassVar[bool] = True
+    delta: Positive
+    epsilon: Positive
+    slack: Annotated[int, between(0, DELTA_ONE)]
+    capacity: Annotated[int, between(1, TICKS_MAX // 2)]
+    types: Annotated[tuple[StepType, ...], Meta(min_length=1, max_length=TYPES_MAX)]
+    v: Literal[1] = constant(1)
+
+    def __post_init__(self) -> None:
+        """Hold δ beyond the slack to its least. Raises: Malformed."""
+        super().__post_init__()
+        require_delta(self.certain)
+
+    @classmethod
+    def choose(cls, opening: Opening) -> Catalogue:
+        """The declared load's steps are the types; their prices are those declared, or admit the most loads like it.
+
+        Raises:
+            Malformed: if the load is not of one to eight kinds of sampled Gaussian steps, a block of one has no room,
+                the relation replaces records, or δ less slack is below 1e-6.
+        """
+        from ledger.filters.catalogue_prices import choose_prices
+
+        return choose_prices(opening).rule
+
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """Ticks, and the δ slack in δ units."""
+        return (Coordinate("ticks", 1, ""), SLACK)
+
+    @property
+    def certain(self) -> Fraction:
+        """The part of δ that the potential has."""
+        return self.delta - Fraction(self.slack, DELTA_ONE)
+
+    def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
+        """Each piece in blocks of the type that it costs least by, or at its own price. Raises: NotPriced."""
+        require_priced(mechanism, relation, self.kind())
+        return tuple(_segment(self, count, step, relation) for count, step in to_steps(mechanism))
+
+    def covers(self, segments: tuple[Segment, ...], mechanism: Mechanism, relation: str) -> bool:
+        """Whether each piece is charged as a type that dominates it, or by ticks that pay for it.
+
+        Raises:
+            NotPriced: for one without a proven price.
+            ValueError: for prices at other coordinates.
+        """
+        require_priced(mechanism, relation, self.kind())
+        runs = to_steps(mechanism)
+        pairs = zip(segments, runs, strict=False)
+        return len(segments) == len(runs) and all(_covered(self, one, *run, relation) for one, run in pairs)
+
+    def cap(self, epsilon: Fraction) -> Cap:
+        """The most ticks that keep (ε, δ less slack), and the slack. Raises: NoRoom."""
+        least = min(one.ticks for one in self.types)
+        ticks = potential(self.epsilon, self.certain, self.types).capacity(
+            min(epsilon, self.epsilon), self.certain, self.capacity
+        )
+        if ticks < least:
+            raise NoRoom(epsilon, _epsilon(self, least, self.certain) or self.epsilon)
+        return Cap(epsilon, (ticks, self.slack))
+
+    def keeps(self, cap: Cap) -> bool:
+        """Whether so many ticks keep (ε, δ less slack), and the slack is no more. Raises: ValueError."""
+        ticks, left = cap.capacity
+        if (ticks or 0) > self.capacity or (left or 0) > self.slack:
+            return False
+        lost = float(self.epsilon - min(cap.epsilon, self.epsilon))
+        return not ticks or potential(self.epsilon, self.certain, self.types).at(ticks, lost) <= float(self.certain)
+
+    def odometer(self, loss: Loss) -> Fraction:
+        """The ε of the least checkpoint of ticks, at its share of δ less slack; the slack's part of δ is the rest.
+
+        Raises:
+            ArithmeticError: if a charge is infinite, the slack is overdrawn, or no ε is proven.
+        """
+        if loss.empty:
+            return Fraction(0)
+        if any(loss.infinite) or loss.finite[1] > self.slack:
+            raise ArithmeticError("the account holds an infinite charge, or more than its slack")
+        if loss.finite[0] == 0:
+            return Fraction(0)
+        reached = checkpoint(loss.finite[0], self.capacity)
+        epsilon = _epsilon(self, reached.at, self.certain * reached.weight) if reached.at <= most(self) else None
+        if epsilon is None:
+            raise ArithmeticError("no finite ε is proven at this δ")
+        return epsilon
+
+
+def require_delta(certain: Fraction) -> None:
+    """Raises: Malformed, if the part of δ that is not slack is too small for the rounding of convolutions."""
+    if not DELTA_LEAST <= certain < 1:
+        raise Malformed("delta", "must be at least 1e-6 beyond the slack, and less than 1, for the rule catalogue")
+
+
+def require_added(relation: str) -> None:
+    """Raises: Malformed, for a relation that replaces records."""
+    if relation == REPLACE:
+        raise Malformed("relation", f"{relation} has no proven dominating pair for the rule catalogue")
+
+
+def most(rule: Catalogue) -> int:
+    """The greatest number of ticks that an ε is reported for, and so that a price must hold up to."""
+    return 2 * rule.capacity
+
+
+def as_sampled(step: Mechanism) -> PoissonGaussian | None:
+    """A step as a sampled Gaussian one, None if it is none."""
+    if isinstance(step, Gaussian):
+        return PoissonGaussian(Fraction(1), step.noise_multiplier, 1)
+    return step if isinstance(step, PoissonGaussian) else None
+
+
+@lru_cache(maxsize=4)
+def potential(epsilon: Fraction, delta: Fraction, types: tuple[StepType, ...]) -> Potential:
+    """The potential of a catalogue, computed as far as it was needed. Raises: NotPriced."""
+    blocks = [(_laws(one.block, ZERO_OUT, lattice_step(epsilon)), one.ticks) for one in types]
+    return Potential(epsilon, delta, blocks)
+
+
+@lru_cache(maxsize=32)
+def _laws(mechanism: Mechanism, relation: str, step: float) -> Laws:
+    try:
+        return lattice_laws(compose(mechanism, relation, INTERVAL), step)
+    except GridTooLarge as error:
+        raise NotPriced(f"{mechanism.kind}: {error}") from None
+
+
+def _epsilon(rule: Catalogue, ticks: int, delta: Fraction) -> Fraction | None:
+    found = potential(rule.epsilon, rule.certain, rule.types).bound(ticks, delta)
+    return None if found is None else Fraction(found)
+
+
+@lru_cache(maxsize=4_096)
+def _segment(rule: Catalogue, count: int, step: Mechanism, relation: str) -> Segment:
+    sampled = as_sampled(step)
+    listed = [one.segment(count) for one in rule.types if sampled and one.dominates(sampled)]
+    if listed:
+        return min(listed, key=lambda one: (-(-count // one.unit) * (one.price[0] or 0), one.unit))
+    prices = [_own_price(rule, length, step, relation) for length in _lengths(count)]
+    found = [one for one in prices if one is not None]
+    if not found:
+        raise NotPriced(f"a step of {step.kind} has no price in ticks: declare it as a type of the partition's load")
+    return Segment(count, (min(found), ceil_slack(slack(_times(count, step)))), count)
+
+
+def _lengths(count: int) -> tuple[int, ...]:
+    return tuple(count * longer for longer in _LONGER if count * longer <= STEPS_MAX)
+
+
+def _times(count: int, step: Mechanism) -> Mechanism:
+    return step if count == 1 else SelfComposed(count, step)
+
+
+def _without_delta(mechanism: Mechanism) -> Mechanism:
+    """A mechanism whose black boxes are pure: their δ goes to the slack."""
+    match mechanism:
+        case BlackBox():
+            return Pure(mechanism.epsilon, mechanism.relation)
+        case Composed():
+            return Composed(tuple(map(_without_delta, mechanism.mechanisms)))
+        case SelfComposed():
+            return SelfComposed(mechanism.count, _without_delta(mechanism.mechanism))
+        case _:
+            return mechanism
+
+
+@lru_cache(maxsize=4_096)
+def _own_price(rule: Catalogue, count: int, step: Mechanism, relation: str) -> int | None:
+    laws = _laws(_without_delta(_times(count, step)), relation, lattice_step(rule.epsilon))
+    return potential(rule.epsilon, rule.certain, rule.types).price(laws, most(rule))
+
+
+def _covered(rule: Catalogue, one: Segment, count: int, step: Mechanism, relation: str) -> bool:
+    ticks, units = one.price
+    if one.steps != count:
+        return False
+    sampled = as_sampled(step)
+    listed = (kind.segment(count) for kind in rule.types if sampled and kind.dominates(sampled))
+    if units is not None and any(one.covers(least) for least in listed if least.unit == one.unit):
+        return True
+    if one.unit != count or (units is not None and units < ceil_slack(slack(_times(count, step)))):
+        return False
+    # What is infinite is never admitted, and no less than anything.
+    return ticks is None or any(_paid(rule, length, step, relation, ticks) for length in _lengths(count))
+
+
+@lru_cache(maxsize=4_096)
+def _paid(rule: Catalogue, count: int, step: Mechanism, relation: str, ticks: int) -> bool:
+    laws = _laws(_without_delta(_times(count, step)), relation, lattice_step(rule.epsilon))
+    return potential(rule.epsilon, rule.certain, rule.types).pays(laws, ticks, most(rule))

@@ -1,0 +1,178 @@
+"""Prices for a catalogue: how many ticks a block of each type costs, for the mix of runs that a provider declares.
+
+The price line decides what a capacity is good for: the more a type costs, the more runs of the others fit. A provider
+chooses a corner by the numbers of runs that it admits; without a choice, the prices are those that admit the most loads
+like the declared one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from ledger.accounting.loss_potential import TICKS_MAX
+from ledger.accounting.pld_counting import count_capacity
+from ledger.filters.catalogue import (
+    PRICE_MAX,
+    TYPES_MAX,
+    Catalogue,
+    StepType,
+    as_sampled,
+    potential,
+    require_added,
+    require_delta,
+)
+from ledger.filters.rule import Opening
+from ledger.mechanisms.decomposition import to_steps
+from ledger.mechanisms.mechanism import Mechanism, PoissonGaussian
+from ledger.wire.exact_numbers import DELTA_ONE, format_number
+from ledger.wire.malformed import Malformed
+
+BLOCKS: Final = 80
+"""Blocks of one type that fit alone, about: so that a block is a small part of a budget."""
+BLOCKS_MOST: Final = 250
+"""Blocks of one type that fit alone, at most: a shorter run costs a whole block."""
+_PRICES: Final = 12
+"""The prices that are tried are at most so many ticks."""
+_ROUNDS: Final = 2
+_MOVES: Final = (1.0, 0.6, 0.8, 1.25, 1.6)
+"""By how much one kind's price is moved; a price line takes about a tenth of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Corner:
+    """A choice of prices, and what it is good for.
+
+    Attributes:
+        rule: the terms that it would give.
+        alone: how many runs of each kind fit if there is no other: as much of each kind's steps as the load has.
+        loads: how many whole loads fit.
+    """
+
+    rule: Catalogue
+    alone: tuple[int, ...]
+    loads: int
+
+    @property
+    def prices(self) -> tuple[int, ...]:
+        """In ticks, of a block of each type."""
+        return tuple(one.ticks for one in self.rule.types)
+
+
+def choose_prices(opening: Opening) -> Corner:
+    """The declared corner, or the one that admits the most loads. Raises: Malformed."""
+    search = _Search(opening)
+    if opening.prices is None:
+        return max(search.corners(), key=search.loads)
+    return search.corner(_declared(opening.prices, len(search.blocks)))
+
+
+def corners(opening: Opening) -> list[Corner]:
+    """Price lines to choose from, that which admits most of the first kind first. Raises: Malformed."""
+    different = {one.alone: one for one in _Search(opening).corners()}
+    return sorted(different.values(), key=lambda one: one.alone, reverse=True)
+
+
+class _Search:
+    """Tries price lines around the one at which each kind alone fills the budget; moves one kind's price at a time."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._opening, self._epsilon = opening, opening.caps[0]
+        self._certain = opening.delta - Fraction(opening.slack, DELTA_ONE)
+        require_delta(self._certain)
+        require_added(opening.relation)
+        counts: dict[PoissonGaussian, int] = {}
+        for count, step in to_steps(opening.load) if opening.load else ():
+            counts[_sampled(step)] = counts.get(_sampled(step), 0) + count
+        if not 1 <= len(counts) <= TYPES_MAX:
+            raise Malformed(
+                "load", f"must be of 1 to {TYPES_MAX} kinds of Poisson-sampled Gaussian steps: they are the types"
+            )
+        self._counts = tuple(counts.values())
+        self._fit = [self._fits(step) for step in counts]
+        self.blocks = tuple(map(_block, counts, self._counts, self._fit))
+        self._tried: dict[tuple[int, ...], Corner] = {}
+
+    def _fits(self, step: PoissonGaussian) -> int:
+        """How many of these steps keep the budget alone."""
+        fit = count_capacity(step, self._epsilon, self._certain)
+        if not fit:
+            raise Malformed("epsilon", f"has no room for one step of noise {format_number(step.noise_multiplier)}")
+        return fit
+
+    def corners(self) -> list[Corner]:
+        """Of every price line that was tried."""
+        ratios = [block.steps / fit for block, fit in zip(self.blocks, self._fit, strict=True)]
+        self._corner_near(ratios)
+        for _ in range(_ROUNDS):
+            for place in range(1, len(ratios)):
+                moved = [[*ratios[:place], ratios[place] * by, *ratios[place + 1 :]] for by in _MOVES]
+                ratios = max(moved, key=lambda one: self.loads(self._corner_near(one)))
+        return list(self._tried.values())
+
+    def _corner_near(self, ratios: Sequence[float]) -> Corner:
+        return self.corner(_whole(ratios))
+
+    def corner(self, prices: tuple[int, ...]) -> Corner:
+        """What these prices are good for. Raises: Malformed."""
+        if prices not in self._tried:
+            self._tried[prices] = self._evaluated(prices)
+        return self._tried[prices]
+
+    def _evaluated(self, prices: tuple[int, ...]) -> Corner:
+        types = tuple(
+            StepType(block.noise_multiplier, block.probability, block.steps, price)
+            for block, price in zip(self.blocks, prices, strict=True)
+        )
+        capacity = potential(self._epsilon, self._certain, types).capacity(self._epsilon, self._certain, TICKS_MAX // 2)
+        if capacity < min(prices):
+            raise Malformed("prices", f"leave no room for a block: the budget is {capacity} ticks")
+        rule = Catalogue(self._opening.delta, self._epsilon, self._opening.slack, capacity, types)
+        return Corner(rule, tuple(capacity // cost for cost in self._costs(types)), capacity // sum(self._costs(types)))
+
+    def loads(self, corner: Corner) -> Fraction:
+        """How many loads fit, and the part of one more."""
+        return Fraction(corner.rule.capacity, sum(self._costs(corner.rule.types)))
+
+    def _costs(self, types: Sequence[StepType]) -> list[int]:
+        """Ticks of each kind's part of a load."""
+        return [math.ceil(count / one.steps) * one.ticks for count, one in zip(self._counts, types, strict=True)]
+
+
+def _sampled(step: Mechanism) -> PoissonGaussian:
+    sampled = as_sampled(step)
+    if sampled is None:
+        raise Malformed("load", f"must be of Poisson-sampled Gaussian steps, and holds a step of {step.kind}")
+    return sampled
+
+
+def _block(step: PoissonGaussian, count: int, fit: int) -> PoissonGaussian:
+    """So many steps that a run of ``count`` is whole blocks, and a block is a small part of the ``fit`` that fit."""
+    in_run = max(1, round(count * BLOCKS / fit))
+    steps = max(math.ceil(count / in_run), math.ceil(fit / BLOCKS_MOST))
+    return PoissonGaussian(step.probability, step.noise_multiplier, steps)
+
+
+def _declared(prices: Sequence[int], kinds: int) -> tuple[int, ...]:
+    if len(prices) != kinds:
+        raise Malformed("prices", f"must be {kinds}, one for each kind of step in the load")
+    if not all(1 <= one <= PRICE_MAX for one in prices):
+        raise Malformed("prices", f"must be 1 to {PRICE_MAX} ticks each")
+    return tuple(prices)
+
+
+def _whole(ratios: Sequence[float]) -> tuple[int, ...]:
+    """The smallest whole prices in about these ratios."""
+
+    def rounded(greatest: int) -> tuple[int, ...]:
+        return tuple(max(1, round(ratio * greatest / max(ratios))) for ratio in ratios)
+
+    def error(prices: tuple[int, ...]) -> float:
+        scale = max(prices) / max(ratios)
+        return max(abs(math.log(price / (ratio * scale))) for price, ratio in zip(prices, ratios, strict=True))
+
+    tried = [rounded(greatest) for greatest in range(1, _PRICES + 1)]
+    return next((prices for prices in tried if error(prices) < 0.05), min(tried, key=error))
