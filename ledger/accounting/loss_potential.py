@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from ledger.accounting.loss_lattice import LatticeLaw
 
-TICKS_MAX: Final = 2_048
-"""Ticks up to which a potential is computed: seconds, and less than a hundred megabytes."""
 TOLERANCE: Final = 2**-19
 """What each tick takes of δ, 0.4 % in all at most; an FFT of values up to 1 errs by a tenth of it at the least δ."""
 PART_ISSUED: Final = 1e-6
@@ -73,7 +71,7 @@ class Potential:
         """The same for issuing a number: it also bounds what :meth:`at` gives on other machines."""
         return self.at(ticks, loss) * (1 + PART_ISSUED) + ticks * self._tolerance
 
-    def capacity(self, epsilon: Fraction, delta: Fraction, most: int = TICKS_MAX) -> int:
+    def capacity(self, epsilon: Fraction, delta: Fraction, most: int) -> int:
         """The most ticks under which everything keeps (ε, δ), at most ``most``; ε at most that of the potential."""
         loss, bound = float(self.epsilon - epsilon), float(delta)
         ticks = 0

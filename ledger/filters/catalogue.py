@@ -19,13 +19,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta
 
 from ledger.accounting.epsilon_report import slack
-from ledger.accounting.loss_lattice import lattice_laws
-from ledger.accounting.loss_potential import TICKS_MAX, Laws, Potential, lattice_step
 from ledger.accounting.pld import GridTooLarge
 from ledger.accounting.pld_mechanisms import compose
 from ledger.filters.capacity import Cap, NoRoom
@@ -49,12 +47,17 @@ from ledger.wire.field_types import Positive, between, constant
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
 
+if TYPE_CHECKING:
+    from ledger.accounting.loss_potential import Laws, Potential
+
 DELTA_LEAST: Final = Fraction(1, 10**6)
 """An odometer's checkpoint has a tenth of δ: below a tenth of this the rounding of convolutions would decide."""
+TICKS_MAX: Final = 1_024
+"""Of a capacity. A potential is computed up to twice as many: seconds, and less than a hundred megabytes."""
 TYPES_MAX: Final = 8
 PRICE_MAX: Final = 64
 """Ticks of one block."""
-INTERVAL: Final = 2e-4
+INTERVAL: Final = 1e-4
 """The grid on which the steps of a block are composed, in nats."""
 _LONGER: Final = (1, 2, 4, 8)
 """A run may be priced as one so many times longer that is stopped: steps together can cost less than a few of them."""
@@ -107,7 +110,7 @@ class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
     delta: Positive
     epsilon: Positive
     slack: Annotated[int, between(0, DELTA_ONE)]
-    capacity: Annotated[int, between(1, TICKS_MAX // 2)]
+    capacity: Annotated[int, between(1, TICKS_MAX)]
     types: Annotated[tuple[StepType, ...], Meta(min_length=1, max_length=TYPES_MAX)]
     v: Literal[1] = constant(1)
 
@@ -219,14 +222,20 @@ def as_sampled(step: Mechanism) -> PoissonGaussian | None:
 @lru_cache(maxsize=4)
 def potential(epsilon: Fraction, delta: Fraction, types: tuple[StepType, ...]) -> Potential:
     """The potential of a catalogue, computed as far as it was needed. Raises: NotPriced."""
-    blocks = [(_laws(one.block, ZERO_OUT, lattice_step(epsilon)), one.ticks) for one in types]
+    from ledger.accounting.loss_potential import Potential
+
+    blocks = [(_laws(one.block, ZERO_OUT, epsilon), one.ticks) for one in types]
     return Potential(epsilon, delta, blocks)
 
 
 @lru_cache(maxsize=32)
-def _laws(mechanism: Mechanism, relation: str, step: float) -> Laws:
+def _laws(mechanism: Mechanism, relation: str, epsilon: Fraction) -> Laws:
+    """Its laws of loss, on the lattice of a budget. Raises: NotPriced."""
+    from ledger.accounting.loss_lattice import lattice_laws
+    from ledger.accounting.loss_potential import lattice_step
+
     try:
-        return lattice_laws(compose(mechanism, relation, INTERVAL), step)
+        return lattice_laws(compose(mechanism, relation, INTERVAL), lattice_step(epsilon))
     except GridTooLarge as error:
         raise NotPriced(f"{mechanism.kind}: {error}") from None
 
@@ -272,7 +281,7 @@ def _without_delta(mechanism: Mechanism) -> Mechanism:
 
 @lru_cache(maxsize=4_096)
 def _own_price(rule: Catalogue, count: int, step: Mechanism, relation: str) -> int | None:
-    laws = _laws(_without_delta(_times(count, step)), relation, lattice_step(rule.epsilon))
+    laws = _laws(_without_delta(_times(count, step)), relation, rule.epsilon)
     return potential(rule.epsilon, rule.certain, rule.types).price(laws, most(rule))
 
 
@@ -292,5 +301,5 @@ def _covered(rule: Catalogue, one: Segment, count: int, step: Mechanism, relatio
 
 @lru_cache(maxsize=4_096)
 def _paid(rule: Catalogue, count: int, step: Mechanism, relation: str, ticks: int) -> bool:
-    laws = _laws(_without_delta(_times(count, step)), relation, lattice_step(rule.epsilon))
+    laws = _laws(_without_delta(_times(count, step)), relation, rule.epsilon)
     return potential(rule.epsilon, rule.certain, rule.types).pays(laws, ticks, most(rule))

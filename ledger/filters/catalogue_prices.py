@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from ledger.accounting.loss_potential import TICKS_MAX
 from ledger.accounting.pld_counting import count_capacity
 from ledger.filters.catalogue import (
     PRICE_MAX,
+    TICKS_MAX,
     TYPES_MAX,
     Catalogue,
     StepType,
@@ -33,8 +33,8 @@ from ledger.wire.malformed import Malformed
 
 BLOCKS: Final = 80
 """Blocks of one type that fit alone, about: so that a block is a small part of a budget."""
-BLOCKS_MOST: Final = 250
-"""Blocks of one type that fit alone, at most: a shorter run costs a whole block."""
+_PRICED: Final = 4
+"""Where there are several types, blocks are so many times longer that prices of several ticks have room."""
 _PRICES: Final = 12
 """The prices that are tried are at most so many ticks."""
 _ROUNDS: Final = 2
@@ -84,16 +84,19 @@ class _Search:
         self._certain = opening.delta - Fraction(opening.slack, DELTA_ONE)
         require_delta(self._certain)
         require_added(opening.relation)
-        counts: dict[PoissonGaussian, int] = {}
+        runs: dict[PoissonGaussian, list[int]] = {}
         for count, step in to_steps(opening.load) if opening.load else ():
-            counts[_sampled(step)] = counts.get(_sampled(step), 0) + count
-        if not 1 <= len(counts) <= TYPES_MAX:
+            runs.setdefault(_sampled(step), []).append(count)
+        if not 1 <= len(runs) <= TYPES_MAX:
             raise Malformed(
                 "load", f"must be of 1 to {TYPES_MAX} kinds of Poisson-sampled Gaussian steps: they are the types"
             )
-        self._counts = tuple(counts.values())
-        self._fit = [self._fits(step) for step in counts]
-        self.blocks = tuple(map(_block, counts, self._counts, self._fit))
+        self._runs = tuple(runs.values())
+        self._fit = [self._fits(step) for step in runs]
+        most = TICKS_MAX if len(runs) == 1 else TICKS_MAX // _PRICED
+        self.blocks = tuple(
+            _block(step, min(counts), fit, most) for (step, counts), fit in zip(runs.items(), self._fit, strict=True)
+        )
         self._tried: dict[tuple[int, ...], Corner] = {}
 
     def _fits(self, step: PoissonGaussian) -> int:
@@ -127,7 +130,7 @@ class _Search:
             StepType(block.noise_multiplier, block.probability, block.steps, price)
             for block, price in zip(self.blocks, prices, strict=True)
         )
-        capacity = potential(self._epsilon, self._certain, types).capacity(self._epsilon, self._certain, TICKS_MAX // 2)
+        capacity = potential(self._epsilon, self._certain, types).capacity(self._epsilon, self._certain, TICKS_MAX)
         if capacity < min(prices):
             raise Malformed("prices", f"leave no room for a block: the budget is {capacity} ticks")
         rule = Catalogue(self._opening.delta, self._epsilon, self._opening.slack, capacity, types)
@@ -139,7 +142,8 @@ class _Search:
 
     def _costs(self, types: Sequence[StepType]) -> list[int]:
         """Ticks of each kind's part of a load."""
-        return [math.ceil(count / one.steps) * one.ticks for count, one in zip(self._counts, types, strict=True)]
+        pairs = zip(self._runs, types, strict=True)
+        return [sum(math.ceil(count / one.steps) for count in runs) * one.ticks for runs, one in pairs]
 
 
 def _sampled(step: Mechanism) -> PoissonGaussian:
@@ -149,10 +153,10 @@ def _sampled(step: Mechanism) -> PoissonGaussian:
     return sampled
 
 
-def _block(step: PoissonGaussian, count: int, fit: int) -> PoissonGaussian:
-    """So many steps that a run of ``count`` is whole blocks, and a block is a small part of the ``fit`` that fit."""
+def _block(step: PoissonGaussian, count: int, fit: int, most: int) -> PoissonGaussian:
+    """So many steps that a run of ``count`` is whole blocks, a block a small part of what fits, and few enough fit."""
     in_run = max(1, round(count * BLOCKS / fit))
-    steps = max(math.ceil(count / in_run), math.ceil(fit / BLOCKS_MOST))
+    steps = max(math.ceil(count / in_run), math.ceil(fit / most))
     return PoissonGaussian(step.probability, step.noise_multiplier, steps)
 
 

@@ -37,6 +37,8 @@ def other_machine(seed: int) -> Iterator[None]:
         transform = scipy.fft
         elsewhere = {name: _transform(getattr(transform, name), seed) for name in ("fft", "ifft")}
         patch.setattr(common, "fft", SimpleNamespace(next_fast_len=transform.next_fast_len, **elsewhere))
+        for name in ("rfft", "irfft"):
+            patch.setattr(transform, name, _transform(getattr(transform, name), seed))
         patch.setattr(scipy.signal, "fftconvolve", _transform(scipy.signal.fftconvolve, seed))
         forget()
         yield

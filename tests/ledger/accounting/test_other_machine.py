@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -29,18 +30,21 @@ STEPS: Final = m.PoissonGaussian(Fraction(1, 16), Fraction(4), 40)
 STEP: Final = m.PoissonGaussian(Fraction(1, 16), Fraction(4), 1)
 ROUNDS: Final = m.SelfComposed(4, m.Composed((m.Laplace(Fraction(20)), m.RandomisedResponse(4, Fraction(19, 20)))))
 NOISY: Final[tuple[m.Mechanism, ...]] = (STEPS, m.Laplace(Fraction(7, 2)), ROUNDS, m.Pure(Fraction(1, 3), ZERO_OUT))
+BOX: Final = m.BlackBox(Fraction(1, 10**7), Fraction(1, 10), ZERO_OUT)
 TAKEN: Final[dict[str, tuple[m.Mechanism, ...]]] = {
-    "gaussian": (*NOISY, m.Gaussian(Fraction(7)), m.BlackBox(Fraction(1, 10**7), Fraction(1, 10), ZERO_OUT)),
+    "gaussian": (*NOISY, m.Gaussian(Fraction(7)), BOX),
     "reference": (STEPS,),
+    "catalogue": (STEPS, m.Laplace(Fraction(7, 2)), m.Gaussian(Fraction(7)), BOX),
     "renyi": (*NOISY, m.Group(2, STEPS), m.RepeatAndSelect(Fraction(5), STEPS, "1")),
     "pure": (m.Laplace(Fraction(7, 2)), m.RandomisedResponse(4, Fraction(19, 20))),
 }
 Issued = tuple[list[tuple[Segment, ...]], Cap]
 
 
+@cache
 def rule_of(kind: str) -> Rule:
-    """A rule of this kind, for a budget of ε 3."""
-    load = STEPS if kind == "reference" else None
+    """A rule of this kind, for a budget of ε 3: its terms are recorded, so every machine has the same."""
+    load = STEPS if kind in {"reference", "catalogue"} else None
     return choose_rule(
         "renyi" if kind == "pure" else kind, Opening(Fraction(0) if kind == "pure" else DELTA, (EPSILON,), load)
     )
