@@ -17,7 +17,7 @@ from ledger.wire.exact_numbers import format_number
 from policy.checks.field_readers import format_time
 from tests.factories.documents import NOW, contract, policy
 from tests.factories.people import BANK_A, HOSPITAL, SRO
-from tests.factories.stored import World, open_world
+from tests.factories.stored import StoredWorld, open_world
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,7 @@ def charged(folder: Path, name: str, plan: Plan, records: int, epsilon: Fraction
         assert told.steps != plan.steps or more.code.refused, "the budget must be spent to the last step"
 
 
-def _furnish(world: World, plan: Plan, records: int, epsilon: Fraction) -> str:
+def _furnish(world: StoredWorld, plan: Plan, records: int, epsilon: Fraction) -> str:
     """A policy that permits the rule, a partition of this budget, and a contract for this ε; its digest."""
     agreed = {**contract(BANK_A), "id": "accuracy", "run": {"epsilon_max": format_number(epsilon)}}
     wider = {**policy(), "effective": format_time(NOW), "rules": ["renyi", "reference"], "version": 2}

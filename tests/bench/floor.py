@@ -22,7 +22,7 @@ from ledger.store.engine import engine_of, url_of
 from ledger.verifier import Checkpoint, leaf_hash
 from tests.bench.grown import TINY
 from tests.factories.people import LOG_KEY, ORIGIN
-from tests.factories.stored import World
+from tests.factories.stored import StoredWorld
 
 APPENDED: Final = ("entry", "signing_key")
 PUT: Final = ("charge", "account")
@@ -34,7 +34,7 @@ Rows = dict[str, list[dict[str, Any]]]
 class Floor:
     """A book's tables without a book; ``pair`` is what a client waits for, as ``Book.submit`` is."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: StoredWorld) -> None:
         """Take the rows of one pair from an open book, and its place."""
         self._rows = [_written(world, world.charge("sample", run=TINY)), _written(world, world.settle("sample", 1))]
         self._postgres = make_url(url_of(world.url)).get_backend_name() == "postgresql"
@@ -125,7 +125,7 @@ class Floor:
         return statement
 
 
-def _written(world: World, sent: Submission) -> Rows:
+def _written(world: StoredWorld, sent: Submission) -> Rows:
     """The rows of what the book wrote for one command."""
     (outcome,) = world.submit(sent)
     assert not outcome.code.refused, outcome

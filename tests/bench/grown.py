@@ -31,7 +31,7 @@ from ledger.wire import canonical_json as c
 from tests.factories import stored as world
 from tests.factories.documents import contract, plan
 from tests.factories.people import BANK_A, HOSPITAL, LOG_KEY, ORIGIN, CleanRoom
-from tests.factories.stored import World, copy, open_world
+from tests.factories.stored import StoredWorld, copy, open_world
 
 TINY: Final = plan(1, "1000")
 """A run of which millions fit."""
@@ -57,7 +57,7 @@ def grown(entries: int, kept: Path = FOLDER) -> Path:
     return path
 
 
-def endless(opened: World) -> str:
+def endless(opened: StoredWorld) -> str:
     """Enter a contract for a million runs; its digest."""
     sent = opened.document("contract", ENDLESS, "endless", BANK_A, BANK_A, HOSPITAL)
     (found,) = opened.submit(sent)
@@ -65,13 +65,13 @@ def endless(opened: World) -> str:
     return c.digest(c.dump(ENDLESS))
 
 
-def _first(opened: World) -> None:
+def _first(opened: StoredWorld) -> None:
     sent = opened.charge("run", run=TINY, contract=endless(opened), deadline=opened.clock.now + 30 * 86_400_000)
     (found,) = opened.submit(sent)
     assert found.code.word == "pending", found
 
 
-def _grow(opened: World, entries: int) -> None:
+def _grow(opened: StoredWorld, entries: int) -> None:
     engine = engine_of(opened.url, writes=True)
     with engine.begin() as connection:
         state = MemoryState(documents=dict(DatabaseState(connection).documents))
@@ -84,7 +84,7 @@ def _grow(opened: World, entries: int) -> None:
     engine.dispose()
 
 
-def _pairs(opened: World, first: Entry) -> Iterator[Entry]:
+def _pairs(opened: StoredWorld, first: Entry) -> Iterator[Entry]:
     """What the book would have recorded for one run after the other, each settled for its one step."""
     bank, body = opened.signers[BANK_A], first.body
     number = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from ledger.domain.decision import Decision
 from ledger.domain.memory_state import MemoryState
 from ledger.wire import canonical_json as c
 from tests.factories.documents import dense_plan
-from tests.factories.memory import LOG_PUBLIC, World, ref_of, settled_world
+from tests.factories.memory import LOG_PUBLIC, PermissiveWorld, entry_of, ref_of
 
 TINY: Final = dense_plan(1, "1000", "0.001")
 """A run of which hundreds of thousands fit."""
@@ -25,16 +25,16 @@ PARENTS_MAX: Final = 63
 Sent = tuple[bytes, str]
 
 
-@dataclass
-class History(World):
+class History(PermissiveWorld):
     """A world that keeps the entry it recorded last, and leaves out what only tests ask."""
 
     last: Entry | None = None
 
-    def send(self, asked: PendingCommand) -> Decision:
+    def decide_pending(self, pending: PendingCommand, at: int | None = None) -> Decision:
         """Decide a command, and apply what is recorded."""
-        decided = decide(self.state, asked, self.now, self.index, self.gate, LOG_PUBLIC.x)
-        self.last = entry_of(asked, decided, self.now)
+        now = self.clock() if at is None else at
+        decided = decide(self.state, pending, now, self.index, self.gate, LOG_PUBLIC.x)
+        self.last = entry_of(pending, decided, now)
         apply(self.state, self.last, self.index)
         self.index += 1
         return decided
@@ -42,7 +42,7 @@ class History(World):
     def lay(self, bank: str, how_many: int) -> None:
         """Charges of one bank: the first is decided, each other one applied from the entry it would have got."""
         first = f"run-{self.index}"
-        assert self.charge(first, bank, self.contract(bank), ("q4",), TINY).code.word == "pending"
+        assert self.decide_charge(first, bank, self.contract(bank), ("q4",), TINY).code.word == "pending"
         assert self.last is not None
         recorded: Any = self.last.body
         for number in range(how_many - 1):
@@ -51,9 +51,9 @@ class History(World):
             apply(self.state, replace(self.last, id=name, body={**recorded, "request": request}), self.index)
             self.index += 1
 
-    def signed(self, kind: str, name: str, actor: str, body: c.Object) -> Sent:
+    def sent(self, kind: str, name: str, actor: str, body: c.Object) -> Sent:
         """A command as it is sent."""
-        asked = self.command(kind, name, actor, body)
+        asked = self.pending(kind, name, actor, body)
         return asked.raw, asked.signature
 
     def admission(self, name: str, contract: str) -> Sent:
@@ -64,27 +64,20 @@ class History(World):
                 name, {"sealing": {"crv": "X25519", "kty": "OKP", "x": c.base64url(bytes([9]) * 32)}}
             ),
             "contract": contract,
-            "deadline": self.now + 1,
+            "deadline": self.clock() + 1,
             "partitions": [ref_of("q4")],
             "plan": TINY,
         }
-        return self.signed("charge", name, HUB, body)
+        return self.sent("charge", name, HUB, body)
 
     def answer(self, state: MemoryState, sent: Sent) -> str:
         """What the core does with a command: read, verify, decide, write the entry, apply."""
         asked = read_command(*sent)
-        decided = decide(state, asked, self.now, self.index, self.gate, LOG_PUBLIC.x)
-        entry = entry_of(asked, decided, self.now)
+        decided = decide(state, asked, self.clock(), self.index, self.gate, LOG_PUBLIC.x)
+        entry = entry_of(asked, decided, self.clock())
         entry.to_bytes()
         apply(state, entry, self.index)
         return decided.code.word
-
-
-def entry_of(asked: PendingCommand, decided: Decision, now: int) -> Entry:
-    """The entry of what was decided."""
-    command = asked.command
-    body: c.Object = {**decided.derived, "outcome": decided.code.word, "request": command.body}
-    return Entry(command.kind, command.id, now, command.actor, command.key_id, body, asked.signature)
 
 
 def room_of(name: str, other: dict[str, Any]) -> c.Object:
@@ -95,14 +88,13 @@ def room_of(name: str, other: dict[str, Any]) -> c.Object:
 
 def opened() -> History:
     """Everyone registered, and one partition with a large budget."""
-    settled = settled_world()
-    world = History(state=settled.state, index=settled.index)
+    world = History.settled()
     assert world.open("q4").code.word == "permitted"
     assert world.register(HUB, "TDC").code.word == "permitted"
     return world
 
 
-def banks(world: World, how_many: int) -> tuple[str, ...]:
+def banks(world: PermissiveWorld, how_many: int) -> tuple[str, ...]:
     """Organisations, registered."""
     names = tuple(f"did:web:branch-{number}.example" for number in range(how_many))
     assert all(world.register(name, "TDC").code.word == "permitted" for name in names)

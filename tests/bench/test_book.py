@@ -17,7 +17,7 @@ from ledger.book.book import Submission
 from ledger.domain.facts import GLOBAL, Account
 from tests.bench.compare import Side, compare, nothing
 from tests.factories.documents import PARTITION, plan
-from tests.factories.stored import World, open_world
+from tests.factories.stored import StoredWorld, open_world
 
 pytestmark = pytest.mark.bench
 
@@ -30,20 +30,20 @@ Groups = list[list[Submission]]
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoredWorld]:
     """A book of 500 entries."""
     with open_world(tmp_path_factory.mktemp("small")) as world:
         yield _grown(world, FEW)
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoredWorld]:
     """A book of ten times as many."""
     with open_world(tmp_path_factory.mktemp("large")) as world:
         yield _grown(world, MANY)
 
 
-def _grown(world: World, size: int) -> World:
+def _grown(world: StoredWorld, size: int) -> StoredWorld:
     names = [f"charge-{number}" for number in range(size - world.size)]
     for start in range(0, len(names), 256):
         outcomes = world.submit(*(world.charge(name, run=TINY) for name in names[start : start + 256]))
@@ -82,7 +82,7 @@ def test_charges(benchmark: BenchmarkFixture, tmp_path: Path, threads: int, grou
         assert bare.execute("SELECT count(*) FROM bare").fetchone() == (WORN_IN + world.size - 11,)
 
 
-def _bare_table(bare: sqlite3.Connection, world: World) -> int:
+def _bare_table(bare: sqlite3.Connection, world: StoredWorld) -> int:
     """A table as durable as the book; how long an entry is."""
     assert bare.execute("PRAGMA journal_mode=WAL").fetchone() == ("wal",)
     bare.execute("PRAGMA synchronous=FULL")
@@ -99,7 +99,9 @@ def _commits(bare: sqlite3.Connection, how_many: int, size: int) -> None:
         bare.execute("COMMIT")
 
 
-def test_reading_an_account_of_a_longer_log(benchmark: BenchmarkFixture, small: World, large: World) -> None:
+def test_reading_an_account_of_a_longer_log(
+    benchmark: BenchmarkFixture, small: StoredWorld, large: StoredWorld
+) -> None:
     """Reading an account costs about the same when the log is ten times as long."""
     reads = 200
     compare(
@@ -112,11 +114,11 @@ def test_reading_an_account_of_a_longer_log(benchmark: BenchmarkFixture, small: 
     assert [unit * (MANY - 10) for unit in few] == [unit * (FEW - 10) for unit in many]
 
 
-def _read(world: World, times: int) -> None:
+def _read(world: StoredWorld, times: int) -> None:
     assert len(list(_accounts(world, times))) == times
 
 
-def _accounts(world: World, times: int) -> Iterator[Account]:
+def _accounts(world: StoredWorld, times: int) -> Iterator[Account]:
     for _ in range(times):
         with world.book.read() as facts:
             yield facts.accounts[PARTITION, GLOBAL]

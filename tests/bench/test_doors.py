@@ -22,7 +22,7 @@ from tests.api.server.processes import Served, write_profile
 from tests.bench.compare import LINES, Side, compare
 from tests.bench.wire import Heard, request, send_all
 from tests.factories.people import BANK_A, CleanRoom, Clock
-from tests.factories.service import PLAN, World, machine_clock, open_world
+from tests.factories.service import PLAN, ServedWorld, machine_clock, open_world
 
 pytestmark = pytest.mark.bench
 
@@ -44,12 +44,12 @@ def today() -> Clock:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[tuple[World, Served]]:
+def served(folder: Path) -> Iterator[tuple[ServedWorld, Served]]:
     """A world whose service is a process of its own, as anybody would start it."""
     log_key = Signer.generate()
     log_key.save(folder / "key.pem")
     with open_world(folder, clock=today(), log_key=load_private(folder / "key.pem")) as world:
-        world.contract = world.found(runs_max=1_000_000)
+        world.contract = world.found_service(runs_max=1_000_000)
     server = Served(write_profile(folder, str(folder / "book.sqlite"), log_key, world.everybody, 'keys = "keys"'))
     try:
         world.call(server.url)
@@ -60,14 +60,14 @@ def served(folder: Path) -> Iterator[tuple[World, Served]]:
         server.end()
 
 
-def charge(world: World, name: str, room: CleanRoom) -> tuple[bytes, str]:
+def charge(world: ServedWorld, name: str, room: CleanRoom) -> tuple[bytes, str]:
     """A tiny charge and the signature over it."""
     body: c.Object = {**world.charge_body(world.contract, room), "plan": TINY}
-    raw = world.command(world.bank, BANK_A, "charge", body, name)
+    raw = world.command_bytes(world.bank, BANK_A, "charge", body, name)
     return raw, world.sign(world.bank, PATHS["charge"], raw, name)
 
 
-def packed(world: World, kind: str, raw: bytes, signature: str, token: dict[str, str]) -> bytes:
+def packed(world: ServedWorld, kind: str, raw: bytes, signature: str, token: dict[str, str]) -> bytes:
     """A command as it goes over the wire."""
     return request(world.url, PATHS[kind], {**token, "content-type": JSON_TYPE, SIGNATURE_HEADER: signature}, raw)
 
@@ -81,7 +81,7 @@ def test_charges_over_http(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
         open_world(tmp_path / "near", clock=today()) as near,
         ThreadPoolExecutor(CLIENTS) as threads,
     ):
-        near.contract = near.found(runs_max=1_000_000)
+        near.contract = near.found_service(runs_max=1_000_000)
         names = (f"charge-{number}" for number in count())
         rounds: list[Heard] = []
 
@@ -140,14 +140,14 @@ def test_key_releases_over_http(benchmark: BenchmarkFixture, tmp_path: Path) -> 
         _tell(benchmark, "key release over HTTP", rounds[1:])
 
 
-def _release(world: World, name: str, room: CleanRoom) -> bytes:
+def _release(world: ServedWorld, name: str, room: CleanRoom) -> bytes:
     """A charge that is pending, its challenge and its evidence; and the release, which is not sent yet."""
     raw, signature = charge(world, name, room)
     assert world.post(PATHS["charge"], raw, signature).status_code == 201
     nonce = world.service.challenge(name)
     evidence = world.attest(room, name, nonce, c.digest(c.dump(TINY)))
     body: c.Object = {"charge": name, "evidence": evidence, "nonce": nonce}
-    asked = world.command(room.signer, BANK_A, "key_release", body, f"key-of-{name}")
+    asked = world.command_bytes(room.signer, BANK_A, "key_release", body, f"key-of-{name}")
     signed = world.sign(room.signer, PATHS["key_release"], asked, f"key-of-{name}")
     return packed(world, "key_release", asked, signed, world.everybody.shown_by(room.signer))
 

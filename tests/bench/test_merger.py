@@ -14,8 +14,8 @@ from ledger.commands.registry import read_command
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.domain.memory_state import MemoryState
 from tests.bench.compare import Side, compare
-from tests.bench.history import HUB, History, Sent, banks, entry_of, opened
-from tests.factories.memory import LOG_PUBLIC, ref_of, snapshot
+from tests.bench.history import HUB, History, Sent, banks, opened
+from tests.factories.memory import LOG_PUBLIC, entry_of, ref_of, snapshot
 from tests.factories.people import SRO
 
 pytestmark = pytest.mark.bench
@@ -32,16 +32,16 @@ def _two(runs: int) -> tuple[History, Sent]:
     for bank in parents:
         world.lay(bank, runs)
     assert len(world.state.charges) == 2 * runs
-    return world, world.signed("merger", "merger", SRO, {"organisation": HUB, "parents": [*parents]})
+    return world, world.sent("merger", "merger", SRO, {"organisation": HUB, "parents": [*parents]})
 
 
 def _merge(runs: int, state: MemoryState) -> None:
     """Read, verify, decide and apply; the hub then knows all that the partition has lost."""
     world, sent = _two(runs)
     asked = read_command(*sent)
-    decided = decide(state, asked, world.now, world.index, world.gate, LOG_PUBLIC.x)
+    decided = decide(state, asked, world.clock.now, world.index, world.gate, LOG_PUBLIC.x)
     assert decided.code.word == "permitted", decided
-    apply(state, entry_of(asked, decided, world.now), world.index)
+    apply(state, entry_of(asked, decided, world.clock.now), world.index)
     ref, hub = ref_of("q4"), holder_of(state.organisations[HUB].node)
     assert state.accounts[ref, hub].loss == state.accounts[ref, GLOBAL].loss
 

@@ -21,7 +21,7 @@ from ledger.wire import canonical_json as c
 from tests.bench.compare import LINES, Side, compare
 from tests.bench.floor import Floor
 from tests.bench.grown import ENDLESS, TINY, grown
-from tests.factories.stored import ENGINES, World, open_world
+from tests.factories.stored import ENGINES, StoredWorld, open_world
 
 pytestmark = pytest.mark.bench
 
@@ -63,7 +63,7 @@ def test_pairs(benchmark: BenchmarkFixture, tmp_path: Path, engine: str, clients
     _tell_waits(waits)
 
 
-def _sent(world: World, pair: Pair) -> None:
+def _sent(world: StoredWorld, pair: Pair) -> None:
     for sent, word in zip(pair, ("pending", "posted"), strict=True):
         (outcome,) = world.submit(sent)
         assert outcome.code.word == word, outcome
@@ -110,14 +110,14 @@ def test_large_batches(benchmark: BenchmarkFixture, tmp_path: Path, engine: str)
 
 
 @pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], World]]:
+def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], StoredWorld]]:
     """Open books of different lengths, copied from those that are kept."""
-    opened: list[World] = []
+    opened: list[StoredWorld] = []
 
-    def open_one(entries: int) -> World:
+    def open_one(entries: int) -> StoredWorld:
         folder = tmp_path_factory.mktemp("long")
         shutil.copy(grown(entries), folder / "book.sqlite")
-        opened.append(World(folder))
+        opened.append(StoredWorld(folder))
         return opened[-1]
 
     yield open_one
@@ -126,12 +126,14 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], W
 
 
 @pytest.mark.parametrize("entries", LENGTHS[1:])
-def test_a_charge_in_a_longer_log(benchmark: BenchmarkFixture, long: Callable[[int], World], entries: int) -> None:
+def test_a_charge_in_a_longer_log(
+    benchmark: BenchmarkFixture, long: Callable[[int], StoredWorld], entries: int
+) -> None:
     """A charge costs in a long log what it costs in a short one, and the memory of the process does not grow."""
     names, contract = (f"fresh-{number}" for number in count()), c.digest(c.dump(ENDLESS))
     short, far, group = long(LENGTHS[0]), long(entries), 128
 
-    def side(world: World, size: int) -> Side[list[Submission]]:
+    def side(world: StoredWorld, size: int) -> Side[list[Submission]]:
         def made() -> list[Submission]:
             return [world.charge(next(names), run=TINY, contract=contract) for _ in range(group)]
 

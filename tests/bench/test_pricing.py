@@ -43,14 +43,14 @@ class Office:
         assert world.open("priced", epsilon, delta=delta).code.word == "permitted"
         self.partition: Partition = world.state.partitions[ref_of("priced")]
         self.world, self.contract = world, world.contract(HUB)
-        world.charge("q4", HUB, self.contract, ("q4",), plan.to_json())
+        world.decide_charge("q4", HUB, self.contract, ("q4",), plan.to_json())
         self.sent: Sent = self._sent(plan)
         self._numbers = count(1)
 
     def _sent(self, plan: Plan) -> Sent:
         assert self.world.last is not None
         body: Any = {**self.world.last.request, "partitions": [self.partition.ref], "plan": plan.to_json()}
-        return self.world.signed("charge", "asked", HUB, body)
+        return self.world.sent("charge", "asked", HUB, body)
 
     def read(self) -> MakeCharge:
         """The plan of this office in a command read anew."""

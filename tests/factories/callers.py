@@ -18,6 +18,7 @@ from ledger.commands.registry import CLIENT_KINDS
 from ledger.crypto import detached_jws
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
+from tests.factories.people import AUDITOR
 
 LIFE_S: Final = 300
 
@@ -69,7 +70,7 @@ class Everybody(httpx.Auth):
 
     def auditor(self) -> str:
         """A person's."""
-        return self.token("did:web:auditor.example", organisation="did:web:auditor.example", roles=["AUDITOR"])
+        return self.token(AUDITOR, organisation=AUDITOR, roles=["AUDITOR"])
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         """One request, with its token."""

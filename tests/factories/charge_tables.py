@@ -1,7 +1,7 @@
 """The life of a charge as tables: a row an event, the last columns its outcome and the charge's state after it.
 
 A wait has no outcome, and nothing is read after it: what is due may settle at any moment.
-They run on every :class:`~tests.factories.driver.Driver`. Where a service answers before its book is reached, because
+They run on every :class:`~tests.factories.world.World`. Where a service answers before its book is reached, because
 it knows who calls, the outcome has a second code: that over HTTP.
 """
 
@@ -19,8 +19,8 @@ from ledger.mechanisms.mechanism import PoissonGaussian
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number
 from tests.factories.documents import DIGITS, dense_plan
-from tests.factories.driver import HOLDER, Driver, Outcome, signer_of
 from tests.factories.people import BANK_A, BANK_B, DAY_MS, HOSPITAL, CleanRoom
+from tests.factories.world import HOLDER, World
 
 STEPS: Final = 40
 PLAN: Final = dense_plan(STEPS)
@@ -167,7 +167,7 @@ class ChargeTable:
         over_http: whether a service stands before the book.
     """
 
-    driver: Driver
+    world: World
     table: str
     over_http: bool = False
     partitions: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -182,8 +182,8 @@ class ChargeTable:
     def run(self) -> None:
         """Every row's outcome is the one that its last columns say, and the accounts follow."""
         for partition in ("one", "two"):
-            self.driver.open(f"{self.case}-{partition}")
-        runs = self.driver.runs(self.driver.contract)
+            self.world.found(self.world.partition(f"{self.case}-{partition}", epsilon="8"))
+        runs = self.world.runs(self.world.contracts[BANK_A])
         for row in TABLES[self.table].strip().splitlines():
             event, outcomes, state = (cell.strip() for cell in row.split("|"))
             expected = outcomes.split(" / ")[-1 if self.over_http else 0]
@@ -191,8 +191,8 @@ class ChargeTable:
             outcome = self._event(words)
             if outcome is None:
                 continue
-            assert outcome.code == expected, (event, outcome)
-            charge = self.driver.charge(self._name(words[1]))
+            assert outcome == expected, (event, outcome)
+            charge = self.world.charge_read(self._name(words[1]))
             assert (charge.state if charge else "-") == state, event
             self._check_accounts(runs)
 
@@ -202,47 +202,46 @@ class ChargeTable:
     def _ref(self, partition: str) -> str:
         return f"{DIGITS}/{self.case}-{partition}"
 
-    def _event(self, words: list[str]) -> Outcome | None:
+    def _event(self, words: list[str]) -> str | None:
         verb, _, how = words[0].partition("-")
         if verb == "wait":
-            self.driver.clock.now += 1 if how else int(words[1]) * DAY_MS
+            self.world.clock.now += 1 if how else int(words[1]) * DAY_MS
             return None
         name = self._name(words[1])
         if verb == "lapse":
-            return self.driver.lapse(name)
+            return self.world.lapse(name)
         if verb == "charge":
             return self._charge(how, name)
         return self._of_charge(verb, how.removeprefix("by-"), name, int(words[2]) if len(words) > 2 else 1)
 
-    def _of_charge(self, verb: str, how: str, name: str, steps: int) -> Outcome:
+    def _of_charge(self, verb: str, how: str, name: str, steps: int) -> str:
         """A command about a charge: by its clean room, a void by its bank; by another where ``how`` says so."""
         room, actor = CleanRoom(name).signer, {"other": BANK_B, "hospital": HOSPITAL}.get(how, BANK_A)
         signer = {
             "b": CleanRoom(self._name("b")).signer,
-            "nobody": signer_of("nobody"),
+            "nobody": self.world.signers["nobody"],
             "room": room,
-            "unknown": signer_of(BANK_A),
-        }.get(how, signer_of(actor) if how in {"bank", "other", "hospital"} or verb == "void" else room)
+            "unknown": self.world.signers[BANK_A],
+        }.get(how, self.world.signers[actor] if how in {"bank", "other", "hospital"} or verb == "void" else room)
         body: c.Object = {"charge": name}
         if verb == "post":
             body["steps"] = steps
         if verb in {"announce", "model"}:
             body["model"] = MODEL
         if verb == "release":
-            nonce = self.driver.nonce(name)
-            evidence = c.digest(b"nothing") if how == "blind" else self._evidence(name, nonce)
+            nonce = self.world.nonce(name)
+            evidence = (
+                c.digest(b"nothing") if how == "blind" else self.world.evidence(name, CleanRoom(name), PLAN, nonce)
+            )
             body |= {"evidence": evidence, "nonce": nonce}
         kind = {"release": "key_release", "announce": "release_notice", "model": "model_release"}.get(verb, verb)
         self.sent += 1
-        return self.driver.send(signer, actor, kind, body, f"{self.case}-{verb}-{self.sent}")
+        return self.world.send(actor, kind, body, f"{self.case}-{verb}-{self.sent}", signer).code.word
 
-    def _evidence(self, name: str, nonce: str) -> str:
-        return self.driver.evidence(name, c.digest(c.dump(PLAN)), nonce)
-
-    def _charge(self, how: str, name: str) -> Outcome:
+    def _charge(self, how: str, name: str) -> str:
         """A charge, as it should be or with one thing wrong."""
         now, partitions = (
-            self.driver.clock(),
+            self.world.clock(),
             {"nowhere": ("one", "nowhere"), "both": ("one", "two")}.get(how, ("one",)),
         )
         room = CleanRoom(name).to_json()
@@ -250,21 +249,21 @@ class ChargeTable:
             room = {**room, "signing": CleanRoom(self._name("a")).to_json()["signing"]}
         body: c.Object = {
             "clean_room": room,
-            "contract": "0" * 64 if how == "no-contract" else self.driver.contract,
+            "contract": "0" * 64 if how == "no-contract" else self.world.contracts[BANK_A],
             "deadline": now + {"late": 0, "too-late": 30 * DAY_MS + 1}.get(how, DAY_MS),
             "partitions": [self._ref(one) for one in partitions],
             "plan": PLAN,
         }
         self.partitions[name] = partitions
         actor = HOSPITAL if how == "by-hospital" else BANK_A
-        signer = CleanRoom(self._name("a")).signer if how == "by-room" else signer_of(actor)
-        return self.driver.send(signer, actor, "charge", body, name)
+        signer = CleanRoom(self._name("a")).signer if how == "by-room" else self.world.signers[actor]
+        return self.world.send(actor, "charge", body, name, signer).code.word
 
     def _check_accounts(self, runs: int) -> None:
         """Every account is the sum over the charges in their states, computed again from their steps."""
-        charges = {name: self.driver.charge(name) for name in self.partitions}
+        charges = {name: self.world.charge_read(name) for name in self.partitions}
         for partition in ("one", "two"):
-            price, accounts = _price(self.driver.terms(ref := self._ref(partition))), self.driver.accounts(ref)
+            price, accounts = _price(self.world.terms(ref := self._ref(partition))), self.world.accounts(ref)
             known = [one for name, one in charges.items() if one and partition in self.partitions[name]]
             posted = pending = price(0)
             for one in known:
@@ -273,7 +272,7 @@ class ChargeTable:
             for holder in (GLOBAL, HOLDER):
                 assert accounts.get(holder) == ((posted, pending) if known else None)
         counted = [one for one in charges.values() if one and one.state != "voided"]
-        assert self.driver.runs(self.driver.contract) - runs == len(counted)
+        assert self.world.runs(self.world.contracts[BANK_A]) - runs == len(counted)
 
 
 def _price(terms: str) -> Callable[[int], Loss]:

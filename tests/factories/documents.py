@@ -104,12 +104,17 @@ def policy(
     }
 
 
+def contract_id(bank: str) -> str:
+    """The id of a bank's contract on the hospital's digits."""
+    return f"digits-{short_name(bank).removesuffix('.example')}"
+
+
 def contract(bank: str, provider: str = HOSPITAL, starts: int = NOW, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
     """Between a bank and a provider, on the provider's digits, for ninety days."""
     return {
         "datasets": [{"dataset": "digits", "provider": provider}],
         "ends": format_time(starts + 90 * DAY_MS),
-        "id": f"digits-{short_name(bank)}",
+        "id": contract_id(bank),
         "kind": "contract",
         "purpose": "reading digits",
         "run": {"epsilon_max": "2"},

@@ -26,6 +26,16 @@ BANKS: Final = tuple(f"did:web:bank-{letter}.example" for letter in "abcd")
 BANK_A, BANK_B, BANK_C, BANK_D = BANKS
 MERGED: Final = "did:web:bank-ab.example"
 """What banks A and B become."""
+LATE: Final = "did:web:bank-e.example"
+"""An organisation that registers later than the others."""
+BOTH: Final = "did:web:both.example"
+"""A data provider that is a data consumer too."""
+AUDITOR: Final = "did:web:auditor.example"
+OPERATOR: Final = "did:web:operator.example"
+STRANGER: Final = "did:web:stranger.example"
+"""An organisation that is not on record."""
+ROLES: Final = {SRO: "SRO", HOSPITAL: "TDP", BANK_A: "TDC", BANK_B: "TDC", MERGED: "TDC"}
+"""Who is registered in a founded book, in this order."""
 ATTESTER: Final = "https://attester.example"
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS

@@ -21,7 +21,7 @@ from epsilon_ledger.__main__ import assemble
 from ledger.book.wall_clock import unix_ms
 from tests.factories.callers import OfTheWorld
 from tests.factories.people import ORIGIN
-from tests.factories.service import World, open_world
+from tests.factories.service import ServedWorld, open_world
 
 ROOT: Final = Path(__file__).parents[2]
 _HEADING: Final = "## For an SRO, a TDP and a TDC"
@@ -40,7 +40,7 @@ class Ran:
 class Desk:
     """A folder with the example's files, in which commands run."""
 
-    def __init__(self, folder: Path, world: World) -> None:
+    def __init__(self, folder: Path, world: ServedWorld) -> None:
         """The example's files, with today's dates and the world's log; the service is put in when it is known."""
         self.folder, self.world, self.epsilon = folder, world, assemble()
         self.began = datetime.fromtimestamp(world.clock.now / 1000, UTC)

@@ -1,4 +1,4 @@
-"""A small world behind a real loopback service: a book on disk, the real gate, and people with keys."""
+"""A world whose book lies behind a real loopback service: a book on disk, the real gate, and callers with tokens."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,19 +21,23 @@ from api.dev_issuer.issuer import Person
 from api.dev_issuer.routes import create_issuer_app
 from api.keys.key_store import FileKeyStore, KeyStore
 from api.server.http_server import LOOPBACK, base_url, listen, serving
-from client.http.endpoints import JSON_TYPE, SIGNATURE_HEADER
+from client.http.endpoints import JSON_TYPE, PATHS, SIGNATURE_HEADER
+from client.http.problems import Refused
 from client.keys.signer import Signer
 from client.service.service import Answer, Service
-from ledger.book.book import Book
+from ledger.book.book import Book, Outcome, Submission
 from ledger.book.wall_clock import unix_ms
 from ledger.crypto.detached_jws import Call
 from ledger.domain.command import Command
+from ledger.domain.facts import Facts
+from ledger.domain.outcomes import Code
+from ledger.mechanisms.loss import Loss
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from policy.decisions.gate import gate
 from tests.api.wire.conforming import conforms
 from tests.factories.callers import Everybody, OfTheWorld
-from tests.factories.documents import PARTITION, attestation, contract, dataset, partition, plan, policy
+from tests.factories.documents import NONCE, PARTITION, attestation, contract, partition, plan, policy
 from tests.factories.people import (
     BANK_A,
     HOSPITAL,
@@ -47,6 +51,7 @@ from tests.factories.people import (
     registration,
     short_name,
 )
+from tests.factories.world import ChargeRead, World
 
 NOW: Final = unix_ms() // 1000 * 1000
 """When these tests began. Commands of a process of its own are signed by the machine's clock, so worlds begin by it."""
@@ -59,7 +64,7 @@ _TLS: Final = ssl.create_default_context()
 
 def contract_document(now: int = NOW, runs_max: int = 10) -> dict[str, Any]:
     """What the hospital and the bank agree on."""
-    return contract(BANK_A, starts=now, id="digits-bank-a", run={"epsilon_max": "1"}, runs_max=runs_max)
+    return contract(BANK_A, starts=now, run={"epsilon_max": "1"}, runs_max=runs_max)
 
 
 def machine_clock() -> Clock:
@@ -67,8 +72,8 @@ def machine_clock() -> Clock:
     return Clock(unix_ms() // 1000 * 1000)
 
 
-class World:
-    """One service and those who use it."""
+class ServedWorld(World):
+    """One service and those who use it: commands go over HTTP, and what is read too."""
 
     listener: socket.socket
 
@@ -76,18 +81,91 @@ class World:
         self, book: Book, url: str, *, clock: Clock, keys: FileKeyStore, log: LogKey, everybody: Everybody
     ) -> None:
         """Before anybody is registered."""
+        super().__init__(clock)
         self.book = book
-        self.clock = clock
-        self.begun = clock() // 1000 * 1000
         self.contract = ""
         self.keys = keys
         self.log = log
         self.everybody = everybody
         self.call(url)
-        self.sro, self.hospital, self.bank = (Signer(private_key(did)) for did in (SRO, HOSPITAL, BANK_A))
+        self.sro, self.hospital, self.bank = (self.signers[did] for did in (SRO, HOSPITAL, BANK_A))
         self.attester = private_key("attester")
         for did, signer in ((SRO, self.sro), (HOSPITAL, self.hospital), (BANK_A, self.bank)):
             everybody.organisations[signer.key_id] = did
+
+    def read(self) -> AbstractContextManager[Facts]:
+        """A snapshot of the book behind the service."""
+        return self.book.read()
+
+    def put(self, data: bytes, signer: Signer) -> str:
+        """Store bytes beside the log; their digest."""
+        return self.service.put_document(signer, data).document
+
+    def store(self, signer: Signer, data: bytes) -> tuple[str, str]:
+        """Store a document and the signature over it at once; the digests of both."""
+        stored = self.service.put_document(signer, data)
+        return stored.document, stored.signature
+
+    def nonce(self, charge: str) -> str:
+        """The service's own, where it gives one."""
+        try:
+            return self.service.challenge(charge)
+        except Refused:
+            return NONCE
+
+    def signed(self, signer: Signer, kind: str, name: str, raw: bytes) -> str:
+        """The signature over a command's bytes, for a request of now."""
+        return self.sign(signer, PATHS[kind], raw, name)
+
+    def submit(self, *submissions: Submission) -> list[Outcome]:
+        """Send one command after the other; whoever signs shows its own token."""
+        return [self._submit(one) for one in submissions]
+
+    def _submit(self, submission: Submission) -> Outcome:
+        command = submission.command
+        if command.kind == "organisation":
+            did = str(command.body["organisation"])
+            self.everybody.organisations[self.signers[did].key_id] = did
+        if command.kind == "charge":
+            room = CleanRoom(command.id).signer
+            self.everybody.rooms.setdefault(room.key_id, room)
+        response = self.post(PATHS[command.kind], submission.raw, submission.signature)
+        found = response.json()
+        if response.is_error:
+            code, field, detail = Code.of(found["code"]), found.get("field", ""), found["detail"]
+            return Outcome(code, command.id, None, {}, None, field, detail, repeated=False)
+        code, receipt = Code.of(found["outcome"]), found["receipt"]
+        return Outcome(code, command.id, found["index"], found["body"], receipt, "", "", repeated=found["repeated"])
+
+    def found(self, *submissions: Submission) -> None:
+        """Send each as soon as it is made: a service stores documents of members alone."""
+        for one in submissions or self.founding_with():
+            super().found(one)
+
+    def recorded(self, name: str) -> bool:
+        """Whether a command of this id is an entry."""
+        return self.http.get(f"/v1/decisions/{name}").status_code == httpx.codes.OK
+
+    def charge_read(self, name: str) -> ChargeRead | None:
+        """One charge."""
+        answer = self.http.get(f"/v1/charges/{name}")
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return None
+        found = answer.raise_for_status().json()
+        return ChargeRead(found["state"], found["steps_posted"])
+
+    def accounts(self, ref: str) -> dict[str, tuple[Loss, Loss]]:
+        """By holder, what is posted and what is pending on each account of a partition."""
+        known: Any = self.service.accounts(ref)["accounts"]
+        return {one["holder"]: (_loss(one["posted"]), _loss(one["pending"])) for one in known}
+
+    def terms(self, ref: str) -> str:
+        """The terms of a partition's rule, as JSON."""
+        return c.dump(self.service.partition(ref)["terms"]).decode()
+
+    def runs(self, contract: str) -> int:
+        """The runs that count against a contract."""
+        return int(str(self.service.contract(contract)["runs"]))
 
     def call(self, url: str) -> None:
         """Speak to the service at ``url`` from now on."""
@@ -151,19 +229,15 @@ class World:
         self.service.submit(self.hospital, HOSPITAL, "partition", body, f"partition-{name}")
         return f"{HOSPITAL}/digits/{name}"
 
-    def found(self, runs_max: int = 10) -> str:
+    def found_service(self, runs_max: int = 10) -> str:
         """Everything that a charge needs; the digest of the contract."""
-        for did, role, signer in (
-            (SRO, "SRO", self.sro),
-            (HOSPITAL, "TDP", self.hospital),
-            (BANK_A, "TDC", self.bank),
-        ):
-            self.register(did, role, signer)
-        self.enter("policy", self.policy(), SRO, self.sro)
-        self.enter("dataset", dataset(), HOSPITAL, self.hospital)
-        self.service.submit(self.hospital, HOSPITAL, "partition", dict(OPENED), "partition-q4")
+        roles, agreed = {SRO: "SRO", HOSPITAL: "TDP", BANK_A: "TDC"}, contract_document(self.begun, runs_max)
+        self.everybody.roles |= roles
+        opened: dict[str, c.Object] = {"2026-q4": {"data_key": "digits-key"}}
+        for one in self.founding_with(roles=roles, governing=self.policy(), partitions=opened, contracts=[agreed]):
+            self.found(one)
         self.keys.create(HOSPITAL, "digits-key")
-        return self.enter("contract", contract_document(self.begun, runs_max), BANK_A, self.bank, self.hospital)[0]
+        return c.digest(c.dump(agreed))
 
     def charge_body(self, contract: str, room: CleanRoom) -> c.Object:
         """One run under the contract."""
@@ -183,9 +257,13 @@ class World:
         token = attestation(room, charge, plan, self.clock.now, nonce=nonce, attester=self.attester)
         return self.service.put_document(signer or room.signer, token).document
 
-    def command(self, signer: Signer, actor: str, kind: str, body: c.Object, id: str) -> bytes:  # noqa: A002
+    def command_bytes(self, signer: Signer, actor: str, kind: str, body: c.Object, id: str) -> bytes:  # noqa: A002
         """The canonical bytes of a command."""
         return Command(kind, id, actor, signer.key_id, body).to_bytes()
+
+
+def _loss(told: dict[str, Any]) -> Loss:
+    return Loss(tuple(int(one) for one in told["finite"]), tuple(told["infinite"]))
 
 
 @contextmanager
@@ -195,7 +273,7 @@ def open_world(
     clock: Clock | None = None,
     log_key: Ed25519PrivateKey | None = None,
     database: str | None = None,
-) -> Iterator[World]:
+) -> Iterator[ServedWorld]:
     """A world whose service runs while the block does; its time and its log's key are made up unless given.
 
     Its book is made in SQLite, unless ``database`` is the URL of one that is there.
@@ -215,7 +293,7 @@ def open_world(
         issuers = [everybody.issuer()]
         app = create_app(book, store or keys, url=base_url(door), log=log, clock=clock, issuers=issuers)
         with serving(app, door) as url:
-            world = World(book, url, clock=clock, keys=keys, log=log, everybody=everybody)
+            world = ServedWorld(book, url, clock=clock, keys=keys, log=log, everybody=everybody)
             world.listener = listener
             try:
                 yield world
@@ -232,15 +310,16 @@ def _founded() -> tuple[TemporaryDirectory[str], str, int]:
     """A folder with a founded book and its data keys, its contract, and when it began; made once in a process."""
     folder = TemporaryDirectory()
     with open_world(Path(folder.name), log_key=LOG_KEY) as world:
-        return folder, world.found(), world.begun
+        return folder, world.found_service(), world.begun
 
 
 @contextmanager
-def founded_world(folder: Path) -> Iterator[World]:
+def founded_world(folder: Path) -> Iterator[ServedWorld]:
     """A world with everything that a charge needs: to copy its book is quicker than to found it anew."""
     template, contract, begun = _founded()
     shutil.copytree(template.name, folder, dirs_exist_ok=True)
     with open_world(folder, log_key=LOG_KEY) as world:
         world.contract, world.begun = contract, begun
+        world.contracts[BANK_A] = contract
         world.everybody.roles |= {SRO: "SRO", HOSPITAL: "TDP", BANK_A: "TDC"}
         yield world

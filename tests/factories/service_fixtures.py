@@ -9,11 +9,11 @@ import pytest
 
 from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
 from tests.factories.readme_walk import Desk, Ran, walked
-from tests.factories.service import World, founded_world, open_world
+from tests.factories.service import ServedWorld, founded_world, open_world
 
 
 @pytest.fixture(scope="module")
-def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedWorld]:
     """A world in which three are registered, and nothing else is; no test in it may add an entry."""
     with open_world(tmp_path_factory.mktemp("quiet")) as world:
         for did, role, signer in (
@@ -28,14 +28,14 @@ def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[ServedWorld]:
     """A world with everything that a charge needs."""
     with founded_world(tmp_path) as found:
         yield found
 
 
 @pytest.fixture
-def room(world: World) -> CleanRoom:
+def room(world: ServedWorld) -> CleanRoom:
     """A clean room whose charge ``run-1`` is pending."""
     fresh = CleanRoom()
     world.service.submit(world.bank, BANK_A, "charge", world.charge_body(world.contract, fresh), "run-1")

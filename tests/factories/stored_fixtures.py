@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.factories.stored import ENGINES, World, open_world
+from tests.factories.stored import ENGINES, StoredWorld, open_world
 
 
 @pytest.fixture(params=ENGINES)
@@ -17,7 +17,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def world(tmp_path: Path, engine: str) -> Iterator[World]:
+def world(tmp_path: Path, engine: str) -> Iterator[StoredWorld]:
     """A world with everything that a charge needs."""
     with open_world(tmp_path, engine) as found:
         yield found

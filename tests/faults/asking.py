@@ -6,15 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ledger.book.book import Submission
-from tests.factories.people import BANK_A, HOSPITAL, HOUR_MS, SRO
+from tests.factories.people import BANK_A, HOSPITAL, HOUR_MS, LATE, SRO, STRANGER
 from tests.faults.model import Model
-from tests.faults.scene import (
+from tests.faults.modelled_world import (
     BANKS,
     KINDS,
-    LATE,
     PLANS,
-    STRANGER,
-    Scene,
+    ModelledWorld,
     contract_of,
     digest_of,
     plan_of,
@@ -55,7 +53,7 @@ KINDS_ASKED: Final = (*FREQUENT * 2, *RARE, *TWISTS)
 class Asking:
     """Who asks next for what. ``sent`` is all that was ever sent."""
 
-    scene: Scene
+    world: ModelledWorld
     model: Model
     sent: list[Sent] = field(default_factory=list)
     made: int = 0
@@ -63,7 +61,7 @@ class Asking:
 
     def next(self, kind: str, a: int, b: int, c: int) -> Sent:
         """One command."""
-        now = max(self.scene.clock.now, self.model.last)
+        now = max(self.world.clock.now, self.model.last)
         if kind == "again" and self.sent:
             return self.sent[a % len(self.sent)]
         twist = kind if kind in TWISTS else ""
@@ -73,7 +71,7 @@ class Asking:
             kind, told = "charge", self._charge(a, b, c, now)
         self.made += 1
         ask = self._twisted(Ask(kind, f"{kind}-{self.made}", *told), twist, c)
-        sent = ask, self.scene.signed(ask, now)
+        sent = ask, self.world.submission(ask, now)
         self.sent.append(sent)
         return sent
 

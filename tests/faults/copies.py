@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ledger.store.engine import url_of
-from tests.factories.stored import World, fresh_book
+from tests.factories.stored import StoredWorld, fresh_book
 from tests.postgres import databases, new_book
 
 
@@ -20,7 +20,7 @@ class Copies:
         founded: how many entries it has.
     """
 
-    def __init__(self, folder: Path, engine: str, stack: ExitStack, make: type[World] = World) -> None:
+    def __init__(self, folder: Path, engine: str, stack: ExitStack, make: type[StoredWorld] = StoredWorld) -> None:
         """Found it. ``stack`` lets go of what is kept for it."""
         self.engine = engine
         if engine == "sqlite":

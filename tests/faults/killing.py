@@ -21,7 +21,7 @@ from ledger.audit.replay import verify_book
 from ledger.store.engine import engine_of
 from ledger.store.tables import ENTRY
 from tests.factories.people import LOG
-from tests.factories.stored import World, no_step
+from tests.factories.stored import StoredWorld, no_step
 from tests.faults.history import Call, Read, check_history
 from tests.faults.writer import NOTES
 
@@ -128,7 +128,7 @@ class Book:
 
     def ask_again(self, name: str) -> str:
         """What a charge that was asked for before gets now."""
-        world = World(self.folder, self.url)
+        world = StoredWorld(self.folder, self.url)
         try:
             return world.submit(world.charge(name))[0].code.word
         finally:

@@ -15,7 +15,7 @@ from ledger.wire.exact_numbers import NAT
 from tests.factories.people import HOUR_MS, LOG
 from tests.factories.stored import no_step
 from tests.faults.asking import KINDS_ASKED, Asking
-from tests.faults.scene import Scene, model_of, ref_of
+from tests.faults.modelled_world import ModelledWorld, model_of, ref_of
 from tests.faults.standing import Vector
 
 NUMBER: Final = st.integers(0, 2_000)
@@ -28,17 +28,17 @@ class WholeBook(RuleBasedStateMachine):
     """Every command that there is, in every order; the book and the model must say the same each time.
 
     Attributes:
-        begin: a founded scene of its own, and what lets go of it.
+        begin: a founded world of its own, and what lets go of it.
     """
 
-    begin: ClassVar[Callable[[], tuple[Scene, Callable[[], None]]]]
+    begin: ClassVar[Callable[[], tuple[ModelledWorld, Callable[[], None]]]]
 
     @initialize()
     def found(self) -> None:
         """A book like every other."""
-        self.scene, self.end = type(self).begin()
+        self.world, self.end = type(self).begin()
         self.model = model_of()
-        self.asking = Asking(self.scene, self.model)
+        self.asking = Asking(self.world, self.model)
 
     @rule(asked=ASKED)
     def call(self, asked: list[tuple[str, int, int, int]]) -> None:
@@ -50,8 +50,8 @@ class WholeBook(RuleBasedStateMachine):
             # What comes after colluders were found is asked in the knowledge of it.
             if sent[-1][0].kind == "collusion":
                 break
-        told = self.model.call([(ask, submission.raw) for ask, submission in sent], self.scene.clock.now)
-        outcomes = self.scene.submit(*(submission for _, submission in sent))
+        told = self.model.call([(ask, submission.raw) for ask, submission in sent], self.world.clock.now)
+        outcomes = self.world.submit(*(submission for _, submission in sent))
         for (ask, _), expected, got in zip(sent, told, outcomes, strict=True):
             seen = (got.code.word, got.index, got.repeated)
             assert seen == tuple(expected), (ask, seen, expected, got.field, got.detail)
@@ -63,18 +63,18 @@ class WholeBook(RuleBasedStateMachine):
     def pass_time(self, hours: int) -> None:
         """The clock jumps, more often back than forth; or the book is closed and opened anew."""
         if hours == 0:
-            self.scene.reopen()
+            self.world.reopen()
             TALLY["openings"] += 1
         else:
-            self.scene.clock.now += hours * HOUR_MS
+            self.world.clock.now += hours * HOUR_MS
         # What is due now lapses by itself soon. A quote waits for it, so that the next jump finds it done.
-        told = self.model.call([], self.scene.clock.now)
-        got = self.scene.book.quote(self.scene.charge("quoted", partitions=(ref_of("none"),)))
+        told = self.model.call([], self.world.clock.now)
+        got = self.world.book.quote(self.world.charge("quoted", partitions=(ref_of("none"),)))
         assert (got.code.word, told) == ("not_found", [])
 
     def look(self) -> None:
         """Every account is what the model adds up, every charge stands where it says."""
-        with self.scene.book.read() as facts:
+        with self.world.book.read() as facts:
             assert facts.size == self.model.size
             for name, run in self.model.runs.items():
                 found = facts.charges[name]
@@ -94,11 +94,11 @@ class WholeBook(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """At the end all of it is verified from its own entries."""
-        if not hasattr(self, "scene"):
+        if not hasattr(self, "world"):
             return
         try:
             self.look()
-            assert verify_book(self.scene.url, LOG, no_step).entries == self.model.size
+            assert verify_book(self.world.url, LOG, no_step).entries == self.model.size
             TALLY["books"] += 1
             TALLY["entries"] += self.model.size
         finally:

@@ -18,7 +18,7 @@ from ledger.audit.verification_report import VerificationReport
 from ledger.book.submitted_command import BookStopped, BookUnusable, Outcome, Submission
 from tests.factories.documents import NOW, SMALL, plan
 from tests.factories.people import BANK_A, BANK_B, HOUR_MS, LOG
-from tests.factories.stored import World, no_step
+from tests.factories.stored import StoredWorld, no_step
 from tests.faults import driver
 from tests.faults.disk import Disk
 
@@ -44,7 +44,7 @@ def faulty_url(folder: Path, disk: Disk, *, pages: str = "1000", synchronous: st
     return URL.create("sqlite", database=str(folder / "book.sqlite"), query=how).render_as_string()
 
 
-def live(world: World, dice: random.Random, prefix: str = "c", now: int = NOW) -> Life:
+def live(world: StoredWorld, dice: random.Random, prefix: str = "c", now: int = NOW) -> Life:
     """Send groups of commands, open the book anew now and then, until the book stops or all was sent."""
     life, pending, world.clock.now = Life(), list[str](), now
     for number in range(CALLS):
@@ -66,7 +66,7 @@ def live(world: World, dice: random.Random, prefix: str = "c", now: int = NOW) -
     return life
 
 
-def _group(world: World, dice: random.Random, name: str, pending: list[str]) -> list[Submission]:
+def _group(world: StoredWorld, dice: random.Random, name: str, pending: list[str]) -> list[Submission]:
     """A few charges, and what becomes of those before; every now and then an hour passes and lapses what is left."""
     if dice.random() < 0.1:
         world.clock.now += HOUR_MS + 1
@@ -83,7 +83,7 @@ def _group(world: World, dice: random.Random, name: str, pending: list[str]) -> 
     return sent
 
 
-def release(world: World, disk: Disk) -> None:
+def release(world: StoredWorld, disk: Disk) -> None:
     """Close what is left of a book whose disk has failed."""
     disk.end()
     with suppress(DatabaseError, sqlite3.Error):
@@ -100,7 +100,7 @@ def found_after(folder: Path, life: Life) -> tuple[VerificationReport, int]:
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     found = verify_book(f"sqlite:///{path}", LOG, no_step)
-    world = World(folder)
+    world = StoredWorld(folder)
     world.clock.now = life.now
     try:
         recorded = [(sent, one) for sent, one in life.answered if one.index is not None]

@@ -19,7 +19,7 @@ from ledger.store.engine import engine_of
 from ledger.store.snapshot import Log
 from tests.factories.documents import SMALL
 from tests.factories.people import BANK_B, LOG
-from tests.factories.stored import ENGINES, World, fresh_book, no_step
+from tests.factories.stored import ENGINES, StoredWorld, fresh_book, no_step
 from tests.faults.bytes_of import Byte, bytes_of, put, unguarded
 from tests.ledger.log.memory_log import Cosigner
 from tests.postgres import new_book
@@ -50,17 +50,17 @@ def healthy(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[st
     """A small closed book: charges pending, posted, voided, known to two lineages; cosigned, and without guards."""
     if request.param == "sqlite":
         with fresh_book(tmp_path) as url:
-            _live(World(tmp_path, url))
+            _live(StoredWorld(tmp_path, url))
             with unguarded(url) as engine:
                 yield url, engine
     else:
         with new_book() as database:
-            _live(World(tmp_path, database.url))
+            _live(StoredWorld(tmp_path, database.url))
             with unguarded(database.owner) as engine:
                 yield database.owner, engine
 
 
-def _live(world: World) -> None:
+def _live(world: StoredWorld) -> None:
     world.submit(*world.founding())
     world.submit(world.charge("one", run=SMALL), world.charge("two", BANK_B, SMALL), world.charge("three", run=SMALL))
     world.submit(world.settle("one", 1), world.void("three"), world.merger())

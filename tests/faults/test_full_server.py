@@ -19,7 +19,7 @@ from ledger.audit.replay import verify_book
 from ledger.book.submitted_command import BookStopped
 from tests.factories.documents import SMALL
 from tests.factories.people import LOG
-from tests.factories.stored import World, no_step
+from tests.factories.stored import StoredWorld, no_step
 from tests.postgres import Database, Databases, Server
 
 SEGMENT_BYTES: Final = 16 << 20
@@ -54,7 +54,7 @@ def _owner(database: Database) -> psycopg.Connection[Any]:
 def test_a_table_that_cannot_grow(server: tuple[Server, list[Database]], tmp_path: Path) -> None:
     """The batch fails with the server's sentence; what is there can be read and verified meanwhile."""
     postgres, (database, _) = server
-    world = World(tmp_path, database.url)
+    world = StoredWorld(tmp_path, database.url)
     world.submit(*world.founding())
     (sent,) = world.submit(world.charge("before", run=SMALL))
     batch = [world.charge(f"run-{number}", run=SMALL) for number in range(24)]
@@ -75,7 +75,7 @@ def test_a_table_that_cannot_grow(server: tuple[Server, list[Database]], tmp_pat
 def test_a_server_whose_own_log_cannot_grow(server: tuple[Server, list[Database]], tmp_path: Path) -> None:
     """The server crashes at the commit and mends itself: nothing of the batch is there, and it can be sent again."""
     postgres, (_, database) = server
-    world = World(tmp_path, database.url)
+    world = StoredWorld(tmp_path, database.url)
     world.submit(*world.founding())
     (sent,) = world.submit(world.charge("before", run=SMALL))
     batch = [world.charge(f"run-{number}", run=SMALL) for number in range(3)]
@@ -101,7 +101,7 @@ def _written(owner: psycopg.Connection[Any]) -> int:
     return int(found[0])
 
 
-def _goes_on(world: World, before: object, batch: list[Any]) -> None:
+def _goes_on(world: StoredWorld, before: object, batch: list[Any]) -> None:
     """What was answered before is answered the same; what was not is recorded, once."""
     world.book = world.open()
     (again,) = world.submit(world.charge("before", run=SMALL))

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from tests.factories.people import BANK_B
-from tests.factories.stored import World, open_world
+from tests.factories.stored import StoredWorld, open_world
 from tests.faults.history import Call, Inconsistent, Read, check_history
 from tests.faults.killing import Book
 
@@ -18,7 +18,7 @@ Calls = list[Call]
 Reads = list[Read]
 
 
-def _history(world: World) -> tuple[Log, Calls, Reads, int]:
+def _history(world: StoredWorld) -> tuple[Log, Calls, Reads, int]:
     """One caller after another, each a step of the clock: asked at 10 n, answered at 10 n + 5, read at 10 n + 7."""
     founded, calls, reads = world.size, list[Call](), list[Read]()
     sent = [

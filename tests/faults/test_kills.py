@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from tests.factories.stored import ENGINES, World, fresh_book
+from tests.factories.stored import ENGINES, StoredWorld, fresh_book
 from tests.faults.copies import Copies
 from tests.faults.killing import Book, Writers, writing
 from tests.faults.writer import NOTES, ask
@@ -41,7 +41,7 @@ def book(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Book]:
 
 
 def _founded(folder: Path, url: str) -> Book:
-    world = World(folder, url)
+    world = StoredWorld(folder, url)
     world.submit(*world.founding())
     size = world.size
     world.book.close()
@@ -96,7 +96,7 @@ def test_a_writer_that_sleeps_through_another_commits_nothing_late(writers: Writ
         book = _founded(tmp_path, url)
 
         def meanwhile(pid: int) -> None:
-            other = World(tmp_path, url)
+            other = StoredWorld(tmp_path, url)
             notes = os.open(tmp_path / NOTES, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             asleep = Timer(dice.uniform(0.1, 0.5), os.kill, (pid, signal.SIGSTOP))
             asleep.start()

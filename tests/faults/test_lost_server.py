@@ -14,7 +14,7 @@ from ledger.book.book import BookBusy, BookStopped
 from tests.factories import service
 from tests.factories.documents import SMALL
 from tests.factories.people import BANK_A, CleanRoom
-from tests.factories.stored import World
+from tests.factories.stored import StoredWorld
 from tests.postgres import Databases, Server
 
 LOST: Final = (BookBusy, BookStopped)
@@ -31,23 +31,23 @@ def server() -> Iterator[tuple[Server, Iterator[str]]]:
     found.close()
 
 
-def _read(world: World) -> None:
+def _read(world: StoredWorld) -> None:
     with world.book.read() as facts:
         assert facts.size
 
 
-def _read_past(world: World) -> None:
+def _read_past(world: StoredWorld) -> None:
     with world.book.read_past(3) as facts:
         assert facts.size
 
 
-def _kill_while_reading(world: World, postgres: Server) -> None:
+def _kill_while_reading(world: StoredWorld, postgres: Server) -> None:
     with world.book.read() as facts:
         postgres.stop(signal.SIGQUIT)
         assert facts.charges["before"]
 
 
-CALLS: Final[dict[str, Callable[[World], object]]] = {
+CALLS: Final[dict[str, Callable[[StoredWorld], object]]] = {
     "read": _read,
     "read_past": _read_past,
     "put_document": lambda world: world.book.put_document(b"{}"),
@@ -61,7 +61,7 @@ CALLS: Final[dict[str, Callable[[World], object]]] = {
 def test_no_caller_of_a_book_sees_the_drivers_error(server: tuple[Server, Iterator[str]], tmp_path: Path) -> None:
     """Whatever is called, and in the midst of a reader's block; the book is whole when the server is back."""
     postgres, urls = server
-    world = World(tmp_path, next(urls))
+    world = StoredWorld(tmp_path, next(urls))
     world.submit(*world.founding())
     world.submit(world.charge("before", run=SMALL))
     with pytest.raises(BookBusy, match="the database does not answer now: try again") as midst:

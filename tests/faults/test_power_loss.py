@@ -14,7 +14,7 @@ import pytest
 
 from ledger.audit.replay import VerificationFailed
 from tests.factories.documents import NOW
-from tests.factories.stored import World, open_world
+from tests.factories.stored import StoredWorld, open_world
 from tests.faults.disk import Disk
 from tests.faults.power import TINY, faulty_url, found_after, live, release, start
 
@@ -43,7 +43,7 @@ def _cut(template: Path, folder: Path, seed: int, synchronous: str = "FULL") -> 
         disk = Disk(cut=dice.randint(1, most))
         # A checkpoint synchronises whatever the setting; without any, a setting that does not is seen at once.
         pages = dice.choice(("8", "50", "1000")) if synchronous == "FULL" else "1000"
-        world = World(home, faulty_url(home, disk, pages=pages, synchronous=synchronous))
+        world = StoredWorld(home, faulty_url(home, disk, pages=pages, synchronous=synchronous))
         try:
             life = live(world, dice, f"l{number}-", now)
             template = folder / f"{seed}-{number}-dark"

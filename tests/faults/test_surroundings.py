@@ -18,7 +18,7 @@ from ledger.book.submitted_command import BookStopped
 from ledger.domain.outcomes import ChargeState
 from tests.factories.documents import SMALL
 from tests.factories.people import DAY_MS, LOG
-from tests.factories.stored import World, no_step, open_world
+from tests.factories.stored import StoredWorld, no_step, open_world
 from tests.postgres import Databases, Server
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -67,7 +67,7 @@ def test_a_server_restarted_in_the_midst_of_a_batch(
     """The writer is told that the outcome is unknown, and the book it finds afterwards is whole."""
     postgres, urls = server
     of, how = BLOWS[blow]
-    world = World(tmp_path, urls[blow])
+    world = StoredWorld(tmp_path, urls[blow])
     world.submit(*world.founding())
     sent = world.submit(world.charge("before", run=SMALL))
     batch = [world.charge(f"run-{number}", run=SMALL) for number in range(5)]
@@ -93,12 +93,12 @@ from pathlib import Path
 from ledger.book.submitted_command import BookStopped
 from ledger.store.schema_revision import BookUnusable
 from tests.factories.documents import SMALL
-from tests.factories.stored import World
+from tests.factories.stored import StoredWorld
 # Root may write anything; without its capabilities (capset(2), version 3) it is an owner like every other.
 header, none = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
 assert ctypes.CDLL(None, use_errno=True).capset(header, none) == 0
 try:
-    world = World(Path(sys.argv[1]))
+    world = StoredWorld(Path(sys.argv[1]))
     world.submit(world.charge("more", run=SMALL))
 except (BookStopped, BookUnusable) as fault:
     sys.exit(f"{type(fault).__name__}: {fault}")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ledger.book.book import BookStopped
-from tests.factories.stored import World, open_world
+from tests.factories.stored import StoredWorld, open_world
 from tests.faults.disk import Disk
 from tests.faults.power import TINY, Life, faulty_url, found_after, live, release, start
 
@@ -35,7 +35,7 @@ def _failed(template: Path, folder: Path, kind: str, seed: int) -> tuple[Life, d
     home = found[AFTERMATHS[0]]
     start(template, home)
     disk = Disk()
-    world = World(home, faulty_url(home, disk, pages=dice.choice(("8", "1000"))))
+    world = StoredWorld(home, faulty_url(home, disk, pages=dice.choice(("8", "1000"))))
     try:
         disk.fails[kind] = disk.changes + dice.randint(1, 150), dice.choice((1, 1, 10_000))
         life = live(world, dice)

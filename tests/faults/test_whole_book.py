@@ -16,7 +16,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.factories.stored import ENGINES
 from tests.faults.copies import Copies
 from tests.faults.machine import TALLY, WholeBook
-from tests.faults.scene import Scene
+from tests.faults.modelled_world import ModelledWorld
 
 COMMANDS: Final = int(os.environ.get("EPSILON_SOAK_COMMANDS", "100000"))
 
@@ -26,17 +26,17 @@ def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[type[Who
     """Machines on one engine, each with a copy of one founded book."""
     numbers = count()
     with ExitStack() as stack:
-        copies = Copies(tmp_path, request.param, stack, Scene)
+        copies = Copies(tmp_path, request.param, stack, ModelledWorld)
 
-        def begin() -> tuple[Scene, Callable[[], None]]:
+        def begin() -> tuple[ModelledWorld, Callable[[], None]]:
             of_one, folder = ExitStack(), tmp_path / str(next(numbers))
-            scene = Scene(folder, of_one.enter_context(copies.one(folder)))
+            world = ModelledWorld(folder, of_one.enter_context(copies.one(folder)))
 
             def end() -> None:
                 with of_one:
-                    scene.book.close()
+                    world.book.close()
 
-            return scene, end
+            return world, end
 
         yield type("WholeBook", (WholeBook,), {"begin": staticmethod(begin)})
 

@@ -33,7 +33,7 @@ from sqlalchemy.pool import Pool
 from ledger.book.submitted_command import BookStopped, Submission
 from tests.factories.documents import plan
 from tests.factories.people import BANK_A, BANK_B
-from tests.factories.stored import World, open_world
+from tests.factories.stored import StoredWorld, open_world
 
 NOTES: Final = "notes"
 THREADS: Final = 4
@@ -67,7 +67,7 @@ def _say(text: str) -> None:
 def _write(job: dict[str, Any]) -> None:
     _prepare(job["die"])
     folder = Path(job["folder"])
-    world = World(folder, job["url"])
+    world = StoredWorld(folder, job["url"])
     notes = os.open(folder / NOTES, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     if "bytes" in job["die"]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (job["die"]["bytes"],) * 2)
@@ -92,7 +92,7 @@ def _write(job: dict[str, Any]) -> None:
         reader.result()
 
 
-def ask(world: World, notes: int, name: str, dice: random.Random) -> None:
+def ask(world: StoredWorld, notes: int, name: str, dice: random.Random) -> None:
     """Send a group of commands and note what became of it, before and after."""
     group, began = _group(world, name, dice), time.monotonic_ns()
     _note(notes, [{"id": json.loads(one.raw)["id"], "began": began} for one in group])
@@ -111,7 +111,7 @@ def _note(notes: int, lines: list[dict[str, Any]]) -> None:
     os.write(notes, "".join(f"{json.dumps(one)}\n" for one in lines).encode())
 
 
-def _group(world: World, name: str, dice: random.Random) -> list[Submission]:
+def _group(world: StoredWorld, name: str, dice: random.Random) -> list[Submission]:
     """One to six charges, some of them settled or given up at once, and by chance twice."""
     group = []
     for place in range(dice.randint(1, GROUP_MAX // 2)):

@@ -27,7 +27,7 @@ from migrations.cli.main import app
 from policy.decisions.gate import gate
 from tests.factories.documents import NOW, SMALL
 from tests.factories.people import LOG, LOG_KEY, ORIGIN
-from tests.factories.stored import World, open_world
+from tests.factories.stored import StoredWorld, open_world
 from tests.ledger.log.memory_log import Cosigner
 from tests.postgres import new_database
 
@@ -210,7 +210,7 @@ def _plain(url: URL) -> str:
     return url.set(drivername="postgresql").render_as_string(hide_password=False)
 
 
-def _cosign(world: World) -> None:
+def _cosign(world: StoredWorld) -> None:
     """A witness has signed the newest checkpoint."""
     witness, engine = Cosigner("witness.example", 7), engine_of(world.url, writes=True)
     with world.book.read() as facts:
@@ -220,7 +220,7 @@ def _cosign(world: World) -> None:
     engine.dispose()
 
 
-def _checkpoint(world: World) -> str:
+def _checkpoint(world: StoredWorld) -> str:
     with world.book.read() as facts:
         return facts.checkpoint
 

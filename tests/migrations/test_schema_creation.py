@@ -19,7 +19,7 @@ from ledger.store.tables import SCHEMA_REVISION, metadata
 from migrations.cli.main import app
 from migrations.cli.status import revision_at
 from migrations.connect.book_location import Place
-from tests.factories.stored import World
+from tests.factories.stored import StoredWorld
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_every_table_is_strict(made: Path, table: str) -> None:
             connection.execute(statement, list(values.values()))
 
 
-def test_a_newer_book_is_refused(world: World) -> None:
+def test_a_newer_book_is_refused(world: StoredWorld) -> None:
     """Neither an upgrade nor an opening touches a schema of a later program."""
     world.book.close()
     with closing(sqlite3.connect(world.path)) as connection:
@@ -92,7 +92,7 @@ def test_a_newer_book_is_refused(world: World) -> None:
         world.open()
 
 
-def test_a_folder_without_a_book_is_named(world: World) -> None:
+def test_a_folder_without_a_book_is_named(world: StoredWorld) -> None:
     """Opening says what to do; so does an empty file."""
     world.book.close()
     world.path.rename(world.path.with_name("elsewhere"))
@@ -104,7 +104,7 @@ def test_a_folder_without_a_book_is_named(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(sqlite_triggers()))
-def test_a_lost_trigger_is_noticed(world: World, name: str) -> None:
+def test_a_lost_trigger_is_noticed(world: StoredWorld, name: str) -> None:
     """At the next opening, and at the next upgrade."""
     world.book.close()
     with closing(sqlite3.connect(world.path)) as connection:
@@ -115,7 +115,7 @@ def test_a_lost_trigger_is_noticed(world: World, name: str) -> None:
         migrations.upgrade(world.url)
 
 
-def test_a_blunted_trigger_is_noticed(world: World) -> None:
+def test_a_blunted_trigger_is_noticed(world: StoredWorld) -> None:
     """A trigger of the right name that does nothing does not count."""
     world.book.close()
     with closing(sqlite3.connect(world.path)) as connection:

@@ -61,7 +61,6 @@ PLAN: Final[dict[str, Any]] = {**plan(120, "2.25", "16/175")}
 POLICY: Final[dict[str, Any]] = policy(
     parse_time("2026-01-01T00:00:00Z", "effective"),
     ATTESTER_KEY,
-    id="health-images",
     lineage={"epsilon_max": "6"},
     records_min=500,
     run={"epsilon_max": "2.5"},
@@ -71,7 +70,6 @@ CONTRACT: Final[dict[str, Any]] = contract(
     TDC,
     starts=parse_time("2026-02-01T00:00:00Z", "starts"),
     ends="2026-12-01T00:00:00Z",
-    id="digits-bank-a",
     run={"epsilon_max": "2.4"},
     runs_max=3,
 )

@@ -8,9 +8,9 @@ from client.http.endpoints import DOCUMENTS, SIGNATURE_HEADER
 from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
-from tests.api.market import BOTH, OTHER_BANK, Market
+from tests.api.two_of_each import TwoOfEach
 from tests.factories.documents import dataset
-from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
+from tests.factories.people import BANK_A, BANK_B, BOTH, HOSPITAL, CleanRoom
 from tests.factories.service import NOW, OPENED, contract_document
 
 if TYPE_CHECKING:
@@ -26,25 +26,25 @@ STANDING: Final = {
     ("TDC", "submit_model_opening"): 404,
     ("TDC", "submit_void"): 409,
 }
-"""What does not stand to be done in the market, by role: its book has organisations already, the charge's key is
+"""What does not stand to be done there, by role: its book has organisations already, the charge's key is
 released and its run not posted, and no evidence is stored."""
 
 
-def own(market: Market, kind: str, role: str) -> tuple[c.Object, str | None]:
+def own(pairs: TwoOfEach, kind: str, role: str) -> tuple[c.Object, str | None]:
     """The body, and the tag of what it replaces."""
     if kind in _DOCUMENTS:
-        return _entered(market, *_DOCUMENTS[kind](market))
-    things, room = market.own, CleanRoom()
+        return _entered(pairs, *_DOCUMENTS[kind](pairs))
+    things, room = pairs.own, CleanRoom()
     sealed: c.Object = {"clean_room": room.to_json(), "evidence": "0" * 64, "model": "a" * 64, "nonce": "A" * 43}
     giver: c.Object = {"giver": BANK_A} if role == "SRO" else {}
     bodies: dict[str, c.Object] = {
-        "acquisition": {"acquired": [OTHER_BANK], "organisation": BANK_A},
-        "charge": market.charge(things, room),
-        "coalition": {"epsilon": "8", "members": [BANK_A, OTHER_BANK]},
-        "collusion": {"effective": NOW, "organisations": [BANK_A, OTHER_BANK]},
+        "acquisition": {"acquired": [BANK_B], "organisation": BANK_A},
+        "charge": pairs.charge(things, room),
+        "coalition": {"epsilon": "8", "members": [BANK_A, BANK_B]},
+        "collusion": {"effective": NOW, "organisations": [BANK_A, BANK_B]},
         "decree": {"holder": "global", "partition": things.partition, "reason": "an order"},
         "key_release": {"charge": things.charge, "evidence": "0" * 64, "nonce": "A" * 43},
-        "merger": {"organisation": BOTH, "parents": [BANK_A, OTHER_BANK]},
+        "merger": {"organisation": BOTH, "parents": [BANK_A, BANK_B]},
         "model_opening": {**sealed, "charge": things.run},
         "model_release": {"charge": things.charge, "model": "a" * 64},
         "organisation": _claim(room.signer),
@@ -55,7 +55,7 @@ def own(market: Market, kind: str, role: str) -> tuple[c.Object, str | None]:
         "retirement": {"partition": things.partition},
         "revocation": {"contract": things.contract},
         "split": {"child": BOTH, "organisation": BANK_A},
-        "transfer": {"charge": things.run, "recipient": OTHER_BANK, **giver},
+        "transfer": {"charge": things.run, "recipient": BANK_B, **giver},
         "void": {"charge": things.charge},
     }
     return bodies[kind], None
@@ -66,9 +66,9 @@ def _claim(signer: Signer) -> c.Object:
     return {**claim, "possession": signer.sign(c.dump(claim))}
 
 
-def _entered(market: Market, document: c.Object, *signers: Signer) -> tuple[c.Object, str | None]:
+def _entered(pairs: TwoOfEach, document: c.Object, *signers: Signer) -> tuple[c.Object, str | None]:
     """A document stored beside the log with its signatures, as a command enters it."""
-    data, world = c.dump(document), market.world
+    data, world = c.dump(document), pairs.world
     path = f"{DOCUMENTS}/{c.digest(data)}"
     stored = []
     for signer in signers:
@@ -77,24 +77,24 @@ def _entered(market: Market, document: c.Object, *signers: Signer) -> tuple[c.Ob
     return {"document": c.digest(data), "signatures": [one["signature"] for one in stored]}, stored[0]["replaces"]
 
 
-def _policy(market: Market) -> tuple[c.Object, Signer]:
-    first = market.world.policy()
-    return {**first, "effective": format_time(market.world.begun + 1_000), "version": 2}, market.world.sro
+def _policy(pairs: TwoOfEach) -> tuple[c.Object, Signer]:
+    first = pairs.world.policy()
+    return {**first, "effective": format_time(pairs.world.begun + 1_000), "version": 2}, pairs.world.sro
 
 
-def _dataset(market: Market) -> tuple[c.Object, Signer]:
-    return {**dataset(), "id": "letters", "provider": HOSPITAL}, market.world.hospital
+def _dataset(pairs: TwoOfEach) -> tuple[c.Object, Signer]:
+    return {**dataset(), "id": "letters", "provider": HOSPITAL}, pairs.world.hospital
 
 
-def _contract(market: Market) -> tuple[c.Object, Signer, Signer]:
-    return {**contract_document(), "version": 2}, market.world.bank, market.world.hospital
+def _contract(pairs: TwoOfEach) -> tuple[c.Object, Signer, Signer]:
+    return {**contract_document(), "version": 2}, pairs.world.bank, pairs.world.hospital
 
 
-def _recommendation(market: Market) -> tuple[c.Object, Signer]:
-    return market.advice(HOSPITAL, 2), market.tso
+def _recommendation(pairs: TwoOfEach) -> tuple[c.Object, Signer]:
+    return pairs.advice(HOSPITAL, 2), pairs.tso
 
 
-_DOCUMENTS: Final[dict[str, Callable[[Market], tuple[c.Object, *tuple[Signer, ...]]]]] = {
+_DOCUMENTS: Final[dict[str, Callable[[TwoOfEach], tuple[c.Object, *tuple[Signer, ...]]]]] = {
     "contract": _contract,
     "dataset": _dataset,
     "policy": _policy,

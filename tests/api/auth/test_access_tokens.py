@@ -28,7 +28,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from policy.attestation.token import Evidence
 from tests.factories.people import BANK_A, CleanRoom
-from tests.factories.service import World
+from tests.factories.service import ServedWorld
 
 NOW_S: Final = 1_795_000_000
 AUDIENCE: Final = "epsilon.example/ledger"
@@ -298,12 +298,12 @@ def _named(parse: Callable[[Any], object], value: object, error: type[Exception]
         parse(value)
 
 
-def _asked(world: World, *authorization: str) -> httpx.Response:
+def _asked(world: ServedWorld, *authorization: str) -> httpx.Response:
     headers = [("authorization", one) for one in authorization]
     return httpx.get(f"{world.url}/v1/partitions", headers=headers, trust_env=False)
 
 
-def test_over_http_it_is_401_and_says_how_to_authenticate(quiet: World) -> None:
+def test_over_http_it_is_401_and_says_how_to_authenticate(quiet: ServedWorld) -> None:
     """Missing and invalid differ in code and challenge; two headers are none; the scheme has any case."""
     good = quiet.everybody.token(BANK_A)
     assert _asked(quiet, f"bEaReR {good}").status_code == 200
@@ -318,14 +318,14 @@ def test_over_http_it_is_401_and_says_how_to_authenticate(quiet: World) -> None:
         assert good[:40] not in response.text
 
 
-def test_a_clean_room_that_nobody_charged_is_nobody(quiet: World) -> None:
+def test_a_clean_room_that_nobody_charged_is_nobody(quiet: ServedWorld) -> None:
     """Its own token is believed only once a charge on record names its key; an organisation's key signs none."""
     for signer in (CleanRoom().signer, quiet.bank):
         response = _asked(quiet, quiet.everybody.shown_by(signer)["authorization"])
         assert (response.status_code, response.json()["code"]) == (401, "token_invalid")
 
 
-def test_a_clean_room_speaks_for_its_own_charge_alone(world: World, room: CleanRoom) -> None:
+def test_a_clean_room_speaks_for_its_own_charge_alone(world: ServedWorld, room: CleanRoom) -> None:
     """A token that it signs in another's name, or as a person, is refused."""
     seconds = world.clock.now // 1000
     own: c.Object = {

@@ -23,8 +23,8 @@ from client.http.endpoints import PATHS, QUOTES, SIGNATURE_HEADER
 from client.keys.sealed_model import seal_deposit
 from ledger.wire import canonical_json as c
 from tests.api.auth.permitted import STANDING, own
-from tests.api.market import MISSING, NOBODY, OTHER_BANK, Market, Person, Things
-from tests.factories.people import BANK_A, CLINIC, HOSPITAL, CleanRoom
+from tests.api.two_of_each import MISSING, Person, Things, TwoOfEach
+from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL, STRANGER, CleanRoom
 from tests.factories.service import NOW, OPENED, open_world
 
 TABLE: Final[dict[str, dict[str, list[int]]]] = json.loads((Path(__file__).parent / "access_matrix.json").read_text())
@@ -35,37 +35,37 @@ _DOCUMENT: Final[c.Object] = {"document": "0" * 64, "signatures": ["0" * 64]}
 
 
 @pytest.fixture(scope="module")
-def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoOfEach]:
     """Two of everything, which no cell of the table changes."""
-    with open_world(tmp_path_factory.mktemp("market")) as world:
-        world.contract = world.found()
-        yield Market(world)
+    with open_world(tmp_path_factory.mktemp("pairs")) as world:
+        world.contract = world.found_service()
+        yield TwoOfEach(world)
 
 
 @pytest.fixture(scope="module")
-def operations(market: Market) -> dict[str, str]:
+def operations(pairs: TwoOfEach) -> dict[str, str]:
     """The path of each operation, as the document has it."""
-    paths = market.world.http.get("/v1/openapi.json").json()["paths"]
+    paths = pairs.world.http.get("/v1/openapi.json").json()["paths"]
     return {what["operationId"]: path for path, methods in paths.items() for what in methods.values()}
 
 
-def _of_things(market: Market, kind: str, things: Things) -> c.Object | None:
+def _of_things(pairs: TwoOfEach, kind: str, things: Things) -> c.Object | None:
     """A command's body about these things; None where the kind is about nothing that is anybody's."""
     room = CleanRoom()
     on_charge: c.Object = {"charge": things.charge}
     sealed: c.Object = {"clean_room": room.to_json(), "evidence": "0" * 64, "model": _MODEL, "nonce": "A" * 43}
     bodies: dict[str, c.Object] = {
-        "charge": market.charge(things, room),
+        "charge": pairs.charge(things, room),
         "decree": {"holder": "lineage:9999", "partition": things.partition, "reason": "an order"},
         "key_release": {**on_charge, "evidence": "0" * 64, "nonce": "A" * 43},
         "model_opening": {**on_charge, **sealed},
         "model_release": {**on_charge, "model": _MODEL},
         "post": {**on_charge, "steps": 1},
-        "publication": {**on_charge, "giver": NOBODY},
+        "publication": {**on_charge, "giver": STRANGER},
         "release_notice": {**on_charge, "model": _MODEL},
         "retirement": {"partition": things.partition},
         "revocation": {"contract": things.contract},
-        "transfer": {**on_charge, "giver": NOBODY, "recipient": OTHER_BANK},
+        "transfer": {**on_charge, "giver": STRANGER, "recipient": BANK_B},
         "void": on_charge,
     }
     return bodies.get(kind)
@@ -74,56 +74,56 @@ def _of_things(market: Market, kind: str, things: Things) -> c.Object | None:
 def _of_nothing(kind: str) -> c.Object:
     """A command's body that names what was never stored or registered."""
     bodies: dict[str, c.Object] = {
-        "acquisition": {"acquired": [CLINIC], "organisation": NOBODY},
-        "coalition": {"epsilon": "1", "members": [NOBODY, CLINIC]},
-        "collusion": {"effective": NOW, "organisations": [NOBODY, CLINIC]},
-        "merger": {"organisation": "did:web:new.example", "parents": [NOBODY, CLINIC]},
+        "acquisition": {"acquired": [CLINIC], "organisation": STRANGER},
+        "coalition": {"epsilon": "1", "members": [STRANGER, CLINIC]},
+        "collusion": {"effective": NOW, "organisations": [STRANGER, CLINIC]},
+        "merger": {"organisation": "did:web:new.example", "parents": [STRANGER, CLINIC]},
         "organisation": {
             "key": CleanRoom().signer.jwk,
             "name": "nobody",
-            "organisation": NOBODY,
+            "organisation": STRANGER,
             "possession": "e30..e30",
             "roles": ["TDC"],
         },
         "partition": {**OPENED, "dataset": "letters", "partition": "2027-q1"},
-        "split": {"child": "did:web:child.example", "organisation": NOBODY},
+        "split": {"child": "did:web:child.example", "organisation": STRANGER},
     }
     return bodies.get(kind, _DOCUMENT)
 
 
-def _dry(market: Market, kind: str, path: str, role: str) -> httpx.Response:
+def _dry(pairs: TwoOfEach, kind: str, path: str, role: str) -> httpx.Response:
     """A command that is right, as far as its caller is."""
-    caller, (body, replaces) = market.people[role], own(market, kind, role)
-    raw = market.world.command(caller.signer, caller.did, kind, body, f"{kind}-own")
+    caller, (body, replaces) = pairs.people[role], own(pairs, kind, role)
+    raw = pairs.world.command_bytes(caller.signer, caller.did, kind, body, f"{kind}-own")
     at = path if path == QUOTES else f"{path}?dry_run=true"
     tag = {} if replaces is None else {"if-match": replaces}
-    signature = market.world.sign(caller.signer, at, raw, f"{kind}-own")
-    return market.world.post(at, raw, signature, **tag, **caller.shown)
+    signature = pairs.world.sign(caller.signer, at, raw, f"{kind}-own")
+    return pairs.world.post(at, raw, signature, **tag, **caller.shown)
 
 
-def _command(market: Market, kind: str, path: str, role: str, ownership: str) -> httpx.Response:
+def _command(pairs: TwoOfEach, kind: str, path: str, role: str, ownership: str) -> httpx.Response:
     if ownership == "own":
-        return _dry(market, kind, path, role)
-    caller, things = market.people[role], {"foreign": market.foreign, "none": MISSING}[ownership]
-    body = _of_things(market, kind, things)
+        return _dry(pairs, kind, path, role)
+    caller, things = pairs.people[role], {"foreign": pairs.foreign, "none": MISSING}[ownership]
+    body = _of_things(pairs, kind, things)
     actor = caller.did
     if body is None:
         body = _of_nothing(kind)
         actor = HOSPITAL if ownership == "foreign" and caller.did != HOSPITAL else actor
         actor = CLINIC if ownership == "foreign" and caller.did == HOSPITAL else actor
     name = f"{kind}-{ownership}"
-    raw = market.world.command(caller.signer, actor, kind, body, name)
-    return market.world.post(path, raw, market.world.sign(caller.signer, path, raw, name), **caller.shown)
+    raw = pairs.world.command_bytes(caller.signer, actor, kind, body, name)
+    return pairs.world.post(path, raw, pairs.world.sign(caller.signer, path, raw, name), **caller.shown)
 
 
-def _batch(market: Market, path: str, caller: Person, ownership: str) -> httpx.Response:
+def _batch(pairs: TwoOfEach, path: str, caller: Person, ownership: str) -> httpx.Response:
     """One charge, signed for a batch that is a dry run."""
-    things = {"own": market.own, "foreign": market.foreign, "none": MISSING}[ownership]
+    things = {"own": pairs.own, "foreign": pairs.foreign, "none": MISSING}[ownership]
     name, path = f"batch-{ownership}", f"{path}?dry_run=true"
-    raw = market.world.command(caller.signer, caller.did, "charge", market.charge(things, CleanRoom()), name)
-    signature = market.world.sign(caller.signer, path, raw, name)
+    raw = pairs.world.command_bytes(caller.signer, caller.did, "charge", pairs.charge(things, CleanRoom()), name)
+    signature = pairs.world.sign(caller.signer, path, raw, name)
     sent = c.dump({"charges": [{"command": c.parse(raw, len(raw)), "signature": signature}]})
-    return market.world.http.post(path, content=sent, headers={**caller.shown, "content-type": "application/json"})
+    return pairs.world.http.post(path, content=sent, headers={**caller.shown, "content-type": "application/json"})
 
 
 def _status(operation: str, response: httpx.Response) -> int:
@@ -133,67 +133,67 @@ def _status(operation: str, response: httpx.Response) -> int:
     return response.status_code
 
 
-def _deposit(market: Market, path: str, caller: Person, things: Things) -> httpx.Response:
+def _deposit(pairs: TwoOfEach, path: str, caller: Person, things: Things) -> httpx.Response:
     """The key of a model, sealed to the store."""
-    sealed = seal_deposit(bytes(32), str(market.world.keys.deposit), things.charge, _MODEL)
+    sealed = seal_deposit(bytes(32), str(pairs.world.keys.deposit), things.charge, _MODEL)
     raw = c.dump({"charge": things.charge, "model": _MODEL, "sealed": sealed})
-    return market.world.post(path, raw, market.world.sign(caller.signer, path, raw, _MODEL), **caller.shown)
+    return pairs.world.post(path, raw, pairs.world.sign(caller.signer, path, raw, _MODEL), **caller.shown)
 
 
-def _document(market: Market, caller: Person, ownership: str) -> httpx.Response:
+def _document(pairs: TwoOfEach, caller: Person, ownership: str) -> httpx.Response:
     """Signed by the caller, by somebody else on record, or by nobody known."""
     data = c.dump({"kind": "note", "said": ownership, "v": 1})
     path = f"/v1/documents/{c.digest(data)}"
-    signer = {"own": caller.signer, "foreign": market.clinic, "none": CleanRoom().signer}[ownership]
-    signature = market.world.sign(signer, path, data, c.digest(data), "PUT")
-    return market.world.http.put(path, content=data, headers={SIGNATURE_HEADER: signature, **caller.shown})
+    signer = {"own": caller.signer, "foreign": pairs.clinic, "none": CleanRoom().signer}[ownership]
+    signature = pairs.world.sign(signer, path, data, c.digest(data), "PUT")
+    return pairs.world.http.put(path, content=data, headers={SIGNATURE_HEADER: signature, **caller.shown})
 
 
 def _ask(  # noqa: PLR0911 - one return for each way to ask
-    market: Market, operation: str, path: str, role: str, ownership: str
+    pairs: TwoOfEach, operation: str, path: str, role: str, ownership: str
 ) -> httpx.Response:
     """One cell."""
-    caller = market.people[role]
-    things = {"own": market.own, "foreign": market.foreign, "none": MISSING}[ownership]
+    caller = pairs.people[role]
+    things = {"own": pairs.own, "foreign": pairs.foreign, "none": MISSING}[ownership]
     if operation.startswith("submit_"):
-        return _command(market, operation.removeprefix("submit_"), path, role, ownership)
+        return _command(pairs, operation.removeprefix("submit_"), path, role, ownership)
     if operation == "quote_charge":
-        return _command(market, "charge", path, role, ownership)
+        return _command(pairs, "charge", path, role, ownership)
     if operation == "put_document":
-        return _document(market, caller, ownership)
+        return _document(pairs, caller, ownership)
     if operation == "charge_batch":
-        return _batch(market, path, caller, ownership)
+        return _batch(pairs, path, caller, ownership)
     if operation == "issue_challenge":
-        return market.world.http.post(path, json={"charge": things.charge}, headers=caller.shown)
+        return pairs.world.http.post(path, json={"charge": things.charge}, headers=caller.shown)
     if operation == "deposit_model_key":
-        return _deposit(market, path, caller, things)
+        return _deposit(pairs, path, caller, things)
     index = {"own": "index", "foreign": "other", "none": "9999"}[ownership]
     if operation == "read_entry" and ownership != "none":
-        with market.world.book.read() as facts:
+        with pairs.world.book.read() as facts:
             index = str(facts.charges[things.charge].index)
     url = path.format(**_named(operation, things, index, ownership))
     if operation in QUESTIONS:
-        body = QUESTIONS[operation](market, things)
-        return market.world.http.post(url, content=body, headers={**caller.shown, "content-type": "application/json"})
+        body = QUESTIONS[operation](pairs, things)
+        return pairs.world.http.post(url, content=body, headers={**caller.shown, "content-type": "application/json"})
     query = {"partition": things.partition} if operation in OF_A_PARTITION else {}
     query |= {"member": BANK_A} if operation == "read_exposure" else {}
-    with market.world.http.stream("GET", url, params=query, headers=caller.shown) as response:
+    with pairs.world.http.stream("GET", url, params=query, headers=caller.shown) as response:
         if operation != "stream_events":
             response.read()
         return response
 
 
 OF_A_PARTITION: Final = {"list_frozen_accounts", "read_accounts", "read_exposure", "read_smallest_coalitions"}
-QUESTIONS: Final[dict[str, Callable[[Market, Things], bytes]]] = {
-    "ask_merger_impact": lambda _, things: c.dump({"organisations": [NOBODY if things is MISSING else BANK_A]}),
+QUESTIONS: Final[dict[str, Callable[[TwoOfEach, Things], bytes]]] = {
+    "ask_merger_impact": lambda _, things: c.dump({"organisations": [STRANGER if things is MISSING else BANK_A]}),
     "ask_policy_impact": lambda _, __: b"{}",
-    "plan_run": lambda market, things: c.dump(market.charge(things, CleanRoom())),
+    "plan_run": lambda pairs, things: c.dump(pairs.charge(things, CleanRoom())),
     "report_progress": lambda _, __: c.dump({"steps": 0}),
 }
 """What is asked of each: of a policy something that is none."""
 
 
-_WHO: Final = {"own": (BANK_A, HOSPITAL), "foreign": (OTHER_BANK, CLINIC), "none": (NOBODY, NOBODY)}
+_WHO: Final = {"own": (BANK_A, HOSPITAL), "foreign": (BANK_B, CLINIC), "none": (STRANGER, STRANGER)}
 
 
 def _named(operation: str, things: Things, index: str, ownership: str) -> dict[str, str]:
@@ -218,18 +218,18 @@ def _named(operation: str, things: Things, index: str, ownership: str) -> dict[s
     }
 
 
-def test_every_cell_has_its_status(market: Market, operations: dict[str, str]) -> None:
+def test_every_cell_has_its_status(pairs: TwoOfEach, operations: dict[str, str]) -> None:
     """No operation, role or ownership without one, none that the document lacks, and each is what is answered."""
-    size = market.world.size
+    size = pairs.world.size
     found = {
         operation: {
-            role: [_status(operation, _ask(market, operation, path, role, ownership)) for ownership in OWNERSHIPS]
+            role: [_status(operation, _ask(pairs, operation, path, role, ownership)) for ownership in OWNERSHIPS]
             for role in COLUMNS
         }
         for operation, path in operations.items()
     }
     assert found == TABLE
-    assert market.world.size == size
+    assert pairs.world.size == size
 
 
 def test_the_table_and_the_roles_agree(operations: dict[str, str]) -> None:
@@ -249,19 +249,19 @@ def test_the_table_and_the_roles_agree(operations: dict[str, str]) -> None:
     assert set(OPERATIONS) <= set(operations)
 
 
-def test_who_has_two_roles_may_what_either_may(market: Market, operations: dict[str, str]) -> None:
+def test_who_has_two_roles_may_what_either_may(pairs: TwoOfEach, operations: dict[str, str]) -> None:
     """Asked about nothing, each operation of one or the other gets as far as with that role alone; others are 403."""
     for operation, path in operations.items():
         if operation not in OPERATIONS:
             continue
         held = [role for role in ("TDP", "TDC") if role in OPERATIONS[operation]]
-        got = _status(operation, _ask(market, operation, path, "TDP and TDC", "none"))
+        got = _status(operation, _ask(pairs, operation, path, "TDP and TDC", "none"))
         assert got == (TABLE[operation][held[0]][2] if held else 403), operation
 
 
-def test_a_route_without_an_entry_is_nobody_s(market: Market) -> None:
+def test_a_route_without_an_entry_is_nobody_s(pairs: TwoOfEach) -> None:
     """Deny by default: whoever adds a route and forgets the table has added nothing."""
-    world = market.world
+    world = pairs.world
     door = listen(LOOPBACK, 0)
     app = create_app(
         world.book,
@@ -284,7 +284,7 @@ def test_a_route_without_an_entry_is_nobody_s(market: Market) -> None:
         for path in ("/v1/secrets", "/v1/unnamed"):
             got = {
                 role: httpx.get(f"{url}{path}", headers=person.shown, trust_env=False)
-                for role, person in market.people.items()
+                for role, person in pairs.people.items()
             }
             assert {role: one.status_code for role, one in got.items()} == {
                 **dict.fromkeys(got, 403),
@@ -315,15 +315,15 @@ def _told(response: httpx.Response, things: Things) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("role", ["TDP", "TDC", "CCR"])
-def test_what_is_another_s_reads_as_what_is_not(market: Market, role: str) -> None:
+def test_what_is_another_s_reads_as_what_is_not(pairs: TwoOfEach, role: str) -> None:
     """Body, status and headers: nothing tells a hidden thing from a missing one."""
-    person = market.people[role]
+    person = pairs.people[role]
     for path in (*_READS, "/v1/accounts?partition={partition}"):
         if role == "CCR" and "accounts" in path:
             continue
         hidden, missing = (
-            _told(market.world.http.get(path.format(**_fields(things)), headers=person.shown), things)
-            for things in (market.foreign, MISSING)
+            _told(pairs.world.http.get(path.format(**_fields(things)), headers=person.shown), things)
+            for things in (pairs.foreign, MISSING)
         )
         assert hidden == missing
         assert hidden["status"] == 404
@@ -350,16 +350,16 @@ def _fields(things: Things) -> dict[str, str]:
     ],
 )
 def test_a_command_about_another_s_thing_is_told_what_one_about_nothing_is(
-    market: Market, role: str, kind: str
+    pairs: TwoOfEach, role: str, kind: str
 ) -> None:
     """Signed well or badly; nothing is recorded."""
-    world, person, size = market.world, market.people[role], market.world.size
-    for signer, status in ((person.signer, 404), (market.clinic, 401)):
+    world, person, size = pairs.world, pairs.people[role], pairs.world.size
+    for signer, status in ((person.signer, 404), (pairs.clinic, 401)):
         told = []
-        for things in (market.foreign, MISSING):
-            body = _of_things(market, kind, things)
+        for things in (pairs.foreign, MISSING):
+            body = _of_things(pairs, kind, things)
             assert body is not None
-            raw = world.command(person.signer, person.did, kind, body, "asked-1")
+            raw = world.command_bytes(person.signer, person.did, kind, body, "asked-1")
             signature = world.sign(signer, PATHS[kind], raw, "asked-1")
             told.append(_told(world.post(PATHS[kind], raw, signature, **person.shown), things))
         assert told[0] == told[1]
@@ -367,16 +367,16 @@ def test_a_command_about_another_s_thing_is_told_what_one_about_nothing_is(
     assert world.size == size
 
 
-def test_a_coalition_s_accounts_are_told_to_whom_they_concern(market: Market) -> None:
+def test_a_coalition_s_accounts_are_told_to_whom_they_concern(pairs: TwoOfEach) -> None:
     """That it is declared, everybody may know; how it stands, its members, who watches, and each provider its own."""
 
     def told(role: str, things: Things) -> list[str]:
         path = f"/v1/coalitions/{things.coalition}"
-        answer = market.world.http.get(path, headers=market.people[role].shown).json()
+        answer = pairs.world.http.get(path, headers=pairs.people[role].shown).json()
         assert len(answer["members"]) == 2
         return [one["partition"] for one in answer["accounts"]]
 
-    own, foreign = market.own, market.foreign
+    own, foreign = pairs.own, pairs.foreign
     for role in ("SRO", "TSO", "AUDITOR"):
         assert (told(role, own), told(role, foreign)) == ([own.partition], [foreign.partition])
     for role in ("TDP", "TDC"):
@@ -387,12 +387,12 @@ def _refs(page: dict[str, Any]) -> list[str] | None:
     return [one["partition"] for one in page["items"]] if "items" in page else None
 
 
-def test_lists_hold_what_the_caller_may_see(market: Market) -> None:
+def test_lists_hold_what_the_caller_may_see(pairs: TwoOfEach) -> None:
     """Partitions: each hospital's own, each bank's and clean room's under contract, and all for those who watch."""
-    own, both = [market.own.partition], sorted([market.own.partition, market.foreign.partition])
+    own, both = [pairs.own.partition], sorted([pairs.own.partition, pairs.foreign.partition])
     expected = {"TDP": own, "TDC": own, "CCR": None, "SRO": both, "TSO": both, "AUDITOR": both}
-    people = market.people
+    people = pairs.people
     for role, listed in expected.items():
-        response = market.world.http.get("/v1/partitions", headers=people[role].shown)
+        response = pairs.world.http.get("/v1/partitions", headers=people[role].shown)
         assert _refs(response.json()) == listed
     assert {f"submit_{kind}" for kind in PATHS} <= set(OPERATIONS)

@@ -15,14 +15,14 @@ from ledger.domain.command import Command
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
-from tests.factories.service import World
+from tests.factories.service import ServedWorld
 from tests.ledger.crypto.test_organisation_keys import CASES, Case
 
 _PATH = "/v1/charges"
 
 
-def _charge(world: World) -> bytes:
-    return world.command(world.bank, BANK_A, "charge", world.charge_body(world.contract, CleanRoom()), "run-1")
+def _charge(world: ServedWorld) -> bytes:
+    return world.command_bytes(world.bank, BANK_A, "charge", world.charge_body(world.contract, CleanRoom()), "run-1")
 
 
 WRONG: dict[str, tuple[Callable[[Call], Call | None], str]] = {
@@ -39,7 +39,7 @@ WRONG: dict[str, tuple[Callable[[Call], Call | None], str]] = {
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_a_signature_for_another_request_is_refused_by_name(world: World, fault: str) -> None:
+def test_a_signature_for_another_request_is_refused_by_name(world: ServedWorld, fault: str) -> None:
     """Each member in turn, correctly signed; the command itself is one that would be recorded."""
     raw, size = _charge(world), world.size
     change, field = WRONG[fault]
@@ -52,14 +52,14 @@ def test_a_signature_for_another_request_is_refused_by_name(world: World, fault:
 
 
 @pytest.mark.parametrize("off_s", [-300, 300])
-def test_five_minutes_either_way_are_now(world: World, off_s: int) -> None:
+def test_five_minutes_either_way_are_now(world: ServedWorld, off_s: int) -> None:
     """The edges belong to it."""
     raw = _charge(world)
     call = Call("POST", f"{world.url}{_PATH}", world.clock.now // 1000 + off_s, "run-1")
     assert world.post(_PATH, raw, world.bank.sign(raw, call)).status_code == 201
 
 
-def test_a_caught_request_is_the_same_command_and_then_nothing(world: World) -> None:
+def test_a_caught_request_is_the_same_command_and_then_nothing(world: ServedWorld) -> None:
     """Within its time the same answer, after it 401; and only the same organisation's token gets that far."""
     raw = _charge(world)
     signature = world.sign(world.bank, _PATH, raw, "run-1")
@@ -74,7 +74,7 @@ def test_a_caught_request_is_the_same_command_and_then_nothing(world: World) -> 
     assert (late.status_code, late.json()["code"], world.size) == (401, "signature_invalid", size)
 
 
-def test_a_stolen_token_alone_moves_nothing(world: World) -> None:
+def test_a_stolen_token_alone_moves_nothing(world: ServedWorld) -> None:
     """The bank's token with no signature, or with one of somebody else's key under its own name."""
     raw, size = _charge(world), world.size
     shown = world.everybody.shown(BANK_A)
@@ -85,7 +85,7 @@ def test_a_stolen_token_alone_moves_nothing(world: World) -> None:
     assert world.size == size
 
 
-def test_the_signature_stands_in_the_entry_with_its_request(world: World, room: CleanRoom) -> None:
+def test_the_signature_stands_in_the_entry_with_its_request(world: ServedWorld, room: CleanRoom) -> None:
     """Whoever holds the entry sees where and when it was signed, and can verify it."""
     del room
     index = world.service.charge("run-1")["index"]
@@ -94,7 +94,7 @@ def test_the_signature_stands_in_the_entry_with_its_request(world: World, room: 
     assert call_of(entry.signature) == Call("POST", f"{world.url}{_PATH}", world.clock.now // 1000, "run-1")
 
 
-def test_documents_and_quotes_are_bound_too(world: World) -> None:
+def test_documents_and_quotes_are_bound_too(world: ServedWorld) -> None:
     """A document's id is its digest; a signature for a charge is none for a quote."""
     data = c.dump({"kind": "note", "v": 1})
     path = f"{DOCUMENTS}/{c.digest(data)}"
@@ -111,10 +111,10 @@ def test_documents_and_quotes_are_bound_too(world: World) -> None:
     assert (asked.status_code, asked.json()["code"]) == (401, "signature_invalid")
 
 
-def test_a_client_whose_clock_is_wrong_is_told_so(world: World) -> None:
+def test_a_client_whose_clock_is_wrong_is_told_so(world: ServedWorld) -> None:
     """In one sentence, and nothing is recorded."""
     world.clock.now -= 400_000
-    raw = world.command(world.hospital, HOSPITAL, "retirement", {"partition": PARTITION}, "retire-1")
+    raw = world.command_bytes(world.hospital, HOSPITAL, "retirement", {"partition": PARTITION}, "retire-1")
     signature = world.sign(world.hospital, "/v1/retirements", raw, "retire-1")
     world.clock.now += 400_000
     response = world.post("/v1/retirements", raw, signature)
@@ -133,7 +133,7 @@ def _detached(case: Case, payload: bytes, call: Call | None) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
-def test_every_kind_of_key_signs_for_one_request(world: World, case: Case) -> None:
+def test_every_kind_of_key_signs_for_one_request(world: ServedWorld, case: Case) -> None:
     """RSA and P-256 as Ed25519: what names this request passes and is kept in the log; what names another does not."""
     did, path = "did:web:bank-b.example", "/v1/coalitions"
     key_id = parse_organisation_key(case[1], "key").thumbprint

@@ -19,7 +19,7 @@ from ledger.commands.registry import KINDS
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.wire.canonical_json import Object, digest
 from tests.factories.people import BANK_A, HOSPITAL, SRO
-from tests.factories.service import World
+from tests.factories.service import ServedWorld
 
 GOLDEN: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "problems.json").read_text())
 _VOID: Object = {"charge": "run-1"}
@@ -27,7 +27,7 @@ _SAID_BY = {"SRO": SRO, "TDP": HOSPITAL, "TDC": BANK_A}
 _JSON = {"content-type": "application/json", SIGNATURE_HEADER: "e30..e30"}
 
 
-def _unread(world: World, name: str) -> httpx.Response:
+def _unread(world: ServedWorld, name: str) -> httpx.Response:
     """Requests refused before the book is asked."""
     http = world.http
     requests = {
@@ -45,7 +45,7 @@ def _unread(world: World, name: str) -> httpx.Response:
         "float": lambda: world.post("/v1/charges", b'{"v":1.0}', "e30..e30"),
         "missing_field": lambda: world.post("/v1/charges", b"{}", "e30..e30"),
         "quote_of_a_void": lambda: world.post(
-            "/v1/quotes", world.command(world.bank, BANK_A, "void", _VOID, "void-1"), "nobody"
+            "/v1/quotes", world.command_bytes(world.bank, BANK_A, "void", _VOID, "void-1"), "nobody"
         ),
         "no_parameter": lambda: http.get("/v1/accounts"),
         "bad_parameter": lambda: http.get("/v1/accounts", params={"partition": "digits"}),
@@ -63,7 +63,7 @@ def _chunks() -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("name", sorted(GOLDEN))
-def test_the_problem_has_these_bytes(quiet: World, name: str) -> None:
+def test_the_problem_has_these_bytes(quiet: ServedWorld, name: str) -> None:
     """Status, type and body are the committed ones."""
     response = _unread(quiet, name)
     expected = GOLDEN[name]
@@ -73,7 +73,7 @@ def test_the_problem_has_these_bytes(quiet: World, name: str) -> None:
     assert response.headers["cache-control"] == "no-store"
 
 
-def test_a_401_names_how_to_authenticate_and_a_405_what_is_allowed(quiet: World) -> None:
+def test_a_401_names_how_to_authenticate_and_a_405_what_is_allowed(quiet: ServedWorld) -> None:
     """The headers that RFC 9110 asks for are there."""
     assert SIGNATURE_HEADER in _unread(quiet, "no_signature").headers["www-authenticate"]
     assert _unread(quiet, "unknown_method").headers["allow"] == "GET, HEAD"
@@ -91,13 +91,13 @@ _SOME: Final = _Seven()
 
 
 @pytest.fixture(scope="module")
-def operations(quiet: World) -> dict[str, set[str]]:
+def operations(quiet: ServedWorld) -> dict[str, set[str]]:
     """The methods of each path, as the document has them."""
     paths = quiet.http.get("/v1/openapi.json").json()["paths"]
     return {path: {name.upper() for name in methods} for path, methods in paths.items()}
 
 
-def test_a_405_names_every_method_of_its_path(quiet: World, operations: dict[str, set[str]]) -> None:
+def test_a_405_names_every_method_of_its_path(quiet: ServedWorld, operations: dict[str, set[str]]) -> None:
     """Of all routes at one path, whichever is looked at first; and each that it names is one."""
     for path, methods in operations.items():
         at = path.format_map(_SOME)
@@ -110,7 +110,7 @@ def test_a_405_names_every_method_of_its_path(quiet: World, operations: dict[str
             assert quiet.http.request(method, at, headers={"authorization": ""}).status_code != 405
 
 
-def test_a_head_is_a_get_without_its_body(quiet: World, operations: dict[str, set[str]]) -> None:
+def test_a_head_is_a_get_without_its_body(quiet: ServedWorld, operations: dict[str, set[str]]) -> None:
     """The very status and headers, of problems and of the stream of events, too; and the connection goes on."""
     varying = {"date", "x-request-id", "transfer-encoding"}
     for path in operations:
@@ -125,7 +125,7 @@ def test_a_head_is_a_get_without_its_body(quiet: World, operations: dict[str, se
     assert "transfer-encoding" not in quiet.http.head("/v1/events").headers
 
 
-def _told(world: World, caplog: pytest.LogCaptureFixture) -> tuple[dict[str, object], list[str]]:
+def _told(world: ServedWorld, caplog: pytest.LogCaptureFixture) -> tuple[dict[str, object], list[str]]:
     """What the service answers to a read, and what it logs meanwhile."""
     with caplog.at_level(logging.ERROR):
         response = world.http.get("/v1/checkpoint")
@@ -139,7 +139,7 @@ def _problem(code: str, status: int, title: str) -> dict[str, object]:
 
 
 def test_a_failure_inside_tells_nothing_and_is_logged(
-    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    world: ServedWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With a table gone the service answers 500 without detail, and says so in its log."""
     with closing(sqlite3.connect(tmp_path / "book.sqlite")) as database:
@@ -149,7 +149,7 @@ def test_a_failure_inside_tells_nothing_and_is_logged(
     assert [line.partition(" failed")[0] for line in lines] == ["GET /v1/checkpoint"]
 
 
-def test_a_stopped_book_is_503_and_its_reason_is_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stopped_book_is_503_and_its_reason_is_logged(world: ServedWorld, caplog: pytest.LogCaptureFixture) -> None:
     """The caller is told what to do, the operator why."""
     world.book.close()
     body, lines = _told(world, caplog)
@@ -161,19 +161,19 @@ def test_a_stopped_book_is_503_and_its_reason_is_logged(world: World, caplog: py
 @pytest.mark.parametrize(
     "kind", sorted(kind for kind in PATHS if set(KINDS[kind].roles) & set(_SAID_BY) and kind != "void")
 )
-def test_a_command_sent_to_another_kind_s_path_is_refused(quiet: World, kind: str) -> None:
+def test_a_command_sent_to_another_kind_s_path_is_refused(quiet: ServedWorld, kind: str) -> None:
     """Only a void may go to /v1/voids, whatever the signature says."""
     actor = next(_SAID_BY[role] for role in KINDS[kind].roles if role in _SAID_BY)
     signer = {SRO: quiet.sro, HOSPITAL: quiet.hospital, BANK_A: quiet.bank}[actor]
-    raw = quiet.command(signer, actor, "void", _VOID, "void-1")
+    raw = quiet.command_bytes(signer, actor, "void", _VOID, "void-1")
     response = quiet.post(PATHS[kind], raw, signer.sign(raw))
     assert (response.status_code, response.json()["field"]) == (422, "kind")
 
 
 @pytest.mark.parametrize("fault", ["foreign key", "other bytes", "other kid", "truncated", "attached", "none"])
-def test_a_wrong_signature_is_refused(quiet: World, fault: str) -> None:
+def test_a_wrong_signature_is_refused(quiet: ServedWorld, fault: str) -> None:
     """Whatever is wrong with a signature, it is 401 and nothing is recorded."""
-    raw = quiet.command(quiet.bank, BANK_A, "void", _VOID, "void-1")
+    raw = quiet.command_bytes(quiet.bank, BANK_A, "void", _VOID, "void-1")
     stranger = Signer.generate()
     good, foreign = (quiet.sign(one, "/v1/voids", raw, "void-1") for one in (quiet.bank, stranger))
     jws, detail = {
@@ -189,16 +189,16 @@ def test_a_wrong_signature_is_refused(quiet: World, fault: str) -> None:
     assert detail in response.json()["detail"]
 
 
-def test_a_command_by_a_key_that_nobody_registered_is_refused(quiet: World) -> None:
+def test_a_command_by_a_key_that_nobody_registered_is_refused(quiet: ServedWorld) -> None:
     """A stranger's own signature over its own command is worth nothing."""
     stranger = Signer.generate()
-    raw = quiet.command(stranger, BANK_A, "void", _VOID, "void-1")
+    raw = quiet.command_bytes(stranger, BANK_A, "void", _VOID, "void-1")
     response = quiet.post("/v1/voids", raw, quiet.sign(stranger, "/v1/voids", raw, "void-1"))
     assert (response.status_code, response.json()["code"]) == (401, "signature_invalid")
     assert "has registered the key" in response.json()["detail"]
 
 
-def test_a_document_of_a_stranger_is_refused(quiet: World) -> None:
+def test_a_document_of_a_stranger_is_refused(quiet: ServedWorld) -> None:
     """Documents are kept only for keys that the book knows."""
     data = b'{"v":1}'
     path = f"/v1/documents/{digest(data)}"
@@ -208,19 +208,19 @@ def test_a_document_of_a_stranger_is_refused(quiet: World) -> None:
     assert "has registered the key" in response.json()["detail"]
 
 
-def test_two_signature_headers_are_none(quiet: World) -> None:
+def test_two_signature_headers_are_none(quiet: ServedWorld) -> None:
     """Which of two to believe is not ours to choose."""
-    raw = quiet.command(quiet.bank, BANK_A, "void", _VOID, "void-1")
+    raw = quiet.command_bytes(quiet.bank, BANK_A, "void", _VOID, "void-1")
     jws = quiet.sign(quiet.bank, "/v1/voids", raw, "void-1")
     headers = [("content-type", "application/json"), (SIGNATURE_HEADER, jws), (SIGNATURE_HEADER, jws)]
     response = quiet.http.post("/v1/voids", content=raw, headers=headers)
     assert (response.status_code, response.json()["code"]) == (401, "signature_missing")
 
 
-def test_an_actor_other_than_the_key_s_owner_is_refused(quiet: World) -> None:
+def test_an_actor_other_than_the_key_s_owner_is_refused(quiet: ServedWorld) -> None:
     """The bank's key signs for the bank and nobody else, whoever's token is shown."""
     body: Object = {"document": "0" * 64, "signatures": ["0" * 64]}
-    raw = quiet.command(quiet.bank, HOSPITAL, "contract", body, "contract-1")
+    raw = quiet.command_bytes(quiet.bank, HOSPITAL, "contract", body, "contract-1")
     for shown in (BANK_A, HOSPITAL):
         signature = quiet.sign(quiet.bank, "/v1/contracts", raw, "contract-1")
         response = quiet.post("/v1/contracts", raw, signature, **quiet.everybody.shown(shown))

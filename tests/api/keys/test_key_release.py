@@ -15,19 +15,19 @@ from ledger.wire.canonical_json import Object
 from ledger.wire.malformed import Malformed
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
-from tests.factories.service import NOW, World, open_world
+from tests.factories.service import NOW, ServedWorld, open_world
 
 
-def _body(world: World, room: CleanRoom) -> Object:
+def _body(world: ServedWorld, room: CleanRoom) -> Object:
     nonce = world.service.challenge("run-1")
     return {"charge": "run-1", "evidence": world.attest(room, "run-1", nonce), "nonce": nonce}
 
 
-def _release(world: World, room: CleanRoom, body: Object, id: str = "release-1") -> Answer:  # noqa: A002
+def _release(world: ServedWorld, room: CleanRoom, body: Object, id: str = "release-1") -> Answer:  # noqa: A002
     return world.service.submit(room.signer, BANK_A, "key_release", body, id)
 
 
-def test_the_clean_room_gets_the_data_key(world: World, room: CleanRoom) -> None:
+def test_the_clean_room_gets_the_data_key(world: ServedWorld, room: CleanRoom) -> None:
     """The sealed key opens with the clean room's private key and is the provider's data key."""
     body = _body(world, room)
     answer = _release(world, room, body)
@@ -38,7 +38,7 @@ def test_the_clean_room_gets_the_data_key(world: World, room: CleanRoom) -> None
     assert unseal(answer.envelope, room.sealing, expected) == {PARTITION: data_key.reveal()}
 
 
-def test_a_challenge_is_for_the_clean_room_s_own_charge(world: World, room: CleanRoom) -> None:
+def test_a_challenge_is_for_the_clean_room_s_own_charge(world: ServedWorld, room: CleanRoom) -> None:
     """Another charge does not exist for it, and the consumer gets none before the run is posted."""
     for charge, status in (("run-9", 404), ("", 422)):
         asked = world.http.post(
@@ -49,7 +49,7 @@ def test_a_challenge_is_for_the_clean_room_s_own_charge(world: World, room: Clea
     assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
 
 
-def test_nobody_else_can_open_it(world: World, room: CleanRoom) -> None:
+def test_nobody_else_can_open_it(world: ServedWorld, room: CleanRoom) -> None:
     """Another private key, or another expiry, opens nothing."""
     answer = _release(world, room, _body(world, room))
     with pytest.raises(Malformed, match="does not open"):
@@ -62,7 +62,7 @@ def test_nobody_else_can_open_it(world: World, room: CleanRoom) -> None:
         unseal(later, room.sealing, {})
 
 
-def test_the_same_command_again_gets_the_same_key_under_the_same_entry(world: World, room: CleanRoom) -> None:
+def test_the_same_command_again_gets_the_same_key_under_the_same_entry(world: ServedWorld, room: CleanRoom) -> None:
     """Its nonce is burnt, and the entry is found by its id."""
     body = _body(world, room)
     first, second = _release(world, room, body), _release(world, room, body)
@@ -70,7 +70,7 @@ def test_the_same_command_again_gets_the_same_key_under_the_same_entry(world: Wo
     assert second.envelope == first.envelope is not None
 
 
-def test_a_burnt_nonce_releases_nothing(world: World, room: CleanRoom) -> None:
+def test_a_burnt_nonce_releases_nothing(world: ServedWorld, room: CleanRoom) -> None:
     """Another command with a used nonce is refused and not recorded."""
     body = _body(world, room)
     _release(world, room, body)
@@ -85,7 +85,7 @@ def test_a_burnt_nonce_releases_nothing(world: World, room: CleanRoom) -> None:
     assert world.size == size
 
 
-def test_a_nonce_is_burnt_by_a_refused_release(world: World, room: CleanRoom) -> None:
+def test_a_nonce_is_burnt_by_a_refused_release(world: ServedWorld, room: CleanRoom) -> None:
     """Evidence for another charge is refused by the policy, on record, and the nonce is gone."""
     nonce = world.service.challenge("run-1")
     body: Object = {"charge": "run-1", "evidence": world.attest(room, "run-9", nonce), "nonce": nonce}
@@ -99,7 +99,7 @@ def test_a_nonce_is_burnt_by_a_refused_release(world: World, room: CleanRoom) ->
     assert caught.value.field == "body.nonce"
 
 
-def test_an_old_nonce_releases_nothing(world: World, room: CleanRoom) -> None:
+def test_an_old_nonce_releases_nothing(world: ServedWorld, room: CleanRoom) -> None:
     """After 120 seconds the clean room must ask again."""
     body = _body(world, room)
     world.clock.now += 120_000
@@ -108,7 +108,7 @@ def test_an_old_nonce_releases_nothing(world: World, room: CleanRoom) -> None:
     assert caught.value.field == "body.nonce"
 
 
-def test_only_the_charge_s_clean_room_is_given_the_key(world: World, room: CleanRoom) -> None:
+def test_only_the_charge_s_clean_room_is_given_the_key(world: ServedWorld, room: CleanRoom) -> None:
     """The consumer's own key, though registered, releases nothing."""
     body = _body(world, room)
     with pytest.raises(Refused) as caught:
@@ -116,7 +116,9 @@ def test_only_the_charge_s_clean_room_is_given_the_key(world: World, room: Clean
     assert caught.value.status == 403
 
 
-def test_a_missing_data_key_is_withheld_and_the_entry_stands(world: World, room: CleanRoom, tmp_path: Path) -> None:
+def test_a_missing_data_key_is_withheld_and_the_entry_stands(
+    world: ServedWorld, room: CleanRoom, tmp_path: Path
+) -> None:
     """The release is on record; with the key back in its place the same command gets it."""
     path = tmp_path / "keys" / HOSPITAL / "digits-key"
     path.rename(path.with_suffix(".away"))
@@ -131,7 +133,7 @@ def test_a_missing_data_key_is_withheld_and_the_entry_stands(world: World, room:
     assert list(unseal(answer.envelope, room.sealing, {})) == [PARTITION]
 
 
-def test_no_key_is_sealed_again_after_the_deadline(world: World, room: CleanRoom) -> None:
+def test_no_key_is_sealed_again_after_the_deadline(world: ServedWorld, room: CleanRoom) -> None:
     """A released key expires with its charge."""
     body = _body(world, room)
     _release(world, room, body)
@@ -141,7 +143,7 @@ def test_no_key_is_sealed_again_after_the_deadline(world: World, room: CleanRoom
     assert (caught.value.status, caught.value.code) == (409, "conflict")
 
 
-def test_no_key_is_sealed_again_after_the_post(world: World, room: CleanRoom) -> None:
+def test_no_key_is_sealed_again_after_the_post(world: ServedWorld, room: CleanRoom) -> None:
     """One charge, one run."""
     body = _body(world, room)
     _release(world, room, body)
@@ -155,14 +157,14 @@ def test_authorise_only_answers_with_a_receipt_and_no_envelope(tmp_path: Path) -
     """The provider's own key store obeys the receipt."""
     with open_world(tmp_path, KeyStore()) as world:
         room = CleanRoom()
-        body = world.charge_body(world.found(), room)
+        body = world.charge_body(world.found_service(), room)
         world.service.submit(world.bank, BANK_A, "charge", body, "run-1")
         answer = _release(world, room, _body(world, room))
     assert (answer.outcome, answer.envelope) == ("permitted", None)
     assert answer.receipt
 
 
-def test_no_log_line_holds_the_data_key(world: World, room: CleanRoom, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_log_line_holds_the_data_key(world: ServedWorld, room: CleanRoom, caplog: pytest.LogCaptureFixture) -> None:
     """With every logger at its most talkative the key's bytes stay unsaid."""
     caplog.set_level(1)
     _release(world, room, _body(world, room))

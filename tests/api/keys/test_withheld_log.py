@@ -21,7 +21,7 @@ from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
-from tests.factories.service import World, open_world
+from tests.factories.service import ServedWorld, open_world
 
 MODEL = "a" * 64
 KEY = bytes(range(32))
@@ -45,35 +45,35 @@ def _lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
     return [json.loads(JsonLines().format(one)) for one in records]
 
 
-def _body(world: World, room: CleanRoom, charge: str = "run-1") -> c.Object:
+def _body(world: ServedWorld, room: CleanRoom, charge: str = "run-1") -> c.Object:
     nonce = world.service.challenge(charge)
     return {"charge": charge, "evidence": world.attest(room, charge, nonce), "nonce": nonce}
 
 
-def _burnt(world: World, room: CleanRoom) -> c.Object:
+def _burnt(world: ServedWorld, room: CleanRoom) -> c.Object:
     body = _body(world, room)
     world.service.submit(room.signer, BANK_A, "key_release", body, "release-0")
     return body
 
 
-def _expired(world: World, room: CleanRoom) -> c.Object:
+def _expired(world: ServedWorld, room: CleanRoom) -> c.Object:
     body = _body(world, room)
     world.clock.now += 120_000
     return body
 
 
-def _of_another(world: World, room: CleanRoom) -> c.Object:
+def _of_another(world: ServedWorld, room: CleanRoom) -> c.Object:
     other = CleanRoom()
     world.service.submit(world.bank, BANK_A, "charge", world.charge_body(world.contract, other), "run-2")
     return {**_body(world, room), "nonce": world.service.challenge("run-2")}
 
 
-def _foreign_evidence(world: World, room: CleanRoom) -> c.Object:
+def _foreign_evidence(world: ServedWorld, room: CleanRoom) -> c.Object:
     nonce = world.service.challenge("run-1")
     return {"charge": "run-1", "evidence": world.attest(room, "run-9", nonce), "nonce": nonce}
 
 
-def _of_no_charge(world: World, room: CleanRoom) -> c.Object:
+def _of_no_charge(world: ServedWorld, room: CleanRoom) -> c.Object:
     return {**_body(world, room), "charge": "run-9"}
 
 
@@ -88,10 +88,10 @@ def _of_no_charge(world: World, room: CleanRoom) -> c.Object:
     ],
 )
 def test_a_refused_key_leaves_its_line(
-    world: World,
+    world: ServedWorld,
     room: CleanRoom,
     caplog: pytest.LogCaptureFixture,
-    make: Callable[[World, CleanRoom], c.Object],
+    make: Callable[[ServedWorld, CleanRoom], c.Object],
     told: tuple[int, str, bool],
 ) -> None:
     """One line for one command, recorded or not; the nonce is not in it."""
@@ -109,11 +109,11 @@ def test_a_refused_key_leaves_its_line(
 
 
 def test_a_signature_that_is_wrong_leaves_its_line_and_a_dry_run_none(
-    world: World, room: CleanRoom, caplog: pytest.LogCaptureFixture
+    world: ServedWorld, room: CleanRoom, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Made for another request: 401 and a line. What asks for no key is withheld none."""
     body = _body(world, room)
-    raw = world.command(room.signer, BANK_A, "key_release", body, "release-1")
+    raw = world.command_bytes(room.signer, BANK_A, "key_release", body, "release-1")
     path = PATHS["key_release"]
     with caplog.at_level(logging.INFO):
         assert world.post(path, raw, world.sign(room.signer, path, raw, "release-2")).status_code == 401
@@ -125,7 +125,7 @@ def test_a_signature_that_is_wrong_leaves_its_line_and_a_dry_run_none(
 
 
 def test_a_key_that_is_missing_leaves_its_line_and_is_had_once_it_is_back(
-    world: World, room: CleanRoom, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    world: ServedWorld, room: CleanRoom, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The entry stands; the same command gets the key, and no further line."""
     path, body = tmp_path / "keys" / HOSPITAL / "digits-key", _body(world, room)
@@ -148,7 +148,7 @@ def test_a_store_that_fails_as_nobody_foresaw_withholds_the_key_and_gives_it_lat
     store = Failing(tmp_path / "keys")
     with open_world(tmp_path, store) as world:
         room = CleanRoom()
-        world.service.submit(world.bank, BANK_A, "charge", world.charge_body(world.found(), room), "run-1")
+        world.service.submit(world.bank, BANK_A, "charge", world.charge_body(world.found_service(), room), "run-1")
         body, size = _body(world, room), world.size
         with caplog.at_level(logging.INFO), pytest.raises(Refused) as caught:
             world.service.submit(room.signer, BANK_A, "key_release", body, "release-1")
@@ -169,7 +169,7 @@ def _sealed(envelope: c.Object) -> c.Object:
 
 
 @pytest.fixture
-def deposit(world: World, room: CleanRoom) -> Callable[..., int]:
+def deposit(world: ServedWorld, room: CleanRoom) -> Callable[..., int]:
     """Leaves a model's key for ``run-1`` with the store, by whose signature is said; the status."""
     store = world.http.get("/v1/deposit-key", headers=world.everybody.shown_by(room.signer)).json()["x"]
 
@@ -182,7 +182,7 @@ def deposit(world: World, room: CleanRoom) -> Callable[..., int]:
     return left
 
 
-def test_a_token_alone_deposits_nothing(world: World, room: CleanRoom, deposit: Callable[..., int]) -> None:
+def test_a_token_alone_deposits_nothing(world: ServedWorld, room: CleanRoom, deposit: Callable[..., int]) -> None:
     """Unsigned, or signed by others or for another request: 401, and the place is still free for the clean room's."""
     other, thief = CleanRoom(), bytes(32)
     world.service.submit(world.bank, BANK_A, "charge", world.charge_body(world.contract, other), "run-2")
@@ -197,7 +197,7 @@ def test_a_token_alone_deposits_nothing(world: World, room: CleanRoom, deposit: 
     assert deposit(room.signer, thief) == 422
 
 
-def test_a_signature_over_other_bytes_deposits_and_stores_nothing(world: World, room: CleanRoom) -> None:
+def test_a_signature_over_other_bytes_deposits_and_stores_nothing(world: ServedWorld, room: CleanRoom) -> None:
     """By the right key, for this very request, of what was not sent."""
     store = world.http.get("/v1/deposit-key", headers=world.everybody.shown_by(room.signer)).json()["x"]
     deposits = [
@@ -217,7 +217,7 @@ def test_a_signature_over_other_bytes_deposits_and_stores_nothing(world: World, 
 
 
 def test_a_store_that_cannot_keep_a_deposit_says_so(
-    world: World, room: CleanRoom, deposit: Callable[..., int], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    world: ServedWorld, room: CleanRoom, deposit: Callable[..., int], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """503 for the deposit and for the store's key, with a line; once it can, it keeps it."""
     folder = tmp_path / "keys" / "models"

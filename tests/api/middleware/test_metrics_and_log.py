@@ -17,10 +17,10 @@ from client.http.problems import Refused
 from ledger.wire import canonical_json as c
 from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
 from tests.factories.readme_walk import ROOT
-from tests.factories.service import PLAN, World
+from tests.factories.service import PLAN, ServedWorld
 
 
-def test_health_is_told_without_a_token_and_metrics_are_not(world: World) -> None:
+def test_health_is_told_without_a_token_and_metrics_are_not(world: ServedWorld) -> None:
     """A stopped book lives and is not ready; metrics are for operators."""
     bare = {"authorization": ""}
     operator = {"authorization": f"Bearer {world.everybody.token('ops', organisation=BANK_A, roles=['OPERATOR'])}"}
@@ -35,7 +35,7 @@ def test_health_is_told_without_a_token_and_metrics_are_not(world: World) -> Non
     assert (late.status_code, late.json()["code"], late.headers["retry-after"]) == (503, "stopped", "30")
 
 
-def test_an_answer_carries_the_request_s_id(quiet: World) -> None:
+def test_an_answer_carries_the_request_s_id(quiet: ServedWorld) -> None:
     """The caller's own where it is a plain word, else a fresh one; on problems too."""
     assert quiet.http.get("/v1/log", headers={REQUEST_ID: "mine-1"}).headers[REQUEST_ID] == "mine-1"
     for bad in ("a b", "x" * 65, ""):
@@ -43,14 +43,14 @@ def test_an_answer_carries_the_request_s_id(quiet: World) -> None:
         assert told not in {"", bad}
 
 
-def test_the_log_holds_no_secret(world: World) -> None:
+def test_the_log_holds_no_secret(world: ServedWorld) -> None:
     """Tokens, signatures, nonces, documents, keys and bodies go through the service, and none of them into its log."""
     stream = io.StringIO()
     handler, root = log_to(stream, logging.DEBUG), logging.getLogger()
     try:
         room = CleanRoom()
         body = world.charge_body(world.contract, room)
-        raw = world.command(world.bank, BANK_A, "charge", body, "run-1")
+        raw = world.command_bytes(world.bank, BANK_A, "charge", body, "run-1")
         signature = world.sign(world.bank, PATHS["charge"], raw, "run-1")
         token = world.everybody.shown(BANK_A)["authorization"].removeprefix("Bearer ")
         world.post(PATHS["charge"], raw, signature)

@@ -17,7 +17,7 @@ from api.middleware.metrics import Metrics
 from api.middleware.request_limits import Requests
 from client.http.endpoints import BATCH
 from tests.factories.people import BANK_A
-from tests.factories.service import World
+from tests.factories.service import ServedWorld
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -133,7 +133,7 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     assert asyncio.run(bounded(_request(whole), 10)) == b"{}"
 
 
-def test_a_batch_has_a_size(quiet: World) -> None:
+def test_a_batch_has_a_size(quiet: ServedWorld) -> None:
     """A byte more than may be is 413, whether or not its length is told before; of nobody known it is not even read."""
     headers = {**quiet.everybody.shown(BANK_A), "content-type": "application/json"}
     data = b" " * (BATCH_BYTES_MAX + 1)
@@ -144,7 +144,7 @@ def test_a_batch_has_a_size(quiet: World) -> None:
     assert unknown.status_code == 401
 
 
-def test_what_takes_seconds_is_asked_by_so_many_at_once(quiet: World) -> None:
+def test_what_takes_seconds_is_asked_by_so_many_at_once(quiet: ServedWorld) -> None:
     """One more is told to come again; a question about the past waits for the one before it."""
     snapshots = SnapshotProvider(quiet.book, quiet.clock)
     first, second = snapshots.read_long(), snapshots.read_long()

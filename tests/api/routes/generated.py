@@ -17,7 +17,7 @@ from api.auth.authorisation import OPERATIONS, PUBLIC
 from client.http.endpoints import BATCH, MODEL_KEYS, PATHS, QUOTES, SIGNATURE_HEADER
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from tests.api.market import Market, Person
+from tests.api.two_of_each import Person, TwoOfEach
 from tests.factories.people import BANK_A, CLINIC, CleanRoom
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ KINDS: Final = {**{path: kind for kind, path in PATHS.items()}, QUOTES: "charge"
 class Asking(AuthBase):
     """Shows the token of whoever an operation is for, and signs what is sent."""
 
-    def __init__(self, market: Market, operation: str, *, mends: bool = True) -> None:
+    def __init__(self, pairs: TwoOfEach, operation: str, *, mends: bool = True) -> None:
         """Ask as the last of the roles that may; ``mends`` says whether commands may be sent other than generated."""
         self._mends = mends
-        self._market = market
+        self._market = pairs
         self._role = "" if operation in PUBLIC else OPERATIONS[operation][-1]
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
@@ -81,18 +81,18 @@ class Asking(AuthBase):
             return raw
         name = f"generated-{next(_NUMBERS)}"
         body = self._market.charge(self._market.own, CleanRoom())
-        command = self._market.world.command(person.signer, person.did, "charge", body, name)
+        command = self._market.world.command_bytes(person.signer, person.did, "charge", body, name)
         signature = self._market.world.sign(person.signer, BATCH, command, name)
         return c.dump({"charges": [{"command": json.loads(command), "signature": signature}]})
 
     def _body(self, kind: str, person: Person) -> c.Object | None:
-        market = self._market
+        pairs = self._market
         if kind == "charge" and person.did == BANK_A:
-            return market.charge(market.own, CleanRoom())
+            return pairs.charge(pairs.own, CleanRoom())
         if kind == "coalition":
             return {"epsilon": "8", "members": [BANK_A, CLINIC]}
-        if kind in {"void", "post"} and person is market.people["CCR"]:
-            return {"charge": market.own.charge, **({"steps": 1} if kind == "post" else {})}
+        if kind in {"void", "post"} and person is pairs.people["CCR"]:
+            return {"charge": pairs.own.charge, **({"steps": 1} if kind == "post" else {})}
         return None
 
 

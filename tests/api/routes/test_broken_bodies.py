@@ -14,8 +14,8 @@ import requests
 
 from client.http.endpoints import JSON_TYPE
 from ledger.wire import canonical_json as c
-from tests.api.market import Market
 from tests.api.routes.generated import Asking
+from tests.api.two_of_each import TwoOfEach
 from tests.api.wire.conforming import committed
 from tests.factories.service import open_world
 
@@ -25,11 +25,11 @@ TAKING: Final = sorted(
 
 
 @pytest.fixture(scope="module")
-def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoOfEach]:
     """Somebody of each role."""
     with open_world(tmp_path_factory.mktemp("broken")) as world:
-        world.contract = world.found()
-        yield Market(world)
+        world.contract = world.found_service()
+        yield TwoOfEach(world)
 
 
 def _broken(value: Any) -> Iterator[Any]:  # noqa: ANN401 - JSON
@@ -50,11 +50,11 @@ def _broken(value: Any) -> Iterator[Any]:  # noqa: ANN401 - JSON
 
 
 @pytest.mark.parametrize("operation", TAKING)
-def test_what_is_not_allowed_is_malformed(market: Market, operation: str) -> None:
+def test_what_is_not_allowed_is_malformed(pairs: TwoOfEach, operation: str) -> None:
     """422 and nothing recorded, whatever else stands in it and whoever sent it."""
-    what, world = committed().operations[operation], market.world
+    what, world = committed().operations[operation], pairs.world
     content = what["requestBody"]["content"][JSON_TYPE]
-    form, asking, size = committed().form(content["schema"]), Asking(market, operation, mends=False), world.size
+    form, asking, size = committed().form(content["schema"]), Asking(pairs, operation, mends=False), world.size
     path = next(path for path, methods in committed().told["paths"].items() if what in methods.values())
     names = {one["name"]: one["example"] for one in what.get("parameters", []) if one["in"] == "path"}
     broken = [one for one in _broken(content["example"]) if not form.is_valid(one)]

@@ -12,12 +12,12 @@ from ledger.verifier import Checkpoint, LogKey, verify_receipt
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
-from tests.factories.service import World
+from tests.factories.service import ServedWorld
 
 
-def test_the_same_command_twice_is_one_entry(world: World) -> None:
+def test_the_same_command_twice_is_one_entry(world: ServedWorld) -> None:
     """201 first, 200 after that, with the same index and the same body, and whenever it was signed."""
-    raw = world.command(world.bank, BANK_A, "charge", world.charge_body(world.contract, CleanRoom()), "run-1")
+    raw = world.command_bytes(world.bank, BANK_A, "charge", world.charge_body(world.contract, CleanRoom()), "run-1")
     first = world.post("/v1/charges", raw, world.sign(world.bank, "/v1/charges", raw, "run-1"))
     size = world.size
     world.clock.now += 60_000
@@ -28,7 +28,7 @@ def test_the_same_command_twice_is_one_entry(world: World) -> None:
     assert two["repeated"]
 
 
-def test_the_same_id_for_another_command_is_refused(world: World, room: CleanRoom) -> None:
+def test_the_same_id_for_another_command_is_refused(world: ServedWorld, room: CleanRoom) -> None:
     """The first command keeps its id."""
     size = world.size
     with pytest.raises(Refused) as caught:
@@ -37,7 +37,7 @@ def test_the_same_id_for_another_command_is_refused(world: World, room: CleanRoo
     assert world.service.charge("run-1")["key_id"] == room.signer.key_id
 
 
-def test_a_receipt_proves_its_entry_offline(world: World, room: CleanRoom) -> None:
+def test_a_receipt_proves_its_entry_offline(world: ServedWorld, room: CleanRoom) -> None:
     """Entry, receipt and the pinned log key are enough; the entry is what was signed."""
     log = world.service.log()
     key = LogKey.parse(str(log["vkey"]))
@@ -51,7 +51,7 @@ def test_a_receipt_proves_its_entry_offline(world: World, room: CleanRoom) -> No
     assert str(room.signer.jwk["x"]) in data.decode()
 
 
-def test_a_refusal_tells_its_reasons_and_its_entry(world: World) -> None:
+def test_a_refusal_tells_its_reasons_and_its_entry(world: ServedWorld) -> None:
     """A run above the contract's bound is denied, on record, with the numbers that mattered."""
     body = world.charge_body(world.contract, CleanRoom())
     plan = body["plan"]
@@ -67,7 +67,7 @@ def test_a_refusal_tells_its_reasons_and_its_entry(world: World) -> None:
     assert caught.value.id == "run-1"
 
 
-def test_a_quote_records_nothing(world: World) -> None:
+def test_a_quote_records_nothing(world: ServedWorld) -> None:
     """It tells what a charge would get, permitted or not."""
     body = world.charge_body(world.contract, CleanRoom())
     size = world.size
@@ -79,14 +79,14 @@ def test_a_quote_records_nothing(world: World) -> None:
     assert world.size == size
 
 
-def test_the_account_shows_what_is_pending_and_what_fits(world: World, room: CleanRoom) -> None:
+def test_the_account_shows_what_is_pending_and_what_fits(world: ServedWorld, room: CleanRoom) -> None:
     """One run pending: something is used, nothing is posted, and some runs like it still fit."""
     del room
     told = world.service.accounts(PARTITION)
     assert told["partition"] == PARTITION
 
 
-def test_documents_are_named_by_their_digest(world: World) -> None:
+def test_documents_are_named_by_their_digest(world: ServedWorld) -> None:
     """Storing one twice is storing it once, and each signature lies beside it."""
     data = c.dump({"kind": "note", "v": 1})
     first = world.service.put_document(world.hospital, data)
@@ -101,10 +101,10 @@ def test_documents_are_named_by_their_digest(world: World) -> None:
             verify(facts.documents[stored.signature].decode(), data, world.hospital.public)
 
 
-def test_an_unsigned_command_is_refused_by_the_service_that_knows_everybody(world: World) -> None:
+def test_an_unsigned_command_is_refused_by_the_service_that_knows_everybody(world: ServedWorld) -> None:
     """Also where the actor and the key are registered, the signature is asked for."""
     size = world.size
-    raw = world.command(world.hospital, HOSPITAL, "retirement", {"partition": PARTITION}, "retire-1")
+    raw = world.command_bytes(world.hospital, HOSPITAL, "retirement", {"partition": PARTITION}, "retire-1")
     assert world.post("/v1/retirements", raw, None).status_code == 401
     signature = world.sign(world.bank, "/v1/retirements", raw, "retire-1")
     foreign = world.post("/v1/retirements", raw, signature, **world.everybody.shown(HOSPITAL))
@@ -112,7 +112,7 @@ def test_an_unsigned_command_is_refused_by_the_service_that_knows_everybody(worl
     assert SIGNATURE_HEADER in foreign.headers["www-authenticate"]
 
 
-def test_somebody_else_s_partition_is_not_theirs_to_retire(world: World) -> None:
+def test_somebody_else_s_partition_is_not_theirs_to_retire(world: ServedWorld) -> None:
     """Signed rightly by the wrong party."""
     with pytest.raises(Refused) as caught:
         world.service.submit(world.sro, SRO, "retirement", {"partition": PARTITION}, "retire-1")

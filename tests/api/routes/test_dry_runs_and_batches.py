@@ -11,16 +11,16 @@ from client.http.problems import Refused
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from tests.factories.people import BANK_A, DAY_MS, HOSPITAL, SRO, CleanRoom
-from tests.factories.service import NOW, World, contract_document
+from tests.factories.service import NOW, ServedWorld, contract_document
 
 
-def test_a_dry_run_is_decided_and_not_recorded(world: World) -> None:
+def test_a_dry_run_is_decided_and_not_recorded(world: ServedWorld) -> None:
     """Permitted or refused; and its signature is good for a dry run alone."""
     body = world.charge_body(world.contract, CleanRoom())
     plan: Any = body["plan"]
     size, path = world.size, f"{PATHS['charge']}?dry_run=true"
     for asked, status in ((body, 200), ({**body, "plan": {**plan, "steps": 400}}, 403)):
-        raw = world.command(world.bank, BANK_A, "charge", asked, "run-1")
+        raw = world.command_bytes(world.bank, BANK_A, "charge", asked, "run-1")
         signature = world.sign(world.bank, path, raw, "run-1")
         told = world.post(path, raw, signature)
         assert (told.status_code, told.json()["index"]) == (status, None)
@@ -28,27 +28,27 @@ def test_a_dry_run_is_decided_and_not_recorded(world: World) -> None:
     assert world.size == size
 
 
-def test_a_refusal_tells_what_is_left(world: World, room: CleanRoom) -> None:
+def test_a_refusal_tells_what_is_left(world: ServedWorld, room: CleanRoom) -> None:
     """The share of capacity on the global account and on the caller's own lineage's, rounded down."""
     del room
     body = world.charge_body(world.contract, CleanRoom())
     plan: Any = body["plan"]
-    raw = world.command(world.bank, BANK_A, "charge", {**body, "plan": {**plan, "steps": 400}}, "run-2")
+    raw = world.command_bytes(world.bank, BANK_A, "charge", {**body, "plan": {**plan, "steps": 400}}, "run-2")
     told = world.post(PATHS["charge"], raw, world.sign(world.bank, PATHS["charge"], raw, "run-2")).json()
     assert [one["holder"].partition(":")[0] for one in told["remaining"]] == ["global", "lineage"]
     assert all(0 < float(one["share"]) < 1 for one in told["remaining"])
 
 
-def _batch(world: World, *asked: tuple[str, c.Object, str], query: str = "") -> Any:  # noqa: ANN401 - JSON
+def _batch(world: ServedWorld, *asked: tuple[str, c.Object, str], query: str = "") -> Any:  # noqa: ANN401 - JSON
     items: list[c.Json] = []
     for name, body, path in asked:
-        raw = world.command(world.bank, BANK_A, "charge", body, name)
+        raw = world.command_bytes(world.bank, BANK_A, "charge", body, name)
         items.append({"command": c.parse(raw, len(raw)), "signature": world.sign(world.bank, path, raw, name)})
     headers = {**world.everybody.shown(BANK_A), "content-type": "application/json"}
     return world.http.post(f"{BATCH}{query}", content=c.dump({"charges": items}), headers=headers)
 
 
-def test_a_batch_is_decided_in_order_each_by_itself(world: World) -> None:
+def test_a_batch_is_decided_in_order_each_by_itself(world: ServedWorld) -> None:
     """One is charged, one refused on record, one signed for another path not even asked: and in one commit."""
     good, bad = (world.charge_body(world.contract, CleanRoom()) for _ in range(2))
     plan: Any = bad["plan"]
@@ -64,12 +64,12 @@ def test_a_batch_is_decided_in_order_each_by_itself(world: World) -> None:
     assert (again["status"], again["repeated"], again["index"]) == (200, True, first["index"])
 
 
-def test_a_batch_tells_what_is_left(world: World) -> None:
+def test_a_batch_tells_what_is_left(world: ServedWorld) -> None:
     """Beside each refusal for want of room, what the very charge alone is told; and nothing of what is not there."""
     body = world.charge_body(world.contract, CleanRoom())
     plan: Any = body["plan"]
     large: c.Object = {**body, "plan": {**plan, "steps": 400}}
-    raw = world.command(world.bank, BANK_A, "charge", large, "run-1")
+    raw = world.command_bytes(world.bank, BANK_A, "charge", large, "run-1")
     path = f"{PATHS['charge']}?dry_run=true"
     alone = world.post(path, raw, world.sign(world.bank, path, raw, "run-1")).json()
     hidden: c.Object = {**large, "partitions": [f"{HOSPITAL}/digits/2099-q1"]}
@@ -79,7 +79,7 @@ def test_a_batch_tells_what_is_left(world: World) -> None:
     assert "remaining" not in second["problem"]
 
 
-def test_a_dry_batch_records_nothing(world: World) -> None:
+def test_a_dry_batch_records_nothing(world: ServedWorld) -> None:
     """Each charge is told what it would get alone; a signature for one is none for the other."""
     size, query = world.size, "?dry_run=true"
     dry, body = f"{BATCH}{query}", world.charge_body(world.contract, CleanRoom())
@@ -96,7 +96,7 @@ def test_a_dry_batch_records_nothing(world: World) -> None:
     assert world.size == size
 
 
-def test_a_batch_has_bounds(world: World) -> None:
+def test_a_batch_has_bounds(world: ServedWorld) -> None:
     """None, too many, or one that is no charge: the whole is refused, and nothing is recorded."""
     size, headers = world.size, {**world.everybody.shown(BANK_A), "content-type": "application/json"}
     command: c.Object = {"actor": BANK_A, "body": {"charge": "run-1"}, "id": "a", "key_id": world.bank.key_id}
@@ -108,7 +108,7 @@ def test_a_batch_has_bounds(world: World) -> None:
     assert world.size == size
 
 
-def test_a_next_version_names_what_it_replaces(world: World) -> None:
+def test_a_next_version_names_what_it_replaces(world: ServedWorld) -> None:
     """Without a tag 428, with an old one 412, and with the one that stands it is entered."""
     head = "/v1/contract-heads/digits-bank-a"
     tag = world.http.get(head).headers["etag"]
@@ -128,7 +128,7 @@ def test_a_next_version_names_what_it_replaces(world: World) -> None:
     assert world.service.submit(world.bank, BANK_A, "contract", body, "contract-2").repeated
 
 
-def test_a_first_version_replaces_nothing(world: World) -> None:
+def test_a_first_version_replaces_nothing(world: ServedWorld) -> None:
     """A tag is one of nothing that stands: 412, and nothing is entered."""
     data, size = c.dump({**contract_document(), "id": "digits-again"}), world.size
     signed = [world.service.put_document(signer, data) for signer in (world.bank, world.hospital)]
@@ -139,7 +139,7 @@ def test_a_first_version_replaces_nothing(world: World) -> None:
     assert world.size == size
 
 
-def test_what_has_not_changed_is_not_sent_again(world: World) -> None:
+def test_what_has_not_changed_is_not_sent_again(world: ServedWorld) -> None:
     """304 without a body for the tag that the caller has; the whole for another."""
     path = "/v1/policies/health"
     shown = world.everybody.shown(SRO)

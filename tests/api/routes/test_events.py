@@ -17,14 +17,14 @@ from api.http.snapshots import SnapshotProvider
 from api.routes.events import PER_ORGANISATION_MAX, Streams, events
 from client.keys.signer import Signer
 from ledger.commands.entry import Entry
-from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
-from tests.factories.service import World, contract_document
+from tests.factories.people import BANK_A, HOSPITAL, SRO, STRANGER, CleanRoom
+from tests.factories.service import ServedWorld, contract_document
 
 Event = tuple[str | None, str, Any]
 
 
 @contextmanager
-def _streaming(world: World, did: str, **headers: str) -> Iterator[Iterator[Event]]:
+def _streaming(world: ServedWorld, did: str, **headers: str) -> Iterator[Iterator[Event]]:
     shown = {**world.everybody.shown(did), **headers}
     with world.http.stream("GET", "/v1/events", headers=shown) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
@@ -40,7 +40,7 @@ def _events(response: httpx.Response) -> Iterator[Event]:
         fields = {**fields, name: value} if line else {}
 
 
-def test_a_stream_goes_on_where_another_ended(world: World, room: CleanRoom) -> None:
+def test_a_stream_goes_on_where_another_ended(world: ServedWorld, room: CleanRoom) -> None:
     """The SRO gets every entry by its index; from any index on, the rest, and what is entered meanwhile."""
     del room
     size = world.size
@@ -55,7 +55,7 @@ def test_a_stream_goes_on_where_another_ended(world: World, room: CleanRoom) -> 
         assert next(events)[:2] == (str(size), "void")
 
 
-def test_nobody_is_told_what_he_may_not_see(world: World, room: CleanRoom) -> None:
+def test_nobody_is_told_what_he_may_not_see(world: ServedWorld, room: CleanRoom) -> None:
     """The hospital gets the entries that its read of them allows, and no other."""
     del room
     shown = world.everybody.shown(HOSPITAL)
@@ -70,7 +70,7 @@ def test_nobody_is_told_what_he_may_not_see(world: World, room: CleanRoom) -> No
     assert told == [*expected, str(world.size - 1)]
 
 
-def test_budget_alerts_are_told_to_whoever_may_see_the_account(world: World) -> None:
+def test_budget_alerts_are_told_to_whoever_may_see_the_account(world: ServedWorld) -> None:
     """Before the charge that crossed the threshold; of another lineage's account nobody hears."""
     other, signer = "did:web:bank-b.example", Signer.generate()
     world.register(other, "TDC", signer)
@@ -96,9 +96,9 @@ def test_budget_alerts_are_told_to_whoever_may_see_the_account(world: World) -> 
                 ]
 
 
-def test_a_silent_stream_says_where_it_is(world: World, room: CleanRoom) -> None:
+def test_a_silent_stream_says_where_it_is(world: ServedWorld, room: CleanRoom) -> None:
     """Comments keep it open, with the place so far, though nothing of a charge may be seen; then it ends."""
-    nobody = Caller("did:web:nobody.example", ("TDP",))
+    nobody = Caller(STRANGER, ("TDP",))
 
     async def told() -> list[bytes]:
         snapshots = SnapshotProvider(world.book, world.clock)

@@ -23,8 +23,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from api.auth.authorisation import OPERATIONS
-from tests.api.market import Market
 from tests.api.routes.generated import UNBOUNDED, Asking
+from tests.api.two_of_each import TwoOfEach
 from tests.factories.service import open_world
 
 FEW: Final = 3
@@ -41,15 +41,15 @@ MODES: Final = [pytest.param(FEW, id="few"), pytest.param(MANY, id="many", marks
 
 
 @pytest.fixture
-def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoOfEach]:
     """Two of everything."""
     with open_world(tmp_path_factory.mktemp("generated")) as world:
-        world.contract = world.found()
-        yield Market(world)
+        world.contract = world.found_service()
+        yield TwoOfEach(world)
 
 
-def _document(market: Market) -> Any:  # noqa: ANN401 - the library's own
-    document = schemathesis.openapi.from_url(f"{market.world.url}/v1/openapi.json")
+def _document(pairs: TwoOfEach) -> Any:  # noqa: ANN401 - the library's own
+    document = schemathesis.openapi.from_url(f"{pairs.world.url}/v1/openapi.json")
     return document.exclude(path=sorted(UNBOUNDED))
 
 
@@ -64,8 +64,8 @@ def _settings(examples: int) -> settings:
     )
 
 
-def _asking(market: Market, operation: Any, *, mends: bool = True) -> Asking:  # noqa: ANN401 - the library's own
-    return Asking(market, operation.definition.raw["operationId"], mends=mends)
+def _asking(pairs: TwoOfEach, operation: Any, *, mends: bool = True) -> Asking:  # noqa: ANN401 - the library's own
+    return Asking(pairs, operation.definition.raw["operationId"], mends=mends)
 
 
 def _ask(operation: Any, asking: Asking, examples: int, mode: GenerationMode) -> None:  # noqa: ANN401 - the library's own
@@ -94,20 +94,20 @@ def _can_be_broken(operation: Any) -> bool:  # noqa: ANN401 - the library's own
 
 
 @pytest.mark.parametrize("examples", MODES)
-def test_every_answer_is_one_that_the_document_tells(market: Market, examples: int) -> None:
+def test_every_answer_is_one_that_the_document_tells(pairs: TwoOfEach, examples: int) -> None:
     """Status, type and form, for every operation but the stream of events, which does not end."""
-    operations = [one.ok() for one in _document(market).get_all_operations()]
+    operations = [one.ok() for one in _document(pairs).get_all_operations()]
     assert len(operations) > len(OPERATIONS)
     for operation in operations:
-        _ask(operation, _asking(market, operation), examples, GenerationMode.POSITIVE)
+        _ask(operation, _asking(pairs, operation), examples, GenerationMode.POSITIVE)
 
 
 @pytest.mark.parametrize("examples", MODES)
-def test_what_the_document_does_not_allow_is_refused(market: Market, examples: int) -> None:
+def test_what_the_document_does_not_allow_is_refused(pairs: TwoOfEach, examples: int) -> None:
     """A field too many or too few, a value of another type or form: never 200, and always a problem that is told."""
     asked = 0
-    for operation in (one.ok() for one in _document(market).get_all_operations()):
-        asking = _asking(market, operation, mends=False)
+    for operation in (one.ok() for one in _document(pairs).get_all_operations()):
+        asking = _asking(pairs, operation, mends=False)
         if _can_be_broken(operation):
             _ask(operation, asking, examples, GenerationMode.NEGATIVE)
             asked += 1
@@ -115,15 +115,15 @@ def test_what_the_document_does_not_allow_is_refused(market: Market, examples: i
 
 
 @pytest.mark.parametrize("examples", MODES)
-def test_answers_lead_to_answers(market: Market, examples: int) -> None:
+def test_answers_lead_to_answers(pairs: TwoOfEach, examples: int) -> None:
     """What one operation answered with is what the next one names, as far as the document's links say."""
 
-    class Machine(_document(market).as_state_machine()):  # type: ignore[misc] # made at run time
+    class Machine(_document(pairs).as_state_machine()):  # type: ignore[misc] # made at run time
         """Calls by whoever they are for."""
 
         def get_call_kwargs(self, case: schemathesis.Case[Any]) -> dict[str, Any]:
             """Its token and its signature."""
-            return {"auth": _asking(market, case.operation)}
+            return {"auth": _asking(pairs, case.operation)}
 
         def validate_response(self, response: Any, case: schemathesis.Case[Any], **_: Any) -> None:  # noqa: ANN401
             """As alone."""

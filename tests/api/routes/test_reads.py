@@ -13,20 +13,20 @@ from ledger.verifier import Checkpoint, leaf_hash, verify_consistency
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
-from tests.factories.service import World, contract_document
+from tests.factories.service import ServedWorld, contract_document
 
 
-def _get(world: World, path: str, **query: str) -> Any:  # noqa: ANN401 - JSON
+def _get(world: ServedWorld, path: str, **query: str) -> Any:  # noqa: ANN401 - JSON
     response = world.http.get(path, params=query)
     assert response.status_code == 200, response.text
     return response.json()
 
 
-def _as(world: World, did: str, path: str, **headers: str) -> httpx.Response:
+def _as(world: ServedWorld, did: str, path: str, **headers: str) -> httpx.Response:
     return world.http.get(path, headers={**world.everybody.shown(did), **headers})
 
 
-def test_the_registry_is_told_as_it_stands(world: World) -> None:
+def test_the_registry_is_told_as_it_stands(world: ServedWorld) -> None:
     """Organisations with their keys, the policy in force, the dataset, the contract and which version is its head."""
     assert [one["organisation"] for one in _get(world, "/v1/organisations")["items"]] == sorted([SRO, HOSPITAL, BANK_A])
     (key,) = _get(world, f"/v1/organisations/{BANK_A}/keys")["items"]
@@ -38,7 +38,7 @@ def test_the_registry_is_told_as_it_stands(world: World) -> None:
     assert head == {"document": world.contract, "id": "digits-bank-a", "version": 1}
 
 
-def test_documents_are_for_those_they_concern(world: World) -> None:
+def test_documents_are_for_those_they_concern(world: ServedWorld) -> None:
     """A policy is everybody's, a contract its parties', and a signature theirs who may see an entry that names it."""
     policy = _get(world, "/v1/policies/health")["versions"][0]["document"]
     (entered,) = _get(world, "/v1/decisions", kind="contract")["items"]
@@ -61,7 +61,7 @@ def test_documents_are_for_those_they_concern(world: World) -> None:
     assert [_as(world, BANK_A, f"/v1/documents/{one}").status_code for one in (governs, said)] == [200, 404]
 
 
-def test_a_refusal_is_a_decision_on_record(world: World) -> None:
+def test_a_refusal_is_a_decision_on_record(world: ServedWorld) -> None:
     """Every check that failed is there, and the list can ask for refusals alone."""
     body = world.charge_body(world.contract, CleanRoom())
     plan: Any = body["plan"]
@@ -73,7 +73,7 @@ def test_a_refusal_is_a_decision_on_record(world: World) -> None:
     assert _get(world, "/v1/decisions", refused="true")["items"] == [decision]
 
 
-def test_the_past_is_what_stood_then(world: World, room: CleanRoom) -> None:
+def test_the_past_is_what_stood_then(world: ServedWorld, room: CleanRoom) -> None:
     """Before the charge its account was empty and the charge was not there; now both are."""
     del room
     before = str(world.size - 1)
@@ -87,7 +87,7 @@ def test_the_past_is_what_stood_then(world: World, room: CleanRoom) -> None:
     assert (far.status_code, far.json()["field"]) == (422, "as_of")
 
 
-def test_the_newest_charge_is_found_among_its_lineage_s_own(world: World, room: CleanRoom) -> None:
+def test_the_newest_charge_is_found_among_its_lineage_s_own(world: ServedWorld, room: CleanRoom) -> None:
     """How many more runs like the last one fit is told against the newest charge's price."""
     del room
     (account,) = [one for one in _get(world, "/v1/accounts", partition=PARTITION)["items"] if one["holder"] == "global"]
@@ -96,7 +96,7 @@ def test_the_newest_charge_is_found_among_its_lineage_s_own(world: World, room: 
     assert _get(world, "/v1/frozen-accounts", partition=PARTITION)["items"] == []
 
 
-def test_lineage_is_its_own_organisation_s(world: World) -> None:
+def test_lineage_is_its_own_organisation_s(world: ServedWorld) -> None:
     """An SRO reads the graph around anybody, a consumer its own, and nobody else's exists for it."""
     world.everybody.roles[SRO] = "SRO"
     own = _as(world, BANK_A, f"/v1/lineage/{BANK_A}").json()
@@ -106,7 +106,7 @@ def test_lineage_is_its_own_organisation_s(world: World) -> None:
     assert _as(world, BANK_A, f"/v1/lineage/{SRO}").status_code == 404
 
 
-def test_coalitions_are_told_to_whoever_watches(world: World, room: CleanRoom) -> None:
+def test_coalitions_are_told_to_whoever_watches(world: ServedWorld, room: CleanRoom) -> None:
     """One run is over no lineage's cap; a cap with no order to hold it is none; consumers may not ask."""
     del room
     roomy = _get(world, "/v1/smallest-coalitions", partition=PARTITION)
@@ -118,7 +118,7 @@ def test_coalitions_are_told_to_whoever_watches(world: World, room: CleanRoom) -
     assert _as(world, BANK_A, f"/v1/smallest-coalitions?partition={PARTITION}").status_code == 403
 
 
-def test_tiles_and_consistency_verify_against_the_checkpoint(world: World) -> None:
+def test_tiles_and_consistency_verify_against_the_checkpoint(world: ServedWorld) -> None:
     """The tile of leaf hashes is that of the entries, and an older root is proven to be this log's."""
     size = world.size
     hashes = world.http.get(f"/tile/0/000.p/{size}").content
@@ -148,7 +148,7 @@ def test_tiles_and_consistency_verify_against_the_checkpoint(world: World) -> No
     assert world.http.get("/tile/entries/000.p/1", headers=world.everybody.shown(BANK_A)).status_code == 403
 
 
-def test_a_plan_is_answered_without_an_entry(world: World) -> None:
+def test_a_plan_is_answered_without_an_entry(world: ServedWorld) -> None:
     """What a run would get and how many more fit; a policy's and a merger's impact; nothing is recorded."""
     size = world.size
     run = {name: world.charge_body(world.contract, CleanRoom())[name] for name in ("contract", "partitions", "plan")}
@@ -162,7 +162,7 @@ def test_a_plan_is_answered_without_an_entry(world: World) -> None:
     assert world.size == size
 
 
-def test_progress_informs_and_refunds_nothing(world: World, room: CleanRoom) -> None:
+def test_progress_informs_and_refunds_nothing(world: ServedWorld, room: CleanRoom) -> None:
     """The clean room's newest report is told beside the charge; it never goes back, and the log does not grow."""
     size = world.size
     shown = {**world.everybody.shown_by(room.signer), "content-type": "application/json"}
@@ -179,14 +179,14 @@ def test_progress_informs_and_refunds_nothing(world: World, room: CleanRoom) -> 
     )
 
 
-def test_a_misspelt_parameter_is_refused(quiet: World) -> None:
+def test_a_misspelt_parameter_is_refused(quiet: ServedWorld) -> None:
     """What is left out and what is misspelt are told apart."""
     for query in ("as_off=1", "limit=0", "limit=201", "limit=1&limit=2", "limit=07", "cursor=AAAA"):
         response = quiet.http.get(f"/v1/organisations?{query}")
         assert (response.status_code, response.json()["code"]) == (422, "malformed"), query
 
 
-def test_a_list_asks_the_database_no_oftener_with_many_contracts(world: World) -> None:
+def test_a_list_asks_the_database_no_oftener_with_many_contracts(world: ServedWorld) -> None:
     """Whose partitions a bank sees is found in one statement, not in one for each partition and contract."""
     asked: list[str] = []
     engine = world.book._reads  # noqa: SLF001 - its statements are counted

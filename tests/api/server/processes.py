@@ -18,7 +18,7 @@ from ledger.wire import canonical_json as c
 from policy.decisions.gate import gate
 from tests.factories.callers import Everybody
 from tests.factories.people import ORIGIN
-from tests.factories.service import World, machine_clock
+from tests.factories.service import ServedWorld, machine_clock
 
 ISSUER: Final = "http://127.0.0.1:9"
 """An issuer that nobody can ask: its tokens are made here, and its keys are in the profile."""
@@ -110,7 +110,7 @@ class Servers:
         opened = Book.open(book, gate=gate, log_key=private, origin=ORIGIN, clock=unix_ms)
         self._parties.callback(opened.close)
         keys = FileKeyStore(folder / "keys")
-        self.world = World(opened, first.url, clock=self._clock, keys=keys, log=log, everybody=self._everybody)
+        self.world = ServedWorld(opened, first.url, clock=self._clock, keys=keys, log=log, everybody=self._everybody)
         self._parties.callback(self.world.service.close)
         self._parties.callback(self.world.http.close)
 

@@ -22,7 +22,7 @@ from ledger.verifier import verify_receipt
 from ledger.wire import canonical_json as c
 from tests.api.server.processes import Served
 from tests.factories.people import BANK_A, CleanRoom
-from tests.factories.service import PLAN, World
+from tests.factories.service import PLAN, ServedWorld
 from tests.factories.stored import no_step
 from tests.ledger.accounting.exact import capacity, sampled_gaussian
 
@@ -56,14 +56,14 @@ class Heard:
         return self.status in {200, 201}
 
 
-def signed(world: World, servers: Sequence[Served], names: Sequence[str], partition: str) -> list[Signed]:
+def signed(world: ServedWorld, servers: Sequence[Served], names: Sequence[str], partition: str) -> list[Signed]:
     """Charges of the bank's, each with a clean room of its own."""
     headers = {**world.everybody.shown(BANK_A), "content-type": JSON_TYPE}
     now_s = world.clock() // 1000
     made = []
     for name in names:
         body: c.Object = {**world.charge_body(world.contract, CleanRoom()), "partitions": [partition]}
-        raw = world.command(world.bank, BANK_A, "charge", body, name)
+        raw = world.command_bytes(world.bank, BANK_A, "charge", body, name)
         signatures = {one.url: world.bank.sign(raw, Call("POST", one.url + _PATH, now_s, name)) for one in servers}
         made.append(Signed(name, raw, signatures, headers))
     return made
@@ -126,7 +126,7 @@ def _sent(http: httpx.Client, server: str, elsewhere: str, charge: Signed) -> He
     raise AssertionError(message)
 
 
-def check_race(world: World, url: str, ref: str, heard: list[Heard], sent: set[str]) -> int:
+def check_race(world: ServedWorld, url: str, ref: str, heard: list[Heard], sent: set[str]) -> int:
     """Nothing over, nothing lost, nothing twice; how many were admitted.
 
     Every charge has one entry, in which every answer about it agrees; what is admitted is what fits; the account is
@@ -158,7 +158,7 @@ def check_race(world: World, url: str, ref: str, heard: list[Heard], sent: set[s
     return len(admitted)
 
 
-def _check_answer(world: World, one: Heard, index: int, entry: Entry) -> None:
+def _check_answer(world: ServedWorld, one: Heard, index: int, entry: Entry) -> None:
     """What was answered is what the log says, and provable."""
     assert one.told["index"] == index
     if not one.admitted:

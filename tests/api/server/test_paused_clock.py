@@ -28,7 +28,7 @@ def test_commands_and_key_releases_wait(tmp_path: Path) -> None:
     """Also a release that is recorded: a clock that fell behind its deadline would seal its key again."""
     machine = MachineClock(NOW)
     with open_world(tmp_path, clock=machine) as world:
-        contract = world.found()
+        contract = world.found_service()
         room = CleanRoom("run-1")
         world.service.submit(world.bank, BANK_A, "charge", world.charge_body(contract, room), "run-1")
         nonce = world.service.challenge("run-1")

@@ -33,7 +33,7 @@ def servers(book: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
     """Processes on that book, and all that a charge needs but a partition with room."""
     servers = Servers(tmp_path_factory.mktemp("servers"), book)
     try:
-        servers.world.contract = servers.world.found(runs_max=1_000)
+        servers.world.contract = servers.world.found_service(runs_max=1_000)
         yield servers
     finally:
         said = servers.close()

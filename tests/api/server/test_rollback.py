@@ -21,18 +21,18 @@ from tests.factories.callers import Everybody
 from tests.factories.documents import SMALL
 from tests.factories.people import LOG, LOG_KEY, ORIGIN
 from tests.factories.service import machine_clock
-from tests.factories.stored import World, copy, open_world
+from tests.factories.stored import StoredWorld, copy, open_world
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[StoredWorld]:
     """A closed book of ten entries."""
     with open_world(tmp_path) as found:
         found.book.close()
         yield found
 
 
-def profile_of(world: World, more: str = "") -> Path:
+def profile_of(world: StoredWorld, more: str = "") -> Path:
     """A service's profile, which names no file for the newest checkpoint unless ``more`` does."""
     rmtree(world.path.parent / "server", ignore_errors=True)
     everybody = Everybody(ISSUER, ORIGIN, machine_clock())
@@ -56,7 +56,7 @@ def refused(profile: Path, *options: str) -> str:
     return result.stderr
 
 
-def test_yesterdays_book_is_not_served(world: World, tmp_path: Path) -> None:
+def test_yesterdays_book_is_not_served(world: StoredWorld, tmp_path: Path) -> None:
     """The whole attack: one copy of a file. And deleting what was kept does not help."""
     backup = copy(world.path, tmp_path / "backup.sqlite")
     profile, kept = profile_of(world), default_path(LOG)
@@ -79,7 +79,7 @@ def test_yesterdays_book_is_not_served(world: World, tmp_path: Path) -> None:
     assert f"there is no checkpoint kept at {kept}" in refused(profile)
 
 
-def test_a_profile_that_allows_rollback_says_so(world: World) -> None:
+def test_a_profile_that_allows_rollback_says_so(world: StoredWorld) -> None:
     """In words, loudly, and in the log, before anything else: here the book is not even there."""
     profile = profile_of(world, "allow_rollback = true")
     world.path.unlink()
@@ -102,7 +102,7 @@ def test_a_new_book_costs_one_line_and_no_question(tmp_path: Path) -> None:
         assert default_path(LOG).exists()
 
 
-def test_the_settings(world: World, tmp_path: Path) -> None:
+def test_the_settings(world: StoredWorld, tmp_path: Path) -> None:
     """A file beside the profile, an absolute one, the default, none; and not two of them."""
     for more, file in (
         ("", default_path(LOG)),

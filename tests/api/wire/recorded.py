@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import httpx
 
 from tests.api.wire.conforming import UNBOUNDED, Document
-from tests.factories.service import World
+from tests.factories.service import ServedWorld
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Exchange:
 class Recorder:
     """Keeps every exchange of a world with its service, in order."""
 
-    def __init__(self, world: World, document: Document) -> None:
+    def __init__(self, world: ServedWorld, document: Document) -> None:
         """Listen from now on."""
         self._document = document
         self.exchanges: list[Exchange] = []

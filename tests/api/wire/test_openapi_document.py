@@ -17,7 +17,7 @@ from ledger.wire import canonical_json as c
 from tests.api.wire.conforming import committed
 from tests.api.wire.openapi_build import DIGEST, digest_line, pretty
 from tests.api.wire.tour import Tour
-from tests.factories.service import World, open_world
+from tests.factories.service import ServedWorld, open_world
 
 OPERATIONS: Final = sorted(committed().operations)
 NOT_SHOWN: Final = frozenset({"read_docs", "read_entry_bundle", "read_tile"})
@@ -25,7 +25,7 @@ NOT_SHOWN: Final = frozenset({"read_docs", "read_entry_bundle", "read_tile"})
 
 
 @pytest.fixture
-def operations(quiet: World) -> dict[tuple[str, str], dict[str, Any]]:
+def operations(quiet: ServedWorld) -> dict[tuple[str, str], dict[str, Any]]:
     """Each operation by method and path."""
     paths = quiet.http.get("/v1/openapi.json").json()["paths"]
     return {(method, path): what for path, methods in paths.items() for method, what in methods.items()}
@@ -83,7 +83,7 @@ def test_whatever_moves_something_asks_for_a_signature(
     }
 
 
-def test_the_document_has_the_digest_that_is_checked_in(quiet: World) -> None:
+def test_the_document_has_the_digest_that_is_checked_in(quiet: ServedWorld) -> None:
     """Whoever changes an operation sees what changes for callers: ``make openapi`` writes document and digest."""
     served = quiet.http.get("/v1/openapi.json").json()
     assert digest_line(pretty(served)) == DIGEST.read_text(encoding="ascii")
@@ -222,7 +222,7 @@ class Page(HTMLParser):
         self.words += data
 
 
-def test_the_page_needs_nothing_but_itself(quiet: World) -> None:
+def test_the_page_needs_nothing_but_itself(quiet: ServedWorld) -> None:
     """Well formed, no address but the document's and its own anchors, and its policy lets nothing else in."""
     answer = quiet.http.get("/docs")
     page = Page(answer.text)
@@ -233,7 +233,7 @@ def test_the_page_needs_nothing_but_itself(quiet: World) -> None:
     assert own <= set(page.anchors)
 
 
-def test_the_page_tells_all_that_the_document_does(quiet: World) -> None:
+def test_the_page_tells_all_that_the_document_does(quiet: ServedWorld) -> None:
     """Each operation with its words, parameters and statuses; each field of each form; each example."""
     page = Page(quiet.http.get("/docs").text)
     assert set(OPERATIONS) <= set(page.anchors)

@@ -13,11 +13,11 @@ from client.keys.sealed_model import seal_deposit, seal_model
 from client.keys.signer import Signer
 from ledger.commands.entry import Entry
 from ledger.wire import canonical_json as c
-from tests.api.market import OTHER_BANK, Market
+from tests.api.two_of_each import TwoOfEach
 from tests.api.wire.conforming import committed
 from tests.api.wire.recorded import Recorder
-from tests.factories.people import BANK_A, CLINIC, HOSPITAL, SRO, CleanRoom
-from tests.factories.service import OPENED, PLAN, World, contract_document
+from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL, SRO, CleanRoom
+from tests.factories.service import OPENED, PLAN, ServedWorld, contract_document
 
 SEALED: Final = "run-7"
 """A run whose model stays sealed."""
@@ -27,12 +27,12 @@ _MORE_BANKS: Final = tuple(f"did:web:bank-{letter}.example" for letter in "cdefg
 class Tour:
     """Goes through a world that nobody is registered in yet."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ServedWorld) -> None:
         """Furnish it, and record from the first request on."""
         self.world = world
         self.recorder = Recorder(world, committed())
-        world.contract = world.found()
-        self.market = Market(world)
+        world.contract = world.found_service()
+        self.pairs = TwoOfEach(world)
 
     def go(self) -> None:
         """Everything, in an order in which it can happen."""
@@ -52,40 +52,40 @@ class Tour:
 
     def _post(self, path: str, body: c.Json, role: str) -> httpx.Response:
         """Something that is not signed."""
-        headers = {**self.market.people[role].shown, "content-type": JSON_TYPE}
+        headers = {**self.pairs.people[role].shown, "content-type": JSON_TYPE}
         return self.world.http.post(path, content=c.dump(body), headers=headers)
 
     def _get(self, path: str, role: str = "AUDITOR", **query: str) -> httpx.Response:
-        return self.world.http.get(path, params=query, headers=self.market.people[role].shown)
+        return self.world.http.get(path, params=query, headers=self.pairs.people[role].shown)
 
     def _ask(self) -> None:
         """Before anything is charged: quotes, plans, impacts."""
-        world, market = self.world, self.market
-        body = market.charge(market.own, CleanRoom())
+        world, pairs = self.world, self.pairs
+        body = pairs.charge(pairs.own, CleanRoom())
         world.service.quote(world.bank, BANK_A, body, "run-5")
         self._post("/v1/plans", body, "TDC")
         self._post("/v1/plans", {**body, "plan": {**PLAN, "noise_multiplier": "0.8"}}, "TDC")
-        self._post("/v1/merger-impacts", {"organisations": [BANK_A, OTHER_BANK]}, "SRO")
+        self._post("/v1/merger-impacts", {"organisations": [BANK_A, BANK_B]}, "SRO")
         policy = c.dump({**world.policy(), "lineage": {"epsilon_max": "0.5"}, "version": 2})
-        headers = {**market.people["SRO"].shown, "content-type": "application/octet-stream"}
+        headers = {**pairs.people["SRO"].shown, "content-type": "application/octet-stream"}
         world.http.post("/v1/policy-impacts", content=policy, headers=headers)
 
     def _charge(self) -> None:
         """Charged, told of, voided; many at once."""
-        world, market = self.world, self.market
+        world, pairs = self.world, self.pairs
         self._post("/v1/charges/run-1/progress", {"steps": 40}, "CCR")
-        self._submit(world.bank, BANK_A, "charge", market.charge(market.own, CleanRoom()), "run-5")
+        self._submit(world.bank, BANK_A, "charge", pairs.charge(pairs.own, CleanRoom()), "run-5")
         self._submit(world.bank, BANK_A, "void", {"charge": "run-5"}, "void-of-run-5")
         items: list[c.Json] = []
-        for name, things in (("run-6", market.own), ("run-8", market.foreign)):
-            raw = world.command(world.bank, BANK_A, "charge", market.charge(things, CleanRoom()), name)
+        for name, things in (("run-6", pairs.own), ("run-8", pairs.foreign)):
+            raw = world.command_bytes(world.bank, BANK_A, "charge", pairs.charge(things, CleanRoom()), name)
             items.append({"command": c.parse(raw, len(raw)), "signature": world.sign(world.bank, BATCH, raw, name)})
         self._post(BATCH, {"charges": items}, "TDC")
 
     def _model(self) -> None:
         """A run, its sealed model, and another clean room that opens it."""
-        world, market, room = self.world, self.market, CleanRoom()
-        self._submit(world.bank, BANK_A, "charge", market.charge(market.own, room), SEALED)
+        world, pairs, room = self.world, self.pairs, CleanRoom()
+        self._submit(world.bank, BANK_A, "charge", pairs.charge(pairs.own, room), SEALED)
         nonce = world.service.challenge(SEALED)
         released: c.Object = {"charge": SEALED, "evidence": world.attest(room, SEALED, nonce), "nonce": nonce}
         self._submit(room.signer, BANK_A, "key_release", released, f"key-of-{SEALED}")
@@ -107,29 +107,29 @@ class Tour:
 
     def _refused(self) -> None:
         """One of each problem that anybody can bring about."""
-        world, market = self.world, self.market
+        world, pairs = self.world, self.pairs
         self._get("/v1/charges", "no token")
         self._get("/v1/charges/run-99")
         self._get("/v1/charges", limit="0")
-        world.http.delete("/v1/charges/run-1", headers=market.people["AUDITOR"].shown)
-        self.world.http.post("/v1/plans", content=b"steps: 1", headers=market.people["TDC"].shown)
+        world.http.delete("/v1/charges/run-1", headers=pairs.people["AUDITOR"].shown)
+        self.world.http.post("/v1/plans", content=b"steps: 1", headers=pairs.people["TDC"].shown)
         self._post("/v1/plans", "x" * 40_000, "TDC")
         loud: c.Object = {**PLAN, "noise_multiplier": "0.8"}
-        self._send("charge", {**market.charge(market.own, CleanRoom()), "plan": loud}, "run-9")
+        self._send("charge", {**pairs.charge(pairs.own, CleanRoom()), "plan": loud}, "run-9")
         self._submit(world.hospital, HOSPITAL, "partition", {**OPENED, **_SMALL}, "partition-small")
-        small: c.Object = {**market.charge(market.own, CleanRoom()), "partitions": [f"{HOSPITAL}/digits/small"]}
+        small: c.Object = {**pairs.charge(pairs.own, CleanRoom()), "partitions": [f"{HOSPITAL}/digits/small"]}
         self._send("charge", small, "run-10")
         self._send("charge", {**small, "clean_room": CleanRoom().to_json()}, "run-11")
 
     def _send(self, kind: str, body: c.Object, name: str, **headers: str) -> None:
         """A command of the bank's, whatever it gets."""
-        raw = self.world.command(self.world.bank, BANK_A, kind, body, name)
+        raw = self.world.command_bytes(self.world.bank, BANK_A, kind, body, name)
         self.world.post(PATHS[kind], raw, self.world.sign(self.world.bank, PATHS[kind], raw, name), **headers)
 
     def _read(self) -> None:
         """All that can be read, by an auditor where others may not see it."""
-        market, size = self.market, str(self.world.size)
-        things = market.own
+        pairs, size = self.pairs, str(self.world.size)
+        things = pairs.own
         for path in ("/livez", "/readyz", "/v1/log", "/v1/checkpoint", "/docs", "/metrics", "/v1/consistency/9"):
             self._get(path)
         for path in ("/tile/0/000.p/9", "/tile/entries/000.p/9", "/v1/entries/9"):
@@ -168,7 +168,7 @@ class Tour:
 
     def _follow(self) -> None:
         """Events, until as many streams are open as anybody may have."""
-        headers = {**self.market.people["AUDITOR"].shown, "last-event-id": "8"}
+        headers = {**self.pairs.people["AUDITOR"].shown, "last-event-id": "8"}
         with ExitStack() as open_ones:
             for _ in range(PER_ORGANISATION_MAX):
                 stream = self.world.http.stream("GET", "/v1/events", params={"after": "8"}, headers=headers)
@@ -181,7 +181,7 @@ class Tour:
     def _unchanged(self, path: str, **query: str) -> None:
         """Read, and read again by whoever has it already."""
         tag = self._get(path, **query).headers["etag"]
-        shown = self.market.people["AUDITOR"].shown
+        shown = self.pairs.people["AUDITOR"].shown
         self.world.http.get(path, params=query, headers={**shown, "if-none-match": tag})
 
     def _lineage(self) -> None:
@@ -193,9 +193,9 @@ class Tour:
         bodies: dict[str, c.Object] = {
             "merger": {"organisation": one, "parents": [two, three]},
             "acquisition": {"acquired": [five], "organisation": four},
-            "collusion": {"effective": world.clock.now - 1, "organisations": [six, OTHER_BANK]},
+            "collusion": {"effective": world.clock.now - 1, "organisations": [six, BANK_B]},
             "split": {"child": seven, "organisation": BANK_A},
-            "transfer": {"charge": SEALED, "giver": BANK_A, "recipient": OTHER_BANK},
+            "transfer": {"charge": SEALED, "giver": BANK_A, "recipient": BANK_B},
             "publication": {"charge": SEALED, "giver": BANK_A},
         }
         for kind, body in bodies.items():
@@ -203,8 +203,8 @@ class Tour:
 
     def _govern(self) -> None:
         """A reset, a retirement, a revocation, a next version of each document that has one."""
-        world, market = self.world, self.market
-        order: c.Object = {"holder": "global", "partition": market.own.partition, "reason": "an order of the court"}
+        world, pairs = self.world, self.pairs
+        order: c.Object = {"holder": "global", "partition": pairs.own.partition, "reason": "an order of the court"}
         self._submit(world.sro, SRO, "decree", order, "decree-1")
         self._submit(world.hospital, HOSPITAL, "retirement", {"partition": world.open_partition("old")}, "retirement-1")
         agreed = {**contract_document(world.begun), "version": 2}
@@ -214,9 +214,9 @@ class Tour:
         self._send("contract", body, "contract-2", **{"if-match": '"AAAAAAAAAAAAAAAAAAAAAA"'})
         self._send("contract", body, "contract-2", **{"if-match": str(signed[0].replaces)})
         world.enter("policy", {**world.policy(), "lineage": {"epsilon_max": "1"}, "version": 2}, SRO, world.sro)
-        self._pages("/v1/frozen-accounts", "1", partition=market.own.partition, as_of=str(world.size))
-        revoked: c.Object = {"contract": market.foreign.contract}
-        self._submit(market.clinic, CLINIC, "revocation", revoked, "revocation-1")
+        self._pages("/v1/frozen-accounts", "1", partition=pairs.own.partition, as_of=str(world.size))
+        revoked: c.Object = {"contract": pairs.foreign.contract}
+        self._submit(pairs.clinic, CLINIC, "revocation", revoked, "revocation-1")
 
     def _again(self) -> None:
         """Each command once more as it was sent, which gets the answer that it got."""

@@ -16,11 +16,11 @@ from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, CleanRoom
-from tests.factories.service import World
+from tests.factories.service import ServedWorld
 
 
 @pytest.fixture
-def profile(world: World, room: CleanRoom, tmp_path: Path) -> Iterator[Path]:
+def profile(world: ServedWorld, room: CleanRoom, tmp_path: Path) -> Iterator[Path]:
     """The bank's profile; one charge is pending."""
     del room
     world.bank.save(tmp_path / "bank.pem")
@@ -47,7 +47,7 @@ def test_account_of_no_partition_ends_with_not_found(profile: Path) -> None:
     assert "not_found" in result.stderr
 
 
-def test_quote_tells_the_decision_without_recording_it(world: World, profile: Path, tmp_path: Path) -> None:
+def test_quote_tells_the_decision_without_recording_it(world: ServedWorld, profile: Path, tmp_path: Path) -> None:
     """Permitted ends with 0, denied with 3 and every reason."""
     size = world.size
     body = world.charge_body(world.contract, CleanRoom())
@@ -71,7 +71,7 @@ def test_no_service_ends_with_try_again(profile: Path) -> None:
     assert CliRunner().invoke(client_commands, ["account", str(profile)]).exit_code == 75
 
 
-def test_serve_refuses_every_host_but_loopback(profile: Path, world: World) -> None:
+def test_serve_refuses_every_host_but_loopback(profile: Path, world: ServedWorld) -> None:
     """One plain sentence, exit code 2, and no port is opened."""
     profile.with_name("log.pem").write_bytes(profile.with_name("bank.pem").read_bytes())
     profile.with_name("log.pem").chmod(0o600)

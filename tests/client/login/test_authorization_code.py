@@ -30,7 +30,7 @@ from ledger.domain.exit_codes import ExitCode
 from ledger.wire.malformed import Malformed
 from tests.factories.browser import CALLBACK, Browser, with_query
 from tests.factories.people import BANK_A, HOSPITAL, SRO
-from tests.factories.service import World
+from tests.factories.service import ServedWorld
 
 ROOT: Final = Path(__file__).parents[3]
 COUNCIL: Final = "did:web:council.example"
@@ -70,14 +70,14 @@ def _nobody_told(_url: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def issuer(quiet: World) -> Iterator[str]:
+def issuer(quiet: ServedWorld) -> Iterator[str]:
     """The issuer that the service believes, with people."""
     with quiet.issuing(PEOPLE) as url:
         yield url
 
 
 @pytest.fixture
-def desk(quiet: World, issuer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def desk(quiet: ServedWorld, issuer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """A profile without a key; what is kept of it goes into a folder of its own."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
     path = tmp_path / "an auditor.toml"
@@ -369,7 +369,7 @@ def test_a_person_s_profile_is_read_strictly(desk: Desk, line: str, field: str) 
 
 
 @pytest.mark.parametrize("url", ["http://ledger.example", "http://127.0.0.1.example", "ledger.example"])
-def test_a_person_s_token_goes_nowhere_without_tls(desk: Desk, quiet: World, url: str) -> None:
+def test_a_person_s_token_goes_nowhere_without_tls(desk: Desk, quiet: ServedWorld, url: str) -> None:
     """But on this machine; the field is named."""
     desk.profile.write_text(desk.profile.read_text().replace(quiet.url, url))
     with pytest.raises(Malformed) as caught:

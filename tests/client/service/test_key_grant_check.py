@@ -21,7 +21,7 @@ from ledger.wire.canonical_json import Object
 from ledger.wire.malformed import Malformed
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
-from tests.factories.service import NOW, World, open_world
+from tests.factories.service import NOW, ServedWorld, open_world
 
 DATA_KEY = bytes(range(32))
 LATER = 3_600_000
@@ -30,7 +30,7 @@ LATER = 3_600_000
 class Released(NamedTuple):
     """A key release that the service authorised and holds no key for."""
 
-    world: World
+    world: ServedWorld
     room: CleanRoom
     answer: Answer
     charge: Proven
@@ -46,7 +46,7 @@ def released(tmp_path: Path) -> Iterator[Released]:
     """One charge, its key released by an authorise-only service."""
     with open_world(tmp_path, KeyStore()) as world:
         room = CleanRoom()
-        contract = world.found()
+        contract = world.found_service()
         # As long as the grant command, which has the machine's own clock, may need it.
         body = {**world.charge_body(contract, room), "deadline": NOW + LATER}
         world.service.submit(world.bank, BANK_A, "charge", body, "run-1")

@@ -21,13 +21,13 @@ from ledger.verifier import Checkpoint
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, HOSPITAL, LOG, CleanRoom
-from tests.factories.service import World, founded_world
+from tests.factories.service import ServedWorld, founded_world
 
 
 class Served(NamedTuple):
     """A service over a copy of one book, and the issuer of its callers' tokens."""
 
-    world: World
+    world: ServedWorld
     issuer: str
 
 
@@ -58,12 +58,12 @@ def profile_of(served: Served, folder: Path, actor: str, signer: Signer) -> Path
     return path
 
 
-def charge(world: World, name: str) -> None:
+def charge(world: ServedWorld, name: str) -> None:
     """One run of the bank's."""
     world.service.submit(world.bank, BANK_A, "charge", world.charge_body(world.contract, CleanRoom(name)), name)
 
 
-def release(world: World, run: str) -> None:
+def release(world: ServedWorld, run: str) -> None:
     """A run and the release of its key."""
     room = CleanRoom(run)
     world.service.submit(world.bank, BANK_A, "charge", world.charge_body(world.contract, room), run)

@@ -22,7 +22,7 @@ from policy.decisions.gate import gate
 from policy.documents import MECHANISMS
 from tests.factories.documents import plan, policy
 from tests.factories.people import HOSPITAL, LOG, LOG_KEY, SRO
-from tests.factories.stored import World, no_step, open_world
+from tests.factories.stored import StoredWorld, no_step, open_world
 from tests.ledger.audit.forge import entries_of, forged
 
 COUNTED: Final = f"{HOSPITAL}/digits/counted"
@@ -54,7 +54,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return world.path
 
 
-def publish(world: World, version: int, **changes: object) -> None:
+def publish(world: StoredWorld, version: int, **changes: object) -> None:
     """The policy, with every rule and mechanism."""
     content = {
         **policy(),

@@ -22,7 +22,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number
 from tests.factories.documents import PARTITION, plan
 from tests.factories.people import BANK_A, BANK_B, HOSPITAL, LOG, LOG_KEY, CleanRoom, private_key
-from tests.factories.stored import World, no_step, open_world
+from tests.factories.stored import StoredWorld, no_step, open_world
 from tests.ledger.audit.forge import broken, entries_of, forged, tampered
 
 CHARGE: Final = "run-1"
@@ -36,7 +36,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return world.path
 
 
-def _live(world: World) -> None:
+def _live(world: StoredWorld) -> None:
     world.submit(world.charge("run-1"), world.charge("run-2"), world.charge("run-3", BANK_B), world.charge("run-4"))
     world.submit(world.release("run-1"))
     model: c.Object = {"charge": "run-1", "model": "0" * 64}

@@ -24,7 +24,7 @@ from ledger.verifier import Checkpoint, leaf_hash
 from policy.decisions.gate import gate
 from tests.factories.documents import SMALL, plan
 from tests.factories.people import BANK_A, LOG, LOG_KEY, ORIGIN, CleanRoom, private_key
-from tests.factories.stored import World, no_step, open_world
+from tests.factories.stored import StoredWorld, no_step, open_world
 from tests.ledger.audit.forge import entries_of, forged, tampered
 
 FOUNDED = 10
@@ -40,7 +40,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return world.path
 
 
-def _grow(world: World) -> None:
+def _grow(world: StoredWorld) -> None:
     world.submit(world.charge("run-1", run=SMALL), world.charge("run-2", run=SMALL), world.charge("no", run=plan(400)))
     world.submit(world.settle("run-1", 1), world.void("run-2"))
 
@@ -73,7 +73,7 @@ def test_a_book_extends_every_checkpoint_it_ever_had(book: Path) -> None:
         assert verify_book(f"sqlite:///{book}", LOG, no_step, kept=kept).kept == len(kept)
 
 
-def test_the_command_on_either_engine(world: World, tmp_path: Path) -> None:
+def test_the_command_on_either_engine(world: StoredWorld, tmp_path: Path) -> None:
     """A database's URL is a book too; the log's key is named then, for nothing lies beside a URL."""
     _grow(world)
     with world.book.read() as facts:

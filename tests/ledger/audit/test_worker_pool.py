@@ -17,7 +17,7 @@ from ledger.audit.replay import CHUNK, VerificationFailed, verify_book
 from ledger.audit.worker_pool import ALONE_MAX, WorkerPool, worker_count
 from policy.decisions.gate import gate
 from tests.bench.grown import grown
-from tests.factories.people import LOG, LOG_KEY
+from tests.factories.people import LOG, LOG_KEY, STRANGER
 from tests.factories.stored import no_step
 from tests.ledger.audit.forge import entries_of, forged, tampered
 
@@ -77,7 +77,7 @@ def test_a_signature_is_named_before_what_is_wrong_later(long: Path, tmp_path: P
     entries = entries_of(long)
     entries[1_500] = replace(entries[1_500], signature=entries[1_498].signature)
     entries[1_600] = replace(entries[1_600], signature=entries[1_598].signature)
-    entries[2_099] = replace(entries[2_099], actor="did:web:nobody.example")
+    entries[2_099] = replace(entries[2_099], actor=STRANGER)
     lied = forged(long, tmp_path / "lied", entries, LOG_KEY)
     for processes in (0, 1):
         with pytest.raises(VerificationFailed, match="entry 1500: signature"):

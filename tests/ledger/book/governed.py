@@ -9,12 +9,12 @@ from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from tests.factories.documents import NONCE, contract, policy
 from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
-from tests.factories.stored import World
+from tests.factories.stored import StoredWorld
 
 MODEL: Final = "ab" * 32
 
 
-def publish(world: World, version: int, **changes: Any) -> None:  # noqa: ANN401 - any field of a policy
+def publish(world: StoredWorld, version: int, **changes: Any) -> None:  # noqa: ANN401 - any field of a policy
     """Another version of the policy, in force at once; None takes a field away."""
     whole = {**policy(), "version": version, "effective": format_time(world.clock.now), **changes}
     stated = {name: value for name, value in whole.items() if value is not None}
@@ -33,7 +33,7 @@ def faults(outcome: Outcome) -> set[str]:
     return {check["code"] for check in checks if not check["passed"]}
 
 
-def admitted(world: World, bank: str, most: int, partition: str) -> int:
+def admitted(world: StoredWorld, bank: str, most: int, partition: str) -> int:
     """How many runs a bank gets, of so many asked for at once; the others find no room."""
     asked = [world.charge(f"{bank[8:14]}-{world.size}-{n}", bank, partitions=(partition,)) for n in range(most)]
     done = words(world.submit(*asked))
@@ -41,7 +41,7 @@ def admitted(world: World, bank: str, most: int, partition: str) -> int:
     return done.count("pending")
 
 
-def run(world: World, charge: str, partition: str, steps: int = 100) -> None:
+def run(world: StoredWorld, charge: str, partition: str, steps: int = 100) -> None:
     """A run of bank A's from charge to post."""
     done = world.submit(world.charge(charge, partitions=(partition,)))
     done += world.submit(world.release(charge))
@@ -49,19 +49,19 @@ def run(world: World, charge: str, partition: str, steps: int = 100) -> None:
     assert words(done) == ["pending", "permitted", "posted"], done
 
 
-def announce(world: World, charge: str) -> Outcome:
+def announce(world: StoredWorld, charge: str) -> Outcome:
     """The clean room tells that the model is to leave."""
     body: c.Object = {"charge": charge, "model": MODEL}
     return world.send(BANK_A, "release_notice", body, f"notice-{world.size}", CleanRoom(charge).signer)
 
 
-def leave(world: World, charge: str, **extra: str) -> Outcome:
+def leave(world: StoredWorld, charge: str, **extra: str) -> Outcome:
     """The clean room asks for the model's release."""
     body: c.Object = {"charge": charge, "model": MODEL, **extra}
     return world.send(BANK_A, "model_release", body, f"model-{world.size}", CleanRoom(charge).signer)
 
 
-def opening(world: World, charge: str, room: str, bank: str = BANK_A) -> Outcome:
+def opening(world: StoredWorld, charge: str, room: str, bank: str = BANK_A) -> Outcome:
     """A bank opens the sealed model of a charge in a clean room of its own."""
     inside = CleanRoom(room)
     body: c.Object = {
@@ -74,12 +74,12 @@ def opening(world: World, charge: str, room: str, bank: str = BANK_A) -> Outcome
     return world.send(bank, "model_opening", body, f"opening-{world.size}")
 
 
-def revoke(world: World, actor: str = HOSPITAL, bank: str = BANK_A) -> Outcome:
+def revoke(world: StoredWorld, actor: str = HOSPITAL, bank: str = BANK_A) -> Outcome:
     """A party ends a contract."""
     return world.send(actor, "revocation", {"contract": world.contracts[bank]}, f"revocation-{world.size}")
 
 
-def decree(world: World, holder: str, partition: str, actor: str = SRO) -> Outcome:
+def decree(world: StoredWorld, holder: str, partition: str, actor: str = SRO) -> Outcome:
     """The SRO lets an account begin anew."""
     body: c.Object = {"holder": holder, "partition": partition, "reason": "the runs were of synthetic records"}
     return world.send(actor, "decree", body, f"decree-{world.size}")

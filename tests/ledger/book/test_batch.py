@@ -5,17 +5,17 @@ from __future__ import annotations
 from ledger.store.tables import CHECKPOINT
 from tests.factories.documents import SMALL, plan
 from tests.factories.people import BANK_B, HOSPITAL
-from tests.factories.stored import World, rows
+from tests.factories.stored import StoredWorld, rows
 
 OTHER = f"{HOSPITAL}/digits/other"
 
 
-def commits(world: World) -> int:
+def commits(world: StoredWorld) -> int:
     """How often the writer committed entries."""
     return len(rows(world.url)[CHECKPOINT.name])
 
 
-def test_each_command_of_a_call_has_its_own_outcome_in_order(world: World) -> None:
+def test_each_command_of_a_call_has_its_own_outcome_in_order(world: StoredWorld) -> None:
     """What one opens, the next charges; what is refused stops none after it; what is malformed is answered too."""
     world.book.submit([])
     before = commits(world)
@@ -36,7 +36,7 @@ def test_each_command_of_a_call_has_its_own_outcome_in_order(world: World) -> No
     assert commits(world) - before == 2
 
 
-def test_charges_that_nothing_before_them_changes_share_a_commit(world: World) -> None:
+def test_charges_that_nothing_before_them_changes_share_a_commit(world: StoredWorld) -> None:
     """Sixteen in one call: one commit."""
     before = commits(world)
     outcomes = world.submit(*(world.charge(f"run-{number}", run=SMALL) for number in range(16)))

@@ -13,7 +13,7 @@ from ledger.log.checkpoint import sign
 from ledger.verifier import EMPTY_ROOT, Checkpoint
 from tests.factories.documents import SMALL
 from tests.factories.people import LOG, LOG_KEY, ORIGIN
-from tests.factories.stored import World, copy, open_world
+from tests.factories.stored import StoredWorld, copy, open_world
 from tests.ledger.audit.forge import entries_of, forged
 
 
@@ -29,7 +29,7 @@ def kept(tmp_path: Path) -> Path:
     return tmp_path / "checkpoint"
 
 
-def _grow(world: World, kept: Path, *names: str) -> str:
+def _grow(world: StoredWorld, kept: Path, *names: str) -> str:
     """Open the book with a kept checkpoint, charge, close; what is kept then."""
     world.book.close()
     world.book = world.open(kept=kept, first_start=not kept.exists())
@@ -39,7 +39,7 @@ def _grow(world: World, kept: Path, *names: str) -> str:
     return kept.read_text(encoding="utf-8")
 
 
-def test_the_newest_checkpoint_is_kept(world: World, kept: Path) -> None:
+def test_the_newest_checkpoint_is_kept(world: StoredWorld, kept: Path) -> None:
     """From the first opening on, and again when the book is closed."""
     assert Checkpoint.open(_grow(world, kept), LOG).size == 10
     note = _grow(world, kept, "a", "b")
@@ -48,7 +48,7 @@ def test_the_newest_checkpoint_is_kept(world: World, kept: Path) -> None:
         assert (note, facts.size) == (facts.checkpoint, 12)
 
 
-def test_a_restored_backup_is_refused(world: World, kept: Path, tmp_path: Path) -> None:
+def test_a_restored_backup_is_refused(world: StoredWorld, kept: Path, tmp_path: Path) -> None:
     """It would give back what was charged since; the book itself is opened as before."""
     world.book.close()
     backup = copy(world.path, tmp_path / "backup.sqlite")
@@ -64,7 +64,7 @@ def test_a_restored_backup_is_refused(world: World, kept: Path, tmp_path: Path) 
     assert world.submit(world.charge("a", run=SMALL))[0].repeated
 
 
-def test_a_missing_file_stops_the_start(world: World, kept: Path) -> None:
+def test_a_missing_file_stops_the_start(world: StoredWorld, kept: Path) -> None:
     """Restoring the book and deleting the file is no way around it; an operator's word is, once."""
     _grow(world, kept, "a")
     kept.unlink()
@@ -80,7 +80,7 @@ def test_a_missing_file_stops_the_start(world: World, kept: Path) -> None:
     world.book = world.open(kept=kept)
 
 
-def test_the_word_for_a_first_start_opens_no_older_copy(world: World, kept: Path, tmp_path: Path) -> None:
+def test_the_word_for_a_first_start_opens_no_older_copy(world: StoredWorld, kept: Path, tmp_path: Path) -> None:
     """It stands for a missing file alone."""
     world.book.close()
     backup = copy(world.path, tmp_path / "backup.sqlite")
@@ -98,7 +98,7 @@ def test_an_empty_book_is_kept_before_its_first_entry(tmp_path: Path, kept: Path
         assert Checkpoint.open(kept.read_text(), LOG) == Checkpoint(ORIGIN, 0, EMPTY_ROOT)
 
 
-def test_a_folder_that_cannot_be_written_stops_the_start(world: World, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_stops_the_start(world: StoredWorld, tmp_path: Path) -> None:
     """Before anything is charged that it would not have kept."""
     world.book.close()
     (tmp_path / "file").touch()
@@ -108,7 +108,7 @@ def test_a_folder_that_cannot_be_written_stops_the_start(world: World, tmp_path:
         world.open(kept=Path("/proc/none/checkpoint"), first_start=True)
 
 
-def test_a_newer_checkpoint_of_another_process_stays(world: World, kept: Path) -> None:
+def test_a_newer_checkpoint_of_another_process_stays(world: StoredWorld, kept: Path) -> None:
     """Two processes that write one PostgreSQL book may share the file, and the slower one does not set it back."""
     keeper = CheckpointFile(kept, LogSigner(LOG_KEY, ORIGIN), first_start=True)
     with world.book.read() as facts:
@@ -119,7 +119,7 @@ def test_a_newer_checkpoint_of_another_process_stays(world: World, kept: Path) -
 
 
 @pytest.mark.parametrize("loss", ["none", "deleted", "cut", "one bit"])
-def test_a_lost_write_ahead_log_is_a_rollback(world: World, kept: Path, loss: str) -> None:
+def test_a_lost_write_ahead_log_is_a_rollback(world: StoredWorld, kept: Path, loss: str) -> None:
     """SQLite opens such a book without a word, and every entry that lay in the file is gone."""
     world.book.close()
     world.book = world.open(kept=kept, first_start=True)
@@ -144,7 +144,7 @@ def test_a_lost_write_ahead_log_is_a_rollback(world: World, kept: Path, loss: st
         world.open(kept=kept)
 
 
-def test_another_history_is_refused(world: World, kept: Path, tmp_path: Path) -> None:
+def test_another_history_is_refused(world: StoredWorld, kept: Path, tmp_path: Path) -> None:
     """A book whose operator left out an entry and went on, with everything else in order and as many entries."""
     _grow(world, kept, "a", "b")
     entries = entries_of(world.path)
@@ -160,7 +160,7 @@ def test_another_history_is_refused(world: World, kept: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "text", ["", "nothing", "\udc80", sign(Checkpoint("other.example/log", 1, bytes(32)), LOG_KEY)]
 )
-def test_what_is_no_checkpoint_of_this_log_is_named(world: World, kept: Path, text: str) -> None:
+def test_what_is_no_checkpoint_of_this_log_is_named(world: StoredWorld, kept: Path, text: str) -> None:
     """An empty file is not taken for a new one."""
     kept.write_text(text, encoding="utf-8", errors="surrogateescape")
     with pytest.raises(BookUnusable, match=r"the checkpoint kept at .* cannot be read"):
@@ -176,7 +176,7 @@ def test_an_empty_book_is_older_than_any(tmp_path: Path, kept: Path) -> None:
             world.open(kept=kept)
 
 
-def test_a_checkpoint_is_written_at_most_once_a_second(world: World, kept: Path) -> None:
+def test_a_checkpoint_is_written_at_most_once_a_second(world: StoredWorld, kept: Path) -> None:
     """A book that commits all the time does not wait for a second disk all the time."""
     keeper = CheckpointFile(kept, LogSigner(LOG_KEY, ORIGIN), first_start=True)
     assert keeper.due_s() > 3_600

@@ -15,7 +15,7 @@ from policy.decisions.gate import gate
 from policy.documents import MECHANISMS
 from tests.factories.documents import NOW, plan, policy
 from tests.factories.people import HOSPITAL, LOG, SRO
-from tests.factories.stored import World, no_step, open_world
+from tests.factories.stored import StoredWorld, no_step, open_world
 from tests.ledger.accounting.other_machine import other_machine
 
 LAPLACE: c.Object = {"kind": "laplace", "noise_multiplier": "20", "v": 1}
@@ -46,7 +46,7 @@ RUNS: list[tuple[str, c.Object, int]] = [
 
 
 @pytest.fixture
-def world(tmp_path: Path, engine: str) -> Iterator[World]:
+def world(tmp_path: Path, engine: str) -> Iterator[StoredWorld]:
     """A book whose policy permits every rule and mechanism, with a partition of each kind."""
     with open_world(tmp_path, engine) as made:
         wider = {
@@ -67,7 +67,7 @@ def ref(name: str) -> str:
     return f"{HOSPITAL}/digits/{name}"
 
 
-def live(world: World) -> None:
+def live(world: StoredWorld) -> None:
     """Of each run one is settled in part, one whole, one not at all."""
     for number, (where, run, steps) in enumerate(RUNS):
         names = [f"run-{number}-{place}" for place in range(3)]
@@ -77,7 +77,7 @@ def live(world: World) -> None:
         assert [one.code.word for one in settled] == ["posted", "posted", "voided"]
 
 
-def test_a_book_with_every_rule_is_replayed(world: World) -> None:
+def test_a_book_with_every_rule_is_replayed(world: StoredWorld) -> None:
     """Charged, settled in part or whole or not at all; reopened, and verified from the entries alone."""
     live(world)
     world.reopen()
@@ -86,7 +86,7 @@ def test_a_book_with_every_rule_is_replayed(world: World) -> None:
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
-def test_an_honest_book_verifies_where_floats_end_otherwise(world: World) -> None:
+def test_an_honest_book_verifies_where_floats_end_otherwise(world: StoredWorld) -> None:
     """Of every rule, the policy asked again; though each search that was made for it ends elsewhere there."""
     live(world)
     world.book.close()
@@ -96,7 +96,7 @@ def test_an_honest_book_verifies_where_floats_end_otherwise(world: World) -> Non
         assert (found.charges, found.judged) == (3 * len(RUNS), True)
 
 
-def test_a_charge_keeps_its_pipeline_and_its_group(world: World) -> None:
+def test_a_charge_keeps_its_pipeline_and_its_group(world: StoredWorld) -> None:
     """Through the rows and back, and through a replay that prices the group anew."""
     where, digest = (ref("slack"),), "5" * 64
     charge = world.charge("run", run=plan(40, "16"), partitions=where, pipeline=digest, unit_records_max=2)
@@ -107,7 +107,7 @@ def test_a_charge_keeps_its_pipeline_and_its_group(world: World) -> None:
     assert verify_book(world.url, LOG, no_step).charges == 1
 
 
-def test_what_no_rule_prices_is_recorded_as_refused(world: World) -> None:
+def test_what_no_rule_prices_is_recorded_as_refused(world: StoredWorld) -> None:
     """By name; and what the policy does not permit is told as such."""
     laplace: c.Object = {"kind": "mechanism", "mechanism": LAPLACE, "v": 1}
     (outcome,) = world.submit(world.charge("laplace", run=laplace, partitions=(ref("reference"),)))

@@ -13,7 +13,6 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from sqlalchemy import text
 from typer.testing import CliRunner
 
-from client.keys.signer import Signer
 from ledger.accounts.account_loss import counted_loss, frozen_accounts
 from ledger.audit.replay import VerificationFailed, verify_book
 from ledger.commands.governance.release_notice import NOTICES_MAX
@@ -27,8 +26,8 @@ from policy.checks.field_readers import format_time
 from policy.cli.plan import app
 from policy.planning.account_caps import accounts_over_cap
 from tests.factories.documents import PARTITION, dataset, policy
-from tests.factories.people import BANK_A, BANK_B, HOSPITAL, LOG, SRO, CleanRoom, private_key
-from tests.factories.stored import World, no_step
+from tests.factories.people import BANK_A, BANK_B, HOSPITAL, LOG, SRO, CleanRoom
+from tests.factories.stored import StoredWorld, no_step
 from tests.ledger.book.governed import (
     MODEL,
     admitted,
@@ -44,12 +43,12 @@ from tests.ledger.book.governed import (
 )
 
 
-def verified(world: World) -> None:
+def verified(world: StoredWorld) -> None:
     """Replay agrees with every row."""
     assert verify_book(world.url, LOG, no_step).entries == world.size
 
 
-def test_a_revoked_contract_admits_and_releases_nothing(world: World) -> None:
+def test_a_revoked_contract_admits_and_releases_nothing(world: StoredWorld) -> None:
     """By any TDP, and from that entry on: what is pending settles, a version signed by all begins anew."""
     run(world, "first", PARTITION)
     world.submit(world.charge("waiting"), world.charge("released"))
@@ -68,7 +67,7 @@ def test_a_revoked_contract_admits_and_releases_nothing(world: World) -> None:
     verified(world)
 
 
-def test_a_decree_lifts_a_freeze_and_forgets_nothing(world: World) -> None:
+def test_a_decree_lifts_a_freeze_and_forgets_nothing(world: StoredWorld) -> None:
     """A Level raised freezes an account; only the domain's SRO resets it, and the lifetime goes on counting."""
     publish(world, 2, level=0, partition_age_days_max=None)
     world.submit(world.partition("open"))
@@ -97,7 +96,7 @@ def test_a_decree_lifts_a_freeze_and_forgets_nothing(world: World) -> None:
     verified(world)
 
 
-def _run_over(world: World, ref: str) -> None:
+def _run_over(world: StoredWorld, ref: str) -> None:
     """Runs of both banks, all but one posted, that together pass the budget."""
     names = []
     for bank, prefix in ((BANK_A, "a"), (BANK_B, "b")):
@@ -109,7 +108,7 @@ def _run_over(world: World, ref: str) -> None:
     assert words(world.submit(*(world.settle(name, 100, bank) for name, bank in names[:-1]))) == ["posted"] * 13
 
 
-def test_a_notice_is_the_clean_rooms_own_word_on_a_run_that_was_posted(world: World) -> None:
+def test_a_notice_is_the_clean_rooms_own_word_on_a_run_that_was_posted(world: StoredWorld) -> None:
     """Once for each model, and never before there can be one."""
     world.submit(world.charge("first"), world.release("first"))
     assert announce(world, "first").code.word == "conflict"
@@ -129,7 +128,7 @@ def test_a_notice_is_the_clean_rooms_own_word_on_a_run_that_was_posted(world: Wo
     verified(world)
 
 
-def test_a_decree_forged_in_the_rows_is_found(world: World) -> None:
+def test_a_decree_forged_in_the_rows_is_found(world: StoredWorld) -> None:
     """What an account is let off is what the decree's entry says."""
     run(world, "first", PARTITION)
     assert decree(world, GLOBAL, PARTITION).code.word == "permitted"
@@ -147,7 +146,7 @@ def test_a_decree_forged_in_the_rows_is_found(world: World) -> None:
         verify_book(world.url, LOG, no_step)
 
 
-def test_a_quota_keeps_one_lineage_from_draining_a_partition(world: World) -> None:
+def test_a_quota_keeps_one_lineage_from_draining_a_partition(world: StoredWorld) -> None:
     """A third of twelve runs is four; merged, two lineages share one quota; the other lineage still has its own."""
     publish(world, 2, quota={"share_max": "1/3"})
     assert [admitted(world, bank, 6, PARTITION) for bank in (BANK_A, BANK_B)] == [4, 4]
@@ -156,7 +155,7 @@ def test_a_quota_keeps_one_lineage_from_draining_a_partition(world: World) -> No
     verified(world)
 
 
-def test_alerts_are_each_partitions_own_and_replay_finds_them_again(world: World) -> None:
+def test_alerts_are_each_partitions_own_and_replay_finds_them_again(world: StoredWorld) -> None:
     """One run over two domains with different thresholds: what is told is what its own policy asks for."""
     publish(world, 2, alerts=["0.05"])
     other = {**policy(), "domain": "other", "id": "other-policy", "alerts": ["0.9"]}
@@ -180,7 +179,7 @@ def test_alerts_are_each_partitions_own_and_replay_finds_them_again(world: World
     verified(world)
 
 
-def test_a_contracts_share_binds_where_it_is_smaller(world: World) -> None:
+def test_a_contracts_share_binds_where_it_is_smaller(world: StoredWorld) -> None:
     """A sixth of twelve runs is two, whatever the policy leaves."""
     publish(world, 2, quota={"share_max": "1/3"})
     narrow = amended(share_max="1/6")
@@ -190,10 +189,9 @@ def test_a_contracts_share_binds_where_it_is_smaller(world: World) -> None:
     verified(world)
 
 
-def test_a_budget_above_the_recommended_one_needs_a_reason(world: World) -> None:
+def test_a_budget_above_the_recommended_one_needs_a_reason(world: StoredWorld) -> None:
     """A TSO recommends; the partition's entry keeps the reason."""
     tso = "did:web:tso.example"
-    world.signers[tso] = Signer(private_key(tso))
     advice = {
         "budget": {"delta_max": "0.00001", "epsilon_max": "5"},
         "dataset": "digits",
@@ -214,7 +212,7 @@ def test_a_budget_above_the_recommended_one_needs_a_reason(world: World) -> None
     verified(world)
 
 
-def test_collusion_found_late_is_a_breach_with_its_excess(world: World) -> None:
+def test_collusion_found_late_is_a_breach_with_its_excess(world: StoredWorld) -> None:
     """Each was within its cap; together they are over, from that entry on, and the past is as it was."""
     assert [admitted(world, bank, 6, PARTITION) for bank in (BANK_A, BANK_B)] == [6, 6]
     with world.book.read() as facts:
@@ -235,7 +233,7 @@ def test_collusion_found_late_is_a_breach_with_its_excess(world: World) -> None:
     verified(world)
 
 
-def test_an_organisation_signs_with_the_keys_it_has(world: World) -> None:
+def test_an_organisation_signs_with_the_keys_it_has(world: StoredWorld) -> None:
     """RS256 and ES256 sign documents and commands as Ed25519 does, and replay verifies them."""
     for name, key in (("rsa", RSA_KEY), ("ec", EC_KEY)):
         did = f"did:web:{name}.example"
@@ -278,10 +276,9 @@ class Foreign:
         return f"{header}..{c.base64url(b''.join(one.to_bytes(32, 'big') for one in pair))}"
 
 
-def test_the_domains_own_sro_decrees(world: World) -> None:
+def test_the_domains_own_sro_decrees(world: StoredWorld) -> None:
     """Another SRO of the book governs other domains."""
     other = "did:web:other-sro.example"
-    world.signers[other] = Signer(private_key(other))
     world.submit(world.registration(other, "SRO"))
     run(world, "first", PARTITION)
     with world.book.read() as facts:

@@ -14,32 +14,32 @@ from ledger.wire import canonical_json as c
 from ledger.wire.canonical_json import Json
 from tests.factories.documents import PARTITION, contract, dataset, plan, policy
 from tests.factories.people import BANK_A, HOSPITAL, LOG, SRO
-from tests.factories.stored import World, no_step, rows
+from tests.factories.stored import StoredWorld, no_step, rows
 
-Make = Callable[[World], Submission]
+Make = Callable[[StoredWorld], Submission]
 
 
 def _policy(name: str, *signed_by: str, actor: str = SRO, **changes: Any) -> Make:  # noqa: ANN401 - JSON
     return lambda world: world.document("policy", {**policy(), "version": 2, **changes}, name, actor, *signed_by)
 
 
-def _bytes_as_policy(world: World) -> Submission:
+def _bytes_as_policy(world: StoredWorld) -> Submission:
     signature = world.book.put_document(world.signers[SRO].sign(b"no policy").encode())
     body: c.Object = {"document": world.book.put_document(b"no policy"), "signatures": [signature]}
     return world.command(SRO, "policy", body, "policy-2")
 
 
-def _without_signatures(world: World) -> Submission:
+def _without_signatures(world: StoredWorld) -> Submission:
     body: c.Object = {"document": world.book.put_document(c.dump({**policy(), "version": 2})), "signatures": []}
     return world.command(SRO, "policy", body, "policy-2")
 
 
-def _of_a_stranger(world: World) -> Submission:
+def _of_a_stranger(world: StoredWorld) -> Submission:
     sent = world.charge("run-1")
     return replace(sent, signature=world.signers[HOSPITAL].sign(sent.raw))
 
 
-def _retirement_by_another(world: World) -> Submission:
+def _retirement_by_another(world: StoredWorld) -> Submission:
     return world.command(BANK_A, "retirement", {"partition": PARTITION}, "retire")
 
 
@@ -51,13 +51,13 @@ def _charge_due(deadline: int) -> Make:
     return lambda world: world.charge("run-1", deadline=deadline)
 
 
-def _named_nul(world: World) -> Submission:
+def _named_nul(world: StoredWorld) -> Submission:
     """PostgreSQL keeps no such text."""
     sent = world.registration(BANK_A, "TDC")
     return Submission(sent.raw.replace(b'"name":"', b'"name":"\\u0000'), sent.signature)
 
 
-def _without_contract(world: World) -> Submission:
+def _without_contract(world: StoredWorld) -> Submission:
     return world.charge("run-1", contract="0" * 64)
 
 
@@ -112,7 +112,7 @@ UNRECORDED: Final[dict[str, tuple[Make, str, str]]] = {
 
 
 @pytest.mark.parametrize("case", UNRECORDED)
-def test_it_is_refused_by_name_and_leaves_nothing(world: World, case: str) -> None:
+def test_it_is_refused_by_name_and_leaves_nothing(world: StoredWorld, case: str) -> None:
     """The outcome's code, what it names, and every table as before."""
     make, word, named = UNRECORDED[case]
     sent = make(world)
@@ -134,7 +134,7 @@ RECORDED: Final[dict[str, tuple[Make, str, str]]] = {
 
 
 @pytest.mark.parametrize("case", RECORDED)
-def test_a_denial_is_an_entry_and_nothing_else(world: World, case: str) -> None:
+def test_a_denial_is_an_entry_and_nothing_else(world: StoredWorld, case: str) -> None:
     """The log grows by the refusal with its reasons; no account and no registry row changes."""
     make, word, named = RECORDED[case]
     sent = make(world)
@@ -148,7 +148,7 @@ def test_a_denial_is_an_entry_and_nothing_else(world: World, case: str) -> None:
     assert verify_book(world.url, LOG, no_step).entries == size + 1
 
 
-def test_a_retired_partition_takes_nothing_new(world: World) -> None:
+def test_a_retired_partition_takes_nothing_new(world: StoredWorld) -> None:
     """A charge is refused by name and recorded; what was pending still settles."""
     retire = world.command(HOSPITAL, "retirement", {"partition": PARTITION}, "retire")
     assert [one.code.word for one in world.submit(world.charge("run-1"), retire)] == ["pending", "permitted"]
@@ -161,7 +161,7 @@ def test_a_retired_partition_takes_nothing_new(world: World) -> None:
     assert [one.code.word for one in world.submit(world.settle("run-1", 40))] == ["posted"]
 
 
-def test_the_least_epsilon_that_is_named_has_room(world: World) -> None:
+def test_the_least_epsilon_that_is_named_has_room(world: StoredWorld) -> None:
     """The sentence for a budget without an open order tells one that opens and takes a charge."""
     (refused,) = world.submit(world.partition("new", epsilon="0.0001"))
     assert refused.field == "body.epsilon"
@@ -173,7 +173,7 @@ def test_the_least_epsilon_that_is_named_has_room(world: World) -> None:
     assert (opened.code.word, charged.code.word) == ("permitted", "pending"), (opened.detail, charged.detail)
 
 
-def _body(world: World, epsilon: str) -> c.Object:
+def _body(world: StoredWorld, epsilon: str) -> c.Object:
     value = c.parse(world.partition("new", epsilon=epsilon).raw, 32_768)
     assert isinstance(value, dict)
     body = value["body"]

@@ -33,13 +33,13 @@ from ledger.wire.malformed import Malformed
 from policy.decisions.gate import gate
 from tests.factories.documents import NOW, SMALL, contract, plan
 from tests.factories.people import BANK_A, HOSPITAL, HOUR_MS, LOG_KEY, MERGED, ORIGIN
-from tests.factories.stored import World
+from tests.factories.stored import StoredWorld
 from tests.ledger.book.governed import publish
 
 LIMIT_S = 30
 
 
-def test_a_charge_lapses_without_a_command(world: World) -> None:
+def test_a_charge_lapses_without_a_command(world: StoredWorld) -> None:
     """The writer wakes at the deadline by itself; nobody asks, and the headroom is back."""
     assert world.submit(world.charge("soon", run=SMALL, deadline=NOW + 300))[0].code.word == "pending"
     world.clock.now = NOW + 301
@@ -52,7 +52,7 @@ def test_a_charge_lapses_without_a_command(world: World) -> None:
         assert facts.charges["soon"].state is ChargeState.VOIDED
 
 
-def test_a_quote_is_what_a_command_would_get_after_lapses(world: World) -> None:
+def test_a_quote_is_what_a_command_would_get_after_lapses(world: StoredWorld) -> None:
     """Full with what is past its deadline is not full; and the quote itself is not recorded."""
     sent = [world.charge(f"run-{n}") for n in range(9)]
     assert [one.code.word for one in world.submit(*sent)] == [*["pending"] * 8, "budget_exhausted"]
@@ -64,7 +64,7 @@ def test_a_quote_is_what_a_command_would_get_after_lapses(world: World) -> None:
     assert world.size == 10 + 9 + 8 + 1
 
 
-def test_a_quote_does_not_go_back_in_time(world: World) -> None:
+def test_a_quote_does_not_go_back_in_time(world: StoredWorld) -> None:
     """A clock that jumped back is not believed: the next entry would not either."""
     early = world.charge("early", run=SMALL, deadline=NOW + 1_000)
     world.clock.now = NOW + 2_000
@@ -118,7 +118,7 @@ class Watch:
                 event.remove(Engine, name, listener)
 
 
-def test_no_snapshot_is_held_while_a_run_is_priced(world: World) -> None:
+def test_no_snapshot_is_held_while_a_run_is_priced(world: StoredWorld) -> None:
     """Twenty new runs at once, more than there are connections; no more are priced together than can be."""
     watch = Watch()
     world.book.close()
@@ -131,7 +131,7 @@ def test_no_snapshot_is_held_while_a_run_is_priced(world: World) -> None:
     assert 1 <= watch.most <= AT_ONCE
 
 
-def test_what_was_not_priced_is_made_ready_again(world: World) -> None:
+def test_what_was_not_priced_is_made_ready_again(world: StoredWorld) -> None:
     """A run refused for its contract, which is entered just before the writer comes to it: no price in a batch."""
     world.contracts[MERGED] = c.digest(c.dump(contract(MERGED)))
     sent = world.charge("early", MERGED, plan(1, "77"))
@@ -158,7 +158,7 @@ def test_what_was_not_priced_is_made_ready_again(world: World) -> None:
         writes.dispose()
 
 
-def test_a_price_of_another_policy_is_never_used(world: World) -> None:
+def test_a_price_of_another_policy_is_never_used(world: StoredWorld) -> None:
     """The same plan under a new cap: its cached prices lack the new capacity, so it is priced again, and charged."""
     (first,) = world.submit(world.charge("first", run=SMALL))
     publish(world, 2, lineage={"epsilon_max": "3"}, run={"epsilon_max": "3"})
@@ -183,7 +183,7 @@ def test_prepared_prices_compute_nothing() -> None:
         prepared.number(int, "4")
 
 
-def test_a_run_that_stays_refused_is_answered(world: World) -> None:
+def test_a_run_that_stays_refused_is_answered(world: StoredWorld) -> None:
     """However much is recorded meanwhile: eight at once under no contract, among eight that are charged."""
     nowhere = "0" * 64
     sent = [
@@ -213,7 +213,7 @@ def test_documents_nobody_refers_to_are_bounded() -> None:
         quota.reserve("e", 1, NOW + KEEP_MS)
 
 
-def test_a_document_counts_until_an_entry_refers_to_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_document_counts_until_an_entry_refers_to_it(world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stored and entered again and again; what is stored and left is refused at the bound."""
     monkeypatch.setattr("ledger.book.document_quota.DOCUMENTS_MAX", 4)
     for version in range(2, 8):
@@ -228,7 +228,9 @@ def test_a_document_counts_until_an_entry_refers_to_it(world: World, monkeypatch
 
 
 @pytest.mark.parametrize("late", ["post", "key_release", "void"])
-def test_what_comes_after_the_deadline_is_a_conflict(world: World, monkeypatch: pytest.MonkeyPatch, late: str) -> None:
+def test_what_comes_after_the_deadline_is_a_conflict(
+    world: StoredWorld, monkeypatch: pytest.MonkeyPatch, late: str
+) -> None:
     """However many lapses are due before it: those of one batch are bounded, and here it records none by itself."""
     monkeypatch.setattr("ledger.book.batch.LAPSES_MAX", 0)
     world.submit(*(world.charge(f"run-{n}", run=SMALL) for n in range(3)))

@@ -16,7 +16,7 @@ from ledger.wire import canonical_json as c
 from policy.documents.partition_commitments import MAGIC
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, BANK_B, DAY_MS, HOSPITAL, HOUR_MS, LOG
-from tests.factories.stored import World, no_step, open_world
+from tests.factories.stored import StoredWorld, no_step, open_world
 from tests.ledger.book.governed import MODEL, admitted, announce, faults, leave, opening, publish, run, words
 
 FIT: Final = 12
@@ -24,14 +24,14 @@ FIT: Final = 12
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[StoredWorld]:
     """A world under Level 1, verified when the test is over."""
     with open_world(tmp_path) as found:
         yield found
         assert verify_book(found.url, LOG, no_step).entries == found.size
 
 
-def share(world: World, partition: str) -> float:
+def share(world: StoredWorld, partition: str) -> float:
     """How much of a partition's capacity everyone together has used."""
     with world.book.read() as facts:
         found = facts.partitions[partition]
@@ -39,7 +39,7 @@ def share(world: World, partition: str) -> float:
         return float(rule.share(facts.accounts[partition, GLOBAL].loss, rule.cap(found.epsilon)))
 
 
-def test_level_0_caps_each_lineage_and_watches_everyone(world: World) -> None:
+def test_level_0_caps_each_lineage_and_watches_everyone(world: StoredWorld) -> None:
     """Two banks together pass the budget, and the log says when; a model leaves, marked where the policy asks."""
     publish(world, 2, level=0, partition_age_days_max=None, alerts=["0.5", "1"], watermark=True)
     assert words(world.submit(world.partition("open"))) == ["permitted"]
@@ -55,14 +55,14 @@ def test_level_0_caps_each_lineage_and_watches_everyone(world: World) -> None:
     assert leave(world, "first", watermark="cd" * 32).code.word == "permitted"
 
 
-def alerts(world: World) -> list[list[dict[str, str]]]:
+def alerts(world: StoredWorld) -> list[list[dict[str, str]]]:
     """What each entry tells."""
     with world.book.read() as facts:
         found = [Entry.parse(facts.entry(index)).body.get("alerts", []) for index in range(facts.size)]
     return [one for one in found if isinstance(one, list) and one]  # type: ignore[misc] # JSON
 
 
-def test_level_1_caps_everyone_and_renews_with_new_records(world: World) -> None:
+def test_level_1_caps_everyone_and_renews_with_new_records(world: StoredWorld) -> None:
     """Whoever asks, the budget holds; the partition ages, new records open the next one, old ones do not."""
     publish(world, 2, partition_age_days_max=30, notice_hours=24)
     run(world, "first", PARTITION)
@@ -81,7 +81,7 @@ def test_level_1_caps_everyone_and_renews_with_new_records(world: World) -> None
     assert admitted(world, BANK_A, 1, f"{HOSPITAL}/digits/2027-q1") == 1
 
 
-def test_what_was_promised_of_an_open_partition_no_later_policy_takes_back(world: World) -> None:
+def test_what_was_promised_of_an_open_partition_no_later_policy_takes_back(world: StoredWorld) -> None:
     """Full stays full when everyone would only be watched, or a lineage may know more; new records may."""
     most = admitted(world, BANK_A, FIT, PARTITION)
     publish(world, 2, lineage={"epsilon_max": "6"})
@@ -97,7 +97,7 @@ def test_what_was_promised_of_an_open_partition_no_later_policy_takes_back(world
     assert admitted(world, BANK_A, FIT, later) + admitted(world, BANK_B, FIT, later) > FIT
 
 
-def test_level_1_refuses_old_records_under_a_new_name(world: World) -> None:
+def test_level_1_refuses_old_records_under_a_new_name(world: StoredWorld) -> None:
     """Renewal is for new records: who is in an earlier partition, of whatever name, is in no later one."""
     publish(world, 2, commitments=True, records_min=1)
     described = {
@@ -138,11 +138,11 @@ _OPENED: Final[c.Object] = {
 }
 
 
-def _committed(world: World, *people: int) -> str:
+def _committed(world: StoredWorld, *people: int) -> str:
     return world.book.put_document(MAGIC + bytes(32) + b"".join(bytes([one]) * 32 for one in people))
 
 
-def test_level_2_seals_the_model_and_opens_it_in_attested_rooms_alone(world: World) -> None:
+def test_level_2_seals_the_model_and_opens_it_in_attested_rooms_alone(world: StoredWorld) -> None:
     """Raised over an open partition it binds at once: nothing leaves, and each opening is an entry of its own."""
     run(world, "first", PARTITION)
     publish(world, 2, level=2, model_release=False, sealed={"everyone": "caps", "inference": "attested"})
@@ -161,7 +161,7 @@ def test_level_2_seals_the_model_and_opens_it_in_attested_rooms_alone(world: Wor
     assert total == FIT
 
 
-def test_level_2_watches_everyone_where_its_policy_says_so(world: World) -> None:
+def test_level_2_watches_everyone_where_its_policy_says_so(world: StoredWorld) -> None:
     """As the policy says: then each lineage's cap alone holds."""
     sealed = {"everyone": "watched", "inference": "attested"}
     levels = [{"dataset": "digits", "level": 2, "provider": HOSPITAL}]
@@ -171,7 +171,7 @@ def test_level_2_watches_everyone_where_its_policy_says_so(world: World) -> None
     assert admitted(world, BANK_A, FIT, ref) + admitted(world, BANK_B, FIT, ref) > FIT
 
 
-def test_private_prediction_is_refused_by_name(world: World) -> None:
+def test_private_prediction_is_refused_by_name(world: StoredWorld) -> None:
     """Until it exists."""
     with pytest.raises(AssertionError, match="private_prediction is refused until it exists"):
         publish(world, 2, level=2, model_release=False, sealed={"everyone": "caps", "inference": "private_prediction"})

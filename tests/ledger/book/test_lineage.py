@@ -13,29 +13,26 @@ from typing import Any, Final
 
 import pytest
 
-from client.keys.signer import Signer
 from ledger.audit.replay import verify_book
 from ledger.book.book import Outcome
 from ledger.domain.facts import holder_of
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION, SMALL, contract
-from tests.factories.people import BANK_A, BANK_B, HOSPITAL, LOG, LOG_KEY, MERGED, SRO, private_key
-from tests.factories.stored import World, copy, no_step, open_world
+from tests.factories.people import BANK_A, BANK_B, HOSPITAL, LATE, LOG, LOG_KEY, MERGED, SRO
+from tests.factories.stored import StoredWorld, copy, no_step, open_world
 from tests.ledger.audit.forge import broken, entries_of, forged, tampered
 
-LATE: Final = "did:web:bank-late.example"
 RUN: Final = 100
 
 
-def enter(world: World, kind: str, actor: str = SRO, **body: Any) -> Outcome:  # noqa: ANN401 - any field
+def enter(world: StoredWorld, kind: str, actor: str = SRO, **body: Any) -> Outcome:  # noqa: ANN401 - any field
     """A lineage event, a moment after the last."""
     world.clock.now += 1
     return world.send(actor, kind, body, f"{kind}-{world.size}")
 
 
-def all_events(world: World) -> None:
+def all_events(world: StoredWorld) -> None:
     """One of each, with runs in between, pending and posted."""
-    world.signers[LATE] = Signer(private_key(LATE))
     since = world.clock.now
     world.submit(world.charge("a-1"), world.charge("b-1", BANK_B), world.settle("a-1", 30))
     done = [
@@ -68,7 +65,6 @@ def eventful(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_child_has_no_share_in_what_its_parent_signs_after_it_parted(tmp_path: Path) -> None:
     """It goes on with the contract that stood when it split off; what is signed afterwards is its parent's alone."""
     with open_world(tmp_path) as world:
-        world.signers[LATE] = Signer(private_key(LATE))
         world.submit(world.registration(LATE, "TDC"), world.charge("before", run=SMALL))
         old = world.contracts[BANK_A]
         assert enter(world, "split", organisation=BANK_A, child=LATE).code.word == "permitted"
@@ -87,7 +83,6 @@ def test_a_child_has_no_share_in_what_its_parent_signs_after_it_parted(tmp_path:
 def test_what_a_colluder_signs_stays_its_own(tmp_path: Path) -> None:
     """Neither the other colluder nor whoever that one merges with goes on with it; its signer does."""
     with open_world(tmp_path) as world:
-        world.signers[LATE] = Signer(private_key(LATE))
         world.submit(world.registration(LATE, "TDC"))
         enter(world, "collusion", organisations=[BANK_A, BANK_B], effective=world.clock.now)
         second = {**contract(BANK_A), "version": 2}
@@ -111,7 +106,7 @@ def test_a_book_with_every_event_verifies(eventful: Path) -> None:
 def test_a_reopened_book_goes_on(eventful: Path, tmp_path: Path) -> None:
     """What was stored is what was: a run after reopening settles everywhere, and the book verifies."""
     copy(eventful, tmp_path / "book.sqlite")
-    world = World(tmp_path)
+    world = StoredWorld(tmp_path)
     world.clock.now += 1_000
     assert [one.code.word for one in world.submit(world.settle("a-3", 1), world.charge("b-3", BANK_B, SMALL))] == [
         "posted",
@@ -181,7 +176,7 @@ def test_a_lying_operator_is_found_out(eventful: Path, tmp_path: Path, kind: str
     assert broken(forged(eventful, tmp_path / "b", lied, LOG_KEY)).index == place
 
 
-def test_a_proposed_merger_that_would_freeze_an_account_is_denied(world: World) -> None:
+def test_a_proposed_merger_that_would_freeze_an_account_is_denied(world: StoredWorld) -> None:
     """With the accounts named and by how much; changed nothing; as a fact it is recorded and freezes them."""
     sent = [world.charge(f"{bank[13]}-{n}", bank) for bank in (BANK_A, BANK_B) for n in range(5)]
     assert {one.code.word for one in world.submit(*sent)} == {"pending"}
@@ -198,7 +193,7 @@ def test_a_proposed_merger_that_would_freeze_an_account_is_denied(world: World) 
     assert verify_book(world.url, LOG, no_step).charges == 10
 
 
-def test_a_proposed_merger_asks_coalitions_too(world: World) -> None:
+def test_a_proposed_merger_asks_coalitions_too(world: StoredWorld) -> None:
     """A coalition that follows one of them would know the other's runs."""
     world.submit(*(world.charge(f"b-{n}", BANK_B) for n in range(5)))
     assert enter(world, "coalition", members=[BANK_A, MERGED], epsilon="3").code.word == "permitted"
@@ -220,7 +215,7 @@ def test_random_events_in_a_database_are_what_replay_makes_of_them(tmp_path: Pat
         assert verify_book(world.url, LOG, no_step).entries > 10
 
 
-def _any_event(world: World, dice: Random, name: str) -> Any:  # noqa: ANN401 - a submission
+def _any_event(world: StoredWorld, dice: Random, name: str) -> Any:  # noqa: ANN401 - a submission
     one, other = dice.sample((BANK_A, BANK_B, MERGED), 2)
     with world.book.read() as facts:
         runs = sorted(facts.charges)

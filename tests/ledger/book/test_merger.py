@@ -8,19 +8,19 @@ from ledger.domain.facts import GLOBAL, holder_of
 from ledger.mechanisms.loss import Loss, loss_of
 from tests.factories.documents import PARTITION, SMALL
 from tests.factories.people import BANK_A, BANK_B, LOG, MERGED
-from tests.factories.stored import World, no_step
+from tests.factories.stored import StoredWorld, no_step
 
 
 def _words(outcomes: list[Outcome]) -> list[str]:
     return [one.code.word for one in outcomes]
 
 
-def _accounts(world: World) -> dict[str, tuple[Loss, Loss]]:
+def _accounts(world: StoredWorld) -> dict[str, tuple[Loss, Loss]]:
     with world.book.read() as facts:
         return {holder: (one.posted, one.pending) for (_, holder), one in facts.accounts.items()}
 
 
-def _runs(world: World, *runs: tuple[str, int]) -> Loss:
+def _runs(world: StoredWorld, *runs: tuple[str, int]) -> Loss:
     with world.book.read() as facts:
         return sum(
             (loss_of(dict(facts.charges[name].prices)[PARTITION], steps) for name, steps in runs[1:]),
@@ -28,12 +28,12 @@ def _runs(world: World, *runs: tuple[str, int]) -> Loss:
         )
 
 
-def _node(world: World, did: str) -> str:
+def _node(world: StoredWorld, did: str) -> str:
     with world.book.read() as facts:
         return holder_of(facts.organisations[did].node)
 
 
-def test_the_merged_account_is_the_union_of_the_runs(world: World) -> None:
+def test_the_merged_account_is_the_union_of_the_runs(world: StoredWorld) -> None:
     """Posted and pending, of both parents and of the body itself, each once; the parents' own stay as they were."""
     world.submit(world.charge("a-1"), world.charge("a-2"), world.charge("b-1", BANK_B))
     world.submit(world.settle("a-1", 30), world.settle("b-1", 70, BANK_B))
@@ -49,7 +49,7 @@ def test_the_merged_account_is_the_union_of_the_runs(world: World) -> None:
     assert verify_book(world.url, LOG, no_step).accounts == 4
 
 
-def test_a_parents_pending_run_settles_in_both(world: World) -> None:
+def test_a_parents_pending_run_settles_in_both(world: StoredWorld) -> None:
     """Posted after the merger it moves in the parent's account, the merged one and the global one."""
     world.submit(world.charge("a-1"), world.charge("b-1", BANK_B), world.merger())
     a, b, merged = "lineage:2", "lineage:3", _node(world, MERGED)
@@ -62,7 +62,7 @@ def test_a_parents_pending_run_settles_in_both(world: World) -> None:
     assert verify_book(world.url, LOG, no_step).charges == 2
 
 
-def test_a_lineage_over_its_cap_is_refused_while_everyone_has_room(world: World) -> None:
+def test_a_lineage_over_its_cap_is_refused_while_everyone_has_room(world: StoredWorld) -> None:
     """Five runs each fit; together they are more than a lineage may know; another bank may go on."""
     sent = [world.charge(f"{bank[13]}-{n}", bank) for bank in (BANK_A, BANK_B) for n in range(5)]
     assert set(_words(world.submit(*sent))) == {"pending"}
@@ -81,7 +81,7 @@ def test_a_lineage_over_its_cap_is_refused_while_everyone_has_room(world: World)
     assert verify_book(world.url, LOG, no_step).charges == 12
 
 
-def test_one_lineage_does_not_merge_again(world: World) -> None:
+def test_one_lineage_does_not_merge_again(world: StoredWorld) -> None:
     """A second merger of the same bodies is refused by name and changes no account."""
     world.submit(world.charge("a-1"), world.merger())
     before = _accounts(world)

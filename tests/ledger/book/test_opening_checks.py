@@ -17,7 +17,7 @@ from ledger.audit.replay import verify_book
 from ledger.book.book import BookStopped, BookUnusable
 from tests.factories.documents import SMALL
 from tests.factories.people import LOG, LOG_KEY, ORIGIN, private_key
-from tests.factories.stored import World, no_step, rows
+from tests.factories.stored import StoredWorld, no_step, rows
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 only_sqlite: Final = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
@@ -25,7 +25,7 @@ only_sqlite: Final = pytest.mark.parametrize("engine", ["sqlite"], indirect=True
 
 
 @only_sqlite
-def test_a_second_opening_is_refused(world: World) -> None:
+def test_a_second_opening_is_refused(world: StoredWorld) -> None:
     """In the same process; after closing it is not."""
     with pytest.raises(BookUnusable, match=r"another process has the book at .* open for writing"):
         world.open()
@@ -34,12 +34,13 @@ def test_a_second_opening_is_refused(world: World) -> None:
 
 
 @only_sqlite
-def test_a_second_process_is_refused(world: World) -> None:
+def test_a_second_process_is_refused(world: StoredWorld) -> None:
     """And may open the book once the first has let go."""
     script = (
         "import sys\nfrom pathlib import Path\nfrom ledger.book.book import BookUnusable\n"
-        "from tests.factories.stored import World\n"
-        "try:\n    World(Path(sys.argv[1])).book.close()\nexcept BookUnusable as fault:\n    sys.exit(str(fault))\n"
+        "from tests.factories.stored import StoredWorld\n"
+        "try:\n    StoredWorld(Path(sys.argv[1])).book.close()\n"
+        "except BookUnusable as fault:\n    sys.exit(str(fault))\n"
     )
     command = [sys.executable, "-c", script, str(world.path.parent)]
     second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
@@ -50,7 +51,7 @@ def test_a_second_process_is_refused(world: World) -> None:
 
 
 @pytest.mark.parametrize(("key", "origin"), [(private_key("another log"), ORIGIN), (LOG_KEY, "epsilon.example/other")])
-def test_another_logs_book_is_refused(world: World, key: Ed25519PrivateKey, origin: str) -> None:
+def test_another_logs_book_is_refused(world: StoredWorld, key: Ed25519PrivateKey, origin: str) -> None:
     """A book under another key or another origin would grow checkpoints that nobody can check."""
     world.book.close()
     with pytest.raises(BookUnusable, match="checkpoint"):
@@ -73,7 +74,7 @@ def _full() -> Iterator[None]:
 
 
 @only_sqlite
-def test_a_full_disk_stops_the_book(world: World) -> None:
+def test_a_full_disk_stops_the_book(world: StoredWorld) -> None:
     """The caller is told that the outcome is unknown, so is everyone later; reading goes on; reopening answers."""
     world.submit(world.charge("before", run=SMALL))
     sent, before = [world.charge(f"run-{n}", run=SMALL) for n in range(80)], rows(world.url)

@@ -20,7 +20,7 @@ from policy.planning.hypothetical_facts import with_policy_throughout
 from policy.planning.what_if import PlannedRun, WhatIf
 from tests.factories.documents import SMALL, plan, policy
 from tests.factories.people import BANK_A, BANK_B, HOUR_MS
-from tests.factories.stored import World, open_world
+from tests.factories.stored import StoredWorld, open_world
 
 NAMES: Final = count()
 RUNS: Final = (SMALL, plan(), plan(400), plan(20, "1"))
@@ -36,19 +36,19 @@ EVENTS = st.lists(
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoredWorld]:
     """One book for all sequences: each goes on where the last one stopped."""
     with open_world(tmp_path_factory.mktemp("quotes")) as world:
         yield world
 
 
-def pending(world: World) -> list[str]:
+def pending(world: StoredWorld) -> list[str]:
     """The ids of what is pending, as the book has it; a lapse that is due may not have come yet."""
     with world.book.read() as facts:
         return [name for name in facts.due(2**62, 1_000) if name in facts.charges]
 
 
-def submission(world: World, event: tuple[str, str | int, int, int]) -> Submission | None:
+def submission(world: StoredWorld, event: tuple[str, str | int, int, int]) -> Submission | None:
     """The command of an event; None where there is nothing to settle."""
     kind, which, number, hours = event
     if kind == "charge":
@@ -69,7 +69,9 @@ def submission(world: World, event: tuple[str, str | int, int, int]) -> Submissi
 
 @settings(deadline=None, max_examples=12)
 @given(sequence=EVENTS)
-def test_a_quote_is_what_the_command_then_gets(world: World, sequence: list[tuple[str, str | int, int, int]]) -> None:
+def test_a_quote_is_what_the_command_then_gets(
+    world: StoredWorld, sequence: list[tuple[str, str | int, int, int]]
+) -> None:
     """Code, field, detail and everything derived; whatever lapses between two commands."""
     for event in sequence:
         if event[0] == "wait":
@@ -89,7 +91,7 @@ def test_a_quote_is_what_the_command_then_gets(world: World, sequence: list[tupl
         assert quoted.body == derived
 
 
-def test_every_recorded_charge_is_decided_so_again_on_the_facts_it_met(world: World) -> None:
+def test_every_recorded_charge_is_decided_so_again_on_the_facts_it_met(world: StoredWorld) -> None:
     """From the log alone: the same code, and of a refusal the same checks; under another policy another answer."""
     world.clock.now += 24 * HOUR_MS
     sent = [world.charge(f"last-{next(NAMES)}", BANK_B, run) for run in (SMALL, plan(400), plan(40, "1"))]

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from client.keys.signer import Signer
 from ledger.audit.replay import verify_book
 from ledger.book.book import BookStopped, Outcome, Submission
 from ledger.commands.entry import Entry
@@ -21,20 +20,20 @@ from ledger.verifier import LogKey, VerificationError, verify_receipt
 from ledger.wire import canonical_json as c
 from tests.factories.documents import NOW, PARTITION, SMALL, contract, dataset, plan
 from tests.factories.people import BANK_A, BANK_B, HOSPITAL, HOUR_MS, LOG, ORIGIN, SRO, private_key
-from tests.factories.stored import World, no_step, open_world, rows
+from tests.factories.stored import StoredWorld, no_step, open_world, rows
 
 
 def _words(outcomes: list[Outcome]) -> list[str]:
     return [one.code.word for one in outcomes]
 
 
-def _account(world: World, holder: str = GLOBAL) -> tuple[Loss, Loss]:
+def _account(world: StoredWorld, holder: str = GLOBAL) -> tuple[Loss, Loss]:
     with world.book.read() as facts:
         found = facts.accounts[PARTITION, holder]
         return found.posted, found.pending
 
 
-def _loss(world: World, charges: dict[str, int]) -> Loss:
+def _loss(world: StoredWorld, charges: dict[str, int]) -> Loss:
     """The sum of these charges' steps, computed from what was recorded of each."""
     with world.book.read() as facts:
         total = Loss.zero(len(read_rule(facts.partitions[PARTITION].terms).coordinates))
@@ -43,7 +42,7 @@ def _loss(world: World, charges: dict[str, int]) -> Loss:
     return total
 
 
-def test_the_same_command_again_gets_the_same_answer(world: World) -> None:
+def test_the_same_command_again_gets_the_same_answer(world: StoredWorld) -> None:
     """Same bytes, same index, marked as repeated, in the same call and after an opening; the log does not grow."""
     sent = world.charge("run-1")
     first, second = world.submit(sent, sent)
@@ -58,7 +57,7 @@ def test_the_same_command_again_gets_the_same_answer(world: World) -> None:
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_an_id_is_used_once(world: World, *, together: bool) -> None:
+def test_an_id_is_used_once(world: StoredWorld, *, together: bool) -> None:
     """Another body, another actor or another kind under a used id is refused by name and not recorded."""
     first = world.charge("run-1")
     others = [world.charge("run-1", run=SMALL), world.charge("run-1", BANK_B)]
@@ -70,7 +69,7 @@ def test_an_id_is_used_once(world: World, *, together: bool) -> None:
     assert world.size == size + 1
 
 
-def test_a_recorded_answer_is_for_those_who_signed(world: World) -> None:
+def test_a_recorded_answer_is_for_those_who_signed(world: StoredWorld) -> None:
     """A copy of a recorded command under a signature that does not verify gets no answer, used id or not."""
     sent = world.charge("run-1")
     stranger = world.charge("run-1", BANK_B)
@@ -79,7 +78,7 @@ def test_a_recorded_answer_is_for_those_who_signed(world: World) -> None:
     assert _words(world.submit(*forged)) == ["signature_invalid", "signature_invalid"]
 
 
-def test_a_refusal_is_final_for_its_id(world: World) -> None:
+def test_a_refusal_is_final_for_its_id(world: StoredWorld) -> None:
     """After room came back the refused id is still refused, and a new id is admitted."""
     outcomes = world.submit(*(world.charge(f"run-{n}") for n in range(9)))
     assert _words(outcomes) == ["pending"] * 8 + ["budget_exhausted"]
@@ -103,7 +102,7 @@ def test_a_batch_uses_what_it_registers(tmp_path: Path, engine: str) -> None:
         assert verify_book(world.url, LOG, no_step).entries == len(sent) - 2
 
 
-def test_sixteen_threads_race_for_the_last_of_a_budget(world: World) -> None:
+def test_sixteen_threads_race_for_the_last_of_a_budget(world: StoredWorld) -> None:
     """Exactly as many are admitted as fit one by one, and the account is their sum."""
     world.submit(*(world.charge(f"first-{n}", (BANK_A, BANK_B)[n % 2]) for n in range(8)))
     with world.book.read() as facts:
@@ -120,7 +119,7 @@ def test_sixteen_threads_race_for_the_last_of_a_budget(world: World) -> None:
     assert _account(world) == (Loss.zero(len(rule.coordinates)), loss)
 
 
-def test_receipts_verify_offline(world: World) -> None:
+def test_receipts_verify_offline(world: StoredWorld) -> None:
     """With the log's key alone; not for another entry, not by another log's key, not with a changed proof."""
     outcomes = [world.submit(world.charge(f"run-{n}"))[0] for n in range(3)]
     with world.book.read() as facts:
@@ -141,7 +140,7 @@ def test_receipts_verify_offline(world: World) -> None:
             verify_receipt(text, entry, key)
 
 
-def test_time_never_goes_back(world: World) -> None:
+def test_time_never_goes_back(world: StoredWorld) -> None:
     """A clock that jumps back, before and after an opening, leaves entries in order of time."""
     times = []
     for number, jump in enumerate((HOUR_MS, -5 * HOUR_MS, -HOUR_MS, 6 * HOUR_MS)):
@@ -156,7 +155,7 @@ def test_time_never_goes_back(world: World) -> None:
     assert verify_book(world.url, LOG, no_step).charges == 5
 
 
-def test_a_deadline_settles_what_was_left_pending(world: World) -> None:
+def test_a_deadline_settles_what_was_left_pending(world: StoredWorld) -> None:
     """In the next batch, before its commands: in full where the key was released, for nothing where it was not."""
     world.submit(world.charge("left"), world.charge("gone"), world.charge("busy", deadline=NOW + 9 * HOUR_MS))
     assert _words(world.submit(world.release("gone"))) == ["permitted"]
@@ -183,7 +182,7 @@ def test_a_deadline_settles_what_was_left_pending(world: World) -> None:
     assert verify_book(world.url, LOG, no_step).charges == 3
 
 
-def test_nobody_stands_in_the_way_of_a_lapse(world: World) -> None:
+def test_nobody_stands_in_the_way_of_a_lapse(world: StoredWorld) -> None:
     """A command may neither be a lapse nor take the id that the book will give one."""
     name = f"lapse-{c.digest(b'run-1')[:32]}"
     taken = world.charge(name, BANK_B, SMALL)
@@ -198,10 +197,9 @@ def test_nobody_stands_in_the_way_of_a_lapse(world: World) -> None:
         assert facts.charges["run-1"].state is ChargeState.VOIDED
 
 
-def test_an_entry_that_would_be_too_long_leaves_nothing(world: World) -> None:
+def test_an_entry_that_would_be_too_long_leaves_nothing(world: StoredWorld) -> None:
     """It is refused as malformed; what comes before and after it in the call stands as if it had not been sent."""
     provider, long = "did:web:" + ":".join("x" * 60 for _ in range(4)), "d" * 128
-    world.signers[provider] = Signer(private_key(provider))
     claim: c.Object = {"key": world.signers[provider].jwk, "name": "x", "organisation": provider, "roles": ["TDP"]}
     body: c.Object = {**claim, "possession": world.signers[provider].sign(c.dump(claim))}
     both = {**contract(BANK_A), "datasets": [{"dataset": long, "provider": provider}], "id": "long", "tdps": [provider]}
@@ -245,7 +243,7 @@ def test_an_entry_that_would_be_too_long_leaves_nothing(world: World) -> None:
     assert verify_book(world.url, LOG, no_step).charges == 2
 
 
-def test_a_closed_book_takes_nothing(world: World) -> None:
+def test_a_closed_book_takes_nothing(world: StoredWorld) -> None:
     """Neither commands nor readers nor documents; closing again changes nothing."""
     sent = world.charge("run-1")
     world.book.close()
@@ -260,7 +258,7 @@ def test_a_closed_book_takes_nothing(world: World) -> None:
     assert rows(world.url) == before
 
 
-def test_a_quote_records_nothing(world: World) -> None:
+def test_a_quote_records_nothing(world: StoredWorld) -> None:
     """It tells what a charge would get, and says no to a stranger's signature."""
     world.submit(*(world.charge(f"run-{n}") for n in range(9)))
     before = rows(world.url)
@@ -271,7 +269,7 @@ def test_a_quote_records_nothing(world: World) -> None:
     assert rows(world.url) == before
 
 
-def test_a_loss_beyond_all_bounds_is_infinite_and_stops_nobody(world: World) -> None:
+def test_a_loss_beyond_all_bounds_is_infinite_and_stops_nobody(world: StoredWorld) -> None:
     """A plan of tiny cost at one order and of an astronomical one at the next is charged; the book goes on."""
     sampler: c.Object = {"kind": "poisson", "probability": "0.000000001"}
     wild = {**plan(10_000_000, "0.3"), "sampler": sampler}

@@ -33,13 +33,13 @@ from ledger.commands.entry import Entry
 from ledger.domain.outcomes import ChargeState
 from tests.factories.documents import NOW, SMALL
 from tests.factories.people import DAY_MS, HOUR_MS, MINUTE_MS, MachineClock
-from tests.factories.stored import World, open_world
+from tests.factories.stored import StoredWorld, open_world
 
 YEARS_MS: Final = 10 * 365 * DAY_MS
 
 
 @contextmanager
-def watched(folder: Path, engine: str = "sqlite", *, pauses: bool = True) -> Iterator[tuple[World, MachineClock]]:
+def watched(folder: Path, engine: str = "sqlite", *, pauses: bool = True) -> Iterator[tuple[StoredWorld, MachineClock]]:
     """A founded book on a machine whose clocks a test moves."""
     with open_world(folder, engine) as world:
         machine = MachineClock(NOW)
@@ -48,7 +48,7 @@ def watched(folder: Path, engine: str = "sqlite", *, pauses: bool = True) -> Ite
         yield world, machine
 
 
-def reopen(world: World, machine: MachineClock, *, pauses: bool = True) -> None:
+def reopen(world: StoredWorld, machine: MachineClock, *, pauses: bool = True) -> None:
     """Open the book anew on the same machine."""
     world.book.close()
     world.book = world.open(watch=machine.watch(world.path.with_suffix(".clock"), pauses=pauses))
@@ -61,13 +61,13 @@ def entries(book: Book) -> list[Entry]:
 
 
 @pytest.fixture
-def here(tmp_path: Path, engine: str) -> Iterator[tuple[World, MachineClock]]:
+def here(tmp_path: Path, engine: str) -> Iterator[tuple[StoredWorld, MachineClock]]:
     """A book and its machine."""
     with watched(tmp_path, engine) as found:
         yield found
 
 
-def test_a_jump_pauses_commands_quotes_and_lapses(here: tuple[World, MachineClock]) -> None:
+def test_a_jump_pauses_commands_quotes_and_lapses(here: tuple[StoredWorld, MachineClock]) -> None:
     """The attack of two commands in another decade records nothing, and ends when the clock is right again."""
     world, machine = here
     assert world.submit(world.charge("before", run=SMALL))[0].code.word == "pending"
@@ -92,7 +92,7 @@ def test_a_jump_pauses_commands_quotes_and_lapses(here: tuple[World, MachineCloc
         assert facts.time == NOW
 
 
-def test_a_repeated_command_waits_too(here: tuple[World, MachineClock]) -> None:
+def test_a_repeated_command_waits_too(here: tuple[StoredWorld, MachineClock]) -> None:
     """So that a key is not sealed again by a clock that fell behind its deadline."""
     world, machine = here
     sent = world.charge("run-1", run=SMALL)
@@ -104,7 +104,7 @@ def test_a_repeated_command_waits_too(here: tuple[World, MachineClock]) -> None:
     assert world.submit(sent)[0].repeated
 
 
-def test_suspend_and_small_steps_are_no_jump(here: tuple[World, MachineClock]) -> None:
+def test_suspend_and_small_steps_are_no_jump(here: tuple[StoredWorld, MachineClock]) -> None:
     """Time in suspend counts in both; after a small step back entries keep the last entry's time."""
     world, machine = here
     machine.advance(30 * DAY_MS)
@@ -119,7 +119,7 @@ def test_suspend_and_small_steps_are_no_jump(here: tuple[World, MachineClock]) -
     assert world.book.paused is not None
 
 
-def test_two_readings_that_agree_with_a_witness_end_a_pause(here: tuple[World, MachineClock]) -> None:
+def test_two_readings_that_agree_with_a_witness_end_a_pause(here: tuple[StoredWorld, MachineClock]) -> None:
     """One is not enough, nor two within 30 seconds; a witness of another time, or one that the clock left, is none."""
     world, machine = here
     machine.now += DAY_MS
@@ -143,7 +143,7 @@ def test_two_readings_that_agree_with_a_witness_end_a_pause(here: tuple[World, M
 
 
 def test_the_operator_accepts_one_clock_and_no_later_one(
-    here: tuple[World, MachineClock], caplog: pytest.LogCaptureFixture
+    here: tuple[StoredWorld, MachineClock], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The file holds both readings: another jump is another question, also after a restart of the service."""
     world, machine = here
@@ -166,7 +166,7 @@ def test_the_operator_accepts_one_clock_and_no_later_one(
     assert world.book.paused is not None, "a restart explains nothing"
 
 
-def test_a_jump_while_the_service_was_down_is_one(here: tuple[World, MachineClock]) -> None:
+def test_a_jump_while_the_service_was_down_is_one(here: tuple[StoredWorld, MachineClock]) -> None:
     """Within a boot the file says so; after another boot a clock may be some days ahead of the newest entry."""
     world, machine = here
     world.book.close()
@@ -199,7 +199,7 @@ def test_development_warns_and_goes_on(tmp_path: Path, caplog: pytest.LogCapture
 
 
 def test_a_log_ahead_of_the_clock_is_said_at_start(
-    here: tuple[World, MachineClock], caplog: pytest.LogCaptureFixture
+    here: tuple[StoredWorld, MachineClock], caplog: pytest.LogCaptureFixture
 ) -> None:
     """With how far, and what to do."""
     world, machine = here

@@ -17,7 +17,7 @@ from ledger.crypto import detached_jws
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION, SMALL
 from tests.factories.people import BANK_A, BANK_B, HOSPITAL, LOG, private_key
-from tests.factories.stored import World, no_step
+from tests.factories.stored import StoredWorld, no_step
 from tests.ledger.store.test_postgresql import execute
 
 FIT: Final = 8
@@ -25,12 +25,12 @@ FIT: Final = 8
 THIEF: Final = Signer(private_key("a thief"))
 
 
-def change(world: World, statement: str) -> None:
+def change(world: StoredWorld, statement: str) -> None:
     """What an SQL injection, or a stolen password of the service, can do."""
     execute(world.url, statement)
 
 
-def fill(world: World) -> None:
+def fill(world: StoredWorld) -> None:
     """Charge until the budget of the bank is exhausted."""
     words = [one.code.word for one in world.submit(*(world.charge(f"run-{n}") for n in range(FIT + 2)))]
     assert words == ["pending"] * FIT + ["budget_exhausted"] * 2
@@ -46,7 +46,7 @@ GIVEN_BACK: Final = (
 
 
 @pytest.mark.parametrize("statement", GIVEN_BACK)
-def test_a_changed_row_gives_no_budget_back(world: World, statement: str) -> None:
+def test_a_changed_row_gives_no_budget_back(world: StoredWorld, statement: str) -> None:
     """While the book is open it is without effect; a book that was closed meanwhile is not opened again."""
     fill(world)
     if statement.startswith("DELETE") and world.url.startswith("postgresql"):
@@ -60,7 +60,7 @@ def test_a_changed_row_gives_no_budget_back(world: World, statement: str) -> Non
         world.open()
 
 
-def test_a_key_that_no_entry_registered_signs_nothing(world: World) -> None:
+def test_a_key_that_no_entry_registered_signs_nothing(world: StoredWorld) -> None:
     """A row in the table of keys is not a registration."""
     key = detached_jws.public_key(private_key("a thief"))
     change(
@@ -73,14 +73,14 @@ def test_a_key_that_no_entry_registered_signs_nothing(world: World) -> None:
     assert (outcome.code.word, outcome.field) == ("signature_invalid", "key_id")
 
 
-def test_a_retired_partition_stays_retired(world: World) -> None:
+def test_a_retired_partition_stays_retired(world: StoredWorld) -> None:
     """And a contract that was never entered is none."""
     assert world.send(HOSPITAL, "retirement", {"partition": PARTITION}, "retire").code.word == "permitted"
     change(world, "UPDATE partition SET retired = 0")
     assert world.submit(world.charge("after", run=SMALL))[0].code.word == "policy_denied"
 
 
-def test_an_entry_under_no_signed_checkpoint_is_not_applied(world: World) -> None:
+def test_an_entry_under_no_signed_checkpoint_is_not_applied(world: StoredWorld) -> None:
     """Whoever may append rows has not the log's key: the writer stops, and the book is not opened again."""
     with world.book.read() as facts:
         place = facts.size
@@ -94,7 +94,7 @@ def test_an_entry_under_no_signed_checkpoint_is_not_applied(world: World) -> Non
         world.open()
 
 
-def test_a_repeated_command_gets_what_its_entry_says(world: World) -> None:
+def test_a_repeated_command_gets_what_its_entry_says(world: StoredWorld) -> None:
     """Also after the book was opened anew: the entry is found by the log, and checked against its root."""
     sent = world.charge("run-1", BANK_B, SMALL)
     first = world.submit(sent)[0]
@@ -105,7 +105,7 @@ def test_a_repeated_command_gets_what_its_entry_says(world: World) -> None:
     assert (again.code, again.index, again.body) == (first.code, first.index, first.body)
 
 
-def test_changed_bytes_of_an_entry_are_not_repeated(world: World) -> None:
+def test_changed_bytes_of_an_entry_are_not_repeated(world: StoredWorld) -> None:
     """A file changed under an open book, its triggers gone: the answer would be false, so the writer stops."""
     if world.url.startswith("postgresql"):
         return
@@ -121,7 +121,7 @@ def test_changed_bytes_of_an_entry_are_not_repeated(world: World) -> None:
         world.submit(sent)
 
 
-def edit(world: World, statement: str) -> None:
+def edit(world: StoredWorld, statement: str) -> None:
     """Change what triggers guard, as the owner of the file can."""
     with closing(sqlite3.connect(world.path)) as connection, connection:
         for trigger in ("entry_no_update", "entry_no_delete"):
@@ -129,7 +129,7 @@ def edit(world: World, statement: str) -> None:
         connection.execute(statement)
 
 
-def test_an_id_whose_row_is_gone_is_not_used_twice(world: World) -> None:
+def test_an_id_whose_row_is_gone_is_not_used_twice(world: StoredWorld) -> None:
     """That it was used is known from memory: the entry is missing, so the writer stops and charges nothing again."""
     if world.url.startswith("postgresql"):
         return
@@ -140,7 +140,7 @@ def test_an_id_whose_row_is_gone_is_not_used_twice(world: World) -> None:
         world.submit(sent)
 
 
-def test_a_row_under_another_id_is_still_found(world: World) -> None:
+def test_a_row_under_another_id_is_still_found(world: StoredWorld) -> None:
     """The column of ids is for readers: the writer finds an entry by its place, and reads the id in its bytes."""
     if world.url.startswith("postgresql"):
         return
@@ -151,7 +151,7 @@ def test_a_row_under_another_id_is_still_found(world: World) -> None:
     assert (again.repeated, again.index, again.body) == (True, first.index, first.body)
 
 
-def test_an_id_with_the_digest_of_another_is_new(world: World) -> None:
+def test_an_id_with_the_digest_of_another_is_new(world: StoredWorld) -> None:
     """Two ids may have the same 8 bytes: the entry decides whose they are, and the new id is admitted."""
     before = world.size
     state = world.book._writer._state  # noqa: SLF001 - a digest of 64 bits that is already there

@@ -18,12 +18,12 @@ from ledger.log.witness_protocol import add_checkpoint, read_cosignature
 from ledger.store.cosignatures import check_cosignatures
 from ledger.verifier import Checkpoint, LogKey, Note, Policy, VerificationError, WitnessKey, verify_receipt
 from tests.factories.people import LOG, ORIGIN, private_key
-from tests.factories.stored import ENGINES, World, copy, open_world
+from tests.factories.stored import ENGINES, StoredWorld, copy, open_world
 from tests.ledger.log.third_party import Witness, run, serving
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[StoredWorld]:
     """A world with everything that a charge needs."""
     with open_world(tmp_path) as found:
         yield found
@@ -37,7 +37,7 @@ def witness(tmp_path: Path) -> Iterator[Witness]:
 
 
 @pytest.fixture
-def other_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def other_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoredWorld]:
     """Another history under the same log's key, longer than the first."""
     with open_world(tmp_path_factory.mktemp("fork"), founded=False) as found:
         found.clock.now += 1
@@ -78,7 +78,7 @@ def test_a_growing_log_is_cosigned(engine: str, witness: Witness, tmp_path_facto
             assert check_cosignatures(facts) == 2
 
 
-def _receipt(world: World, name: str, witness: Witness, folder: Path) -> Checkpoint:
+def _receipt(world: StoredWorld, name: str, witness: Witness, folder: Path) -> Checkpoint:
     """The checkpoint that an entry's receipt is under, its quorum checked."""
     found = CliRunner().invoke(app, ["receipt", world.url, name, str(folder / "evidence"), "--json"])
     assert found.exit_code == 0, found.output
@@ -95,7 +95,7 @@ def _note(book: Path) -> str:
     return str(note)
 
 
-def test_a_witness_that_knows_more_is_told_the_rest(world: World, witness: Witness, tmp_path: Path) -> None:
+def test_a_witness_that_knows_more_is_told_the_rest(world: StoredWorld, witness: Witness, tmp_path: Path) -> None:
     """A copy that keeps no cosignatures asks from zero, is answered 409 with a size, and proves from there."""
     bare = copy(world.path, tmp_path / "bare.sqlite")
     assert told(world.path, witness.named)[0] == 0
@@ -108,7 +108,7 @@ def test_a_witness_that_knows_more_is_told_the_rest(world: World, witness: Witne
     assert read_cosignature(line.encode(), _note(bare), WitnessKey.parse(vkey)) == line
 
 
-def test_an_older_copy_is_noticed(world: World, witness: Witness, tmp_path: Path) -> None:
+def test_an_older_copy_is_noticed(world: StoredWorld, witness: Witness, tmp_path: Path) -> None:
     """A restored backup would give spent budget back: the witness has seen more than it has."""
     old = copy(world.path, tmp_path / "old.sqlite")
     world.submit(world.merger())
@@ -119,7 +119,7 @@ def test_an_older_copy_is_noticed(world: World, witness: Witness, tmp_path: Path
     assert what in found["witnesses"][0]["told"]
 
 
-def test_a_rewritten_history_is_refused(world: World, other_world: World, witness: Witness) -> None:
+def test_a_rewritten_history_is_refused(world: StoredWorld, other_world: StoredWorld, witness: Witness) -> None:
     """Signed with the log's own key, and with the best proof that it has: 422, an alarm, and evidence kept."""
     assert told(world.path, witness.named)[0] == 0
     code, found = told(other_world.path, witness.named)
@@ -134,7 +134,7 @@ def test_a_rewritten_history_is_refused(world: World, other_world: World, witnes
     assert Checkpoint.open(_note(other_world.path), LOG).size == other_world.size
 
 
-def test_one_of_two_witnesses_cannot_be_reached(world: World, witness: Witness) -> None:
+def test_one_of_two_witnesses_cannot_be_reached(world: StoredWorld, witness: Witness) -> None:
     """What the other signed is kept; the exit code says that something is missing."""
     gone = witness.named.replace(witness.url, "http://127.0.0.1:9")
     assert told(world.path, gone, witness.named)[0] == 75
@@ -150,7 +150,7 @@ def test_one_of_two_witnesses_cannot_be_reached(world: World, witness: Witness) 
         (ORIGIN, "another log", "has another key for this log (HTTP 403)"),
     ],
 )
-def test_a_log_that_it_does_not_know(world: World, tmp_path: Path, origin: str, key: str, said: str) -> None:
+def test_a_log_that_it_does_not_know(world: StoredWorld, tmp_path: Path, origin: str, key: str, said: str) -> None:
     """Refused, by origin or by key; nothing is kept."""
     known = LogKey(origin, private_key(key).public_key().public_bytes_raw())
     with serving(tmp_path, "witness.example/w2", origin, known.vkey) as found:

@@ -21,12 +21,12 @@ from ledger.store.tables import CHECKPOINT, ENTRY
 from ledger.verifier import Checkpoint, LogKey, verify_tiles
 from ledger.wire.malformed import Malformed
 from tests.factories.people import LOG, LOG_KEY, ORIGIN, private_key
-from tests.factories.stored import ENGINES, World, no_step, open_world
+from tests.factories.stored import ENGINES, StoredWorld, no_step, open_world
 from tests.ledger.log.third_party import run
 
 
 @pytest.fixture(params=ENGINES)
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoredWorld]:
     """A small book, open, in SQLite and in PostgreSQL."""
     with open_world(tmp_path, request.param) as found:
         yield found
@@ -52,7 +52,7 @@ def files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_log_is_published_and_grows(world: World, tmp_path: Path) -> None:
+def test_a_log_is_published_and_grows(world: StoredWorld, tmp_path: Path) -> None:
     """Each time whole, for our verifier and for theirs; what an older checkpoint needs stays."""
     folder = tmp_path / "public"
     assert publish(world.book, folder).entries == world.size
@@ -70,7 +70,7 @@ def test_a_log_is_published_and_grows(world: World, tmp_path: Path) -> None:
     assert publish(world.book, folder).entries == world.size
 
 
-def test_an_interrupted_publication_is_taken_up(world: World, tmp_path: Path) -> None:
+def test_an_interrupted_publication_is_taken_up(world: StoredWorld, tmp_path: Path) -> None:
     """Stopped before any file: the checkpoint still names what is whole; then all is written again."""
     folder = tmp_path / "public"
     publish(world.book, folder)
@@ -164,7 +164,7 @@ def test_full_tiles_are_kept_and_partial_ones_superseded(tmp_path: Path) -> None
         assert whole(folder).size == 601
 
 
-def lengthen(world: World, count: int) -> None:
+def lengthen(world: StoredWorld, count: int) -> None:
     """More entries in the log, up to a round number or by one: bytes that nobody decided, but hashed and signed."""
     engine = engine_of(world.url, writes=True)
     with engine.begin() as connection:
@@ -181,7 +181,7 @@ def lengthen(world: World, count: int) -> None:
     engine.dispose()
 
 
-def test_the_command(world: World, tmp_path: Path) -> None:
+def test_the_command(world: StoredWorld, tmp_path: Path) -> None:
     """In words and as JSON; a key that is missing is named."""
     folder, key = tmp_path / "public", tmp_path / "kept.vkey"
     key.write_text(f"{LOG.vkey}\n")

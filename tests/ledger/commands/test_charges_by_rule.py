@@ -14,7 +14,7 @@ from ledger.mechanisms.mechanism import Group, PoissonGaussian
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import DELTA_ONE, NAT
 from tests.factories.documents import dense_plan
-from tests.factories.memory import World, ref_of, settled_world
+from tests.factories.memory import PermissiveWorld, ref_of
 from tests.factories.people import BANKS
 
 BANK = BANKS[0]
@@ -36,9 +36,9 @@ PARTITIONS: dict[str, dict[str, c.Json]] = {
 
 
 @pytest.fixture(scope="module")
-def base() -> tuple[World, str]:
+def base() -> tuple[PermissiveWorld, str]:
     """One partition of each kind, and a contract."""
-    world = settled_world()
+    world = PermissiveWorld.settled()
     world.lineage = Fraction(2)
     for name, changes in PARTITIONS.items():
         decided = world.open(name, **{"epsilon": "3", **changes})  # type: ignore[arg-type] # fields by name
@@ -47,11 +47,9 @@ def base() -> tuple[World, str]:
 
 
 @pytest.fixture
-def world(base: tuple[World, str]) -> World:
+def world(base: tuple[PermissiveWorld, str]) -> PermissiveWorld:
     """A copy to charge."""
-    from tests.factories.memory import snapshot
-
-    made = World(state=snapshot(base[0].state), index=base[0].index, now=base[0].now, lineage=base[0].lineage)
+    made = base[0].fork()
     made.everyone = True
     return made
 
@@ -61,19 +59,19 @@ def mechanism(inner: c.Object) -> c.Object:
     return {"kind": "mechanism", "mechanism": inner, "v": 1}
 
 
-def run(world: World, contract: str, name: str, where: tuple[str, ...], plan: c.Object) -> Any:  # noqa: ANN401 - Decided
+def run(world: PermissiveWorld, contract: str, name: str, where: tuple[str, ...], plan: c.Object) -> Any:  # noqa: ANN401 - Decided
     """A charge."""
-    return world.charge(name, BANK, contract, where, plan)
+    return world.decide_charge(name, BANK, contract, where, plan)
 
 
-def pending(world: World, partition: str) -> Loss:
+def pending(world: PermissiveWorld, partition: str) -> Loss:
     """What everyone together has pending."""
     found = world.exposure(partition, GLOBAL)
     assert found is not None
     return found[1]
 
 
-def test_each_partition_charges_by_its_own_rule(world: World, base: tuple[World, str]) -> None:
+def test_each_partition_charges_by_its_own_rule(world: PermissiveWorld, base: tuple[PermissiveWorld, str]) -> None:
     """Forty sampled steps: at orders, as forty, as one certificate, and for users as a group of three."""
     where = ("renyi", "reference", "gaussian", "users")
     assert run(world, base[1], "run", where, dense_plan(40, noise="16")).code is Code.PENDING
@@ -93,11 +91,13 @@ def test_each_partition_charges_by_its_own_rule(world: World, base: tuple[World,
     assert world.exposure("gaussian", GLOBAL) == (Loss((square, tau), (0, 0)), Loss((0, 0), (0, 0)))
 
 
-def test_a_charge_is_for_as_many_records_of_a_unit_as_its_joins_let_in(world: World, base: tuple[World, str]) -> None:
+def test_a_charge_is_for_as_many_records_of_a_unit_as_its_joins_let_in(
+    world: PermissiveWorld, base: tuple[PermissiveWorld, str]
+) -> None:
     """Five rows of one unit: a group of five, in the partition of single records and in that of users of three."""
     several = {"pipeline": "5" * 64, "unit_records_max": 5}
     where, plan = ("renyi", "users"), dense_plan(40, noise="32")
-    decided = world.charge("run", BANK, base[1], where, plan, **several)  # type: ignore[arg-type]  # JSON
+    decided = world.decide_charge("run", BANK, base[1], where, plan, **several)  # type: ignore[arg-type]  # JSON
     assert decided.code is Code.PENDING
     step = Group(5, PoissonGaussian(Fraction(1, 10), Fraction(32), 1))
     for name in where:
@@ -106,11 +106,11 @@ def test_a_charge_is_for_as_many_records_of_a_unit_as_its_joins_let_in(world: Wo
         expected = tuple(None if one is None else 40 * one for one in price(step, "REPLACE_SPECIAL", at))
         assert tuple(pending(world, name).at(place) for place in range(len(at))) == expected
     assert world.state.charges["run"].pipeline == "5" * 64
-    refused = world.charge("other", BANK, base[1], ("reference",), LOAD, unit_records_max=2)
+    refused = world.decide_charge("other", BANK, base[1], ("reference",), LOAD, unit_records_max=2)
     assert refused.code is Code.NOT_PRICED
 
 
-def test_a_run_over_users_sees_each_once(world: World, base: tuple[World, str]) -> None:
+def test_a_run_over_users_sees_each_once(world: PermissiveWorld, base: tuple[PermissiveWorld, str]) -> None:
     """Priced as one, where a run over records is for three; for as many as joins let in; of records, not at all."""
     over_users: c.Object = {**dense_plan(40, noise="32"), "unit": "user"}
     step = PoissonGaussian(Fraction(1, 10), Fraction(32), 1)
@@ -118,7 +118,7 @@ def test_a_run_over_users_sees_each_once(world: World, base: tuple[World, str]) 
     at = tuple(int(one.name.split()[1]) for one in names)
     before = [0] * len(at)
     for name, more, priced in (("run", {}, step), ("joined", {"unit_records_max": 2}, Group(2, step))):
-        assert world.charge(name, BANK, base[1], ("users",), over_users, **more).code is Code.PENDING  # type: ignore[arg-type] # JSON
+        assert world.decide_charge(name, BANK, base[1], ("users",), over_users, **more).code is Code.PENDING
         found = [pending(world, "users").at(place) or 0 for place in range(len(at))]
         expected = [0 if one is None else 40 * one for one in price(priced, "REPLACE_SPECIAL", at)]
         assert [after - one for one, after in zip(before, found, strict=True)] == expected
@@ -127,7 +127,7 @@ def test_a_run_over_users_sees_each_once(world: World, base: tuple[World, str]) 
     assert (refused.code, refused.field) == (Code.MALFORMED, "body.plan.unit")
 
 
-def test_a_reference_over_users(world: World, base: tuple[World, str]) -> None:
+def test_a_reference_over_users(world: PermissiveWorld, base: tuple[PermissiveWorld, str]) -> None:
     """Users are counted where the load draws and clips them; what draws records is refused there."""
     load: c.Object = {**LOAD, "unit": "user"}
     users: dict[str, c.Json] = {"unit": "user", "unit_records_max": 3}
@@ -138,7 +138,7 @@ def test_a_reference_over_users(world: World, base: tuple[World, str]) -> None:
     assert run(world, base[1], "over-records", ("counted",), LOAD).code is Code.NOT_PRICED
 
 
-def test_one_partition_without_room_refuses_all(world: World, base: tuple[World, str]) -> None:
+def test_one_partition_without_room_refuses_all(world: PermissiveWorld, base: tuple[PermissiveWorld, str]) -> None:
     """The refusal names the account without room; nothing is charged anywhere, and the id stays refused."""
     long = dense_plan(40_000)
     decided = run(world, base[1], "run", ("renyi", "reference"), long)
@@ -165,7 +165,7 @@ REFUSED: list[tuple[str, c.Object, str]] = [
 
 @pytest.mark.parametrize(("where", "plan", "reason"), REFUSED, ids=repr)
 def test_what_has_no_proven_price_is_refused_by_name(
-    world: World, base: tuple[World, str], where: str, plan: c.Object, reason: str
+    world: PermissiveWorld, base: tuple[PermissiveWorld, str], where: str, plan: c.Object, reason: str
 ) -> None:
     """It is recorded with its reason where the mechanism is a known one; nothing is charged."""
     decided = run(world, base[1], "run", (where,), plan)
@@ -175,7 +175,7 @@ def test_what_has_no_proven_price_is_refused_by_name(
     assert world.exposure(where, GLOBAL) is None
 
 
-def test_a_black_box_needs_slack(world: World, base: tuple[World, str]) -> None:
+def test_a_black_box_needs_slack(world: PermissiveWorld, base: tuple[PermissiveWorld, str]) -> None:
     """Where none is kept there is no room; where some is, its δ is taken from it and its curve from the orders."""
     assert run(world, base[1], "none", ("renyi",), mechanism(BOX)).code is Code.BUDGET_EXHAUSTED
     assert run(world, base[1], "some", ("slack",), mechanism(BOX)).code is Code.PENDING
@@ -188,17 +188,17 @@ def test_a_black_box_needs_slack(world: World, base: tuple[World, str]) -> None:
     assert run(world, base[1], "again", ("slack",), mechanism(BOX)).code in {Code.PENDING, Code.BUDGET_EXHAUSTED}
 
 
-def test_pure_losses_add_up_to_the_budget(world: World, base: tuple[World, str]) -> None:
+def test_pure_losses_add_up_to_the_budget(world: PermissiveWorld, base: tuple[PermissiveWorld, str]) -> None:
     """A budget of 2 with δ = 0 takes eight quarters of Laplace, and not a ninth; one that is void comes back."""
     for count in range(8):
         assert run(world, base[1], f"run-{count}", ("pure",), mechanism(LAPLACE)).code is Code.PENDING
     assert pending(world, "pure") == Loss((2 * NAT,), (0,))
     assert run(world, base[1], "ninth", ("pure",), mechanism(LAPLACE)).code is Code.BUDGET_EXHAUSTED
-    assert world.void("run-3").code is Code.VOIDED
+    assert world.decide_void("run-3").code is Code.VOIDED
     assert run(world, base[1], "instead", ("pure",), mechanism(LAPLACE)).code is Code.PENDING
 
 
-def test_pieces_settle_in_order(world: World, base: tuple[World, str]) -> None:
+def test_pieces_settle_in_order(world: PermissiveWorld, base: tuple[PermissiveWorld, str]) -> None:
     """Of a mechanism of two pieces, what began is posted: the first whole, of the second what ran."""
     two: c.Object = {
         "kind": "composed",
@@ -237,7 +237,7 @@ OPENED: list[tuple[dict[str, c.Json], str]] = [
 
 @pytest.mark.parametrize(("changes", "field"), OPENED, ids=repr)
 def test_a_partition_that_no_rule_can_keep_is_refused_by_field(
-    world: World, changes: dict[str, c.Json], field: str
+    world: PermissiveWorld, changes: dict[str, c.Json], field: str
 ) -> None:
     """The fault names what was declared, and nothing opens."""
     before = dict(world.state.partitions)

@@ -19,8 +19,8 @@ from ledger.crypto.detached_jws import public_key
 from ledger.mechanisms.mechanism import STEPS_MAX
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import TIME_MAX
-from tests.factories.documents import dense_plan
-from tests.factories.memory import START, ref_of
+from tests.factories.documents import NOW, dense_plan
+from tests.factories.memory import ref_of
 from tests.factories.people import BANKS, private_key
 
 KEY: Final = public_key(private_key("somebody")).thumbprint
@@ -31,7 +31,7 @@ SIGNATURES = st.just(SIGNATURE) | st.text(min_size=1, max_size=40)
 ROOMS = st.binary(min_size=32, max_size=32).map(c.base64url)
 
 
-def _charge(signing: str, sealing: str, deadline: int = START, aside: c.Json = None, named: str = "aside") -> c.Object:
+def _charge(signing: str, sealing: str, deadline: int = NOW, aside: c.Json = None, named: str = "aside") -> c.Object:
     request: dict[str, Any] = {
         "clean_room": {
             "sealing": {"crv": "X25519", "kty": "OKP", "x": sealing},
@@ -58,7 +58,7 @@ def _post(charge: str, steps: int) -> c.Object:
     return {"outcome": "posted", "request": {"charge": charge, "steps": steps}}
 
 
-def _bytes(kind: str, body: c.Object, name: str = "run-1", time: int = START, signature: str = SIGNATURE) -> bytes:
+def _bytes(kind: str, body: c.Object, name: str = "run-1", time: int = NOW, signature: str = SIGNATURE) -> bytes:
     return Entry(kind, name, time, BANKS[0], KEY, body, signature).to_bytes()
 
 
@@ -84,10 +84,10 @@ def _quickly(data: bytes) -> Read | str:
 
 
 @given(ROOMS, ROOMS, IDS, st.integers(0, TIME_MAX), st.integers(0, TIME_MAX))
-@example(SMALL, ROOM[1], "run-2", START, START)
-@example(ROOM[0], SMALL, "run-2", START, START)
-@example(ROOM[0][:42] + "B", ROOM[1], "run-2", START, START)
-@example(*ROOM, "run-2", TIME_MAX + 1, START)
+@example(SMALL, ROOM[1], "run-2", NOW, NOW)
+@example(ROOM[0], SMALL, "run-2", NOW, NOW)
+@example(ROOM[0][:42] + "B", ROOM[1], "run-2", NOW, NOW)
+@example(*ROOM, "run-2", TIME_MAX + 1, NOW)
 @example(*ROOM, "run-2", TIME_MAX, TIME_MAX + 1)
 def test_a_charge_like_one_before(signing: str, sealing: str, name: str, deadline: int, time: int) -> None:
     """Whatever keys, times and name it has."""
@@ -96,7 +96,7 @@ def test_a_charge_like_one_before(signing: str, sealing: str, name: str, deadlin
 
 
 @given(IDS, IDS, st.integers(0, STEPS_MAX * 2), st.integers(0, TIME_MAX * 2), SIGNATURES)
-@example("run-1", "post-1", STEPS_MAX + 1, START, SIGNATURE)
+@example("run-1", "post-1", STEPS_MAX + 1, NOW, SIGNATURE)
 @example("run-1", "post-1", STEPS_MAX, TIME_MAX + 1, SIGNATURE)
 def test_a_settlement_like_one_before(charge: str, name: str, steps: int, time: int, signature: str) -> None:
     """Whatever charge, count, time and name it has, one bound too far or not."""

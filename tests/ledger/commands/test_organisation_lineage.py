@@ -15,35 +15,37 @@ from ledger.filters import read_rule
 from ledger.mechanisms.loss import loss_of
 from ledger.wire import canonical_json as c
 from tests.factories.documents import dense_plan
-from tests.factories.memory import World, ref_of
-from tests.factories.people import BANKS, DAY_MS, HOSPITAL, SRO
-from tests.ledger.organisation_lineage.test_lineage_graph import CONTRACTS, LATE, Play, check_account, names_known
+from tests.factories.memory import PermissiveWorld, ref_of
+from tests.factories.people import BANKS, DAY_MS, HOSPITAL, LATE, SRO
+from tests.ledger.organisation_lineage.test_lineage_graph import CONTRACTS, Play, check_account, names_known
 
 A, B, C, D = BANKS
 LOUD, QUIET = dense_plan(3, "0.3", "0.5"), dense_plan(1)
 
 
-def fresh() -> World:
+def fresh() -> PermissiveWorld:
     """Four banks, two partitions."""
     return Play().world
 
 
-def run(world: World, name: str, bank: str, plan: c.Object = QUIET, where: str = "one", **named: Any) -> Decision:  # noqa: ANN401 - any field
+def run(
+    world: PermissiveWorld, name: str, bank: str, plan: c.Object = QUIET, where: str = "one", **named: c.Json
+) -> Decision:
     """A run that is posted in full; an event takes a millisecond."""
-    world.now += 1
-    decided = world.charge(name, bank, CONTRACTS[bank], (where,), plan, **named)
+    world.clock.now += 1
+    decided = world.decide_charge(name, bank, CONTRACTS[bank], (where,), plan, **named)
     if not decided.code.refused:
         assert world.post(name, int(str(plan["steps"]))).code.word == "posted"
     return decided
 
 
-def enter(world: World, kind: str, actor: str = SRO, **body: Any) -> Decision:  # noqa: ANN401 - any field
+def enter(world: PermissiveWorld, kind: str, actor: str = SRO, **body: c.Json) -> Decision:
     """A lineage event."""
-    world.now += 1
-    return world.submit(kind, f"{kind}-{world.index}", actor, body)
+    world.clock.now += 1
+    return world.decide(kind, f"{kind}-{world.index}", actor, body)
 
 
-def knows(world: World, did: str) -> set[str]:
+def knows(world: PermissiveWorld, did: str) -> set[str]:
     """The runs that a bank's lineage knows; its accounts are the sums over them."""
     node = world.state.organisations[did].node
     names = names_known(world.state, node)
@@ -100,7 +102,7 @@ def test_who_may_hand_over_what(actor: str, body: dict[str, c.Json], word: str) 
     """A TDC for itself and what was posted; an SRO reports what happened, whatever it is."""
     world = fresh()
     run(world, "done", A)
-    assert world.charge("open", A, CONTRACTS[A], ("one",), QUIET).code.word == "pending"
+    assert world.decide_charge("open", A, CONTRACTS[A], ("one",), QUIET).code.word == "pending"
     before = knows(world, C)
     decided = enter(world, "transfer", actor, **body)
     assert decided.code.word == word, decided.detail
@@ -161,7 +163,7 @@ def test_who_left_before_a_model_came_does_not_know_it() -> None:
     """C leaves the group after the run was charged and before its model comes: pending or posted, it is not C's."""
     world = fresh()
     assert not enter(world, "merger", organisation=B, parents=[C]).code.refused
-    assert world.charge("r0", A, CONTRACTS[A], ("one",), QUIET).code.word == "pending"
+    assert world.decide_charge("r0", A, CONTRACTS[A], ("one",), QUIET).code.word == "pending"
     assert not enter(world, "split", organisation=B, child=C).code.refused
     assert not enter(world, "transfer", charge="r0", recipient=B).code.refused
     assert (knows(world, B), knows(world, C)) == ({"r0"}, set())
@@ -173,11 +175,11 @@ def test_collusion_reaches_who_descends_from_the_colluders_then() -> None:
     """B merged with C after the date, D did not: a, b and c are one; D, who merged before nothing, is not."""
     world = fresh()
     run(world, "of-a", A)
-    since = world.now
+    since = world.clock.now
     assert not enter(world, "merger", organisation=B, parents=[C]).code.refused
     run(world, "of-c", C)
     old = world.state.organisations[A].node
-    assert enter(world, "collusion", organisations=[A, B], effective=world.now + 2).code.word == "malformed"
+    assert enter(world, "collusion", organisations=[A, B], effective=world.clock.now + 2).code.word == "malformed"
     assert not enter(world, "collusion", organisations=[A, B], effective=since).code.refused
     for did in (A, B, C):
         assert knows(world, did) == {"of-a", "of-c"}
@@ -185,7 +187,7 @@ def test_collusion_reaches_who_descends_from_the_colluders_then() -> None:
     assert names_known(world.state, old) == {"of-a"}, "where they stood stays as it was"
     run(world, "next", C)
     assert "next" in knows(world, A)
-    assert enter(world, "collusion", organisations=[B, C], effective=world.now).code.word == "conflict"
+    assert enter(world, "collusion", organisations=[B, C], effective=world.clock.now).code.word == "conflict"
 
 
 @pytest.mark.parametrize("gift", ["transfer", "publication"])
@@ -194,7 +196,7 @@ def test_a_model_given_since_the_date_carried_what_all_colluders_knew(gift: str)
     world = fresh()
     run(world, "of-a", A)
     run(world, "of-b", B)
-    before = world.now
+    before = world.clock.now
     body = {"recipient": D} if gift == "transfer" else {}
     assert not enter(world, gift, charge="of-b", **body).code.refused
     run(world, "of-a-later", A)
@@ -211,7 +213,7 @@ def test_collusion_within_collusion_is_never_understated() -> None:
     world = fresh()
     run(world, "of-a", A)
     run(world, "of-c", C)
-    since = world.now
+    since = world.clock.now
     assert not enter(world, "transfer", C, charge="of-c", recipient=D).code.refused
     assert not enter(world, "collusion", organisations=[A, B], effective=since).code.refused
     assert not enter(world, "collusion", organisations=[B, C], effective=since).code.refused
@@ -332,4 +334,4 @@ def test_only_an_sro_enters_what_became_of_organisations(kind: str) -> None:
     unknown = str(bodies[kind]).replace(B, LATE).replace("r0", "r9")
     assert enter(world, kind, **eval(unknown)).code.word == "not_found"  # noqa: S307 - our own words
     assert enter(world, kind, **bodies[kind]).code.word == "permitted"
-    assert world.now < world.state.charges["r0"].deadline + DAY_MS
+    assert world.clock.now < world.state.charges["r0"].deadline + DAY_MS

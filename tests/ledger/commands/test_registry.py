@@ -17,13 +17,13 @@ from ledger.domain.memory_state import MemoryState
 from ledger.domain.roles import CCR, FIRST, ORGANISATION_ROLES
 from ledger.wire.malformed import Malformed
 from policy.decisions.gate import gate
-from tests.factories.memory import World, settled_world
+from tests.factories.memory import PermissiveWorld
 from tests.factories.people import BANKS
 
 
-def _void(world: World) -> Request:
-    pending = world.command("void", "void-1", BANKS[0], {"charge": "run-1"})
-    return Request(pending.command, pending.body, world.now)
+def _void(world: PermissiveWorld) -> Request:
+    pending = world.pending("void", "void-1", BANKS[0], {"charge": "run-1"})
+    return Request(pending.command, pending.body, world.clock.now)
 
 
 def test_every_kind_that_clients_send_has_a_path_of_its_own_and_roles() -> None:
@@ -45,18 +45,18 @@ def test_an_entry_changes_the_state_in_one_way() -> None:
 
 def test_a_kind_takes_no_other_kind_s_command() -> None:
     """Neither to read it nor to decide it."""
-    world = settled_world()
-    void = world.command("void", "void-1", BANKS[0], {"charge": "run-1"})
+    world = PermissiveWorld.settled()
+    void = world.pending("void", "void-1", BANKS[0], {"charge": "run-1"})
     with pytest.raises(Malformed, match="kind: must be 'post', not 'void'"):
         POST.read_body(void.command)
     with pytest.raises(TypeError, match="a charge command cannot hold a Settle"):
-        CHARGE.context(world.state, void, world.now, world.index, world.gate)
-    assert VOID.context(world.state, void, world.now, world.index, world.gate).body.charge == "run-1"
+        CHARGE.context(world.state, void, world.clock.now, world.index, world.gate)
+    assert VOID.context(world.state, void, world.clock.now, world.index, world.gate).body.charge == "run-1"
 
 
 def test_the_policy_has_a_verdict_on_every_kind_and_denies_every_other() -> None:
     """Deny by default: a kind that the policy does not know is denied, whatever it holds."""
-    request = _void(settled_world())
+    request = _void(PermissiveWorld.settled())
     for kind in KINDS:
         verdict = gate(replace(request, command=structs.replace(request.command, kind=kind)), MemoryState())
         assert not verdict.permit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,7 +16,7 @@ from ledger.mechanisms.loss import Loss, Segment, loss_of
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number
 from tests.factories.documents import dense_plan
-from tests.factories.memory import World, ref_of, settled_world, snapshot
+from tests.factories.memory import PermissiveWorld, ref_of
 from tests.factories.people import BANKS, HOSPITAL, SRO
 
 STEPS: Final = 200
@@ -26,9 +25,9 @@ REF: Final = ref_of("one")
 TWO: Final = BANKS[:2]
 
 
-def founded() -> World:
+def founded() -> PermissiveWorld:
     """One small partition and a contract for each of two banks, made once."""
-    world = settled_world()
+    world = PermissiveWorld.settled()
     world.lineage = parse_number("6", "")
     assert world.open("one", "6").code.word == "permitted"
     for bank in TWO:
@@ -58,10 +57,10 @@ class Remembered:
         return total
 
 
-def decree(world: World, holder: str) -> str:
+def decree(world: PermissiveWorld, holder: str) -> str:
     """The word that an SRO's order gets."""
     body: c.Object = {"holder": holder, "partition": REF, "reason": "by order"}
-    return world.submit("decree", f"decree-{world.index}", SRO, body).code.word
+    return world.decide("decree", f"decree-{world.index}", SRO, body).code.word
 
 
 EVENTS = st.lists(
@@ -82,8 +81,7 @@ def test_what_counts_after_decrees_is_what_was_not_settled_before_them(
     events: list[tuple[str, str | None, int, int]],
 ) -> None:
     """Admission, every account's counted loss and the lifetime, after each event and after a merger at the end."""
-    world = copy.copy(FOUNDED)
-    world.state = snapshot(FOUNDED.state)
+    world = FOUNDED.fork()
     seen, rule = Remembered(), read_rule(world.state.partitions[REF].terms)
     digests = {one.consumer: name for name, one in world.state.contracts.items()}
     cap, width = rule.cap(parse_number("6", "")), len(rule.coordinates)
@@ -96,7 +94,7 @@ def test_what_counts_after_decrees_is_what_was_not_settled_before_them(
         open_runs = [name for name, one in seen.runs.items() if one[2]]
         if verb == "charge":
             name, who = f"run-{world.index}", bank or TWO[0]
-            decided = world.charge(name, who, digests[who], ("one",), dense_plan(STEPS))
+            decided = world.decide_charge(name, who, digests[who], ("one",), dense_plan(STEPS))
             if decided.code.word == "pending":
                 segments = dict(world.state.charges[name].prices)[REF]
                 seen.runs[name] = (who, None, True)
@@ -113,7 +111,7 @@ def test_what_counts_after_decrees_is_what_was_not_settled_before_them(
         elif open_runs:
             name = open_runs[which % len(open_runs)]
             who = seen.runs[name][0]
-            assert (world.post(name, steps) if verb == "post" else world.void(name)).code.refused is False
+            assert (world.post(name, steps) if verb == "post" else world.decide_void(name)).code.refused is False
             seen.runs[name] = (who, steps if verb == "post" else None, False)
         for one, holder in holders.items():
             account = world.state.accounts.get((REF, holder)) or Account(
@@ -125,7 +123,7 @@ def test_what_counts_after_decrees_is_what_was_not_settled_before_them(
     _merged(world, Remembered(seen.runs).counting("", None, segments, width))
 
 
-def _merged(world: World, lifetime: Loss) -> None:
+def _merged(world: PermissiveWorld, lifetime: Loss) -> None:
     """A decree on a parent's account is none on that of the body they become."""
     assert world.merge(BANKS[2], TWO).code.word == "permitted"
     holder = holder_of(world.state.organisations[BANKS[2]].node)
@@ -135,13 +133,12 @@ def _merged(world: World, lifetime: Loss) -> None:
 
 def test_only_an_sro_decrees_and_only_on_what_was_settled() -> None:
     """Pending counts on, whatever is ordered; a TDP, or the account of nobody, is refused."""
-    world = copy.copy(FOUNDED)
-    world.state = snapshot(FOUNDED.state)
+    world = FOUNDED.fork()
     digests = {one.consumer: name for name, one in world.state.contracts.items()}
-    assert world.charge("a", TWO[0], digests[TWO[0]], ("one",), dense_plan(STEPS)).code.word == "pending"
+    assert world.decide_charge("a", TWO[0], digests[TWO[0]], ("one",), dense_plan(STEPS)).code.word == "pending"
     assert decree(world, GLOBAL) == "conflict"
     assert world.state.charges["a"].state is ChargeState.PENDING
     body: c.Object = {"holder": GLOBAL, "partition": REF, "reason": "by order"}
-    assert world.submit("decree", "by-hospital", HOSPITAL, body).code.word == "not_authorised"
+    assert world.decide("decree", "by-hospital", HOSPITAL, body).code.word == "not_authorised"
     nowhere: c.Object = {**body, "partition": ref_of("nowhere")}
-    assert world.submit("decree", "nowhere", SRO, nowhere).code.word == "not_found"
+    assert world.decide("decree", "nowhere", SRO, nowhere).code.word == "not_found"

@@ -19,7 +19,7 @@ from ledger.crypto.ed25519 import UnknownLibrary, check_library, checked_libsodi
 from ledger.crypto.ed25519_vectors import VECTORS
 from ledger.verifier import LogKey
 from tests.factories.edwards25519 import BASE, TORSION, L, P, add, challenge, cofactored, decode, encode, rule, times
-from tests.factories.stored import World
+from tests.factories.stored import StoredWorld
 
 WYCHEPROOF: Final = Path(__file__).with_name("wycheproof_ed25519.txt")
 SECRET: Final = 0x1F2E3D4C5B6A79880123456789ABCDEF
@@ -167,7 +167,7 @@ def _unreduced(key: bytes, signature: bytes, message: bytes) -> bool:
 
 @pytest.mark.parametrize("lenient", [cofactored, _unreduced], ids=["cofactored", "S not bounded"])
 def test_another_build_of_a_library_is_refused(
-    lenient: Callable[[bytes, bytes, bytes], bool], monkeypatch: pytest.MonkeyPatch, world: World
+    lenient: Callable[[bytes, bytes, bytes], bool], monkeypatch: pytest.MonkeyPatch, world: StoredWorld
 ) -> None:
     """A libsodium by another rule: nothing is verified with it, and no book opens, in words."""
 

@@ -12,13 +12,13 @@ from ledger.domain.organisation_graph import ancestors, descendants
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss
 from tests.factories.documents import dense_plan
-from tests.factories.memory import START, World, ref_of, settled_world, snapshot
+from tests.factories.memory import PermissiveWorld, ref_of
 from tests.factories.people import BANKS
 
 PARTITIONS = ("one", "two")
 PLANS = (("2", "0.1"), ("0.3", "1"), ("0.15", "1"))
 """The last is infinite at the greater orders."""
-BASE = settled_world()
+BASE = PermissiveWorld.settled()
 CONTRACTS: dict[str, str] = {}
 BASE.lineage = BASE.lineage.__class__(1)
 for _partition in PARTITIONS:
@@ -30,9 +30,9 @@ COORDINATES = read_rule(BASE.state.partitions[ref_of("one")].terms).coordinates
 ORDERS = tuple(int(one.name.split()[1]) for one in COORDINATES[:-1])
 
 
-def fresh() -> World:
+def fresh() -> PermissiveWorld:
     """A copy of the world."""
-    return World(state=snapshot(BASE.state), index=BASE.index, now=START, everyone=False, lineage=BASE.lineage)
+    return BASE.fork()
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Model:
         return finite, infinite
 
 
-def check(world: World, model: Model) -> None:
+def check(world: PermissiveWorld, model: Model) -> None:
     """Every account, of lineages that are and that were, and everyone's."""
     for partition in PARTITIONS:
         for node, names in [*model.knows.items(), (-1, set(model.runs))]:
@@ -68,11 +68,11 @@ def check(world: World, model: Model) -> None:
             assert found == Loss((*finite, 0), (*infinite, 0))
 
 
-def run(world: World, model: Model, bank: str, where: tuple[str, ...], size: tuple[int, int]) -> None:
+def run(world: PermissiveWorld, model: Model, bank: str, where: tuple[str, ...], size: tuple[int, int]) -> None:
     """A bank runs a plan; if it fits, its group knows it."""
     name, (which, steps) = f"run-{world.index}", size
     noise, probability = PLANS[which]
-    decided = world.charge(name, bank, CONTRACTS[bank], where, dense_plan(steps, noise, probability))
+    decided = world.decide_charge(name, bank, CONTRACTS[bank], where, dense_plan(steps, noise, probability))
     if decided.code.refused:
         return
     price = world.state.charges[name].prices[0][1][0].price[:-1]
@@ -80,7 +80,7 @@ def run(world: World, model: Model, bank: str, where: tuple[str, ...], size: tup
     model.knows[model.stands[bank]].add(name)
 
 
-def merge(world: World, model: Model, into: str, parents: tuple[str, ...]) -> None:
+def merge(world: PermissiveWorld, model: Model, into: str, parents: tuple[str, ...]) -> None:
     """Banks become one; all that each group knew is known to the new one."""
     nodes = {model.stands[one] for one in (into, *parents)}
     index, decided = world.index, world.merge(into, parents)
@@ -124,21 +124,23 @@ def test_exposure_is_the_sum_over_distinct_runs(events: list[Any]) -> None:
         elif waiting:
             name = waiting[rest[0] % len(waiting)]
             steps = min(rest[1], model.runs[name]["steps"]) if kind == "post" else 0
-            decided = world.post(name, steps) if kind == "post" else world.void(name)
+            decided = world.post(name, steps) if kind == "post" else world.decide_void(name)
             assert not decided.code.refused
             model.runs[name] |= {"open": False, "steps": steps}
         check(world, model)
 
 
-def three_runs() -> World:
+def three_runs() -> PermissiveWorld:
     """Banks a, b and c ran once each."""
     world = fresh()
     for bank, steps in zip(BANKS, (1, 2, 3), strict=False):
-        assert not world.charge(f"of-{bank[8:14]}", bank, CONTRACTS[bank], ("one",), dense_plan(steps)).code.refused
+        assert not world.decide_charge(
+            f"of-{bank[8:14]}", bank, CONTRACTS[bank], ("one",), dense_plan(steps)
+        ).code.refused
     return world
 
 
-def known(world: World, bank: str) -> Loss:
+def known(world: PermissiveWorld, bank: str) -> Loss:
     """What a bank's lineage may know of partition one now."""
     account = world.state.accounts.get((ref_of("one"), holder_of(world.state.organisations[bank].node)))
     return account.loss if account else Loss.zero(len(ORDERS) + 1)

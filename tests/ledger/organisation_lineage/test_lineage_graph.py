@@ -17,19 +17,18 @@ from ledger.domain.outcomes import ChargeState
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.organisation_lineage.exposure import known_spans
-from tests.factories.documents import dense_plan
-from tests.factories.memory import START, World, ref_of, settled_world, snapshot
-from tests.factories.people import BANKS, SRO
+from tests.factories.documents import NOW, dense_plan
+from tests.factories.memory import PermissiveWorld, ref_of
+from tests.factories.people import BANKS, LATE, SRO
 from tests.ledger.organisation_lineage.run_sets import replayed
 
-LATE: Final = "did:web:bank-e.example"
 PARTITIONS: Final = ("one", "two")
-BASE: Final = settled_world()
+BASE: Final = PermissiveWorld.settled()
 BASE.lineage = Fraction(1)
 for _partition in PARTITIONS:
     assert BASE.open(_partition).code.word == "permitted"
 BASE.everyone, BASE.lineage = False, Fraction(127)
-BASE.now += 1
+BASE.clock.now += 1
 ZERO: Final = Loss.zero(len(read_rule(BASE.state.partitions[ref_of("one")].terms).coordinates))
 CONTRACTS: Final = {bank: BASE.contract(bank) for bank in BANKS}
 
@@ -38,11 +37,7 @@ CONTRACTS: Final = {bank: BASE.contract(bank) for bank in BANKS}
 class Play:
     """A world, and the log of what happened in it, for the model to play."""
 
-    world: World = field(
-        default_factory=lambda: World(
-            state=snapshot(BASE.state), index=BASE.index, now=BASE.now, everyone=False, lineage=BASE.lineage
-        )
-    )
+    world: PermissiveWorld = field(default_factory=BASE.fork)
     log: list[tuple[int, int, tuple[Any, ...]]] = field(default_factory=list)
     suspects: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
     planned: bool = False
@@ -50,7 +45,7 @@ class Play:
     def __post_init__(self) -> None:
         """Everyone is registered before the first event."""
         for one in BASE.state.organisations.values():
-            self.log.append((START, one.node, ("register", one.did)))
+            self.log.append((NOW, one.node, ("register", one.did)))
         self.sets = replayed(self.log, [])
 
     @property
@@ -66,7 +61,7 @@ class Play:
         """What was permitted is played; whether it was."""
         if decided.code.refused:
             return False
-        self.log.append((self.world.now, self.world.index - 1, event))
+        self.log.append((self.world.clock.now, self.world.index - 1, event))
         if event[0] == "collusion":
             self.sets = replayed(self.log, self.suspects)
         else:
@@ -75,7 +70,7 @@ class Play:
 
     def event(self, kind: str, one: int, other: int, more: int) -> None:
         """One event, as three numbers say."""
-        self.world.now += 1
+        self.world.clock.now += 1
         getattr(self, f"do_{kind}")(one, other, more)
 
     def do_charge(self, one: int, other: int, more: int) -> None:
@@ -86,7 +81,7 @@ class Play:
         steps, noise, probability = ((4, "2", "0.1"), (4, "2", "0.1"), (2, "0.3", "1"))[more % 3]
         named: dict[str, Any] = {"recipients": [self.did(one + 1)]} if more % 2 else {}
         contract = CONTRACTS[BANKS[one % len(BANKS)]]
-        decided = self.world.charge(
+        decided = self.world.decide_charge(
             name, did, contract, where, dense_plan(1 + more % steps, noise, probability), **named
         )
         if decided.code.word != "budget_exhausted":
@@ -106,17 +101,17 @@ class Play:
         """A run is given up, or lapses."""
         found = self._pending(one)
         if found and (other + more) % 2:
-            assert not self.world.void(found.id).code.refused
+            assert not self.world.decide_void(found.id).code.refused
         elif found:
-            now, self.world.now = self.world.now, found.deadline + 1
-            assert self.world.lapse(found.id).code.word == "voided"
-            self.world.now = now
+            now, self.world.clock.now = self.world.clock.now, found.deadline + 1
+            assert self.world.decide_lapse(found.id).code.word == "voided"
+            self.world.clock.now = now
 
     def do_merge(self, one: int, other: int, more: int) -> None:
         """A merger or an acquisition, refused exactly where it is one lineage already."""
         into, parents = self.did(one), tuple(dict.fromkeys((self.did(other), self.did(more))))
         body: Any = {"organisation": into, "parents" if more % 2 else "acquired": [*parents]}
-        decided = self.world.submit("merger" if more % 2 else "acquisition", f"e-{self.world.index}", SRO, body)
+        decided = self.world.decide("merger" if more % 2 else "acquisition", f"e-{self.world.index}", SRO, body)
         same = len({self.sets.stands[did] for did in (into, *parents)}) == 1
         assert self.note(decided, "merge", (into, *parents)) != same
 
@@ -127,7 +122,7 @@ class Play:
         body: Any = {"organisation": parent, "child": child}
         stands, knows = self.sets.stands, self.sets.knows
         known_all = stands[parent] != stands[child] and knows[stands[parent]] <= knows[stands[child]]
-        decided = self.world.submit("split", f"e-{self.world.index}", SRO, body)
+        decided = self.world.decide("split", f"e-{self.world.index}", SRO, body)
         assert self.note(decided, "split", parent, child) != (known_all or parent == child)
 
     def do_transfer(self, one: int, other: int, more: int) -> None:
@@ -143,7 +138,7 @@ class Play:
         given = self.sets.ancestry[found.id] if planned else self.sets.knows[self.sets.stands[giver]]
         nothing = given <= self.sets.knows[self.sets.stands[recipient]]
         body: Any = {"charge": found.id, "giver": giver, "recipient": recipient}
-        decided = self.world.submit("transfer", f"e-{self.world.index}", SRO, body)
+        decided = self.world.decide("transfer", f"e-{self.world.index}", SRO, body)
         done = self.note(decided, "transfer", found.id, giver, recipient, planned)
         assert done != nothing, decided.detail
         self.planned |= planned and done
@@ -155,7 +150,7 @@ class Play:
             return
         found = runs[one % len(runs)]
         body: Any = {"charge": found.id}
-        decided = self.world.submit("publication", f"e-{self.world.index}", SRO, body)
+        decided = self.world.decide("publication", f"e-{self.world.index}", SRO, body)
         if decided.code.refused:
             assert self.sets.knows[self.sets.stands[found.actor]] <= self.sets.public
         self.note(decided, "publication", found.actor)
@@ -164,19 +159,19 @@ class Play:
         """A coalition of two or three."""
         members = tuple(dict.fromkeys((self.did(one), self.did(one + 1), self.did(other))))
         body: Any = {"members": [*members], "epsilon": "127"}
-        decided = self.world.submit("coalition", f"e-{self.world.index}", SRO, body)
+        decided = self.world.decide("coalition", f"e-{self.world.index}", SRO, body)
         assert self.note(decided, "coalition", members), (decided.detail, more)
 
     def do_collusion(self, one: int, other: int, more: int) -> None:
         """Found now, since the time of some event."""
         first = max(found.moves[0][0] for found in self.world.state.organisations.values())
         dids = (self.did(one), self.did(one + 1))
-        times = [time for time, _, _ in self.log if time >= first] or [self.world.now]
-        since = (*times, self.world.now)[more % (len(times) + 1)]
+        times = [time for time, _, _ in self.log if time >= first] or [self.world.clock.now]
+        since = (*times, self.world.clock.now)[more % (len(times) + 1)]
         body: Any = {"organisations": [*dids], "effective": since}
         self.suspects.append((since, dids))
         if not self.note(
-            self.world.submit("collusion", f"e-{self.world.index}", SRO, body), "collusion", len(self.suspects) - 1
+            self.world.decide("collusion", f"e-{self.world.index}", SRO, body), "collusion", len(self.suspects) - 1
         ):
             assert other >= 0
             self.suspects.pop()

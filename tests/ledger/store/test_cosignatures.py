@@ -10,14 +10,14 @@ from ledger.store.engine import engine_of
 from ledger.store.projection_table import append_rows
 from ledger.store.tables import COSIGNATURE
 from tests.factories.people import LOG
-from tests.factories.stored import World, no_step
+from tests.factories.stored import StoredWorld, no_step
 from tests.ledger.log.memory_log import Cosigner
 
 WITNESS = Cosigner("witness.example", 7)
 
 
 @pytest.mark.parametrize("fault", ["", "other size", "other key", "no checkpoint", "two lines"])
-def test_a_line_is_checked_by_its_key_over_its_checkpoint(world: World, fault: str) -> None:
+def test_a_line_is_checked_by_its_key_over_its_checkpoint(world: StoredWorld, fault: str) -> None:
     """A good one is passed over; whatever else stands there is named."""
     with world.book.read() as facts:
         size, note = facts.size, facts.checkpoint

@@ -18,7 +18,7 @@ from ledger.audit.replay import VerificationFailed, verify_book
 from ledger.store.database_integrity import check_integrity
 from ledger.store.engine import engine_of
 from tests.factories.people import LOG
-from tests.factories.stored import World, copy, no_step, open_world
+from tests.factories.stored import StoredWorld, copy, no_step, open_world
 from tests.ledger.audit.forge import tampered
 from tests.postgres import new_book
 
@@ -127,7 +127,7 @@ def test_a_node_under_another_key_is_found(book: Path, tmp_path: Path) -> None:
 def test_postgresql_says_what_it_did_not_check(tmp_path: Path) -> None:
     """Without amcheck the report says so; with it, and the right to run it, every index is checked."""
     with new_book() as database:
-        world = World(tmp_path, database.url)
+        world = StoredWorld(tmp_path, database.url)
         world.submit(*world.founding())
         world.book.close()
         report = verify_book(database.url, LOG, no_step)

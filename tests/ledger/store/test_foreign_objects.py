@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from ledger.book.book import BookUnusable
-from tests.factories.stored import World, open_world
+from tests.factories.stored import StoredWorld, open_world
 from tests.ledger.store.test_postgresql import execute
 from tests.postgres import new_book
 
@@ -68,7 +68,7 @@ def test_an_added_object_stops_the_start_on_postgresql(tmp_path: Path, kind: str
     """What the owner added is named, of whichever kind; the book opens again once it is dropped."""
     added, name, dropped = ADDED[kind]
     with new_book() as database:
-        world = World(tmp_path, database.url)
+        world = StoredWorld(tmp_path, database.url)
         world.book.close()
         execute(database.owner, *added)
         with pytest.raises(BookUnusable, match=f"the book has {name}, which its migrations did not make: drop it"):
@@ -81,7 +81,7 @@ def test_an_added_object_stops_the_start_on_postgresql(tmp_path: Path, kind: str
 def test_what_is_not_in_the_books_own_schema_is_left_alone(tmp_path: Path) -> None:
     """Another schema of the same database, and a view, which changes nothing."""
     with new_book() as database:
-        world = World(tmp_path, database.url)
+        world = StoredWorld(tmp_path, database.url)
         world.book.close()
         execute(database.owner, "CREATE SCHEMA other", "CREATE TABLE other.plain (n int)")
         execute(database.owner, "CREATE RULE zz AS ON INSERT TO other.plain DO INSTEAD NOTHING")

@@ -19,7 +19,7 @@ from ledger.store.engine import engine_of
 from policy.decisions.gate import gate
 from tests.factories.documents import PARTITION, SMALL
 from tests.factories.people import HOSPITAL, LOG, LOG_KEY, ORIGIN
-from tests.factories.stored import World, no_step, rows
+from tests.factories.stored import StoredWorld, no_step, rows
 from tests.postgres import Database, new_book
 
 FIT: Final = 8
@@ -43,18 +43,18 @@ def database() -> Iterator[Database]:
 
 
 @pytest.fixture
-def world(tmp_path: Path, database: Database) -> Iterator[World]:
+def world(tmp_path: Path, database: Database) -> Iterator[StoredWorld]:
     """A world with everything that a charge needs."""
-    world = World(tmp_path, database.url)
+    world = StoredWorld(tmp_path, database.url)
     world.submit(*world.founding())
     yield world
     world.book.close()
 
 
 @pytest.fixture
-def other(world: World, tmp_path: Path) -> Iterator[World]:
+def other(world: StoredWorld, tmp_path: Path) -> Iterator[StoredWorld]:
     """The same book, open a second time, as another process has it."""
-    other = World(tmp_path, world.url)
+    other = StoredWorld(tmp_path, world.url)
     yield other
     other.book.close()
 
@@ -70,7 +70,7 @@ def execute(url: str, *statements: str) -> None:
         engine.dispose()
 
 
-def test_two_writers_share_a_budget(world: World, other: World) -> None:
+def test_two_writers_share_a_budget(world: StoredWorld, other: StoredWorld) -> None:
     """Each decides on what the other recorded a moment ago: together they admit what fits, and not one more."""
     with ThreadPoolExecutor(8) as threads:
         sent = [(one, one.charge(f"run-{n}-{who}")) for n in range(8) for who, one in enumerate((world, other))]
@@ -82,7 +82,7 @@ def test_two_writers_share_a_budget(world: World, other: World) -> None:
     assert (found.entries, found.charges) == (10 + 16, FIT)
 
 
-def test_what_one_process_records_binds_the_other_at_once(world: World, other: World) -> None:
+def test_what_one_process_records_binds_the_other_at_once(world: StoredWorld, other: StoredWorld) -> None:
     """A run that was priced and admitted before is refused once another process has retired its partition."""
     assert other.submit(other.charge("before", run=SMALL))[0].code.word == "pending"
     assert world.send(HOSPITAL, "retirement", {"partition": PARTITION}, "retire").code.word == "permitted"
@@ -110,7 +110,7 @@ def stalled(book: Database, meanwhile: Callable[[], object]) -> Iterator[None]:
     assert pids
 
 
-def test_a_writer_that_stalled_cannot_commit(database: Database, world: World, other: World) -> None:
+def test_a_writer_that_stalled_cannot_commit(database: Database, world: StoredWorld, other: StoredWorld) -> None:
     """Its session ended and others went on; awake again, it stops, and nothing of its batch is there."""
     sent, meanwhile = world.charge("stalled", run=SMALL), other.charge("meanwhile", run=SMALL)
     with (
@@ -126,7 +126,7 @@ def test_a_writer_that_stalled_cannot_commit(database: Database, world: World, o
 
 
 @pytest.mark.parametrize("position", [9, 11])
-def test_a_writer_without_the_lock_finds_its_place_taken(database: Database, world: World, position: int) -> None:
+def test_a_writer_without_the_lock_finds_its_place_taken(database: Database, world: StoredWorld, position: int) -> None:
     """The database itself compares: an entry goes to the next place or nowhere."""
     assert world.size == 10
     insert = f"INSERT INTO entry VALUES ({position}, 'new', 'post', 1, 'ab')"  # noqa: S608 - a number of ours
@@ -145,7 +145,9 @@ def test_the_application_may_change_nothing(database: Database, table: str, verb
 @pytest.mark.parametrize("before", ["SELECT 1", "SET session_replication_role = replica"])
 @pytest.mark.parametrize("table", sorted(COLUMN))
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_owner_is_refused_by_triggers(world: World, database: Database, table: str, verb: str, before: str) -> None:
+def test_the_owner_is_refused_by_triggers(
+    world: StoredWorld, database: Database, table: str, verb: str, before: str
+) -> None:
     """Even in a session in which ordinary triggers are silent; and so is an upsert."""
     execute(database.url, "INSERT INTO cosignature VALUES (1, 'witness.example', 'line')")
     execute(database.owner, "INSERT INTO seal VALUES (0, 'elsewhere', 10)")
@@ -173,14 +175,16 @@ AHEAD: Final = {
 
 
 @pytest.mark.parametrize("kind", AHEAD)
-def test_the_application_inserts_nothing_ahead_of_the_entries(world: World, database: Database, kind: str) -> None:
+def test_the_application_inserts_nothing_ahead_of_the_entries(
+    world: StoredWorld, database: Database, kind: str
+) -> None:
     """So whoever holds its password cannot brick the book by it; the book goes on."""
     with pytest.raises(IntegrityError, match=r"is not of the entries that are there|without a gap"):
         execute(database.url, f"INSERT INTO {AHEAD[kind]}")
     assert world.submit(world.charge("run-1", run=SMALL))[0].code.word == "pending"
 
 
-def test_the_application_seals_nothing(world: World, database: Database) -> None:
+def test_the_application_seals_nothing(world: StoredWorld, database: Database) -> None:
     """It was never given the right; the owner's seal is of all entries."""
     with pytest.raises(ProgrammingError, match="permission denied"):
         execute(database.url, "INSERT INTO seal VALUES (0, 'elsewhere', 10)")
@@ -191,7 +195,7 @@ def test_the_application_seals_nothing(world: World, database: Database) -> None
         world.open()
 
 
-def test_a_book_is_not_opened_by_who_could_change_it(world: World, database: Database) -> None:
+def test_a_book_is_not_opened_by_who_could_change_it(world: StoredWorld, database: Database) -> None:
     """A superuser, an owner, or a role that was given a right too many."""
     with pytest.raises(BookUnusable, match="superuser, whom no trigger binds"):
         Book.open(database.owner, gate=gate, log_key=LOG_KEY, origin=ORIGIN, clock=world.clock, volatile=True)
@@ -227,7 +231,7 @@ EMPTY: Final = (
         (EMPTY, "entry_no_change"),
     ],
 )
-def test_a_lost_or_blunted_trigger_is_noticed(world: World, database: Database, blow: str, name: str) -> None:
+def test_a_lost_or_blunted_trigger_is_noticed(world: StoredWorld, database: Database, blow: str, name: str) -> None:
     """At the next opening, and at the next upgrade."""
     execute(database.owner, blow)
     with pytest.raises(BookUnusable, match=f"lacks its trigger {name}"):
@@ -236,13 +240,13 @@ def test_a_lost_or_blunted_trigger_is_noticed(world: World, database: Database, 
         migrations.upgrade(database.owner)
 
 
-def test_a_server_that_may_forget_is_refused(world: World) -> None:
+def test_a_server_that_may_forget_is_refused(world: StoredWorld) -> None:
     """Unless it is asked for: the server of these tests does not wait for its disk."""
     with pytest.raises(BookUnusable, match="the server has fsync off, and may lose what it committed: turn it on"):
         world.open(volatile=False)
 
 
-def test_a_newer_schema_stops_a_book_that_is_open(world: World, database: Database) -> None:
+def test_a_newer_schema_stops_a_book_that_is_open(world: StoredWorld, database: Database) -> None:
     """Another process upgraded it: nothing more is written by a program that does not know the schema."""
     execute(database.owner, "UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(BookStopped, match="the book's schema 9999 is newer"):
@@ -250,7 +254,7 @@ def test_a_newer_schema_stops_a_book_that_is_open(world: World, database: Databa
     assert world.size == 10
 
 
-def test_a_server_that_is_not_there_is_named(world: World) -> None:
+def test_a_server_that_is_not_there_is_named(world: StoredWorld) -> None:
     """One sentence, without the password."""
     url = make_url(world.url).set(host="127.0.0.1", port=1, query={})
     with pytest.raises(BookUnusable, match="the database cannot be reached") as fault:

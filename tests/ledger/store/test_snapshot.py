@@ -11,7 +11,7 @@ from ledger.log.checkpoint import sign
 from ledger.verifier import Checkpoint, leaf_hash, verify_consistency, verify_receipt
 from tests.factories.documents import SMALL
 from tests.factories.people import BANK_A, BANK_B, LOG, LOG_KEY
-from tests.factories.stored import World
+from tests.factories.stored import StoredWorld
 
 FACTS = (
     "organisations",
@@ -32,7 +32,7 @@ def _facts(book: Any) -> dict[str, Any]:  # noqa: ANN401 - a snapshot, or a past
     return {**found, "publication": book.publication, "held": {one: book.accounts_of(one) for one in holders}}
 
 
-def _live(world: World) -> dict[int, tuple[dict[str, Any], str]]:
+def _live(world: StoredWorld) -> dict[int, tuple[dict[str, Any], str]]:
     """Do a little of everything; what stood after each commit, and its checkpoint."""
     seen = {}
     dice = random.Random(7)  # noqa: S311 - which run is settled when
@@ -49,7 +49,7 @@ def _live(world: World) -> dict[int, tuple[dict[str, Any], str]]:
     return seen
 
 
-def test_the_past_is_what_stood_then(world: World) -> None:
+def test_the_past_is_what_stood_then(world: StoredWorld) -> None:
     """Every fact and the checkpoint itself, byte for byte, at every commit that there was."""
     for size, (facts, checkpoint) in _live(world).items():
         with world.book.read_past(size) as past:
@@ -57,7 +57,7 @@ def test_the_past_is_what_stood_then(world: World) -> None:
             assert _facts(past) == facts
 
 
-def test_every_size_has_its_proofs(world: World) -> None:
+def test_every_size_has_its_proofs(world: StoredWorld) -> None:
     """Receipts under a checkpoint of that size, and that each size extends every smaller one."""
     _live(world)
     roots = {}
@@ -77,20 +77,20 @@ def test_every_size_has_its_proofs(world: World) -> None:
         assert now.root == roots[world.size]
 
 
-def world_entry(world: World, index: int) -> bytes:
+def world_entry(world: StoredWorld, index: int) -> bytes:
     """An entry as it is now."""
     with world.book.read() as facts:
         return facts.entry(index)
 
 
 @pytest.mark.parametrize("size", [-1, 11, 2**53])
-def test_a_size_that_never_was_is_refused(world: World, size: int) -> None:
+def test_a_size_that_never_was_is_refused(world: StoredWorld, size: int) -> None:
     """Neither before the beginning nor after the end."""
     with pytest.raises(KeyError), world.book.read_past(size):
         pass
 
 
-def test_the_empty_past_has_no_checkpoint(world: World) -> None:
+def test_the_empty_past_has_no_checkpoint(world: StoredWorld) -> None:
     """Nothing stood, and nothing was signed."""
     with world.book.read_past(0) as past:
         assert not any(_facts(past).values())
@@ -98,7 +98,7 @@ def test_the_empty_past_has_no_checkpoint(world: World) -> None:
             _ = past.checkpoint
 
 
-def test_an_id_of_later_is_not_known_yet(world: World) -> None:
+def test_an_id_of_later_is_not_known_yet(world: StoredWorld) -> None:
     """Where the entry of a command stands, if it stood then."""
     world.submit(world.charge("late", run=SMALL))
     with world.book.read_past(10) as past:

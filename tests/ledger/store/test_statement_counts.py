@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from tests.factories.documents import plan
-from tests.factories.stored import World
+from tests.factories.stored import StoredWorld
 
 TINY = plan(1, "1000")
 
@@ -31,7 +31,7 @@ def counted() -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("kind", ["charge", "post", "repeat"])
-def test_a_batch_costs_as_many_statements_as_a_small_one(world: World, kind: str) -> None:
+def test_a_batch_costs_as_many_statements_as_a_small_one(world: StoredWorld, kind: str) -> None:
     """What commands will ask for is read a table at a time, and written so; the tree adds one per doubling."""
     world.submit(world.charge("first", run=TINY))
     counts = []

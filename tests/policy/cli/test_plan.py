@@ -14,14 +14,14 @@ from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from policy.cli.plan import app
 from tests.factories.documents import NOW, PARTITION, plan, policy
-from tests.factories.people import BANK_A, BANK_B, DAY_MS
-from tests.factories.stored import World, open_world
+from tests.factories.people import BANK_A, BANK_B, DAY_MS, STRANGER
+from tests.factories.stored import StoredWorld, open_world
 
 AT = ["--at", format_time(NOW + DAY_MS)]
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoredWorld]:
     """A book with a few runs of each bank, and the clock a day later."""
     with open_world(tmp_path_factory.mktemp("planning")) as world:
         for place in range(6):
@@ -31,7 +31,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield world
 
 
-def told(world: World, *arguments: str) -> Result:
+def told(world: StoredWorld, *arguments: str) -> Result:
     """The command's answer; the book is as it was."""
     size = world.size
     result = CliRunner().invoke(app, [*arguments[:2], str(world.path), *arguments[2:]])
@@ -52,7 +52,7 @@ def charge_file(folder: Path, **changes: c.Json) -> Path:
     return path
 
 
-def test_a_run_is_planned(world: World, tmp_path: Path) -> None:
+def test_a_run_is_planned(world: StoredWorld, tmp_path: Path) -> None:
     """The decision, what fits, and for how long; in words and as JSON; a refusal exits with 3 and says what passes."""
     path = charge_file(tmp_path, contract=world.contracts[BANK_A])
     shown = told(world, "plan", "run", str(path), "--actor", BANK_A, *AT, "--json")
@@ -71,7 +71,7 @@ def test_a_run_is_planned(world: World, tmp_path: Path) -> None:
     assert 100 < value["advice"]["steps"] == value["steps_most"]["steps"] < 320
 
 
-def test_a_policy_s_impact_is_told(world: World, tmp_path: Path) -> None:
+def test_a_policy_s_impact_is_told(world: StoredWorld, tmp_path: Path) -> None:
     """Which accounts it would freeze, in words and as JSON."""
     path = tmp_path / "next.json"
     path.write_bytes(c.dump({**policy(), "lineage": {"epsilon_max": "2"}, "version": 2}))
@@ -86,7 +86,7 @@ def test_a_policy_s_impact_is_told(world: World, tmp_path: Path) -> None:
     assert "lineage_epsilon_max 5 -> 2" in words.stdout
 
 
-def test_a_recorded_charge_is_decided_again(world: World, tmp_path: Path) -> None:
+def test_a_recorded_charge_is_decided_again(world: StoredWorld, tmp_path: Path) -> None:
     """On the facts it met; at another size of the log; and under another policy, which says no."""
     first = told(world, "plan", "again", "run-0", "--json")
     assert first.exit_code == 0, first.output
@@ -105,7 +105,7 @@ def test_a_recorded_charge_is_decided_again(world: World, tmp_path: Path) -> Non
     assert "[policy health-policy version 7]" in denied.stdout
 
 
-def test_a_merger_and_coalitions_are_told(world: World) -> None:
+def test_a_merger_and_coalitions_are_told(world: StoredWorld) -> None:
     """The union's account, and the two banks that together exceed a cap."""
     shown = told(world, "plan", "merger", BANK_A, BANK_B, *AT, "--json")
     (account,) = json.loads(shown.stdout)["accounts"]
@@ -122,7 +122,7 @@ def test_a_merger_and_coalitions_are_told(world: World) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["plan", "merger", "did:web:nobody.example"], 4, "did:web:nobody.example is not registered"),
+        (["plan", "merger", STRANGER], 4, f"{STRANGER} is not registered"),
         (["plan", "coalitions", "--partition", "a/b/c"], 4, "there is no partition a/b/c"),
         (["plan", "again", "nothing"], 4, "there is no charge nothing"),
         (["plan", "again", "run-0", "--as-of", "999"], 4, "fewer than 999"),
@@ -132,7 +132,7 @@ def test_a_merger_and_coalitions_are_told(world: World) -> None:
         (["plan", "run", "nowhere.json", "--actor", BANK_A], 2, "nowhere.json"),
     ],
 )
-def test_bad_input_is_one_plain_sentence(world: World, arguments: list[str], code: int, said: str) -> None:
+def test_bad_input_is_one_plain_sentence(world: StoredWorld, arguments: list[str], code: int, said: str) -> None:
     """It names what is wrong, and exits with the code of its kind."""
     result = told(world, *arguments)
     assert result.exit_code == code, result.output
@@ -140,7 +140,7 @@ def test_bad_input_is_one_plain_sentence(world: World, arguments: list[str], cod
     assert len(result.stderr.strip().splitlines()) == 1
 
 
-def test_a_file_that_cannot_be_used_is_named(world: World, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_used_is_named(world: StoredWorld, tmp_path: Path) -> None:
     """A folder, and a file longer than any document may be, which is not read to its end."""
     long = tmp_path / "long"
     with long.open("wb") as file:
@@ -154,13 +154,13 @@ def test_a_file_that_cannot_be_used_is_named(world: World, tmp_path: Path) -> No
         assert (result.exit_code, result.stderr.startswith("charge: "), said in result.stderr) == (2, True, True)
 
 
-def test_a_charge_that_is_none_is_named(world: World, tmp_path: Path) -> None:
+def test_a_charge_that_is_none_is_named(world: StoredWorld, tmp_path: Path) -> None:
     """A missing field, a contract nobody entered, another's organisation, and no book."""
     for changes, code in (({}, 4), ({"plan": {"kind": "dp_sgd"}}, 2), ({"partitions": ["a/b/c"]}, 2)):
         path = charge_file(tmp_path, **changes)
         assert told(world, "plan", "run", str(path), "--actor", BANK_A).exit_code == code
     path = charge_file(tmp_path, contract=world.contracts[BANK_A])
-    assert told(world, "plan", "run", str(path), "--actor", "did:web:nobody.example").exit_code == 4
+    assert told(world, "plan", "run", str(path), "--actor", STRANGER).exit_code == 4
     path.write_text("[]")
     assert told(world, "plan", "run", str(path), "--actor", BANK_A).exit_code == 2
     gone = CliRunner().invoke(app, ["plan", "coalitions", str(tmp_path / "none.sqlite")])

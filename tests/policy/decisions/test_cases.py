@@ -16,7 +16,7 @@ from tests.factories.people import SRO
 from tests.policy.scene import GONE, TDC, TDP, decide
 
 HERE: Final = Path(__file__).parent
-C1, P1 = "contract digits-bank-a version 1", "policy health-images version 1"
+C1, P1 = "contract digits-bank-a version 1", "policy health-policy version 1"
 JUST_ABOVE_2, JUST_BELOW_2_4 = "2.00000000000000000000001", "2.39999999999999999999999"
 ONLY_FOUND: Final = {"document_malformed", "document_inconsistent", "evaluation_error", "kind_unknown"}
 """Faults that are told where they are found, and whose absence nobody notes."""
@@ -119,7 +119,7 @@ def test_without_any_one_check_a_case_fails(code: str, monkeypatch: pytest.Monke
             {"signers": []},
             "signature_missing",
             f"{SRO} has not signed",
-            "policy health-images version 2",
+            "policy health-policy version 2",
         ),
         ("policy", {"entered|level": "1"}, "document_malformed", "level: must be an integer, not str", ""),
     ],

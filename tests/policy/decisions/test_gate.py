@@ -44,7 +44,7 @@ def test_the_scene_permits(kind: str) -> None:
 def test_headers_hold_what_the_book_keeps() -> None:
     """Kind, id, version, domain, parties and dates, and nothing else of a document."""
     dates = parse_time(CONTRACT["starts"], ""), parse_time(CONTRACT["ends"], "")
-    assert decide("policy").header == Header("policy", "health-images", 2, domain="health", starts=NOW_MS)
+    assert decide("policy").header == Header("policy", "health-policy", 2, domain="health", starts=NOW_MS)
     assert decide("dataset").header == Header("dataset", "letters", 1, domain="health", providers=(TDP,))
     assert decide("contract").header == Header("contract", "new", 1, "", TDC, (TDP,), *dates)
 
@@ -138,7 +138,7 @@ def test_a_wider_lineage_cap_is_for_partitions_to_come(stated: str, least: str, 
     ]
     verdict = decide("charge", {"policies": documents})
     (caps,) = {found for _, found in verdict.caps}
-    assert (caps.lineage, caps.lineage_source) == (Fraction(least), f"policy health-images version {at}")
+    assert (caps.lineage, caps.lineage_source) == (Fraction(least), f"policy health-policy version {at}")
 
 
 def test_a_partition_opened_after_a_level_was_lowered_has_the_lower_level() -> None:
@@ -157,7 +157,7 @@ def test_the_stricter_age_binds_when_both_versions_state_one() -> None:
     documents = [version(1, 1, "2026-01-01T00:00:00Z"), lowered]
     verdict = decide("charge", {"policies": documents})
     old = next(check for check in verdict.checks if check.code == "partition_too_old")
-    assert (old.passed, old.source) == (False, "policy health-images version 2")
+    assert (old.passed, old.source) == (False, "policy health-policy version 2")
 
 
 def test_policy_in_force_is_the_greatest_version_that_has_begun() -> None:

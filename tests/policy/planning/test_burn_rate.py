@@ -23,7 +23,7 @@ def daily(runs: int) -> Market:
     for place in range(runs):
         assert market.charged(f"run-{place}", PLAN) is Code.PENDING
         assert market.post(f"run-{place}", 40).code is Code.POSTED
-        market.now += DAY_MS
+        market.clock.now += DAY_MS
     return market
 
 
@@ -32,10 +32,10 @@ def test_runs_at_the_same_rate_fit_until_then_and_no_longer() -> None:
     market = daily(3)
     holder = holder_of(market.state.organisations[BANKS[0]].node)
     first = market.state.charges["run-0"].index
-    told = projection(market.state, REF, holder, Fraction(5), first, market.now - 3 * DAY_MS, market.now)
+    told = projection(market.state, REF, holder, Fraction(5), first, market.clock.now - 3 * DAY_MS, market.clock.now)
     assert told.projected_until is not None
     assert not told.full
-    days = (told.projected_until - market.now) // DAY_MS
+    days = (told.projected_until - market.clock.now) // DAY_MS
     got = [market.charged(f"more-{place}", PLAN) for place in range(days + 1)]
     assert got == [Code.PENDING] * days + [Code.BUDGET_EXHAUSTED]
     assert told.to_json()["full"] is False
@@ -46,10 +46,12 @@ def test_a_rate_twice_as_high_lasts_half_as_long() -> None:
     market = daily(2)
     first = market.state.charges["run-0"].index
     ends = [
-        projection(market.state, REF, GLOBAL, Fraction(6), first, market.now - stretch, market.now).projected_until
+        projection(
+            market.state, REF, GLOBAL, Fraction(6), first, market.clock.now - stretch, market.clock.now
+        ).projected_until
         for stretch in (2 * DAY_MS, DAY_MS)
     ]
-    slow, fast = ((end or 0) - market.now for end in ends)
+    slow, fast = ((end or 0) - market.clock.now for end in ends)
     assert 0 <= slow - 2 * fast <= HOUR_MS
     assert fast % HOUR_MS == 0
 
@@ -59,9 +61,9 @@ def test_what_was_voided_makes_no_rate_and_what_came_before_neither() -> None:
     market = daily(2)
     first = market.index
     assert market.charged("void", PLAN) is Code.PENDING
-    assert market.void("void").code is Code.VOIDED
+    assert market.decide_void("void").code is Code.VOIDED
     assert recent_loss(market.state, REF, GLOBAL, first).empty
-    told = projection(market.state, REF, GLOBAL, Fraction(6), first, market.now - DAY_MS, market.now)
+    told = projection(market.state, REF, GLOBAL, Fraction(6), first, market.clock.now - DAY_MS, market.clock.now)
     assert (told.projected_until, told.full) == (None, False), "nothing lately: it lasts"
     one = recent_loss(market.state, REF, GLOBAL, market.state.charges["run-1"].index)
     both = recent_loss(market.state, REF, GLOBAL, 0)
@@ -82,7 +84,7 @@ def test_an_account_without_room_is_full_now() -> None:
     """Over its cap, or under one that leaves no room at any order."""
     market = daily(3)
     for cap in (Fraction(5, 2), Fraction(1, 2)):
-        told = projection(market.state, REF, GLOBAL, cap, 0, market.now - DAY_MS, market.now)
+        told = projection(market.state, REF, GLOBAL, cap, 0, market.clock.now - DAY_MS, market.clock.now)
         assert (told.full, told.projected_until) == (True, None)
 
 
@@ -95,7 +97,7 @@ def test_what_a_decree_lets_begin_anew_stands_so_everywhere() -> None:
     market.state.forgiven[REF, holder] = market.state.forgiven[REF, GLOBAL] = account.posted
     assert account_status(market.state, account, None).used.share == 0
     assert runs_that_fit(market.ask(PLAN)).more == before + 3
-    full = projection(market.state, REF, holder, Fraction(5, 2), 0, market.now - DAY_MS, market.now)
+    full = projection(market.state, REF, holder, Fraction(5, 2), 0, market.clock.now - DAY_MS, market.clock.now)
     assert not full.full
     assert market.state.accounts[REF, holder] == account
 
@@ -103,7 +105,7 @@ def test_what_a_decree_lets_begin_anew_stands_so_everywhere() -> None:
 def test_a_young_partition_is_not_told_to_last_by_the_time_before_it() -> None:
     """Asked for the rate of thirty days, it has that of its own three."""
     market = daily(3)
-    state, now = market.state, market.now
+    state, now = market.state, market.clock.now
     assert state.partitions[REF].opened == now - 3 * DAY_MS
     own, month = (projection(state, REF, GLOBAL, Fraction(6), 0, now - days * DAY_MS, now) for days in (3, 30))
     assert own == month

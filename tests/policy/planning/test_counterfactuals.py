@@ -15,13 +15,13 @@ from policy.planning.what_if import PlannedRun
 from tests.factories.documents import dense_plan
 from tests.factories.memory import ref_of, snapshot
 from tests.factories.people import BANKS, HOSPITAL, SRO
-from tests.policy.planning.market import PLAN, Market, opened, policy_bytes
+from tests.policy.planning.market import PLAN, Market, opened, policy_bytes, policy_document
 
 
 def exhausted() -> Market:
     """One partition's lineage account is full; two others are not, one of them retired."""
     market = opened("one", "other", "retired")
-    assert not market.submit("retirement", "retire", HOSPITAL, {"partition": ref_of("retired")}).code.refused
+    assert not market.decide("retirement", "retire", HOSPITAL, {"partition": ref_of("retired")}).code.refused
     while market.charged(f"run-{market.index}", PLAN) is Code.PENDING:
         pass
     return market
@@ -51,7 +51,7 @@ def test_a_run_that_passes_needs_no_change() -> None:
 def test_what_no_change_mends_is_named() -> None:
     """A mechanism that the policy does not permit: the check, and no steps, noise or partition."""
     market = opened("one", "other")
-    market.enter(policy_bytes(2, mechanisms=["gaussian"]), "policy-2", SRO, SRO)
+    market.enter(policy_document(2, mechanisms=["gaussian"]), "policy-2", SRO, SRO)
     advice = advise(market.ask(PLAN))
     assert (advice.steps, advice.noise_multiplier, advice.partitions) == (None, None, ())
     assert [check.code for check in advice.blocked] == ["mechanism_not_permitted"]
@@ -83,11 +83,11 @@ def test_a_decision_can_be_made_again_under_another_policy_and_on_earlier_facts(
     """The same run: denied by the policy that stands, permitted by another, and by the facts as they were."""
     market = opened()
     early = snapshot(market.state)
-    market.enter(policy_bytes(2, run={"epsilon_max": "0.1"}), "policy-2", SRO, SRO)
+    market.enter(policy_document(2, run={"epsilon_max": "0.1"}), "policy-2", SRO, SRO)
     question = market.ask(PLAN)
     binding = question.decision.binding
     assert binding is not None
-    assert (binding.code, binding.source) == ("run_above_policy", "policy health-images version 2")
+    assert (binding.code, binding.source) == ("run_above_policy", "policy health-policy version 2")
     policy, facts = with_policy_throughout(market.state, policy_bytes(7, run={"epsilon_max": "2.25"}))
     again = replace(question, facts=facts).decision
     assert again.permit
@@ -95,5 +95,5 @@ def test_a_decision_can_be_made_again_under_another_policy_and_on_earlier_facts(
     before = replace(question, facts=early).decision
     assert before.permit
     assert {check.source for check in before.checks if check.code == "run_above_policy"} == {
-        "policy health-images version 1"
+        "policy health-policy version 1"
     }

@@ -12,7 +12,7 @@ from ledger.wire import canonical_json as c
 from policy.planning.account_caps import account_status, partition_bounds
 from policy.planning.merger_impact import merged_accounts
 from tests.factories.memory import ref_of, snapshot
-from tests.factories.people import BANKS, SRO
+from tests.factories.people import BANKS, SRO, STRANGER
 from tests.policy.planning.market import PLAN, Market, opened
 
 
@@ -23,7 +23,7 @@ def busy() -> Market:
         for place in range(runs):
             assert market.charged(f"run-{bank}-{place}", PLAN, *where, bank=BANKS[bank]) is Code.PENDING
     body: c.Object = {"epsilon": "5", "members": [BANKS[0], BANKS[2]]}
-    assert not market.submit("coalition", "coalition", SRO, body).code.refused
+    assert not market.decide("coalition", "coalition", SRO, body).code.refused
     return market
 
 
@@ -32,7 +32,7 @@ def test_what_is_told_is_what_happens(pair: tuple[int, int]) -> None:
     """Every account of the union and of coalitions that follow: its share, its cap, and whether it is frozen."""
     market = busy()
     before, names = snapshot(market.state), [BANKS[place] for place in pair]
-    told = merged_accounts(market.state, names, market.now)
+    told = merged_accounts(market.state, names, market.clock.now)
     assert market.state == before, "asking changes nothing"
     for one in told:
         for place, name in enumerate(names if one.coalition is None else ()):
@@ -45,7 +45,7 @@ def test_what_is_told_is_what_happens(pair: tuple[int, int]) -> None:
     for one in told:
         holder = holder_of(node if one.coalition is None else one.coalition)
         account = market.state.accounts[one.partition, holder]
-        bounds = partition_bounds(market.state, market.state.partitions[one.partition], market.now)
+        bounds = partition_bounds(market.state, market.state.partitions[one.partition], market.clock.now)
         assert account_status(market.state, account, bounds).used.share == one.after.used.share
         assert bounds is not None
         assert one.coalition is not None or one.after.epsilon_max == bounds.lineage_epsilon_max
@@ -60,10 +60,10 @@ def test_what_is_told_is_what_happens(pair: tuple[int, int]) -> None:
 def test_the_heavy_two_would_be_frozen_and_the_light_would_not() -> None:
     """On the first partition alone, by so much; shown with its numbers."""
     market = busy()
-    told = merged_accounts(market.state, BANKS[:2], market.now)
+    told = merged_accounts(market.state, BANKS[:2], market.clock.now)
     over = [one for one in told if one.after.over]
     assert [(one.partition, one.coalition) for one in over if one.coalition is None] == [(ref_of("one"), None)]
-    assert not [one for one in merged_accounts(market.state, BANKS[2:4], market.now) if one.after.over]
+    assert not [one for one in merged_accounts(market.state, BANKS[2:4], market.clock.now) if one.after.over]
     shown = over[0].to_json()
     assert str(shown["excess"]).endswith(" %")
     assert not [one for one in over[0].before if one.over]
@@ -71,5 +71,5 @@ def test_the_heavy_two_would_be_frozen_and_the_light_would_not() -> None:
 
 def test_an_organisation_nobody_knows_is_named() -> None:
     """As a lookup that fails."""
-    with pytest.raises(KeyError, match="nobody"):
-        merged_accounts(busy().state, ("did:web:nobody.example", BANKS[0]), 0)
+    with pytest.raises(KeyError, match=STRANGER):
+        merged_accounts(busy().state, (STRANGER, BANKS[0]), 0)

@@ -97,7 +97,7 @@ def test_a_contract_may_hold_fewer_runs_than_the_accounts() -> None:
 def test_what_no_run_can_mend_is_told_as_such() -> None:
     """A contract that has ended: no steps, no noise, no runs."""
     market = opened()
-    market.now += 301 * 86_400_000
+    market.clock.now += 301 * 86_400_000
     question = market.ask(PLAN)
     assert (most_steps_admitted(question), least_noise_admitted(question)) == (0, None)
     told = runs_that_fit(question)
@@ -130,7 +130,7 @@ def test_a_decision_lists_every_check_and_the_one_that_binds() -> None:
     assert [check.source for check in rooms] == ["global", f"lineage:{market.state.organisations[BANKS[0]].node}"]
     assert decision.binding == rooms[1], "the lineage's cap is the tighter one"
     assert "the cap of ε 6 is the partition's" in rooms[0].text
-    assert "the cap of ε 5 is that of policy health-images version 1" in rooms[1].text
+    assert "the cap of ε 5 is that of policy health-policy version 1" in rooms[1].text
     assert " <= " in rooms[0].text
 
 

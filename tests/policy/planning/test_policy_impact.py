@@ -13,10 +13,10 @@ from ledger.wire.malformed import Malformed
 from policy.checks.field_readers import format_time
 from policy.planning.account_caps import accounts_over_cap, partition_bounds
 from policy.planning.policy_impact import Impact, impact
-from tests.factories.documents import dense_plan
-from tests.factories.memory import START, ref_of, snapshot
-from tests.factories.people import ATTESTER, BANKS, DAY_MS, SRO, short_name
-from tests.policy.planning.market import PLAN, Market, opened, policy_bytes
+from tests.factories.documents import NOW, contract_id, dense_plan
+from tests.factories.memory import ref_of, snapshot
+from tests.factories.people import ATTESTER, BANKS, DAY_MS, SRO
+from tests.policy.planning.market import PLAN, Market, opened, policy_bytes, policy_document
 
 
 def charged(*banks: int) -> Market:
@@ -31,10 +31,10 @@ def charged(*banks: int) -> Market:
 def seen(market: Market, **changes: Any) -> Impact:  # noqa: ANN401 - whatever a policy holds
     """The impact of the next version, checked against what stands once it was entered."""
     data, before = policy_bytes(2, **changes), snapshot(market.state)
-    told = impact(market.state, data, market.now, market.state.charges)
+    told = impact(market.state, data, market.clock.now, market.state.charges)
     assert market.state == before, "asking changes nothing"
     old = {ref: partition_bounds(market.state, one, told.at) for ref, one in market.state.partitions.items()}
-    market.enter(data, "policy-2", SRO, SRO)
+    market.enter(policy_document(2, **changes), "policy-2", SRO, SRO)
     new = {ref: partition_bounds(market.state, one, told.at) for ref, one in market.state.partitions.items()}
     assert not told.refused
     assert {one.name for one in told.partitions} == {ref for ref in old if old[ref] != new[ref]}
@@ -65,7 +65,7 @@ def test_a_lower_cap_freezes_whom_it_freezes() -> None:
         code = market.charged(f"after-{bank[8:14]}", dense_plan(1, "100"), bank=bank)
         assert (code is Code.BUDGET_EXHAUSTED) == mine.freezes
     assert {one.charge: one.frozen for one in told.pending} == {"run-4": True}
-    assert [one.name for one in told.contracts] == [f"digits-{short_name(bank)}" for bank in sorted(BANKS)]
+    assert [one.name for one in told.contracts] == [contract_id(bank) for bank in sorted(BANKS)]
     before, after = told.contracts[0].before.to_json(), told.contracts[0].after.to_json()
     assert (before["lineage_epsilon_max"], before["run_epsilon_max"]) == ("5", "2")
     assert after == {**before, "lineage_epsilon_max": "2.8"}
@@ -95,7 +95,7 @@ def test_a_level_raised_caps_the_global_account() -> None:
     assert market.charged("more", dense_plan(1, "100"), bank=BANKS[2]) is Code.BUDGET_EXHAUSTED
     (change,) = told.partitions
     assert change.after is not None
-    assert change.after.to_json()["closes"] == format_time(START + 30 * DAY_MS)
+    assert change.after.to_json()["closes"] == format_time(NOW + 30 * DAY_MS)
 
 
 def test_a_quota_freezes_whom_it_freezes() -> None:
@@ -108,7 +108,7 @@ def test_a_quota_freezes_whom_it_freezes() -> None:
     assert {one.after.holder for one in told.accounts} == set(nodes[:2])
     assert market.charged("after-a", dense_plan(1, "100")) is Code.BUDGET_EXHAUSTED
     assert market.charged("after-b", dense_plan(1, "100"), bank=BANKS[1]) is Code.PENDING
-    assert {one.holder for one in accounts_over_cap(market.state, market.now)} == over
+    assert {one.holder for one in accounts_over_cap(market.state, market.clock.now)} == over
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_each_bound_on_a_run_is_told_of_the_contracts_that_it_binds(
     """A run that was charged before is denied afterwards, and every contract is told the bound that denies it."""
     market = charged()
     told = seen(market, **changes)
-    assert [one.name for one in told.contracts] == [f"digits-{short_name(bank)}" for bank in sorted(BANKS)]
+    assert [one.name for one in told.contracts] == [contract_id(bank) for bank in sorted(BANKS)]
     for one in told.contracts:
         before = one.before.to_json()
         assert one.after.to_json() == {**before, field: value}
@@ -144,17 +144,17 @@ def test_a_named_coalition_closes_its_members_until_it_is_declared() -> None:
     assert told.undeclared == (f"banks: {BANKS[0]}, {BANKS[1]}",)
     assert market.charged("after", PLAN) is Code.POLICY_DENIED
     body: Any = {"epsilon": "4", "members": [BANKS[0], BANKS[1]]}
-    assert not market.submit("coalition", "declared", SRO, body).code.refused
-    assert impact(market.state, policy_bytes(3, coalitions=[named]), market.now, ()).undeclared == ()
+    assert not market.decide("coalition", "declared", SRO, body).code.refused
+    assert impact(market.state, policy_bytes(3, coalitions=[named]), market.clock.now, ()).undeclared == ()
 
 
 def test_a_later_policy_is_compared_at_its_own_moment() -> None:
     """With what stands at that time, a contract that has ended by then left out."""
     market = charged()
-    market.contract_of(BANKS[0], version=2, ends=format_time(START + 5 * DAY_MS))
-    told = seen(market, effective=format_time(START + 10 * DAY_MS), run={"epsilon_max": "1.5"})
-    assert told.at == START + 10 * DAY_MS
-    assert [one.name for one in told.contracts] == [f"digits-{short_name(bank)}" for bank in sorted(BANKS[1:])]
+    market.contract_of(BANKS[0], version=2, ends=format_time(NOW + 5 * DAY_MS))
+    told = seen(market, effective=format_time(NOW + 10 * DAY_MS), run={"epsilon_max": "1.5"})
+    assert told.at == NOW + 10 * DAY_MS
+    assert [one.name for one in told.contracts] == [contract_id(bank) for bank in sorted(BANKS[1:])]
     before, after = told.contracts[0].before.to_json(), told.contracts[0].after.to_json()
     assert after == {**before, "run_epsilon_max": "1.5"}
     assert told.accounts == ()
@@ -167,7 +167,7 @@ def test_pending_charges_are_told_what_changes_for_them() -> None:
         ("run-3", False, True, False)
     ]
     market = charged()
-    policy = impact(market.state, policy_bytes(), market.now, ()).fields
+    policy = impact(market.state, policy_bytes(), market.clock.now, ()).fields
     assert policy == ()
     claims = {"attesters": _attesters(), "claims": {"swname": "another-trainer"}}
     told = seen(market, attestation=claims)
@@ -185,15 +185,15 @@ def _attesters() -> Any:  # noqa: ANN401 - as the scene has it
 def test_what_would_not_be_entered_is_told_with_the_checks() -> None:
     """A number out of order, and another issuer; no policy at all is a named error."""
     market = charged()
-    told = impact(market.state, policy_bytes(4, issuer="did:web:other.example"), market.now, ())
+    told = impact(market.state, policy_bytes(4, issuer="did:web:other.example"), market.clock.now, ())
     assert [check.code for check in told.refused] == ["version_not_next", "issuer_changed"]
     with pytest.raises(Malformed):
-        impact(market.state, b"{}", market.now, ())
+        impact(market.state, b"{}", market.clock.now, ())
 
 
 def test_another_domain_touches_nothing_here() -> None:
     """Its own partitions only."""
-    told = impact(charged().state, policy_bytes(1, domain="finance"), START, ("run-3",))
+    told = impact(charged().state, policy_bytes(1, domain="finance"), NOW, ("run-3",))
     assert (told.partitions, told.contracts, told.accounts, told.pending, told.datasets) == ((), (), (), (), ())
     shown = told.to_json()
-    assert shown["policy"] == "policy health-images version 1"
+    assert shown["policy"] == "policy health-policy version 1"

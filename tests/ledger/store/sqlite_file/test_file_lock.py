@@ -14,55 +14,55 @@ from ledger.book.book import BookStopped, BookUnusable
 from ledger.store.sqlite_file.file_lock import FileLock, LockHeldError
 from tests.factories.documents import SMALL
 from tests.factories.people import LOG
-from tests.factories.stored import World, no_step, open_world
+from tests.factories.stored import StoredWorld, no_step, open_world
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[StoredWorld]:
     """An open book in a file."""
     with open_world(tmp_path) as found:
         yield found
 
 
-def test_a_second_hard_link_is_refused(world: World) -> None:
+def test_a_second_hard_link_is_refused(world: StoredWorld) -> None:
     """By either name, since each name has a write-ahead log of its own; without it the book opens again."""
     world.book.close()
     other = world.path.with_name("other.sqlite")
     os.link(world.path, other)
     for path in (world.path, other):
         with pytest.raises(BookUnusable, match="has 2 hard links: remove the others; 'epsilon db backup' makes copies"):
-            World(path.parent, f"sqlite:///{path}")
+            StoredWorld(path.parent, f"sqlite:///{path}")
     other.unlink()
     world.reopen()
 
 
-def test_a_hard_link_made_meanwhile_opens_no_second_writer(world: World) -> None:
+def test_a_hard_link_made_meanwhile_opens_no_second_writer(world: StoredWorld) -> None:
     """The first goes on and loses nothing."""
     other = world.path.with_name("other.sqlite")
     os.link(world.path, other)
     with pytest.raises(BookUnusable, match="has 2 hard links"):
-        World(other.parent, f"sqlite:///{other}")
+        StoredWorld(other.parent, f"sqlite:///{other}")
     assert world.submit(world.charge("run-1", run=SMALL))[0].code.word == "pending"
     world.book.close()
     other.unlink()
     assert verify_book(world.url, LOG, no_step).charges == 1
 
 
-def test_a_second_path_is_refused(world: World, tmp_path: Path) -> None:
+def test_a_second_path_is_refused(world: StoredWorld, tmp_path: Path) -> None:
     """A folder's symbolic link leads to the same file, and to a lock file of the same name."""
     (tmp_path / "link.sqlite").symlink_to(world.path)
     with pytest.raises(BookUnusable, match=r"another process has the book at .*link.sqlite open for writing"):
-        World(tmp_path, f"sqlite:///{tmp_path / 'link.sqlite'}")
+        StoredWorld(tmp_path, f"sqlite:///{tmp_path / 'link.sqlite'}")
 
 
-def test_a_removed_lock_file_lets_no_one_in(world: World) -> None:
+def test_a_removed_lock_file_lets_no_one_in(world: StoredWorld) -> None:
     """The lock that is named by device and inode is still held."""
     Path(f"{world.path}.lock").unlink()
     with pytest.raises(BookUnusable, match="another process has the book"):
         world.open()
 
 
-def test_a_file_that_was_replaced_stops_the_writer(world: World) -> None:
+def test_a_file_that_was_replaced_stops_the_writer(world: StoredWorld) -> None:
     """Nothing more is recorded in a file that the path does not lead to any more; what was recorded is in it."""
     world.submit(world.charge("before", run=SMALL))
     moved, copy = world.path.with_name("moved.sqlite"), world.path.with_name("copy.sqlite")

@@ -21,9 +21,9 @@ SECOND: Final = """
 import sys
 from pathlib import Path
 from tests.factories.documents import SMALL
-from tests.factories.stored import World
+from tests.factories.stored import StoredWorld
 
-world = World(Path(sys.argv[1]), sys.argv[2])
+world = StoredWorld(Path(sys.argv[1]), sys.argv[2])
 print(world.submit(world.charge("second", run=SMALL))[0].code.word)
 world.book.close()
 """

@@ -9,22 +9,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from client.keys.signer import Signer
 from ledger.book.book import Submission
 from ledger.commands.entry import Entry
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
-from tests.factories.documents import NOW, contract, dataset, plan, policy
-from tests.factories.people import BANK_A, BANK_B, BANK_C, DAY_MS, HOSPITAL, MERGED, SRO, CleanRoom, private_key
-from tests.factories.stored import World, open_world
+from tests.factories.documents import NOW, contract, contract_id, plan, policy
+from tests.factories.people import BANK_A, BANK_B, BANK_C, DAY_MS, HOSPITAL, MERGED, SRO, STRANGER, CleanRoom
+from tests.factories.stored import StoredWorld, open_world
 from tests.faults.model import Model
 from tests.faults.standing import Ask, Contract, Vector
 
-LATE: Final = "did:web:late.example"
-STRANGER: Final = "did:web:stranger.example"
 BANKS: Final = (BANK_A, BANK_B, BANK_C, MERGED)
-ROLES: Final = ((SRO, "SRO"), (HOSPITAL, "TDP"), *((bank, "TDC") for bank in BANKS))
+ROLES: Final = {SRO: "SRO", HOSPITAL: "TDP", **dict.fromkeys(BANKS, "TDC")}
 LINEAGE: Final = "2"
 RUNS_MAX: Final = 40
 KINDS: Final = {"pure": "2.5", "reference": "3", "renyi": "3"}
@@ -79,28 +76,21 @@ def _partition(kind: str) -> dict[str, Any]:
     return changes
 
 
-class Scene(World):
-    """A world whose commands are told as asks."""
-
-    def __init__(self, folder: Path, url: str = "") -> None:
-        super().__init__(folder, url)
-        for did in (BANK_C, LATE, STRANGER):
-            self.signers[did] = Signer(private_key(did))
+class ModelledWorld(StoredWorld):
+    """A world in which the commands of the model are signed."""
 
     def founding(self) -> list[Submission]:
         """Everything that a charge needs."""
         return [
-            *(self.registration(did, role) for did, role in ROLES),
-            self.document("policy", _policy(1, NOW, released=True), "policy", SRO, SRO),
-            self.document("dataset", dataset(), "dataset", HOSPITAL, HOSPITAL),
-            *(self.partition(kind, **_partition(kind)) for kind in KINDS),
-            *(
-                self.document("contract", _contract(bank, 1), f"contract-{bank[8:]}", bank, bank, HOSPITAL)
-                for bank in BANKS
-            ),
+            *self.founding_with(
+                roles=ROLES,
+                governing=_policy(1, NOW, released=True),
+                partitions={kind: _partition(kind) for kind in KINDS},
+                contracts=[_contract(bank, 1) for bank in BANKS],
+            )
         ]
 
-    def signed(self, ask: Ask, now: int) -> Submission:
+    def submission(self, ask: Ask, now: int) -> Submission:
         """The command that an ask is, at a time of the book."""
         made = getattr(self, f"_{ask.kind}", self._plain)(ask, now)
         if ask.flaw == "bytes":
@@ -118,10 +108,7 @@ class Scene(World):
 
     def _organisation(self, ask: Ask, now: int) -> Submission:
         del now
-        did, role = ask.told["did"], ask.told["role"]
-        claim: c.Object = {"key": self.signers[did].jwk, "name": did[8:], "organisation": did, "roles": [role]}
-        body = {**claim, "possession": self.signers[did].sign(c.dump(claim))}
-        return self.command(ask.actor, ask.kind, body, ask.id)
+        return self.registration(ask.told["did"], ask.told["role"], name=ask.id, actor=ask.actor)
 
     def _policy(self, ask: Ask, now: int) -> Submission:
         content = _policy(ask.told["version"], now, released=ask.told["released"])
@@ -199,7 +186,7 @@ def digest_of(bank: str, version: int) -> str:
 
 def contract_of(bank: str, version: int) -> Contract:
     """A contract as the model has it."""
-    return Contract(f"digits-{bank[8:]}", version, bank, NOW, NOW + 90 * DAY_MS, RUNS_MAX)
+    return Contract(contract_id(bank), version, bank, NOW, NOW + 90 * DAY_MS, RUNS_MAX)
 
 
 @cache
@@ -207,7 +194,7 @@ def priced() -> tuple[dict[tuple[str, str], Vector | None], dict[str, dict[str, 
     """What a step costs and how much fits: as the entries of one book record it, but for a budget with δ = 0."""
     costs: dict[tuple[str, str], Vector | None] = {}
     caps: dict[str, dict[str, Vector]] = {}
-    with TemporaryDirectory() as folder, open_scene(Path(folder)) as scene, scene.book.read() as facts:
+    with TemporaryDirectory() as folder, open_modelled_world(Path(folder)) as world, world.book.read() as facts:
         entries = [Entry.parse(facts.entry(index)) for index in range(facts.size)]
         for kind in KINDS:
             opened: Any = next(one.body for one in entries if one.id == f"partition-{kind}")
@@ -215,7 +202,7 @@ def priced() -> tuple[dict[tuple[str, str], Vector | None], dict[str, dict[str, 
         for name in PLANS:
             for kind in KINDS:
                 told: dict[str, Any] = {"partitions": (ref_of(kind),), "contract": digest_of(BANK_A, 1)}
-                (made,) = scene.submit(scene.charge(f"{name}-{kind}", run=plan_of(name, 1), **told))
+                (made,) = world.submit(world.charge(f"{name}-{kind}", run=plan_of(name, 1), **told))
                 body: Any = made.body
                 costs[name, kind] = (
                     tuple(body["prices"][ref_of(kind)][0]["price"]) if made.code.word == "pending" else None
@@ -225,16 +212,16 @@ def priced() -> tuple[dict[tuple[str, str], Vector | None], dict[str, dict[str, 
     return costs, caps
 
 
-def open_scene(folder: Path) -> Any:  # noqa: ANN401 - a context
-    """A scene whose book is open while the block runs."""
-    return open_world(folder, make=Scene)
+def open_modelled_world(folder: Path) -> Any:  # noqa: ANN401 - a context
+    """A world whose book is open while the block runs."""
+    return open_world(folder, make=ModelledWorld)
 
 
 def model_of() -> Model:
-    """The model of a founded scene."""
+    """The model of a founded world."""
     costs, caps = priced()
     model = Model(costs, LINEAGE, SRO, frozenset({"loud"}))
-    for place, (did, role) in enumerate(ROLES):
+    for place, (did, role) in enumerate(ROLES.items()):
         model.register(did, role, place, NOW)
     for kind, epsilon in KINDS.items():
         _apply(model, "partition", HOSPITAL, ref=ref_of(kind), kind=kind, epsilon=epsilon, caps=caps[kind])

@@ -8,14 +8,20 @@ from typing import Final
 from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION, contract, dataset, recommendation
-from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL, SRO, TSO, CleanRoom
-from tests.factories.service import NOW, OPENED, PLAN, World
-
-OTHER_BANK: Final = BANK_B
-BOTH: Final = "did:web:both.example"
-NOBODY: Final = "did:web:nobody.example"
-AUDITOR: Final = "did:web:auditor.example"
-OPERATOR: Final = "did:web:operator.example"
+from tests.factories.people import (
+    AUDITOR,
+    BANK_A,
+    BANK_B,
+    BOTH,
+    CLINIC,
+    HOSPITAL,
+    OPERATOR,
+    SRO,
+    STRANGER,
+    TSO,
+    CleanRoom,
+)
+from tests.factories.service import NOW, OPENED, PLAN, ServedWorld
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +49,17 @@ class Person:
     signer: Signer
 
 
-class Market:
+class TwoOfEach:
     """A world with two of everything, and a caller for each role."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ServedWorld) -> None:
         """Furnish ``world``, which has its own charge ``run-1`` of ``room`` pending."""
         self.world = world
         self.room, self.other_room = CleanRoom(), CleanRoom()
         self.clinic, self.other_bank, self.tso = (Signer.generate() for _ in range(3))
         for did, role, signer in (
             (CLINIC, "TDP", self.clinic),
-            (OTHER_BANK, "TDC", self.other_bank),
+            (BANK_B, "TDC", self.other_bank),
             (TSO, "TSO", self.tso),
         ):
             world.register(did, role, signer)
@@ -62,18 +68,18 @@ class Market:
         world.enter("dataset", dataset(CLINIC), CLINIC, self.clinic)
         opened: c.Object = {**OPENED, "data_key": "clinic-key", "provider": CLINIC}
         world.service.submit(self.clinic, CLINIC, "partition", opened, "partition-clinic")
-        agreed = contract(OTHER_BANK, CLINIC, NOW, id="digits-bank-b", run={"epsilon_max": "1"}, runs_max=10)
-        digest = world.enter("contract", agreed, OTHER_BANK, self.other_bank, self.clinic)[0]
+        agreed = contract(BANK_B, CLINIC, NOW, run={"epsilon_max": "1"}, runs_max=10)
+        digest = world.enter("contract", agreed, BANK_B, self.other_bank, self.clinic)[0]
         self.own = Things(world.contract, "run-1", PARTITION, "run-3", self._declare(BANK_A, HOSPITAL))
-        other = self._declare(OTHER_BANK, CLINIC)
+        other = self._declare(BANK_B, CLINIC)
         self.foreign = Things(digest, "run-2", f"{CLINIC}/digits/2026-q4", "run-4", other)
         world.service.submit(world.bank, BANK_A, "charge", self.charge(self.own, self.room), "run-1")
-        world.service.submit(self.other_bank, OTHER_BANK, "charge", self.charge(self.foreign, self.other_room), "run-2")
+        world.service.submit(self.other_bank, BANK_B, "charge", self.charge(self.foreign, self.other_room), "run-2")
         world.keys.create(CLINIC, "clinic-key")
         self._release(self.own.charge, BANK_A, self.room)
-        self._release(self.foreign.charge, OTHER_BANK, self.other_room)
+        self._release(self.foreign.charge, BANK_B, self.other_room)
         self._run(self.own, BANK_A, world.bank)
-        self._run(self.foreign, OTHER_BANK, self.other_bank)
+        self._run(self.foreign, BANK_B, self.other_bank)
         for provider in (HOSPITAL, CLINIC):
             self._recommend(provider)
         self.people = self._people()
@@ -132,7 +138,7 @@ class Market:
             "CCR": Person(BANK_A, world.everybody.shown_by(self.room.signer), self.room.signer),
             "AUDITOR": person(AUDITOR, "AUDITOR"),
             "OPERATOR": person(OPERATOR, "OPERATOR"),
-            "": Person(NOBODY, shown(NOBODY), stranger),
+            "": Person(STRANGER, shown(STRANGER), stranger),
             "TDP and TDC": Person(BOTH, shown(BOTH), self.both),
             "no token": Person(BANK_A, {"authorization": ""}, world.bank),
         }
