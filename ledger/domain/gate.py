@@ -89,12 +89,18 @@ class Verdict:
     Attributes:
         header: of the document entered, if the request enters one.
         caps: per partition, for a request that opens or charges it.
+        until: a permit is the same for every request alike before this moment (ms), as long as only runs are recorded:
+            charges, key releases and settlements. None if that is not known. Requests are alike that differ only in
+            what names one run: id, key and clean room, deadline, the charge that is settled, and for how many steps.
+        runs_max: so many runs of the contract at most, with this one, for the permit to be the same.
     """
 
     permit: bool
     checks: tuple[Check, ...]
     header: Header | None = None
     caps: tuple[tuple[str, Caps], ...] = ()
+    until: int | None = field(default=None, compare=False)
+    runs_max: int | None = field(default=None, compare=False)
 
 
 DOCUMENT_BYTES_MAX: Final = 1 << 18

@@ -12,8 +12,7 @@ from ledger.mechanisms.decomposition import atoms, kinds_of
 from ledger.mechanisms.mechanism import Mechanism, SampledWithoutReplacement
 from ledger.mechanisms.plan import RunPlan
 from ledger.wire.exact_numbers import format_number
-from policy.checks.field_readers import DAY_MS
-from policy.decisions.documents_in_force import Binding, binding, caps_of, read_contract
+from policy.decisions.documents_in_force import Binding, binding, binding_until, caps_of, last_moment, read_contract
 from policy.decisions.request import Case, on
 from policy.documents import Coalition, ContractDocument, DatasetName, Policy, RunLimits
 
@@ -40,6 +39,8 @@ def charge(case: Case, body: MakeCharge) -> None:
         if policy.pipeline:
             case.exists("pipeline_not_named", body.pipeline, "the pipeline's digest", "named", policy.source)
     case.caps = ((ref, caps_of(facts.partitions[ref].epsilon, binds, document)) for ref, binds in bound.items())
+    changes = (binding_until(facts, facts.partitions[ref], binds, case.now) for ref, binds in bound.items())
+    case.until, case.runs_max = min((document.ends, *changes)), document.runs_max
 
 
 def check_contract_in_force(case: Case, contract: Contract, document: ContractDocument) -> None:
@@ -97,7 +98,7 @@ def _charged(case: Case, found: Partition, document: ContractDocument) -> Bindin
     _check_delta(case, "lineage_delta_above_policy", found, policy.lineage.delta_max, policy.source)
     _check_coalitions(case, policy)
     if binds.age_days_max is not None:
-        limit = (f"the last moment of a charge to {ref},", found.opened + binds.age_days_max * DAY_MS)
+        limit = (f"the last moment of a charge to {ref},", last_moment(found, binds.age_days_max))
         case.not_after("partition_too_old", ("now", case.now), limit, binds.age_source)
     return binds
 

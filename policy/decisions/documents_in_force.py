@@ -9,6 +9,8 @@ from typing import Final
 
 from ledger.domain.facts import Dataset, Facts, Partition, PolicyVersion
 from ledger.domain.gate import Caps
+from ledger.wire.field_types import TIME_MAX
+from policy.checks.field_readers import DAY_MS
 from policy.documents import LEVEL_SEALED, ContractDocument, DatasetDescription, Policy, Recommendation
 
 # The gate runs inside the book's writer, where each document is read again for every command.
@@ -98,6 +100,18 @@ def binding(facts: Facts, partition: Partition, now: int) -> Binding | None:
     age, source = min(ages, key=lambda one: one[0]) if ages else (None, "")
     lineage = tightest.lineage.epsilon_max, tightest.source
     return Binding(policy, highest.level_of(*of_dataset), highest.source, capped, *lineage, age, source)
+
+
+def binding_until(facts: Facts, partition: Partition, binds: Binding, now: int) -> int:
+    """The first moment (ms) after now at which other terms may bind a partition, or it is too old for a charge."""
+    later = [one.effective for one in facts.policies[dataset_of(facts, partition).domain] if one.effective > now]
+    aged = [] if binds.age_days_max is None else [last_moment(partition, binds.age_days_max) + 1]
+    return min((*later, *aged), default=TIME_MAX)
+
+
+def last_moment(partition: Partition, age_days_max: int) -> int:
+    """The last moment (ms) of a charge to a partition of at most this age."""
+    return partition.opened + age_days_max * DAY_MS
 
 
 def _since(facts: Facts, domain: str, partition: Partition, now: int) -> list[PolicyVersion]:

@@ -12,6 +12,7 @@ from ledger.commands.registration.organisation import ORGANISATION, RegisterOrga
 from ledger.commands.runs.settlement import LAPSE, POST, VOID, Post, Settle
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Gate, Request, Verdict
+from ledger.wire.field_types import TIME_MAX
 from policy.checks.findings import Findings
 from policy.decisions import charges, documents, governance, organisation_lineage, partitions, releases
 from policy.decisions.request import Case, on
@@ -41,6 +42,7 @@ def _organisation(case: Case, body: RegisterOrganisation) -> None:
 
 def _settlement(case: Case, body: Post | Settle) -> None:
     case.exists("charge_unknown", case.facts.charges.get(body.charge), f"charge {body.charge}")
+    case.until = TIME_MAX
 
 
 _VERDICTS: Final[Mapping[str, Gate]] = dict(

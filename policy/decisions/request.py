@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypeVar
 
 from ledger.commands.command_kind import CommandKind
@@ -24,6 +25,8 @@ class Case(Findings):
     Attributes:
         header: what the decision on a document says of it.
         caps: what the decision on a charge or a new partition says of each partition.
+        until: the moment at which the decision on a request alike may differ; see :class:`ledger.domain.gate.Verdict`.
+        runs_max: so many runs of its contract it holds for, with this one.
     """
 
     def __init__(self, request: Request, facts: Facts) -> None:
@@ -33,6 +36,8 @@ class Case(Findings):
         self.actor, self.now = request.command.actor, request.now
         self.header: Header | None = None
         self.caps: Iterable[tuple[str, Caps]] = ()
+        self.until: int | None = None
+        self.runs_max: int | None = None
 
     def exists(
         self, code: str, value: T | None, subject: str, predicate: str = "on record", source: str = ""
@@ -74,6 +79,7 @@ def on(kind: CommandKind[B], decide: Callable[[Case, B], None]) -> tuple[str, Ga
             raise TypeError(message)
         case = Case(request, facts)
         decide(case, request.body)
-        return case.verdict(case.header, case.caps)
+        made = case.verdict(case.header, case.caps)
+        return replace(made, until=case.until, runs_max=case.runs_max) if made.permit and case.until else made
 
     return kind.name, verdict
