@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from operator import itemgetter
 from typing import Any, Final
 
 import pytest
@@ -58,12 +57,6 @@ def kept(state: WriterState) -> int:
     return parts + buckets + read + len(state._deadlines)  # noqa: SLF001
 
 
-def log_of(play: Play) -> list[bytes]:
-    """The bytes of every entry of its world."""
-    entries = sorted(play.world._entries.values(), key=itemgetter(0))  # noqa: SLF001 - they are the log
-    return [entry.to_bytes() for _, entry in entries]
-
-
 @settings(deadline=None, max_examples=60)
 @given(events(*RUNS))
 @example([("charge", 0, 0, 1), ("charge", 0, 0, 0), ("post", 0, 0, 1), ("transfer", 0, 1, 0), ("merge", 0, 1, 2)])
@@ -72,7 +65,7 @@ def test_what_is_settled_answers_as_if_it_had_stayed(sequence: list[tuple[str, i
     play, state = Play(), WriterState(LOG)
     for kind, *numbers in sequence:
         play.event(kind, *numbers)
-        for data in log_of(play)[state.size :]:
+        for data in play.world.log[state.size :]:
             # A lapse moves the world's clock on, and then back.
             state.append(read_entry(data)._replace(time=0), data)
         state.take_changes()
@@ -86,7 +79,7 @@ def test_a_span_that_ends_between_cuts_is_refused() -> None:
     play, state = Play(), WriterState(LOG)
     for number in (0, 3, 0):
         play.event("charge", number, 0, 0)
-    for data in log_of(play):
+    for data in play.world.log:
         state.append(read_entry(data), data)
     first = next(iter(play.world.state.charges.values()))
     with pytest.raises(AssertionError, match=f"no span of charges begins or ends at {first.index + 1}"):
