@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -15,11 +13,6 @@ from client.cli.error_report import errors_reported
 
 if TYPE_CHECKING:
     import socket
-
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from api.auth.jwks_files import IssuerFiles
-    from api.cli.settings import Settings
 
 _GROUP: Final = CommandGroup()
 app: Final = _GROUP.app
@@ -51,8 +44,11 @@ def serve(
         issuers = IssuerFiles(settings.issuers)
         where = settings.port if port is None else port
         listener = _listening(host or settings.host, where, anywhere=settings.production)
+    # Only now, because it takes a second.
+    from api.cli.service_process import run_service
+
     with listener:
-        _serve(settings, log_key, issuers, listener, first_start=first_start)
+        run_service(settings, log_key, issuers, listener, first_start=first_start)
 
 
 def _listening(host: str, port: int, *, anywhere: bool = False) -> socket.socket:
@@ -69,78 +65,6 @@ def _listening(host: str, port: int, *, anywhere: bool = False) -> socket.socket
             raise
         typer.echo(f"port {port} of {host} is in use: stop what listens there, or choose another port", err=True)
         raise typer.Exit(Code.CONFLICT.exit_code) from None
-
-
-def _serve(
-    settings: Settings,
-    log_key: Ed25519PrivateKey,
-    issuers: IssuerFiles,
-    listener: socket.socket,
-    *,
-    first_start: bool,
-) -> None:
-    import hmac
-    import sys
-
-    from api.app import create_app
-    from api.keys.key_store import FileKeyStore, KeyStore
-    from api.middleware.json_log import log_to
-    from api.server.http_server import base_url
-    from api.server.http_server import serve as run
-    from ledger.book.book import Book, BookUnusable
-    from ledger.book.wall_clock import ClockWatch, unix_ms
-    from ledger.domain.outcomes import Code
-    from ledger.store.engine import name_of
-    from ledger.verifier import LogKey
-    from policy.decisions.gate import gate
-
-    store = FileKeyStore(settings.keys) if settings.keys else KeyStore()
-    if settings.keys:
-        typer.echo(f"Data keys are stored unencrypted in {settings.keys}: for demonstrations only.", err=True)
-    log_to(sys.stderr)
-    log = LogKey(settings.origin, log_key.public_key().public_bytes_raw())
-    kept = settings.kept_file(log)
-    _say_what_is_kept(kept, first_start=first_start)
-    try:
-        book = Book.open(
-            settings.book,
-            gate=gate,
-            log_key=log_key,
-            origin=settings.origin,
-            clock=unix_ms,
-            watch=ClockWatch(settings.clock if settings.production else None, pauses=settings.production),
-            kept=kept,
-            first_start=first_start,
-        )
-    except BookUnusable as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(Code.CONFLICT.exit_code) from None
-    try:
-        url = settings.url or base_url(listener)
-        typer.echo(f"Serving {name_of(settings.book)} at {url} until interrupted.", err=True)
-        # The same in every process that serves this book.
-        cursors = hmac.digest(log_key.private_bytes_raw(), b"epsilon-ledger cursors v1", "sha256")
-        app = create_app(book, store, url=url, log=log, clock=unix_ms, issuers=issuers, cursor_key=cursors)
-        preload_pricing()
-        run(app, listener)
-    finally:
-        book.close()
-
-
-def _say_what_is_kept(kept: Path | None, *, first_start: bool) -> None:
-    """Say and log whether an older copy of the book would be noticed."""
-    log = logging.getLogger("api.rollback")
-    if kept is None:
-        log.warning("no checkpoint is kept: allow_rollback")
-        typer.echo(
-            "WARNING: the profile says allow_rollback: an older copy of this book would be served, and would give "
-            "spent budgets back.",
-            err=True,
-        )
-        return
-    typer.echo(f"The newest checkpoint is kept at {kept}: no older copy of this book is served.", err=True)
-    if first_start and not kept.exists():
-        log.warning("first start: this book is taken for the newest copy without a kept checkpoint")
 
 
 @_GROUP.command("demo/profile.toml", "development.toml &")
@@ -179,23 +103,3 @@ def demo(
     except (StageTaken, TrainerFailed, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
-
-
-def preload_pricing() -> Thread:
-    """Load the accounting libraries in a thread beside the service, which takes seconds and would delay a first charge.
-
-    It reports the ε of one step as every charge's is reported, and keeps nothing but what that loaded.
-    """
-
-    def price_one_step() -> None:
-        from fractions import Fraction
-
-        from ledger.accounting.epsilon_report import reported_epsilon
-        from ledger.mechanisms.mechanism import PoissonGaussian
-
-        reported_epsilon(PoissonGaussian(Fraction(1, 100), Fraction(1), 1), Fraction(1, 100_000), "REPLACE_SPECIAL")
-        logging.getLogger("api.warming").info("ready to price")
-
-    thread = Thread(target=price_one_step, name="epsilon-warming", daemon=True)
-    thread.start()
-    return thread

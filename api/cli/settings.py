@@ -14,8 +14,13 @@
     url = "http://127.0.0.1:8000"
     production = false
 
+    witnesses = "required"
+
     [serve.issuers]
     "http://127.0.0.1:8100" = "issuer.jwks"
+
+    [serve.witness_keys]
+    "https://witness.example" = "witness.example/w1+a3e00fe2+BNy/co4C1Hn1p+INwJrfUlgz7W55dSZReusH/GhUhJ/G"
 
 Paths are relative to the profile; ``book`` may also be the URL of a PostgreSQL database, its password left to libpq's
 own means (PGPASSFILE). ``kept`` holds the newest checkpoint: a book older than that is refused, so store it where
@@ -24,6 +29,10 @@ backups of the book do not reach; left out, it lies in the user's state folder (
 providers hand keys over themselves, against receipts. ``issuers`` name whose tokens are accepted, each with a file of
 its public keys (a JWK Set), which is read again when it changes. ``url`` is the service as callers know it, which their
 signatures name; left out, it is where it listens.
+
+``witness_keys`` names witnesses (C2SP tlog-witness) by their URLs, each with its pinned verifier key: the service shows
+them its newest checkpoint before it accepts requests and every few seconds, and stops if one contradicts. One that does
+not answer is asked again, with a warning; with ``witnesses = "required"`` the service does not run without it.
 
 ``clock`` is the file in which a service in production stores when its clock was last known to be right, and which
 ``epsilon clock accept`` writes: who may write it is who may accept. Left out, it is the profile's name with ``.clock``.
@@ -42,6 +51,7 @@ from urllib.parse import urlsplit
 from client.http.base_url import base_of, is_loopback
 from client.profile.profile import read_table
 from ledger.book.checkpoint_file import default_path
+from ledger.cli.witness_client import Witness
 from ledger.store.engine import url_of
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
@@ -49,6 +59,9 @@ from ledger.wire.malformed import Malformed
 
 PORT_MAX: Final = 65_535
 ISSUERS_MAX: Final = 16
+WITNESSES_MAX: Final = 16
+REQUIRED: Final = "required"
+OPTIONAL: Final = "optional"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +75,8 @@ class Settings:
         kept: the file of the newest checkpoint; None for the one in the user's state folder.
         allow_rollback: no checkpoint is kept, and an older copy of the book is served like the newest.
         url: None where the service is known by where it listens.
+        witnesses: who is shown the newest checkpoint.
+        witnesses_required: whether the service needs the cosignature of each of them.
     """
 
     book: str
@@ -76,6 +91,8 @@ class Settings:
     url: str | None
     production: bool
     issuers: tuple[tuple[str, Path], ...]
+    witnesses: tuple[Witness, ...]
+    witnesses_required: bool
 
     def kept_file(self, log: LogKey) -> Path | None:
         """Where the newest checkpoint of a log is kept; None where none is."""
@@ -85,12 +102,13 @@ class Settings:
     def load(cls, path: Path) -> Self:
         """Read a profile. Raises: Malformed, OSError."""
         names = ("book", "host", "issuers", "log_key", "origin", "port")
-        optional = ("allow_rollback", "clock", "keys", "kept", "production", "url")
+        optional = ("allow_rollback", "clock", "keys", "kept", "production", "url", "witness_keys", "witnesses")
         known = c.fields(read_table(path, "serve"), "serve", names, optional)
         production = c.boolean(known.get("production", False), "serve.production")
         allow_rollback = c.boolean(known.get("allow_rollback", False), "serve.allow_rollback")
         if allow_rollback and "kept" in known:
             raise Malformed("serve.allow_rollback", "keeps no checkpoint, so it must not stand beside 'kept'")
+        witnesses = _witnesses(known.get("witness_keys", {}))
         return cls(
             book=_book(path, c.string(known["book"], "serve.book")),
             clock=path.parent / c.string(known.get("clock", f"{path.stem}.clock"), "serve.clock"),
@@ -104,6 +122,8 @@ class Settings:
             url=_url(known.get("url"), production=production),
             production=production,
             issuers=_issuers(path.parent, known["issuers"], production=production),
+            witnesses=witnesses,
+            witnesses_required=_required(known.get("witnesses", OPTIONAL), witnesses),
         )
 
 
@@ -126,3 +146,25 @@ def _issuers(folder: Path, value: object, *, production: bool) -> tuple[tuple[st
         if production and (url.scheme != "https" or is_loopback(url.hostname or "")):
             raise Malformed(f"serve.issuers.{name}", "is a development issuer, which production refuses")
     return tuple((name, folder / c.string(file, f"serve.issuers.{name}")) for name, file in value.items())
+
+
+def _witnesses(value: object) -> tuple[Witness, ...]:
+    if not isinstance(value, dict) or len(value) > WITNESSES_MAX:
+        raise Malformed(
+            "serve.witness_keys", f"must name at most {WITNESSES_MAX} witnesses, each with its verifier key"
+        )
+    found = []
+    for url, vkey in value.items():
+        try:
+            found.append(Witness.parse(f"{c.string(vkey, 'vkey')}={url}"))
+        except Malformed as error:
+            raise Malformed(f"serve.witness_keys.{url}", error.rule) from None
+    return tuple(found)
+
+
+def _required(value: object, witnesses: tuple[Witness, ...]) -> bool:
+    if value not in {REQUIRED, OPTIONAL}:
+        raise Malformed("serve.witnesses", f"must be '{REQUIRED}' or '{OPTIONAL}'")
+    if value == REQUIRED and not witnesses:
+        raise Malformed("serve.witnesses", "are required, so serve.witness_keys must name one")
+    return value == REQUIRED

@@ -61,7 +61,12 @@ def serving(
 
 def serve(app: FastAPI, listener: socket.socket) -> None:
     """Serve ``app`` until the process is interrupted."""
-    uvicorn.Server(_config(app)).run(sockets=[listener])
+    server_of(app).run(sockets=[listener])
+
+
+def server_of(app: FastAPI) -> uvicorn.Server:
+    """A server of ``app``, which runs until the process is interrupted or its ``should_exit`` is set."""
+    return uvicorn.Server(_config(app))
 
 
 def _config(app: FastAPI, connection: type[Connection] = Connection) -> uvicorn.Config:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from ipaddress import ip_address
 from typing import Final
 
 import httpx
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import IntegrityError
 
 from ledger.log.verification import parse_witness_key
@@ -76,48 +77,73 @@ class Cosigned:
     line: str
     repeated: bool
 
+    @property
+    def time_ms(self) -> int:
+        """When the witness cosigned, by its own clock (Unix ms; C2SP tlog-cosignature: key id, then seconds)."""
+        return int.from_bytes(base64.b64decode(self.line.split(" ")[2])[4:12], "big") * 1000
 
-def witness_newest(engine: Engine, witness: Witness) -> Cosigned:
+
+def witness_newest(
+    engine: Engine, witness: Witness, *, reads: Engine | None = None, again: bool = False, empty: str | None = None
+) -> Cosigned:
     """Have the newest checkpoint of a book cosigned, and keep the cosignature beside the log.
 
     Args:
         engine: one that writes; nothing is held open while the witness is waited for.
         witness: whom to ask.
+        reads: one that reads, where reading must not wait for a writer.
+        again: ask also for a checkpoint that the witness has cosigned: what is stored proves nothing about what it
+            has seen since.
+        empty: the log's checkpoint of no entries, which is shown for an empty book; its cosignature is not stored.
 
     Raises:
         WitnessRefused: if the witness does not cosign, with its answer.
         Malformed: if what it answered is no cosignature of its key.
         httpx.RequestError: if it cannot be reached in time.
-        KeyError: if the book is empty.
+        KeyError: if the book is empty, and no ``empty`` is given.
     """
-    with engine.begin() as connection:
-        book = Log(connection)
-        size, note, old = book.size, book.checkpoint, newest_size(connection, witness.key)
-        kept = cosignature_line(connection, size, witness.key.vkey)
-    if kept is not None:
-        return Cosigned(size, kept, repeated=True)
-    line = _ask(engine, witness, old, size, note)
-    with suppress(IntegrityError), engine.begin() as connection:
-        # Another process may have kept one for the same size a moment before: that one stays.
-        store_cosignature(connection, size, witness.key, line)
-    return Cosigned(size, line, repeated=False)
+    with (reads or engine).begin() as connection:
+        size, _ = _newest(connection, empty)
+        stored = cosignature_line(connection, size, witness.key.vkey)
+        known = newest_size(connection, witness.key)
+    if stored is not None and not again:
+        return Cosigned(size, stored, repeated=True)
+    done = _ask(reads or engine, witness, known, empty)
+    if done.size and (stored is None or done.size != size):
+        with suppress(IntegrityError), engine.begin() as connection:
+            # Another process may have kept one for the same size a moment before: that one stays.
+            store_cosignature(connection, done.size, witness.key, done.line)
+    return done
 
 
-def _ask(engine: Engine, witness: Witness, old: int, size: int, note: str) -> str:
+def _newest(connection: Connection, empty: str | None) -> tuple[int, str]:
+    book = Log(connection)
+    return book.size, empty if not book.size and empty is not None else book.checkpoint
+
+
+def _ask(engine: Engine, witness: Witness, known: int, empty: str | None) -> Cosigned:
     # A proxy named in the environment has no business between this process and its own machine.
     with httpx.Client(timeout=TIMEOUT, trust_env=not _is_loopback(witness.url.host)) as http:
         for _ in range(ATTEMPTS):
-            status, kind, body = _post(http, witness, add_checkpoint(old, _proof(engine, old, size), note))
+            # Read each time: another process may have committed, and shown its checkpoint, a moment ago.
+            with engine.begin() as connection:
+                size, note = _newest(connection, empty)
+            _check_not_longer(witness, known, size)
+            status, kind, body = _post(http, witness, add_checkpoint(known, _proof(engine, known, size), note))
             if status == HTTPStatus.OK:
-                return read_cosignature(body, note, witness.key)
+                return Cosigned(size, read_cosignature(body, note, witness.key), repeated=False)
             if status != HTTPStatus.CONFLICT or kind != SIZE_TYPE:
-                raise _refusal(witness, status, old)
+                raise _refusal(witness, status, known)
             known = read_size(body)
-            if known > size:
-                what = f"{witness.key.name} has cosigned {known} entries of this log, and the book has {size}"
-                raise WitnessRefused(f"{what}: the book is an older copy, or the log has forked", alarming=True)
-            old = known
+    with engine.begin() as connection:
+        _check_not_longer(witness, known, Log(connection).size)
     raise WitnessRefused(f"{witness.key.name} answered with another size {ATTEMPTS} times: it has other clients")
+
+
+def _check_not_longer(witness: Witness, known: int, size: int) -> None:
+    if known > size:
+        what = f"{witness.key.name} has cosigned {known} entries of this log, and the book has {size}"
+        raise WitnessRefused(f"{what}: the book is an older copy, or the log has forked", alarming=True)
 
 
 def _proof(engine: Engine, old: int, size: int) -> list[bytes]:

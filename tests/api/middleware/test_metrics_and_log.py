@@ -93,7 +93,7 @@ def test_what_an_exception_says_is_not_logged() -> None:
 _WARMED: str = """
 import sys
 from fractions import Fraction
-from api.cli.main import preload_pricing
+from api.cli.service_process import preload_pricing
 from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.mechanisms.plan import parse_plan
 preload_pricing().join()

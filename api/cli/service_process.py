@@ -1,0 +1,138 @@
+"""``epsilon serve``: opens the book, shows it to its witnesses, and serves until an interrupt or a contradiction."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import socket
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Thread
+
+import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from api.app import create_app
+from api.auth.jwks_files import IssuerFiles
+from api.cli.settings import Settings
+from api.keys.key_store import FileKeyStore, KeyStore
+from api.middleware.json_log import log_to
+from api.server.http_server import base_url, server_of
+from api.server.witness_submission import WitnessContradicts, WitnessMissing, WitnessSubmission
+from ledger.book.book import Book, BookUnusable
+from ledger.book.wall_clock import ClockWatch, unix_ms
+from ledger.domain.outcomes import Code
+from ledger.log.checkpoint import sign
+from ledger.store.engine import name_of
+from ledger.verifier import EMPTY_ROOT, Checkpoint, LogKey
+from policy.decisions.gate import gate
+
+
+def run_service(
+    settings: Settings,
+    log_key: Ed25519PrivateKey,
+    issuers: IssuerFiles,
+    listener: socket.socket,
+    *,
+    first_start: bool,
+) -> None:
+    """Serve a book until the process is interrupted, or a witness contradicts it or is missing.
+
+    Args:
+        settings: the profile's.
+        log_key: signs checkpoints.
+        issuers: whose tokens are accepted.
+        listener: listens; closed by the caller.
+        first_start: the book may have entries although no checkpoint of it is kept.
+
+    Raises:
+        typer.Exit: if the book cannot be opened, or the service had to stop; the reason was printed.
+    """
+    log = LogKey(settings.origin, log_key.public_key().public_bytes_raw())
+    store = FileKeyStore(settings.keys) if settings.keys else KeyStore()
+    if settings.keys:
+        typer.echo(f"Data keys are stored unencrypted in {settings.keys}: for demonstrations only.", err=True)
+    log_to(sys.stderr)
+    with ExitStack() as opened:
+        try:
+            kept = settings.kept_file(log)
+            _say_what_is_kept(kept, first_start=first_start)
+            book = Book.open(
+                settings.book,
+                gate=gate,
+                log_key=log_key,
+                origin=settings.origin,
+                clock=unix_ms,
+                watch=ClockWatch(settings.clock if settings.production else None, pauses=settings.production),
+                kept=kept,
+                first_start=first_start,
+            )
+            opened.callback(book.close)
+            empty = sign(Checkpoint(settings.origin, 0, EMPTY_ROOT), log_key)
+            submission = WitnessSubmission(
+                settings.book,
+                settings.witnesses,
+                required=settings.witnesses_required,
+                empty=empty,
+                cosigned=book.witnessed,
+            )
+            opened.callback(submission.close)
+            submission.show()
+        except (BookUnusable, FileNotFoundError, WitnessContradicts, WitnessMissing) as error:
+            typer.echo(str(error), err=True)
+            raise typer.Exit(getattr(error, "exit_code", Code.CONFLICT.exit_code)) from None
+        url = settings.url or base_url(listener)
+        typer.echo(f"Serving {name_of(settings.book)} at {url} until interrupted.", err=True)
+        # The same in every process that serves this book.
+        cursors = hmac.digest(log_key.private_bytes_raw(), b"epsilon-ledger cursors v1", "sha256")
+        app = create_app(book, store, url=url, log=log, clock=unix_ms, issuers=issuers, cursor_key=cursors)
+        preload_pricing()
+        server = server_of(app)
+
+        def stop() -> None:
+            """Take no more commands, and end."""
+            book.close()
+            server.should_exit = True
+
+        submission.start(stop)
+        server.run(sockets=[listener])
+    if submission.failure is not None:
+        typer.echo(f"The service stopped: {submission.failure}.", err=True)
+        raise typer.Exit(submission.failure.exit_code)
+
+
+def _say_what_is_kept(kept: Path | None, *, first_start: bool) -> None:
+    """Say and log whether an older copy of the book would be noticed."""
+    log = logging.getLogger("api.rollback")
+    if kept is None:
+        log.warning("no checkpoint is kept: allow_rollback")
+        typer.echo(
+            "WARNING: the profile says allow_rollback: an older copy of this book would be served, and would give "
+            "spent budgets back.",
+            err=True,
+        )
+        return
+    typer.echo(f"The newest checkpoint is kept at {kept}: no older copy of this book is served.", err=True)
+    if first_start and not kept.exists():
+        log.warning("first start: this book is taken for the newest copy without a kept checkpoint")
+
+
+def preload_pricing() -> Thread:
+    """Load the accounting libraries in a thread beside the service, which takes seconds and would delay a first charge.
+
+    It reports the ε of one step as every charge's is reported, and keeps nothing but what that loaded.
+    """
+
+    def price_one_step() -> None:
+        from fractions import Fraction
+
+        from ledger.accounting.epsilon_report import reported_epsilon
+        from ledger.mechanisms.mechanism import PoissonGaussian
+
+        reported_epsilon(PoissonGaussian(Fraction(1, 100), Fraction(1), 1), Fraction(1, 100_000), "REPLACE_SPECIAL")
+        logging.getLogger("api.warming").info("ready to price")
+
+    thread = Thread(target=price_one_step, name="epsilon-warming", daemon=True)
+    thread.start()
+    return thread

@@ -1,0 +1,155 @@
+"""The service's newest checkpoint, shown to its witnesses: before it accepts requests, and every few seconds.
+
+A witness keeps the newest checkpoint that it has cosigned of a log (C2SP tlog-witness). One that has seen a longer log
+than the book, or another history, contradicts: the book was restored from a backup or forked, and the service stops.
+One that does not answer is asked again, with a warning; where the profile says ``witnesses = "required"`` the service
+does not start without each witness's cosignature, and stops when one has been missing for a minute.
+
+Each witness is asked in a thread of its own, on connections of its own: no commit waits for an answer, and a slow
+witness delays no other. A cosignature is stored when the book has grown, in a short transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+import httpx
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from ledger.cli.witness_client import Witness, WitnessRefused, witness_newest
+from ledger.domain.exit_codes import ExitCode
+from ledger.store.engine import engine_of
+from ledger.wire.malformed import Malformed
+
+ROUND_S: Final = 5.0
+"""How often each witness is shown the newest checkpoint."""
+MISSING_S_MAX: Final = 60.0
+"""How long a required witness may be missing, in seconds."""
+_LOG: Final = logging.getLogger("api.witnesses")
+
+
+class WitnessMissing(Exception):  # noqa: N818 - what is the case
+    """A required witness has not cosigned; it may later."""
+
+    exit_code: Final = ExitCode.RETRY
+
+
+class WitnessContradicts(Exception):  # noqa: N818 - what is the case
+    """A witness has cosigned a longer log than the book's, or another history."""
+
+    exit_code: Final = ExitCode.VERIFICATION_FAILED
+
+
+@dataclass(slots=True)
+class _Asked:
+    """One witness, when it last cosigned (seconds of the monotonic clock), and why it did not since."""
+
+    witness: Witness
+    cosigned_s: float = field(default_factory=time.monotonic)
+    problem: str = ""
+
+
+class WitnessSubmission:
+    """Shows a book's newest checkpoint to witnesses until it is closed."""
+
+    def __init__(
+        self, book: str, witnesses: Sequence[Witness], *, required: bool, empty: str, cosigned: Callable[[int], object]
+    ) -> None:
+        """Nothing is sent yet.
+
+        Args:
+            book: the URL of its database.
+            witnesses: whom to show it to.
+            required: whether the service needs the cosignature of each.
+            empty: the log's checkpoint of no entries, which is shown for an empty book.
+            cosigned: called with a witness's time (Unix ms) when it has just cosigned.
+        """
+        self._engines: tuple[Engine, Engine] = engine_of(book, writes=True), engine_of(book, writes=False)
+        self._asked = [_Asked(one) for one in witnesses]
+        self._required, self._empty, self._cosigned = required, empty, cosigned
+        self._ending = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self.failure: WitnessContradicts | WitnessMissing | None = None
+        """Why the service has to stop; None while it need not."""
+
+    def show(self) -> None:
+        """Show the newest checkpoint to each witness once, to all at the same time, and wait for their answers.
+
+        Raises:
+            WitnessContradicts: if one has seen a longer log or another history.
+            WitnessMissing: if one that is required does not cosign.
+        """
+        if not self._asked:
+            return
+        with ThreadPoolExecutor(len(self._asked)) as pool:
+            for done in [pool.submit(self._show_to, one) for one in self._asked]:
+                done.result()
+        for one in self._asked:
+            if self._required and one.problem:
+                raise WitnessMissing(
+                    f"{one.problem}: the profile requires its cosignature; start again when it answers"
+                )
+
+    def start(self, stop: Callable[[], object]) -> None:
+        """Go on showing it every few seconds; ``stop`` is called in another thread when the service must stop."""
+        for one in self._asked:
+            thread = threading.Thread(target=self._run, args=(one, stop), name="witness", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def close(self) -> None:
+        """Stop showing it. An answer that is still awaited is not waited for."""
+        self._ending.set()
+        for engine in self._engines:
+            engine.dispose()
+
+    def _run(self, asked: _Asked, stop: Callable[[], object]) -> None:
+        while not self._ending.wait(ROUND_S):
+            failure: WitnessContradicts | WitnessMissing | None = None
+            try:
+                self._show_to(asked)
+            except WitnessContradicts as contradiction:
+                failure = contradiction
+            if self._required and asked.problem and time.monotonic() - asked.cosigned_s > MISSING_S_MAX:
+                failure = failure or WitnessMissing(f"{asked.problem}, for more than {MISSING_S_MAX:.0f} seconds")
+            if failure is not None and not self._ending.is_set():
+                _LOG.error("the service stops: %s", failure)
+                self.failure = failure
+                self._ending.set()
+                stop()
+
+    def _show_to(self, asked: _Asked) -> None:
+        """Show it to one witness, and note what came of it. Raises: WitnessContradicts."""
+        name, problem = asked.witness.key.name, ""
+        writes, reads = self._engines
+        try:
+            done = witness_newest(writes, asked.witness, reads=reads, again=True, empty=self._empty)
+        except WitnessRefused as refused:
+            if refused.alarming:
+                raise WitnessContradicts(
+                    f"{refused}; serve the newest book, and give both checkpoints to an auditor"
+                ) from None
+            problem = str(refused)
+        except Malformed as error:
+            problem = f"{name} answered without a valid cosignature of its key ({error})"
+        except httpx.RequestError as error:
+            problem = f"{name} cannot be reached at {asked.witness.url} ({type(error).__name__})"
+        except SQLAlchemyError as error:
+            # The book's own writer notices a lost database, and stops if it must.
+            problem = f"the book could not be read for {name} ({type(error).__name__})"
+        else:
+            asked.cosigned_s = time.monotonic()
+            self._cosigned(done.time_ms)
+        if problem != asked.problem:
+            if problem:
+                _LOG.warning("%s; it is asked again every %.0f seconds", problem, ROUND_S)
+            else:
+                _LOG.info("%s cosigns again", name)
+        asked.problem = problem

@@ -1,0 +1,296 @@
+"""A service shows its book to witnesses: one that contradicts stops it, one that is away is asked again."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+from typer.testing import CliRunner
+
+from api.cli.main import app
+from api.cli.settings import Settings
+from api.server import witness_submission
+from api.server.witness_submission import WitnessContradicts, WitnessMissing, WitnessSubmission
+from client.keys.signer import Signer
+from ledger.book.checkpoint_file import default_path
+from ledger.cli.witness_client import Witness, witness_newest
+from ledger.log.checkpoint import sign
+from ledger.log.witness_protocol import SIZE_TYPE
+from ledger.store.engine import engine_of
+from ledger.store.tables import COSIGNATURE
+from ledger.verifier import EMPTY_ROOT, Checkpoint
+from ledger.wire.malformed import Malformed
+from tests.api.server.processes import ISSUER, write_profile
+from tests.factories.callers import Everybody
+from tests.factories.documents import SMALL
+from tests.factories.people import LOG, LOG_KEY, ORIGIN
+from tests.factories.service import machine_clock
+from tests.factories.stored import ENGINES, World, copy, open_world
+from tests.ledger.cli.test_witness_client import COSIGNER, PLAIN, Answer, answering, line, note_of
+from tests.ledger.log import third_party
+
+EMPTY = sign(Checkpoint(ORIGIN, 0, EMPTY_ROOT), LOG_KEY)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A book of ten entries."""
+    with open_world(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def witness(tmp_path: Path) -> Iterator[third_party.Witness]:
+    """A process of a witness that is not ours; it has seen nothing of our log."""
+    with third_party.serving(tmp_path, "witness.example/w1", ORIGIN, LOG.vkey) as found:
+        yield found
+
+
+@contextmanager
+def submitting(
+    book: Path | str, *witnesses: str, required: bool = False, cosigned: Callable[[int], object] = int
+) -> Iterator[WitnessSubmission]:
+    """What a service has."""
+    asked = [Witness.parse(one) for one in witnesses]
+    submission = WitnessSubmission(str(book), asked, required=required, empty=EMPTY, cosigned=cosigned)
+    try:
+        yield submission
+    finally:
+        submission.close()
+
+
+def charged(world: World, *names: str) -> None:
+    """Runs, each with an entry and a checkpoint."""
+    for name in names:
+        assert world.submit(world.charge(name, run=SMALL))[0].code.word == "pending"
+
+
+def show(book: Path | str, witness: str) -> int:
+    """Show a book to a witness, as ``epsilon witness`` does."""
+    engine = engine_of(str(book), writes=True)
+    try:
+        return witness_newest(engine, Witness.parse(witness), again=True).size
+    finally:
+        engine.dispose()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_newest_checkpoint_is_cosigned_and_the_time_of_the_witness_is_told(
+    engine: str, witness: third_party.Witness, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Each size is stored once, and asked for again each time: only so is the witness's answer of now."""
+    times: list[int] = []
+    with (
+        open_world(tmp_path_factory.mktemp("book"), engine) as world,
+        submitting(world.url, witness.named, required=True, cosigned=times.append) as submission,
+    ):
+        before = machine_clock().now
+        for count, names in ((1, ()), (1, ()), (2, ("a",))):
+            charged(world, *names)
+            submission.show()
+            with world.book.read() as facts:
+                stored = facts.connection.execute(select(COSIGNATURE.c.tree_size)).scalars().all()
+            assert (len(stored), max(stored)) == (count, world.size)
+    assert len(times) == 3
+    assert all(before - 2_000 <= one <= before + 120_000 for one in times)
+
+
+def test_yesterdays_book_is_contradicted_although_the_witness_cosigned_it(
+    world: World, witness: third_party.Witness, tmp_path: Path
+) -> None:
+    """Its cosignature is in the backup, and proves nothing of today: the witness itself is asked."""
+    assert show(world.url, witness.named) == 10
+    world.book.close()
+    backup = copy(world.path, tmp_path / "backup.sqlite")
+    world.book = world.open()
+    charged(world, "a")
+    show(world.url, witness.named)
+    told = r"has cosigned 11 entries of this log, and the book has 10: .*; serve the newest book, and give both"
+    with submitting(backup, witness.named) as submission, pytest.raises(WitnessContradicts, match=told):
+        submission.show()
+    # Gone on with, it is another history.
+    (tmp_path / "other").mkdir()
+    with open_world(tmp_path / "other", founded=False) as other:
+        other.clock.now += 1
+        other.submit(*other.founding(), other.merger())
+        told = r"refuses: the 11 entries it has cosigned are not this book's first"
+        with submitting(other.url, witness.named) as submission, pytest.raises(WitnessContradicts, match=told):
+            submission.show()
+
+
+def test_a_book_that_was_emptied_is_contradicted(
+    world: World, witness: third_party.Witness, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """It looks like a new one; a witness that has seen nothing of the log takes it for that."""
+    with open_world(tmp_path_factory.mktemp("empty"), founded=False) as empty:
+        with submitting(empty.url, witness.named, required=True) as submission:
+            submission.show()
+        show(world.url, witness.named)
+        told = "has cosigned 10 entries of this log, and the book has 0"
+        with submitting(empty.url, witness.named) as submission, pytest.raises(WitnessContradicts, match=told):
+            submission.show()
+
+
+def test_a_witness_that_is_away_is_a_warning_or_a_reason_not_to_start(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A process that was killed; what its profile says of it decides. The warning comes once."""
+    with third_party.serving(tmp_path, "witness.example/w1", ORIGIN, LOG.vkey) as witness:
+        named = witness.named
+    with caplog.at_level(logging.INFO, logger="api.witnesses"), submitting(world.url, named) as submission:
+        submission.show()
+        submission.show()
+    (record,) = caplog.records
+    assert (record.levelname, "cannot be reached at http://127.0.0.1:" in record.message) == ("WARNING", True)
+    with submitting(world.url, named, required=True) as submission:
+        told = r"cannot be reached at .*: the profile requires its cosignature; start again when it answers"
+        with pytest.raises(WitnessMissing, match=told):
+            submission.show()
+
+
+def test_no_commit_waits_for_a_witness(world: World) -> None:
+    """While one holds its answer back, commands are recorded; and the other witness's answer is stored."""
+    asked, answer = threading.Event(), threading.Event()
+
+    def slow(request: bytes) -> Answer:
+        asked.set()
+        assert answer.wait(60)
+        return 200, PLAIN, line(COSIGNER, note_of(request))
+
+    with answering(slow) as (url, _), submitting(world.url, f"{COSIGNER.key.vkey}={url}") as submission:
+        shower = threading.Thread(target=submission.show)
+        shower.start()
+        assert asked.wait(60)
+        charged(world, "a", "b")
+        answer.set()
+        shower.join()
+    with world.book.read() as facts:
+        assert facts.connection.execute(select(COSIGNATURE.c.tree_size)).scalars().all() == [10]
+
+
+def test_a_size_that_another_process_has_shown_just_now_is_no_contradiction(world: World) -> None:
+    """Between the reading of the book and the answer of the witness, it committed and showed a larger size."""
+
+    def answer(request: bytes) -> Answer:
+        if request.startswith(b"old 11\n"):
+            return 200, PLAIN, line(COSIGNER, note_of(request))
+        charged(world, "a")
+        return 409, SIZE_TYPE, b"11\n"
+
+    with answering(answer) as (url, asked), submitting(world.url, f"{COSIGNER.key.vkey}={url}") as submission:
+        submission.show()
+    assert len(asked) == 2
+    with closing(sqlite3.connect(world.path)) as connection:
+        assert connection.execute("SELECT tree_size FROM cosignature").fetchall() == [(11,)]
+
+
+def profile_of(world: World, witness: str, more: str = "") -> Path:
+    """A service's profile that names a witness."""
+    everybody = Everybody(ISSUER, ORIGIN, machine_clock())
+    vkey, _, url = witness.partition("=http")
+    folder = world.path.parent / f"server-{len(list(world.path.parent.glob('server-*')))}"
+    path = write_profile(folder, str(world.path), Signer(LOG_KEY), everybody, more)
+    path.write_text(f'{path.read_text()}\n[serve.witness_keys]\n"http{url}" = "{vkey}"\n')
+    return path
+
+
+@pytest.fixture
+def _logging() -> Iterator[None]:
+    """A service in this process leaves its log as it was."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("_logging")
+def test_a_service_whose_book_and_kept_checkpoint_are_yesterdays_does_not_start(
+    world: World, witness: third_party.Witness, tmp_path: Path
+) -> None:
+    """Two files restored: nothing on the machine shows it, and the witness does."""
+    kept = default_path(LOG)
+    world.book.close()
+    world.book = world.open(kept=kept, first_start=True)
+    world.book.close()
+    backup, note = copy(world.path, tmp_path / "backup.sqlite"), kept.read_bytes()
+    world.book = world.open(kept=kept)
+    charged(world, "a")
+    world.book.close()
+    show(world.url, witness.named)
+    copy(backup, world.path)
+    kept.write_bytes(note)
+    refused = CliRunner().invoke(app, ["serve", str(profile_of(world, witness.named))])
+    assert (refused.exit_code, "Serving " in refused.stderr) == (7, False)
+    assert "has cosigned 11 entries of this log, and the book has 10" in refused.stderr
+    away = profile_of(world, f"{COSIGNER.key.vkey}=http://127.0.0.1:9", 'witnesses = "required"')
+    refused = CliRunner().invoke(app, ["serve", str(away)])
+    assert (refused.exit_code, "Serving " in refused.stderr) == (75, False)
+
+
+@pytest.mark.usefixtures("_logging")
+@pytest.mark.parametrize(
+    ("later", "code", "told"),
+    [
+        (
+            (409, SIZE_TYPE, b"11\n"),
+            7,
+            "has cosigned 11 entries of this log, and the book has 10: the book is an older",
+        ),
+        ((422, PLAIN, b""), 7, "refuses: the 10 entries it has cosigned are not this book's first"),
+        ((500, PLAIN, b""), 75, "does not cosign (HTTP 500), for more than 0 seconds"),
+    ],
+)
+def test_a_running_service_is_stopped_by_a_witness(
+    world: World, monkeypatch: pytest.MonkeyPatch, later: Answer, code: int, told: str
+) -> None:
+    """One that contradicts, and one that is required and stays away; at the start all was well."""
+    monkeypatch.setattr(witness_submission, "ROUND_S", 0.05)
+    monkeypatch.setattr(witness_submission, "MISSING_S_MAX", 0.1)
+    world.book.close()
+
+    begun = threading.Event()
+
+    def answer(request: bytes) -> Answer:
+        if begun.is_set():
+            return later
+        begun.set()
+        return 200, PLAIN, line(COSIGNER, note_of(request))
+
+    more = 'allow_rollback = true\nwitnesses = "required"'
+    with answering(answer) as (url, asked):
+        result = CliRunner().invoke(app, ["serve", str(profile_of(world, f"{COSIGNER.key.vkey}={url}", more))])
+    assert len(asked) >= 2
+    assert (result.exit_code, "Serving " in result.stderr) == (code, True)
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith(f"The service stopped: {COSIGNER.key.name} {told}"), last
+    # It let go of the book, and recorded nothing more.
+    world.book = world.open()
+    assert world.size == 10
+
+
+def test_the_settings(world: World, tmp_path: Path) -> None:
+    """Witnesses by URL, each with its pinned key; who requires them names one."""
+    url = "https://witness.example"
+    settings = Settings.load(profile_of(world, f"{COSIGNER.key.vkey}={url}", 'witnesses = "required"'))
+    assert settings.witnesses == (Witness.parse(f"{COSIGNER.key.vkey}={url}"),)
+    assert settings.witnesses_required
+    plain = Settings.load(profile_of(world, f"{COSIGNER.key.vkey}={url}"))
+    assert (len(plain.witnesses), plain.witnesses_required) == (1, False)
+    for more, vkey, told in (
+        ('witnesses = "always"', COSIGNER.key.vkey, "serve.witnesses: must be 'required' or 'optional'"),
+        ("", LOG.vkey, "serve.witness_keys.https://witness.example: "),
+        ("", "", "serve.witness_keys.https://witness.example: "),
+    ):
+        with pytest.raises(Malformed, match=told):
+            Settings.load(profile_of(world, f"{vkey}={url}", more))
+    everybody = Everybody(ISSUER, ORIGIN, machine_clock())
+    without = write_profile(tmp_path / "none", str(world.path), Signer(LOG_KEY), everybody, 'witnesses = "required"')
+    with pytest.raises(Malformed, match=r"^serve.witnesses: are required, so serve.witness_keys must name one"):
+        Settings.load(without)
