@@ -102,6 +102,41 @@ def move(limits: Limits, place: Place, target: Place, *, log: LogFile = None) ->
     )
 
 
+@book_command(
+    "book.sqlite rescued.sqlite --log log.vkey --kept checkpoint",
+    "postgresql://owner@db.example/ledger postgresql://owner@db.example/rescued --kept checkpoint",
+)
+def rescue(  # noqa: PLR0913 - one option each
+    limits: Limits,
+    place: Place,
+    target: Place,
+    *,
+    log: LogFile = None,
+    kept: Annotated[
+        list[Path] | None,
+        typer.Option("--kept", metavar="FILE", help="A signed checkpoint that you or a witness kept; may be repeated."),
+    ] = None,
+    without_kept: Annotated[
+        bool,
+        typer.Option(
+            "--without-kept",
+            help="No checkpoint was kept: the new book may give back budgets that were spent after its last entry.",
+        ),
+    ] = False,
+    ignore_seal: Annotated[
+        bool, typer.Option("--ignore-seal", help="The book was never moved, whatever its seal says.")
+    ] = False,
+) -> Result:
+    """Make a new book of the longest sound prefix of one that cannot be opened; the old one stays as evidence."""
+    from migrations.cli.rescue import rescue_book
+
+    key = need_key(log, place.path, target.path)
+    with progress("rescuing") as step:
+        return rescue_book(
+            place, target, key, kept or [], limits, step=step, without_kept=without_kept, ignore_seal=ignore_seal
+        )
+
+
 @book_command("demo/book.sqlite", "postgresql://owner@db.example/ledger --json", statement_s=GLANCE_S)
 def status(limits: Limits, place: Place) -> Result:
     """Report the status of a book: schema, entries, newest checkpoint, triggers, and whether a process has it open."""

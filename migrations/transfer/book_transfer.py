@@ -66,7 +66,7 @@ def restore(  # noqa: PLR0913 - each is the operator's own answer to a question 
     with Archive.open(file) as archive:
         if kept is not None:
             refuse_older(archive.tree_size, kept, str(file))
-        with _new_book(place, limits) as made:
+        with new_book(place, limits) as made:
             head = fill(made, archive, key, step)
             if (head.size, head.root.hex()) != (archive.tree_size, archive.manifest.root):
                 raise VerificationFailed(None, f"{file} does not hold the entries that its manifest names")
@@ -97,7 +97,7 @@ def move(source: Place, target: Place, key: LogKey, limits: Limits, step: Step) 
     if before is not None:
         return before, True
     # The target's transaction is the outer one, so that it commits last.
-    with _new_book(target, limits) as made, exclusive_transaction(source, limits) as old:
+    with new_book(target, limits) as made, exclusive_transaction(source, limits) as old:
         successor = _successor_before(old, source, target)
         head = fill(made, BookContents(old), key, step)
         if successor is None:
@@ -123,7 +123,7 @@ def _new_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _new_book(place: Place, limits: Limits) -> Iterator[Connection]:
+def new_book(place: Place, limits: Limits) -> Iterator[Connection]:
     """A book without an entry, on a connection of its own; there for all when the block ends well, else never."""
     if place.path is None:
         with exclusive_transaction(place, limits) as connection:

@@ -1,0 +1,94 @@
+"""What ``epsilon db rescue`` asks and reports: the heads that the new book must hold, and what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from client.cli.command_group import Result
+from ledger.book.checkpoint_file import default_path
+from ledger.cli.input_files import read_kept
+from ledger.verifier import Checkpoint, LogKey
+from ledger.wire.malformed import Malformed
+from migrations.connect.book_location import Place
+from migrations.connect.exclusive_access import Limits
+from migrations.transfer.log_check import Head, Step
+from migrations.transfer.rescue import rescue
+from migrations.transfer.sound_prefix import SoundPrefix
+
+
+def rescue_book(  # noqa: PLR0913 - one argument for each option of the command
+    place: Place,
+    target: Place,
+    key: LogKey,
+    kept: Sequence[Path],
+    limits: Limits,
+    *,
+    step: Step,
+    without_kept: bool,
+    ignore_seal: bool,
+) -> Result:
+    """Rescue a book: see :func:`migrations.transfer.rescue.rescue`.
+
+    Args:
+        kept: files with checkpoints that were kept; the service's own, in the user's state folder, is read besides.
+        without_kept: whether it is accepted that there is none.
+
+    Raises:
+        Malformed: if no checkpoint was kept and that is not accepted, or one is not of this log.
+    """
+    heads = _heads(kept, key)
+    if not heads and not without_kept:
+        raise Malformed(
+            "kept",
+            "name the newest checkpoint that you or a witness kept with --kept, or give --without-kept: without one "
+            "it is unknown whether the rescue gives back budgets that were spent after the last sound entry",
+        )
+    head, prefix = rescue(place, target, key, heads, limits, ignore_seal=ignore_seal, step=step)
+    return _result(place, target, head, prefix, max((one.size for one in heads.values()), default=None))
+
+
+def _heads(kept: Sequence[Path], key: LogKey) -> dict[str, Checkpoint]:
+    """Each checkpoint that was kept, by what to call it. Raises: Malformed, FileNotFoundError."""
+    heads = {str(path): read_kept(path, key) for path in kept}
+    with suppress(FileNotFoundError):
+        own = default_path(key)
+        heads[f"what the service kept at {own}"] = read_kept(own, key)
+    return heads
+
+
+def _result(place: Place, target: Place, head: Head, prefix: SoundPrefix, kept: int | None) -> Result:
+    signed = 0 if prefix.signed is None else prefix.signed.size
+    left_out = {
+        "checkpoints": prefix.left_out["checkpoints"],
+        "cosignatures": prefix.left_out["cosignatures"],
+        "documents": prefix.left_out["documents"],
+        "entries": prefix.entries - head.size,
+        "seal": prefix.successor,
+    }
+    value = {
+        "book": target.display_name,
+        "entries": head.size,
+        "kept": kept,
+        "left_out": left_out,
+        "reason": prefix.reason if left_out["entries"] else None,
+        "root": head.root.hex(),
+        "signed": signed,
+        "source": place.display_name,
+    }
+    counted = [f"{count} {name}" for name, count in left_out.items() if name != "seal" and count]
+    counted += [f"the seal that names {prefix.successor}"] if prefix.successor is not None else []
+    because = f" ({prefix.reason})" if left_out["entries"] else ""
+    lost = (
+        f" The log's key has signed {signed} entries: what was acknowledged after entry {head.size - 1} is lost, and "
+        "budgets spent by it are given back."
+        if signed > head.size
+        else ""
+    )
+    return Result(
+        value,
+        f"{target.display_name} holds the first {head.size} entries of {place.display_name}, replayed and verified. "
+        f"Left out: {', '.join(counted) or 'nothing'}{because}.{lost} Keep {place.display_name} as evidence, and open "
+        "it no more",
+    )

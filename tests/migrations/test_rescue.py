@@ -1,0 +1,183 @@
+"""A book that was bricked or damaged is rescued: its longest sound prefix, never behind what someone has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from ledger.audit.replay import verify_book
+from ledger.book.book import BookUnusable
+from ledger.book.checkpoint_file import default_path
+from tests.factories.people import LOG
+from tests.factories.stored import no_step
+from tests.migrations.places import Done, Kept, Spot, db
+
+BRICKED: Final = {
+    "a checkpoint far ahead": ("checkpoint", "INSERT INTO checkpoint VALUES (99999, 'x')"),
+    "a checkpoint of no signature": ("checkpoint", "INSERT INTO checkpoint VALUES (2, 'x')"),
+    "a node of no entry": ("tree_node", "INSERT INTO tree_node SELECT 0, {size}, hash FROM tree_node LIMIT 1"),
+    "a raw entry": ("entry", "INSERT INTO entry SELECT {size}, 'raw', kind, time, data FROM entry WHERE position = 12"),
+    "a raw entry of garbage": (
+        "entry",
+        "INSERT INTO entry SELECT {size}, 'raw', 'post', 1, hash FROM tree_node LIMIT 1",
+    ),
+    "an account that was reset": ("account", "UPDATE account SET posted = 0, pending = 0"),
+    "a cosignature of nobody": ("cosignature", "INSERT INTO cosignature SELECT {size}, 'x', 'x'"),
+}
+"""What an appender may do or once could; the newest program refuses most of it, older schemas did not."""
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's state folder of the test's own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def files(book: Spot) -> Iterator[None]:
+    """The files of an SQLite book are the same bytes after the test as before the rescue."""
+    yield
+    if book.engine == "sqlite":
+        assert _files(book) == _BEFORE.pop()
+
+
+_BEFORE: Final[list[dict[str, bytes]]] = []
+
+
+def _files(book: Spot) -> dict[str, bytes]:
+    found = {end: Path(f"{book.book}{end}") for end in ("", "-wal", "-shm", "-journal")}
+    return {end: path.read_bytes() for end, path in found.items() if path.exists()}
+
+
+def rescue(book: Spot, twin: Spot, *options: object) -> Done:
+    """Rescue one book into the other place."""
+    if book.engine == "sqlite":
+        _BEFORE.append(_files(book))
+    return db("rescue", book.book, twin.book, *book.log, *options)
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("how", BRICKED)
+def test_a_bricked_book_is_rescued_whole(book: Spot, twin: Spot, grown: Kept, how: str) -> None:
+    """Every entry that was acknowledged is in the new book, which opens; what was inserted is left out and counted."""
+    table, statement = BRICKED[how]
+    book.tamper(table, statement.format(size=grown.size))
+    done = rescue(book, twin, "--kept", grown.checkpoint, "--json")
+    assert done.code == 0, done.out
+    assert twin.rows() == grown.rows
+    left_out = done.json["left_out"]
+    counted = {name: count for name, count in left_out.items() if count}
+    named = {"checkpoint": "checkpoints", "entry": "entries", "cosignature": "cosignatures"}
+    assert counted == ({named[table]: 1} if table in named else {})
+    twin.open().close()
+    assert verify_book(twin.url, LOG, no_step).entries == grown.size
+    grown.check_receipts()
+
+
+@pytest.mark.usefixtures("files")
+def test_a_book_bricked_under_an_older_schema_is_rescued(book: Spot, twin: Spot, grown: Kept) -> None:
+    """It cannot be upgraded, since its log does not verify; the new book has the newest schema."""
+    assert db("downgrade", book.book, "0002").code == 0
+    book.run("INSERT INTO checkpoint VALUES (99999, 'x')")
+    assert db("upgrade", book.book).code == 7
+    assert rescue(book, twin, "--kept", grown.checkpoint).code == 0
+    assert twin.rows() == grown.rows
+
+
+@pytest.mark.usefixtures("files")
+def test_a_forged_seal_is_ignored_when_the_operator_says_so(book: Spot, twin: Spot, grown: Kept) -> None:
+    """Without the word the book is taken to go on where the seal says."""
+    book.run(f"INSERT INTO seal VALUES (0, 'elsewhere', {grown.size})")  # noqa: S608 - a number of ours
+    with pytest.raises(BookUnusable, match="was moved to elsewhere"):
+        book.open()
+    options = ("--kept", grown.checkpoint)
+    done = rescue(book, twin, *options)
+    assert (done.code, "moved to elsewhere" in done.out, "--ignore-seal" in done.out) == (5, True, True)
+    done = db("rescue", book.book, twin.book, *book.log, *options, "--ignore-seal")
+    assert (done.code, "Left out: the seal that names elsewhere." in done.out) == (0, True)
+    assert twin.rows() == grown.rows
+
+
+def _damage(book: Spot, position: int) -> None:
+    """An entry in the middle has other bytes, and no witness has cosigned."""
+    book.tamper("entry", f"UPDATE entry SET time = time, data = {{changed}} WHERE position = {position}")  # noqa: S608 - a number of ours
+    book.tamper("cosignature", "DELETE FROM cosignature")
+
+
+@pytest.mark.usefixtures("files")
+def test_damage_in_the_middle_leaves_what_lies_before_it(book: Spot, twin: Spot, grown: Kept) -> None:
+    """Up to the last checkpoint before it; how much is lost is said."""
+    sizes = [int(str(row[0])) for row in grown.rows["checkpoint"]]
+    _damage(book, sizes[-1] - 1)
+    done = rescue(book, twin, "--without-kept")
+    assert done.code == 0, done.out
+    assert f"holds the first {sizes[-2]} entries of {book.book}, replayed and verified" in done.out
+    assert f"The log's key has signed {grown.size} entries: what was acknowledged after entry" in done.out
+    assert twin.rows()["entry"] == grown.rows["entry"][: sizes[-2]]
+    assert verify_book(twin.url, LOG, no_step).entries == sizes[-2]
+
+
+@pytest.mark.usefixtures("files")
+def test_no_rescue_goes_behind_a_checkpoint_that_was_kept(book: Spot, twin: Spot, grown: Kept) -> None:
+    """Named by the operator, or by the service in the user's state folder; an older one forbids nothing."""
+    sizes = [int(str(row[0])) for row in grown.rows["checkpoint"]]
+    _damage(book, sizes[-1] - 1)
+    refused = f"the first {sizes[-2]} entries of {book.book} are sound"
+    done = rescue(book, twin, "--kept", grown.first, "--kept", grown.checkpoint)
+    assert (done.code, done.out.startswith(refused), "give back budgets" in done.out) == (7, True, True), done.out
+    own = default_path(LOG)
+    own.parent.mkdir(parents=True)
+    own.write_text(grown.checkpoint.read_text())
+    done = db("rescue", book.book, twin.book, *book.log, "--without-kept")
+    assert (done.code, f"what the service kept at {own} is a checkpoint of {grown.size}" in done.out) == (7, True)
+    own.unlink()
+    assert db("rescue", book.book, twin.book, *book.log, "--kept", grown.first).code == 0
+
+
+@pytest.mark.usefixtures("files")
+def test_no_rescue_goes_behind_a_checkpoint_that_a_witness_signed(book: Spot, twin: Spot, grown: Kept) -> None:
+    """The line in the book is enough."""
+    newest = grown.size - 1
+    book.tamper("entry", f"UPDATE entry SET time = time, data = {{changed}} WHERE position = {newest}")  # noqa: S608 - a number of ours
+    done = rescue(book, twin, "--without-kept")
+    assert (done.code, f"what a witness cosigned is a checkpoint of {grown.size}" in done.out) == (7, True), done.out
+    assert db("status", twin.book).code == 4
+
+
+@pytest.mark.usefixtures("files")
+def test_another_history_is_not_rescued(book: Spot, twin: Spot, grown: Kept) -> None:
+    """Entries changed below a checkpoint that was kept are named."""
+    _damage(book, 3)
+    done = rescue(book, twin, "--kept", grown.first)
+    assert (done.code, "no entry of" in done.out, "entry 3" in done.out) == (7, True, True), done.out
+
+
+def test_a_rescue_says_what_it_cannot_know(book: Spot, twin: Spot, grown: Kept) -> None:
+    """Without any checkpoint it asks for the operator's word; nothing is written over, and no book is no book."""
+    done = db("rescue", book.book, twin.book, *book.log)
+    assert (done.code, "without one it is unknown whether the rescue gives back" in done.out) == (2, True)
+    assert db("rescue", book.book, book.book, *book.log, "--kept", grown.checkpoint).code == 5
+    absent = book.book + "-not-there"
+    assert db("rescue", absent, twin.book, *book.log, "--kept", grown.checkpoint).code in {4, 5}
+
+
+def test_a_file_with_a_page_of_garbage_is_read_around(book: Spot, twin: Spot, grown: Kept) -> None:
+    """SQLite cannot read some rows: whatever it reads is taken, or the rescue says what keeps it from that."""
+    if book.engine != "sqlite":
+        book.tamper("tree_node", "DELETE FROM tree_node WHERE level = 0 AND position = 1")
+        assert rescue(book, twin, "--kept", grown.checkpoint).code == 0
+        return
+    whole = book.path.read_bytes()
+    codes = set()
+    for page in range(1, len(whole) // 4096):
+        book.path.write_bytes(whole[: page * 4096] + b"\xff" * 4096 + whole[(page + 1) * 4096 :])
+        done = db("rescue", book.book, twin.book, *book.log, "--without-kept")
+        codes.add(done.code)
+        assert done.code in {0, 5, 7}, done.out
+        if done.code == 0:
+            assert twin.rows() == grown.rows
+            twin.path.unlink()
+    assert 0 in codes
