@@ -1,18 +1,15 @@
-"""Third stop of a command: decided on the state at one index and appended, inside the transaction of one batch."""
+"""Second stop of a command: decided in memory on the state at one index, and appended to one batch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from typing import Final
-
-from sqlalchemy import Connection
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from ledger.accounts.pricing import PriceMissing
-from ledger.book.publish import LogSigner
+from ledger.book.call_queue import Call
 from ledger.book.submitted_command import Outcome
 from ledger.book.wall_clock import WallClock
+from ledger.book.state.open_state import Changes
 from ledger.book.writer_state import WriterState
 from ledger.commands.apply import effect_of
 from ledger.commands.context import PendingCommand
@@ -27,10 +24,9 @@ from ledger.domain.command import Command
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.gate import Gate
 from ledger.domain.outcomes import ChargeState, Code
-from ledger.store.database_state import PROJECTIONS
-from ledger.store.projection_table import append_rows, replace_rows
+from ledger.log.checkpoint import LogSigner
+from ledger.store.engine import Executor
 from ledger.store.snapshot import Snapshot
-from ledger.store.tables import ENTRY
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
@@ -41,26 +37,53 @@ LAPSE_ID: Final = "lapse-"
 """How the ids of lapses begin, and no other."""
 
 
-class Batch:
-    """The commands of one transaction: each is decided on the state that those before it left (snapshot isolation).
+class Part(NamedTuple):
+    """The commands of one call that a batch decided.
 
-    Takes an open writing transaction and prepared commands, in order; gives each command's outcome, without a receipt,
-    and the entries that :func:`ledger.book.publish.publish` writes. Errors of a command are outcomes; what it raises
-    is the database's.
+    Attributes:
+        outcomes: of those commands, in order.
+        missing: the next command of the call lacks a price.
     """
 
-    def __init__(self, connection: Connection, recorder: Recorder, state: WriterState) -> None:
-        """Begin on an open writing transaction; charges whose deadline has passed lapse first.
+    call: Call
+    outcomes: list[Outcome]
+    missing: bool
+
+
+class Batch:
+    """The commands of one commit: each is decided in memory on the state that those before it left.
+
+    Attributes:
+        start: how many entries were there before.
+        rows: the new entries, as rows of their table.
+        count: how many commands were decided.
+        note: the signed checkpoint over everything, once the batch is closed.
+        changes: of the state, to be written for readers, once the batch is closed.
+    """
+
+    def __init__(self, reads: Executor, recorder: Recorder, state: WriterState, before: Batch | None = None) -> None:
+        """Begin; charges whose deadline has passed lapse first.
+
+        Args:
+            reads: reads what the state does not hold, each query by itself.
+            recorder: decides; its clock is read once.
+            state: changes with every entry.
+            before: the batch before this one, if its commit may not be over.
 
         Raises:
             BookPaused: if the clock is not believed; nothing is recorded then.
         """
-        self.connection = connection
         self.state = state
+        self.parts: list[Part] = []
+        self.rows: list[tuple[int, str, str, int, bytes]] = []
+        self.count = 0
+        self.note: str | None = None
+        self.changes: Changes = {}
+        self.tree = state.begin(reads)
+        self.start = self.tree.size
         self._recorder = recorder
-        state.catch_up(connection)
-        self.tree = state.begin(connection)
-        self._rows: list[dict[str, object]] = []
+        if before is not None:
+            self.tree.know(before.tree.added)
         # One reading for the whole batch: a pause that begins later is of the next one.
         self._reading = recorder.now(0)
         for charge in state.due(self._now, LAPSES_MAX):
@@ -71,22 +94,31 @@ class Batch:
         """The time (ms) of the next entry."""
         return max(self._reading, self.state.time)
 
-    def record_call(self, call: Sequence[PendingCommand]) -> list[Outcome]:
-        """Record commands in order, up to the first that lacks a price that it needs: no price is computed here."""
-        return list(self._recorded(call))
+    def record_call(self, call: Call, commands: Sequence[PendingCommand | Outcome]) -> bool:
+        """Record the first commands of a call in order; whether none lacks a price: no price is computed here."""
+        outcomes: list[Outcome] = []
+        missing = False
+        for one in commands:
+            try:
+                outcomes.append(one if isinstance(one, Outcome) else self._record_in_time(one))
+            except PriceMissing:
+                missing = True
+                break
+        for _ in outcomes:
+            call.waiting.popleft()
+        call.unpriced = call.unpriced + 1 if missing and not outcomes else int(missing)
+        self.count += len(outcomes)
+        self.parts.append(Part(call, outcomes, missing))
+        return not missing
 
-    def _recorded(self, call: Sequence[PendingCommand]) -> Iterator[Outcome]:
-        with suppress(PriceMissing):
-            for pending in call:
-                self._lapse_overdue(pending.body)
-                yield self.record(pending)
-
-    def _lapse_overdue(self, body: Record) -> None:
-        """Lapse the charge that a command names, if its deadline has passed: others may be before it in the queue."""
+    def _record_in_time(self, pending: PendingCommand) -> Outcome:
+        """Record a command; the charge that it names lapses first if it is overdue: others may be before it in line."""
+        body = pending.body
         if isinstance(body, Post | ReleaseKey | Settle):
             charge = self.state.facts.charges.get(body.charge)
             if charge is not None and charge.state is ChargeState.PENDING and charge.deadline < self._now:
                 self.record(self._recorder.lapse(charge.id))
+        return self.record(pending)
 
     def record(self, pending: PendingCommand) -> Outcome:
         """Decide a command, and append it if its outcome is recorded. Raises: PriceMissing, with nothing appended."""
@@ -107,11 +139,11 @@ class Batch:
         except Malformed as error:
             return outcome_of(pending, Decision(Code.MALFORMED, str(error)))
         self._append(index, entry, data, pending.body)
-        return replace(outcome_of(pending, decided), index=index, body=body)
+        return Outcome(decided.code, command.id, index, body, None, decided.field, decided.detail, repeated=False)
 
     def _append(self, index: int, entry: Entry, data: bytes, body: Record) -> None:
         self.tree.add(self.state.append(Read(entry.id, entry.kind, entry.time, effect_of(entry, body)), data))
-        self._rows.append({"position": index, "id": entry.id, "kind": entry.kind, "time": entry.time, "data": data})
+        self.rows.append((index, entry.id, entry.kind, entry.time, data))
 
     def _known(self, pending: PendingCommand) -> Outcome | None:
         """The outcome that this id has already (it is an idempotency key): for the same command only."""
@@ -128,14 +160,6 @@ class Batch:
             return outcome_of(pending, Decision(Code.ID_REUSED, f"the id {name} was used for another command", "id"))
         detail = str(entry.body.get("detail", ""))
         return Outcome(entry.code, name, index, entry.body, None, "", detail, repeated=True)
-
-    def flush(self) -> bool:
-        """Write the changed state and the new entries; whether there is any."""
-        if self._rows:
-            for name, values in self.state.take_changes().items():
-                replace_rows(self.connection, PROJECTIONS[name], values)
-            append_rows(self.connection, ENTRY, self._rows)
-        return bool(self._rows)
 
 
 def outcome_of(pending: PendingCommand, decided: Decision) -> Outcome:

@@ -1,8 +1,8 @@
 """The book: submit commands to the single writer, and read snapshots beside it.
 
-Many threads submit; one thread writes. A batch is every command that was waiting: one transaction, one checkpoint, one
-durable commit (group commit), and no caller gets an outcome before the commit has returned. The submitting thread
-reads, verifies and prices a command; the prices travel with it, and the writer computes none.
+Many threads and coroutines submit, and only put their calls into a queue; one thread decides. A batch is every command
+that was waiting: one transaction, one checkpoint, one durable commit (group commit), and no caller gets an outcome
+before the commit has returned. Prices that are not kept are computed in worker threads.
 
 A commit that fails has an *unknown* outcome: the writer stops, every caller gets BookStopped, and the book takes
 commands again only after it is opened anew. Then a client retries with the same id (an idempotency key) and gets the
@@ -11,12 +11,14 @@ outcome that was recorded, if one was.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Engine
@@ -29,13 +31,12 @@ from ledger.book.group_commit import CLOSED, Writer
 from ledger.book.lost_database import busy_where_lost
 from ledger.book.opening_checks import begin_epoch, check_usable, take_lock
 from ledger.book.past_snapshot import PastSnapshot
-from ledger.book.prepare import CommandPreparer, Prepared
-from ledger.book.publish import LogSigner
+from ledger.book.prepare import read_submission
 from ledger.book.submitted_command import BookBusy, BookPaused, BookStopped, BookUnusable, Outcome, Submission
 from ledger.book.wall_clock import ClockWatch, WallClock
 from ledger.book.writer_state import WriterState
-from ledger.commands.context import PendingCommand
 from ledger.domain.gate import DOCUMENT_BYTES_MAX, Gate
+from ledger.log.checkpoint import LogSigner
 from ledger.store.engine import engine_of
 from ledger.store.projection_table import append_once
 from ledger.store.snapshot import Snapshot
@@ -45,19 +46,14 @@ from ledger.wire.malformed import Malformed
 
 __all__ = ["Book", "BookBusy", "BookPaused", "BookStopped", "BookUnusable", "Outcome", "Submission"]
 
-AGAIN_MAX: Final = 4
-"""How often a command is prepared again in a row because what others recorded meanwhile changed the prices it needs."""
-
 
 class Book:
     """An open book. Open it with :meth:`open`: one process an SQLite book, any number a PostgreSQL one."""
 
-    def __init__(
-        self, engines: tuple[Engine, Engine], recorder: Recorder, preparer: CommandPreparer, writer: Writer
-    ) -> None:
+    def __init__(self, engines: tuple[Engine, Engine], recorder: Recorder, writer: Writer) -> None:
         """Use :meth:`open`."""
         self._writes, self._reads = engines
-        self._recorder, self._preparer, self._writer = recorder, preparer, writer
+        self._recorder, self._writer = recorder, writer
         self._storing = threading.Lock()
         self._quota = DocumentQuota()
         self._closed = False
@@ -105,8 +101,7 @@ class Book:
             if keeping is not None:
                 keeping.begin()
             begin_epoch(engines[0], lock)
-            preparer = CommandPreparer(engines[1], recorder, state.facts.in_memory)
-            return cls(engines, recorder, preparer, Writer(engines, recorder, state, keeping, lock))
+            return cls(engines, recorder, Writer(engines, recorder, state, keeping, lock))
         except BaseException:
             for engine in engines:
                 engine.dispose()
@@ -118,37 +113,29 @@ class Book:
         """Decide commands in order, each with its own outcome; returns when every recorded one is durable.
 
         Raises:
-            BookBusy: if too many runs are being priced, or the prices of one keep changing; retry with the same ids.
+            BookBusy: if too many commands wait, or too many runs are being priced, or the prices of one keep changing;
+                retry with the same ids.
             BookPaused: if the clock is not believed; the same.
             BookStopped: if the outcome is unknown. Retry with the same ids when the book is open again.
         """
-        outcomes: list[Outcome] = []
-        waiting: Sequence[Submission | Prepared] = submissions
-        again = 0
-        while waiting:
-            with busy_where_lost():
-                ready = self._preparer.prepare(waiting, again=again > 0)
-            found = self._send(ready)
-            again = 0 if found else again + 1
-            if again > AGAIN_MAX:
-                raise BookBusy("the policies and contracts change faster than the command is priced; send it again")
-            outcomes += found
-            waiting = [*ready[len(found) :], *waiting[len(ready) :]]
-        return outcomes
+        if not submissions:
+            return []
+        future = self._writer.send(submissions).future
+        assert isinstance(future, Future)
+        return self._released(future.result())
 
-    def _send(self, ready: list[Prepared]) -> list[Outcome]:
-        if self._writer.stopped is not None:
-            raise BookStopped(self._writer.stopped)
-        pending = [one for one in ready if isinstance(one, PendingCommand)]
-        answers = iter(self._writer.send(pending).result() if pending else ())
-        outcomes = []
-        for one in ready:
-            outcome = next(answers, None) if isinstance(one, PendingCommand) else one
-            if outcome is None:
-                break
-            if isinstance(one, PendingCommand) and outcome.index is not None:
-                self._quota.release(one.command.body)
-            outcomes.append(outcome)
+    async def submit_async(self, submissions: Sequence[Submission]) -> list[Outcome]:
+        """As :meth:`submit`, for a coroutine: no thread waits. Raises: BookBusy, BookPaused, BookStopped."""
+        if not submissions:
+            return []
+        future = self._writer.send(submissions, asyncio.get_running_loop()).future
+        assert isinstance(future, asyncio.Future)
+        return self._released(await future)
+
+    def _released(self, outcomes: list[Outcome]) -> list[Outcome]:
+        for one in outcomes:
+            if one.index is not None:
+                self._quota.release(one.body["request"])
         return outcomes
 
     def quote(self, submission: Submission) -> Outcome:
@@ -159,17 +146,23 @@ class Book:
             BookPaused: if the clock is not believed.
             BookStopped: if charges past their deadline cannot be settled first.
         """
+        found = read_submission(submission)
+        if isinstance(found, Outcome):
+            return found
         with busy_where_lost():
-            (pending,) = self._preparer.prepare([submission])
-        if isinstance(pending, Outcome):
-            return pending
+            pending = self._writer.pricing.price(found)
         while True:
             with self.read() as facts:
                 if not facts.due(self._recorder.now(facts.time), 1):
                     # The prices are cached; should they have changed since, they are computed once more.
                     return outcome_of(pending, self._recorder.decide(facts, replace(pending, prices=COMPUTED)))
             # A command would find them lapsed, so they lapse now.
-            self._writer.send(()).result()
+            self._lapse_due()
+
+    def _lapse_due(self) -> None:
+        future = self._writer.send(()).future
+        assert isinstance(future, Future)
+        future.result()
 
     def put_document(self, data: bytes) -> str:
         """Store bytes beside the log under their SHA-256; idempotent.

@@ -15,15 +15,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from ledger.book.publish import LogSigner
 from ledger.book.submitted_command import BookUnusable
 from ledger.files.atomic_file import SHARED, replace_file
 from ledger.files.file_update import locked
 from ledger.files.state_folder import state_folder
-from ledger.log.checkpoint import sign
+from ledger.log.checkpoint import LogSigner
 from ledger.log.verification import open_checkpoint
 from ledger.store.snapshot import Snapshot
-from ledger.verifier import Checkpoint, LogKey, verify_consistency
+from ledger.verifier import LogKey, verify_consistency
 from ledger.wire.malformed import Malformed
 
 KEEP_S: Final = 1.0
@@ -64,7 +63,7 @@ class CheckpointFile:
                 missing although the book has entries.
         """
         key = self._signer.key
-        self.note = book.checkpoint if book.size else sign(Checkpoint(key.name, 0, root), self._signer.private)
+        self.note = book.checkpoint if book.size else self._signer.sign(0, root)
         try:
             self._written = self._read()
             kept = None if self._written is None else open_checkpoint(self._written, key)

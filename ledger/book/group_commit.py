@@ -1,50 +1,58 @@
-"""Group commit: the one writing thread of a process takes every waiting call as one batch, transaction and commit.
+"""Group commit: one thread of a process reads, verifies and decides every command; another one commits what it decided.
 
-It also wakes for what is due without a command: the deadline of a pending charge, so that its headroom returns on time,
-and the newest checkpoint, which goes to a file outside the book.
+Callers only put their calls into a queue. While one batch is being committed, the writer decides the next on the state
+that the first will leave; it hands it over when the commit has returned. The one exception is a commit that fails: its
+outcome is unknown, so the state, which is ahead of the database, is good for nothing. The writer stops for good, no
+later batch is committed, every caller gets BookStopped, and no charge is given back.
 
-A commit that fails has an unknown outcome: the writer stops for good, every caller gets BookStopped, and no charge is
-given back.
+Several processes may write one book on PostgreSQL. There a batch is decided inside the lock of the log, on what the
+other processes recorded, and only reading and verifying go on during a commit.
+
+The writer also wakes for what is due without a command: the deadline of a pending charge, so that its headroom returns
+on time.
 """
 
 from __future__ import annotations
 
-import queue
+import asyncio
 import threading
+from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future
 from contextlib import suppress
+from itertools import islice
 from typing import Final
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from ledger.book.batch import Batch, Recorder
+from ledger.book.call_queue import Answer, Call, CallQueue
 from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.opening_checks import recheck
-from ledger.book.publish import publish
-from ledger.book.submitted_command import BookPaused, BookStopped, Outcome
+from ledger.book.prepare import AGAIN_MAX, CommandPricing
+from ledger.book.publish import Committer, Finished, close_batch
+from ledger.book.submitted_command import BookBusy, BookPaused, BookStopped, Outcome, Submission
 from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
-from ledger.store.engine import lock_log
+from ledger.store.engine import ShortReads
 from ledger.store.merkle_tables import log_size
 from ledger.store.schema_revision import BookUnusable
 from ledger.store.sqlite_file.file_lock import FileChangedError, FileLock
 
 BATCH_MAX: Final = 512
-"""Commands of one batch, unless one call has more."""
+"""Commands of one batch; a longer call goes into several."""
 REST_S: Final = 60.0
 """How long the writer sleeps at most: another process may have recorded a charge whose deadline comes first."""
 PAUSED_REST_S: Final = 1.0
 """How often the clock is read while writing pauses."""
 CLOSED: Final = "the book is closed"
 _TICK_S: Final = 0.01
-
-_Call = tuple[Sequence[PendingCommand], "Future[list[Outcome]]"]
+_CLOSE: Final = "close"
+"""The message that ends the writer, once what came before it is committed."""
 
 
 class Writer:
-    """Takes calls from many threads, each some commands in order, and gives their outcomes when they are durable."""
+    """Takes calls from many threads and coroutines, and gives their outcomes when they are durable."""
 
     def __init__(
         self,
@@ -54,38 +62,52 @@ class Writer:
         kept: CheckpointFile | None,
         lock: FileLock | None,
     ) -> None:
-        """Start the thread.
+        """Start the threads.
 
         Args:
-            engines: what the thread writes by, and what it reads by.
+            engines: what is written by, and what is read by.
             recorder: decides and signs.
-            state: the state of the book, which belongs to the thread from here on.
+            state: the state of the book, which belongs to the writing thread from here on.
             kept: the file of the newest checkpoint.
             lock: the lock on the file of an SQLite book.
         """
-        self._writes, self._reads = engines
+        writes, self._reads = engines
+        self._short = ShortReads(self._reads)
+        self._shared = writes.dialect.name == "postgresql"
         self._state = state
         self._lock = lock
         self._recorder = recorder
-        self._kept = kept
-        self._waiting: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._queue: CallQueue[Finished | str] = CallQueue()
+        self._calls: deque[Call] = deque()
+        self._batch: Batch | None = None
+        self._transaction: Connection | None = None
+        self._committing: Batch | None = None
         self._ending = False
         self.stopped: str | None = None
+        self.pricing = CommandPricing(self._reads, recorder, self._priced)
+        self._committer = Committer(writes, lock, kept, self._finished)
         self._thread = threading.Thread(target=self._run, name="book-writer", daemon=True)
         self._thread.start()
 
-    def send(self, pending: Sequence[PendingCommand]) -> Future[list[Outcome]]:
-        """Queue prepared commands to be decided in order, in one commit; without any, only lapses that are due.
+    def send(self, submissions: Sequence[Submission], loop: asyncio.AbstractEventLoop | None = None) -> Call:
+        """Queue commands to be decided in order; without any, only lapses that are due.
 
-        The future has fewer outcomes than commands if the next command lacks a price that it needs now and must be
-        prepared again; it raises BookStopped if the outcome is unknown.
+        Args:
+            loop: of the coroutine that waits; None if a thread does.
+
+        Returns:
+            The call, whose future gets the outcomes when every recorded one is durable.
+
+        Raises:
+            BookBusy: if too many commands wait already.
+            BookStopped: if the writer has stopped. The future raises it too, if the outcome is unknown.
         """
-        future: Future[list[Outcome]] = Future()
-        self._waiting.put((pending, future))
-        if self.stopped is not None or not self._thread.is_alive():
-            # The writer may have drained its queue and ended just before this was put there.
-            self._refuse_waiting()
-        return future
+        if self.stopped is not None:
+            raise BookStopped(self.stopped)
+        call = Call(submissions, loop)
+        self._queue.put(call)
+        self._refuse_if_stopped()
+        return call
 
     def check_storage(self, connection: Connection) -> None:
         """Check that what is beside the log may be written too. Raises: BookStopped."""
@@ -97,119 +119,187 @@ class Writer:
             raise BookStopped(str(error)) from None
 
     def close(self) -> None:
-        """Commit what is waiting, end the thread and release the lock."""
-        self._waiting.put(None)
+        """Commit what is waiting, end the threads and release the lock."""
+        self._queue.put_back(_CLOSE)
         self._thread.join()
+        self._committer.close()
+        self.pricing.close()
         if self._lock is not None:
             self._lock.release()
         self.stopped = CLOSED
         self._refuse_waiting()
 
-    def _run(self) -> None:
-        while not self._ending:
-            calls: list[_Call] | None = None
-            try:
-                calls = self._take()
-                if calls is None:
-                    self._idle()
-                elif calls:
-                    self._serve(calls)
-            except BaseException as error:  # noqa: BLE001 - whatever it was, the outcome is unknown
-                self._stop(error, calls or [])
-                return
-        if self._kept is not None:
-            with suppress(OSError):
-                self._kept.write()
+    def _priced(self, call: Call, error: Exception | None) -> None:
+        """A worker has priced a call, or failed to."""
+        if error is not None:
+            self._answer([(call, error)])
+        else:
+            self._queue.put_back(call)
+            self._refuse_if_stopped()
 
-    def _take(self) -> list[_Call] | None:
-        """The calls of one batch; None if there are none and something may be due."""
+    def _finished(self, finished: Finished) -> None:
+        """A commit is over: answer those whose calls it ends. In the committing thread."""
+        batch, error = finished
+        if batch is not None and error is None:
+            self._publish(batch)
+        self._queue.put_back(finished)
+
+    def _publish(self, batch: Batch) -> None:
+        answers: list[tuple[Call, Answer]] = []
+        for call, outcomes, missing in batch.parts:
+            call.outcomes += outcomes
+            if len(call.outcomes) == call.size:
+                answers.append((call, call.outcomes))
+            elif missing and call.unpriced > AGAIN_MAX:
+                detail = "the policies and contracts change faster than the command is priced; send it again"
+                answers.append((call, BookBusy(detail)))
+            elif missing:
+                self.pricing.send(call)
+        self._answer(answers)
+
+    def _answer(self, answers: list[tuple[Call, Answer]]) -> None:
+        self._queue.answered(sum(call.size for call, _ in answers))
+        Call.answer(answers)
+
+    def _run(self) -> None:
         try:
-            call = self._waiting.get_nowait()
-        except queue.Empty:
-            try:
-                call = self._waiting.get(timeout=self._rest_s())
-            except queue.Empty:
-                return None
-        calls, size = [], 0
-        while call is not None:
-            calls.append(call)
-            size += len(call[0])
-            if size >= BATCH_MAX:
-                return calls
-            try:
-                call = self._waiting.get_nowait()
-            except queue.Empty:
-                return calls
-        self._ending = True
-        return calls
+            while not (self._ending and self._is_done()):
+                self._decide_waiting(idle=not self._receive())
+                if self._committing is None and self._batch is not None:
+                    self._hand_over(self._batch)
+        except BaseException as error:  # noqa: BLE001 - whatever it was, the outcome is unknown
+            self._stop(error)
+
+    def _is_done(self) -> bool:
+        return not self._calls and self._batch is None and self._committing is None
+
+    def _receive(self) -> bool:
+        """Take every message that is there, and wait for one if there is nothing else to do; whether there was any."""
+        can_decide = bool(self._calls) and (self._committing is None or (not self._shared and not self._is_full()))
+        message = self._queue.get(0 if can_decide or (self._ending and self._committing is None) else self._rest_s())
+        found = message is not None
+        while message is not None:
+            if isinstance(message, Call):
+                self._calls.append(message)
+            elif isinstance(message, str):
+                self._ending = True
+            else:
+                self._note_finished(*message)
+            message = self._queue.get(0) if len(self._calls) < BATCH_MAX else None
+        return found
+
+    def _note_finished(self, batch: Batch | None, error: BaseException | None) -> None:
+        if error is not None:
+            raise error
+        self._committing = None
+        if batch is not None:
+            self._state.committed(batch.tree.size)
+
+    def _is_full(self) -> bool:
+        return self._batch is not None and self._batch.count >= BATCH_MAX
 
     def _rest_s(self) -> float:
-        """How long until something is due."""
-        rest = REST_S if self._kept is None else min(REST_S, self._kept.due_s())
+        """How long until something is due; while a batch is committed, its end comes first."""
+        if self._committing is not None:
+            return REST_S
         if self._recorder.clock.paused is not None:
             return PAUSED_REST_S
         deadline = self._state.next_deadline()
-        if deadline is not None:
-            rest = min(rest, (deadline + 1 - self._recorder.clock.wall()) / 1000)
-        return max(rest, _TICK_S)
+        if deadline is None:
+            return REST_S
+        return max(min(REST_S, (deadline + 1 - self._recorder.clock.wall()) / 1000), _TICK_S)
 
-    def _idle(self) -> None:
+    def _decide_waiting(self, *, idle: bool) -> None:
+        """Decide the calls that wait, as far as one batch goes; without any, what is due."""
+        try:
+            batch = self._begin() if self._calls or self._is_due(idle=idle) else None
+        except BookPaused as paused:
+            # Nothing is recorded while the clock is not believed.
+            self._drop_transaction()
+            self._answer([(call, BookPaused(str(paused))) for call in self._calls])
+            self._calls.clear()
+            return
+        if batch is None:
+            return
+        taken: list[tuple[Call, list[PendingCommand | Outcome]]] = []
+        room = BATCH_MAX - batch.count
+        while self._calls and room > 0:
+            call = self._calls.popleft()
+            ready = self._read(call, room)
+            taken.append((call, ready))
+            room -= len(ready)
+        self._state.expect([one for _, ready in taken for one in ready if isinstance(one, PendingCommand)])
+        for call, ready in taken:
+            if batch.record_call(call, ready) and call.waiting:
+                # The rest of a call that is longer than a batch.
+                self._calls.appendleft(call)
+
+    def _read(self, call: Call, most: int) -> list[PendingCommand | Outcome]:
+        """The first commands of a call; a price that is missing is found when they are decided."""
+        for place, one in enumerate(islice(call.waiting, most)):
+            if isinstance(one, Submission):
+                call.waiting[place] = self.pricing.read(one)
+        return [one for one in islice(call.waiting, most) if not isinstance(one, Submission)]
+
+    def _is_due(self, *, idle: bool) -> bool:
+        """Whether a charge lapses now, or another process has appended entries; without an answer it is asked later."""
         deadline = self._state.next_deadline()
-        with suppress(BookPaused):
-            if (deadline is not None and deadline < self._recorder.now(self._state.time)) or self._is_behind():
-                self._commit([])
-        if self._kept is not None and not self._kept.due_s():
-            self._kept.write()
-
-    def _is_behind(self) -> bool:
-        """Whether another process has appended entries. If the database does not answer, it is asked again later."""
-        with suppress(SQLAlchemyError), self._reads.begin() as connection:
-            return log_size(connection) > self._state.size
+        if deadline is not None and deadline < self._recorder.now(self._state.time):
+            return True
+        if self._shared and idle and self._committing is None:
+            with suppress(SQLAlchemyError), self._reads.begin() as connection:
+                return log_size(connection) > self._state.size
         return False
 
-    def _serve(self, calls: list[_Call]) -> None:
-        try:
-            answers = self._commit([pending for pending, _ in calls])
-        except BookPaused as paused:
-            for _, future in calls:
-                future.set_exception(paused)
-            calls.clear()
-            return
-        for (_, future), outcomes in zip(calls, answers, strict=True):
-            future.set_result(outcomes)
-        calls.clear()
-        if self._kept is not None and not self._kept.due_s():
-            self._kept.write()
+    def _begin(self) -> Batch | None:
+        """The batch that commands are decided in now; None if that has to wait for a commit."""
+        if self._batch is not None:
+            return self._batch if self._batch.count < BATCH_MAX else None
+        if self._shared:
+            if self._committing is not None:
+                for call in self._calls:
+                    self._read(call, BATCH_MAX)
+                return None
+            self._transaction = self._committer.begin()
+            self._state.catch_up(self._transaction)
+        self._batch = Batch(self._short, self._recorder, self._state, self._committing)
+        return self._batch
 
-    def _commit(self, calls: list[Sequence[PendingCommand]]) -> list[list[Outcome]]:
-        """Decide and commit one batch. Raises: BookPaused, with nothing recorded."""
-        with self._writes.begin() as connection:
-            lock_log(connection)
-            recheck(connection, self._lock)
-            batch = Batch(connection, self._recorder, self._state)
-            self._state.expect([pending for call in calls for pending in call])
-            outcomes = publish(batch, self._recorder.signer, [batch.record_call(call) for call in calls])
-        self._state.committed(self._state.size)
-        if self._kept is not None and self._state.note is not None:
-            self._kept.note = self._state.note
-        return outcomes
+    def _hand_over(self, batch: Batch) -> None:
+        close_batch(batch, self._recorder.signer)
+        self._committing, self._batch = batch, None
+        self._committer.commit(batch, self._transaction)
+        self._transaction = None
 
-    def _stop(self, error: BaseException, calls: list[_Call]) -> None:
+    def _stop(self, error: BaseException) -> None:
         # The driver's message, without the statement and its values.
         reported = str(getattr(error, "orig", None) or error).strip().partition("\n")[0][:300]
         self.stopped = (
             f"the book stopped after {type(error).__name__}: {reported}. Whether the last commands were "
             "recorded is unknown: open the book again and send them again with the same ids"
         )
-        for _, future in calls:
-            future.set_exception(BookStopped(self.stopped))
+        self._drop_transaction()
+        # A commit that is under way may yet succeed, and then answers its callers.
+        self._committer.close()
+        batches = [one for one in (self._committing, self._batch) if one is not None]
+        self._refuse([*(part.call for batch in batches for part in batch.parts), *self._calls])
         self._refuse_waiting()
 
+    def _drop_transaction(self) -> None:
+        if self._transaction is not None:
+            with suppress(SQLAlchemyError):
+                self._transaction.close()
+            self._transaction = None
+
+    def _refuse_if_stopped(self) -> None:
+        """The writer may have ended just before a call was queued."""
+        if self.stopped is not None:
+            self._refuse_waiting()
+
     def _refuse_waiting(self) -> None:
-        while True:
-            try:
-                waiting = self._waiting.get_nowait()
-            except queue.Empty:
-                return
-            if waiting is not None:
-                waiting[1].set_exception(BookStopped(self.stopped or CLOSED))
+        while (message := self._queue.get(0)) is not None:
+            if isinstance(message, Call):
+                self._refuse([message])
+
+    def _refuse(self, calls: Sequence[Call]) -> None:
+        Call.answer([(call, BookStopped(self.stopped or CLOSED)) for call in calls])

@@ -12,7 +12,8 @@ from ledger.store.engine import Executor
 from ledger.store.merkle_tables import Tree
 from ledger.store.snapshot import Log
 
-Sign = Callable[[Tree], str]
+Sign = Callable[[int, bytes], str]
+"""The signed checkpoint of a size and a root."""
 """Signs the checkpoint of a tree."""
 
 
@@ -40,4 +41,4 @@ class PastSnapshot(Log, MemoryState):
         """The signed checkpoint of the log at this size. Raises: KeyError, for an empty log."""
         if not self.size:
             raise KeyError("checkpoint")
-        return self._sign(self.tree)
+        return self._sign(self.tree.size, self.tree.root())

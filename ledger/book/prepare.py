@@ -1,32 +1,34 @@
-"""First stop of a command: read it, verify its signature and compute its prices, in the thread that submits it.
+"""First stop of a command: it is read; and if it needs a price that is not kept, a worker thread computes it.
 
-A price can take seconds to compute. No snapshot is held meanwhile, which would keep the database from removing old
-rows and other readers from a connection: each fact is read in a short transaction of its own (:class:`ShortReads`).
-The result may be outdated when the writer decides, so the writer decides again, on the state at one index. Only a few
-commands are priced at once.
+A price can take seconds to compute, so the writer never does. It decides a command with the prices that are kept. If
+one is missing, the call goes to a worker, with what comes after that command, and then back to the writer, which goes
+on with other calls meanwhile. No snapshot is held while a price is computed, which would keep the database from
+removing old rows and other readers from a connection: each fact is read in a short transaction of its own
+(:class:`ShortReads`). Prices are kept under all that determines them, so one that is found is never outdated. Only a
+few commands are priced at once.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from time import monotonic
 from typing import Final
 
 from sqlalchemy import Engine
 
 from ledger.accounts.pricing import CollectedPrices, PreparedPrices
 from ledger.book.batch import LAPSE_ID, Recorder
+from ledger.book.call_queue import Call
+from ledger.book.lost_database import busy_where_lost
 from ledger.book.submitted_command import BookBusy, Outcome, Submission
 from ledger.commands.context import PendingCommand
-from ledger.commands.decide import verify_signer
 from ledger.commands.registration.partition import OpenPartition
 from ledger.commands.registry import KINDS
 from ledger.commands.runs.charge import MakeCharge
-from ledger.domain.decision import Rejected
-from ledger.domain.facts import Facts
 from ledger.domain.outcomes import Code
 from ledger.store.engine import ShortReads
 from ledger.store.snapshot import Snapshot
@@ -34,102 +36,20 @@ from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
 PRICES_MAX: Final = 16_384
-"""Prepared prices that are cached, one for each contract, plan and partitions; the cache is emptied when it is full."""
+"""Prices that are kept, one for each contract, plan and partitions; all are dropped when there is no place."""
 AT_ONCE: Final = os.cpu_count() or 1
 """How many commands are priced at once: pricing is work for processors alone."""
 WAIT_S: Final = 30.0
 """How long a command waits for its turn to be priced."""
+AGAIN_MAX: Final = 4
+"""How often a command is priced again in a row because what others recorded meanwhile changed the prices it needs."""
 
-Prepared = PendingCommand | Outcome
-"""A command that is ready for the writer, or the outcome of one that will never reach it."""
-
-
-class CommandPreparer:
-    """Prepares commands for the writer."""
-
-    def __init__(self, reads: Engine, recorder: Recorder, facts: Facts) -> None:
-        """Prepare commands in any number of threads.
-
-        Args:
-            reads: what prices are computed from is read through it.
-            recorder: decides as the writer does.
-            facts: what the writer has in memory, of which keys alone are looked up: a look-up in a dictionary that
-                another thread adds to gives what was there or what is.
-        """
-        self._reads = ShortReads(reads)
-        self._recorder = recorder
-        self._facts = facts
-        self._turns = threading.BoundedSemaphore(AT_ONCE)
-        self._prices: dict[Hashable, PreparedPrices] = {}
-
-    def prepare(self, commands: Sequence[Submission | Prepared], *, again: bool = False) -> list[Prepared]:
-        """Read, verify and price the first commands of a call.
-
-        Args:
-            commands: as they were submitted, or prepared before.
-            again: whether the writer sent the first one back, so that no cached price is good enough.
-
-        Returns:
-            As many as can be prepared now, at least one: not those whose price an earlier one may change. A command
-            that is malformed or reserved for the book has its outcome already; every other one carries the key that
-            its signature was verified with and, if it needs any, the prices that deciding it took.
-
-        Raises:
-            BookBusy: if too many commands are being priced.
-        """
-        ready: list[Prepared] = []
-        changing = False
-        for submitted in commands:
-            one = _read(submitted) if isinstance(submitted, Submission) else submitted
-            if isinstance(one, Outcome):
-                ready.append(one)
-                continue
-            priced = isinstance(one.body, MakeCharge | OpenPartition)
-            if priced and changing:
-                break
-            command = one if one.verified_by else self._verified(one)
-            ready.append(self._priced(command, again=again) if priced else command)
-            changing = changing or KINDS[command.command.kind].changes_prices
-        return ready
-
-    def _verified(self, command: PendingCommand) -> PendingCommand:
-        """The command with the key that its signature verifies with, if there is one."""
-        # An error here may be outdated when the writer decides, so the writer verifies again and reports it.
-        with suppress(Rejected, Malformed):
-            return replace(command, verified_by=verify_signer(self._facts, command, self._recorder.log_x).x)
-        return command
-
-    def _priced(self, command: PendingCommand, *, again: bool) -> PendingCommand:
-        """The command with every number that deciding it takes in the current state."""
-        body = command.body
-        key = None
-        if isinstance(body, MakeCharge):
-            key = body.contract, body.partitions, body.plan, body.unit_records_max
-        cached = None if again or key is None else self._prices.get(key)
-        if cached is not None:
-            return replace(command, prices=cached)
-        collected = CollectedPrices()
-        with self._turn():
-            self._recorder.decide(Snapshot(self._reads), replace(command, prices=collected))
-        prices = collected.prepared()
-        if key is not None and prices.count:
-            if len(self._prices) >= PRICES_MAX:
-                self._prices.clear()
-            self._prices[key] = prices
-        return replace(command, prices=prices)
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        if not self._turns.acquire(timeout=WAIT_S):
-            raise BookBusy(f"too many runs are being priced; waited {WAIT_S:.0f} seconds")
-        try:
-            yield
-        finally:
-            self._turns.release()
+_BUSY: Final = f"too many runs are being priced; waited {WAIT_S:.0f} seconds"
+_NONE: Final = PreparedPrices({})
 
 
-def _read(one: Submission) -> Prepared:
-    """A command, or the outcome of what is none."""
+def read_submission(one: Submission) -> PendingCommand | Outcome:
+    """A command, or the outcome of what is none, or is for the book alone."""
     try:
         pending = one.pending
     except Malformed as error:
@@ -147,3 +67,86 @@ def _id_of(raw: bytes) -> str:
         if isinstance(value, dict) and isinstance(value.get("id"), str):
             return str(value["id"])[:128]
     return ""
+
+
+class CommandPricing:
+    """Prices commands in worker threads, and keeps what was computed."""
+
+    def __init__(self, reads: Engine, recorder: Recorder, priced: Callable[[Call, Exception | None], None]) -> None:
+        """Read what prices are computed from through ``reads``; ``priced`` takes a call that is, or why it is not."""
+        self._reads = ShortReads(reads)
+        self._recorder = recorder
+        self._priced = priced
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="book-pricing")
+        self._kept: dict[Hashable, PreparedPrices] = {}
+
+    def read(self, one: Submission) -> PendingCommand | Outcome:
+        """A command with the prices that are kept for it, or the outcome of what is none."""
+        found = read_submission(one)
+        if isinstance(found, Outcome):
+            return found
+        return replace(found, prices=self._kept.get(_key(found), _NONE)) if _is_priced(found) else found
+
+    def send(self, call: Call) -> None:
+        """Have the first commands that wait in a call priced; the call comes back to the writer in any case."""
+        since = monotonic()
+        self._pool.submit(self._price_call, call, since).add_done_callback(lambda done: self._return(call, done))
+
+    def price(self, pending: PendingCommand) -> PendingCommand:
+        """The command with every number that deciding it takes in the current state. Raises: BookBusy."""
+        if not _is_priced(pending):
+            return pending
+        since = monotonic()
+        try:
+            return self._pool.submit(self._computed, pending, since).result(WAIT_S)
+        except TimeoutError:
+            raise BookBusy(_BUSY) from None
+
+    def close(self) -> None:
+        """Price nothing more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _return(self, call: Call, done: Future[None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        self._priced(call, error if isinstance(error, Exception) else None)
+
+    def _price_call(self, call: Call, since: float) -> None:
+        """Price the first commands of a call: as many as can be, not those whose price an earlier one may change."""
+        with busy_where_lost():
+            self._price_first(call, since)
+
+    def _price_first(self, call: Call, since: float) -> None:
+        changing = False
+        for place, one in enumerate(call.waiting):
+            found = read_submission(one) if isinstance(one, Submission) else one
+            if isinstance(found, PendingCommand):
+                if _is_priced(found):
+                    if changing:
+                        return
+                    # Of the first one a price is missing, whatever is kept.
+                    kept = self._kept.get(_key(found)) if place else None
+                    found = replace(found, prices=kept) if kept is not None else self._computed(found, since)
+                changing = changing or KINDS[found.command.kind].changes_prices
+            call.waiting[place] = found
+
+    def _computed(self, pending: PendingCommand, since: float) -> PendingCommand:
+        if monotonic() - since > WAIT_S:
+            raise BookBusy(_BUSY)
+        collected = CollectedPrices()
+        self._recorder.decide(Snapshot(self._reads), replace(pending, prices=collected))
+        prices = collected.prepared()
+        if prices.count and isinstance(pending.body, MakeCharge):
+            if len(self._kept) >= PRICES_MAX:
+                self._kept.clear()
+            self._kept[_key(pending)] = prices
+        return replace(pending, prices=prices)
+
+
+def _is_priced(pending: PendingCommand) -> bool:
+    return isinstance(pending.body, MakeCharge | OpenPartition)
+
+
+def _key(pending: PendingCommand) -> Hashable:
+    """What most prices of a charge depend on; the rest is found missing by the writer."""
+    body = pending.body
+    return (body.contract, body.partitions, body.plan, body.unit_records_max) if isinstance(body, MakeCharge) else None

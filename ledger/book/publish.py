@@ -1,63 +1,165 @@
-"""Fourth stop of a command: its entry comes under a signed checkpoint, and its outcome gets a receipt."""
+"""Third stop of a command: its batch is signed and committed, and its caller gets an outcome with a receipt.
+
+A thread of its own commits, so that the writer decides the next batch meanwhile. Nobody is answered before the commit
+that holds its entry has returned. A commit that fails has an unknown outcome: the thread commits nothing more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Final
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy import Connection, Engine
 
-from ledger.log.checkpoint import receipt, sign
-from ledger.store.merkle_tables import Tree
-from ledger.store.projection_table import append_rows
-from ledger.store.tables import CHECKPOINT
-from ledger.verifier import Checkpoint, LogKey
+from ledger.book.checkpoint_file import CheckpointFile
+from ledger.book.opening_checks import recheck
+from ledger.log.checkpoint import LogSigner, receipt
+from ledger.store.database_state import PROJECTIONS
+from ledger.store.engine import lock_log
+from ledger.store.sqlite_file.file_lock import FileLock
+from ledger.store.merkle_tables import log_size
+from ledger.store.projection_table import put_rows, replace_rows
+from ledger.store.tables import CHECKPOINT, ENTRY, TREE_NODE
+from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
     from ledger.book.batch import Batch
     from ledger.book.submitted_command import Outcome
 
+Finished = tuple["Batch | None", BaseException | None]
+"""A batch whose commit is over, and what it raised; or what stopped the thread between two batches."""
+_REST_S: Final = 3_600.0
 
-def publish(batch: Batch, signer: LogSigner, outcomes: Sequence[Sequence[Outcome]]) -> list[list[Outcome]]:
-    """Write what a batch decided, and one checkpoint over it, in the batch's transaction.
 
-    Args:
-        batch: the batch, decided; its transaction still open.
-        signer: signs the checkpoint.
-        outcomes: what each call's commands got, without receipts.
+def close_batch(batch: Batch, signer: LogSigner) -> None:
+    """Sign a checkpoint over a decided batch, and give each recorded outcome its receipt (C2SP tlog-proof) under it.
 
-    Returns:
-        The same outcomes, each recorded one with its receipt (C2SP tlog-proof) under the newest checkpoint. They are
-        for callers once the transaction has committed, and not before.
-
-    Raises:
-        sqlalchemy.exc.SQLAlchemyError: if the database fails; whether the batch is recorded is then unknown.
+    The outcomes are for callers once the batch is committed, and not before.
     """
-    if batch.flush():
-        batch.tree.flush()
-        batch.state.note = note = signer.sign(batch.tree)
-        append_rows(batch.connection, CHECKPOINT, [{"tree_size": batch.tree.size, "note": note}])
-    return [[_with_receipt(batch, one) for one in call] for call in outcomes]
+    state = batch.state
+    if batch.rows:
+        state.note = signer.sign(batch.tree.size, batch.tree.root())
+        batch.changes = state.take_changes()
+    batch.note = state.note
+    for part in batch.parts:
+        part.outcomes[:] = [_with_receipt(batch, one) for one in part.outcomes]
 
 
 def _with_receipt(batch: Batch, outcome: Outcome) -> Outcome:
     if outcome.index is None:
         return outcome
-    if batch.state.note is None:
-        raise AssertionError("every entry is under a checkpoint")
-    return replace(outcome, receipt=receipt(outcome.index, batch.tree.proof(outcome.index), batch.state.note))
+    assert batch.note is not None, "every entry is under a checkpoint"
+    return replace(outcome, receipt=receipt(outcome.index, batch.tree.proof(outcome.index), batch.note))
 
 
-class LogSigner:
-    """The key and the origin of a log."""
+def write_batch(connection: Connection, batch: Batch) -> None:
+    """Write the rows of a closed batch in its transaction: the entries last, where the database compares their places.
 
-    def __init__(self, private: Ed25519PrivateKey, origin: str) -> None:
-        """Sign with ``private``, in the name of ``origin``."""
-        self.private = private
-        self._origin = origin
-        self.key = LogKey(origin, private.public_key().public_bytes_raw())
+    Raises:
+        Malformed: if the log has other entries than those that the batch was decided on.
+    """
+    found = log_size(connection)
+    if found != batch.start:
+        raise Malformed("checkpoint", f"is of {batch.start} entries, the book has {found} others")
+    for name, values in batch.changes.items():
+        replace_rows(connection, PROJECTIONS[name], values)
+    put_rows(connection, ENTRY, batch.rows)
+    put_rows(connection, TREE_NODE, batch.tree.added)
+    put_rows(connection, CHECKPOINT, [(batch.tree.size, batch.note)])
 
-    def sign(self, tree: Tree) -> str:
-        """The signed checkpoint of a tree."""
-        return sign(Checkpoint(self._origin, tree.size, tree.root()), self.private)
+
+class Committer:
+    """The thread that commits batches, one after the other, and keeps the newest checkpoint outside the book."""
+
+    def __init__(
+        self,
+        writes: Engine,
+        lock: FileLock | None,
+        kept: CheckpointFile | None,
+        finished: Callable[[Finished], None],
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            writes: what it writes by.
+            lock: the lock on the file of an SQLite book.
+            kept: the file of the newest checkpoint.
+            finished: is called in the thread when a commit is over; answers the callers.
+        """
+        self._writes, self._lock, self._kept, self._finished = writes, lock, kept, finished
+        self._inbox: SimpleQueue[tuple[Batch, Connection | None] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="book-commits", daemon=True)
+        self._thread.start()
+
+    def begin(self) -> Connection:
+        """A connection in a new writing transaction, which holds the lock of the log.
+
+        Raises:
+            SQLAlchemyError: if the database fails.
+            BookUnusable, FileChangedError: if the book is no longer the one that was opened.
+        """
+        connection = self._writes.connect()
+        try:
+            connection.begin()
+            lock_log(connection)
+            recheck(connection, self._lock)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def commit(self, batch: Batch, connection: Connection | None) -> None:
+        """Commit a closed batch, in a transaction that was begun for it if there is one."""
+        self._inbox.put((batch, connection))
+
+    def close(self) -> None:
+        """End the thread, once it has committed what it has."""
+        self._inbox.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while (task := self._take()) is not None:
+                if not self._serve(*task):
+                    return
+                self._keep()
+            if self._kept is not None:
+                with suppress(OSError):
+                    self._kept.write()
+        except BaseException as error:  # noqa: BLE001 - the writer stops, whatever it was
+            self._finished((None, error))
+
+    def _take(self) -> tuple[Batch, Connection | None] | None:
+        while True:
+            try:
+                return self._inbox.get(timeout=None if self._kept is None else min(_REST_S, self._kept.due_s()))
+            except Empty:
+                self._keep()
+
+    def _keep(self) -> None:
+        if self._kept is not None and not self._kept.due_s():
+            self._kept.write()
+
+    def _serve(self, batch: Batch, connection: Connection | None) -> bool:
+        try:
+            if batch.rows:
+                self._commit(batch, self.begin() if connection is None else connection)
+            elif connection is not None:
+                connection.close()
+        except BaseException as error:  # noqa: BLE001 - whatever it was, the outcome is unknown
+            self._finished((batch, error))
+            return False
+        if self._kept is not None and batch.note is not None:
+            self._kept.note = batch.note
+        self._finished((batch, None))
+        return True
+
+    @staticmethod
+    def _commit(batch: Batch, connection: Connection) -> None:
+        with connection:
+            write_batch(connection, batch)
+            connection.commit()

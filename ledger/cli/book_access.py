@@ -78,7 +78,7 @@ def book_snapshot(
                 now = Snapshot(connection)
                 require_size(now, as_of)
                 # No proof is made from it, so the log's key is not needed.
-                yield now if as_of is None else PastSnapshot(connection, as_of, lambda tree: tree.root().hex())
+                yield now if as_of is None else PastSnapshot(connection, as_of, lambda _, root: root.hex())
         except damage as error:
             sentence = f"{name_of(engine.url)} cannot be read ({error}): run 'epsilon verify' to find the error"
             raise failure(sentence, ExitCode.VERIFICATION_FAILED) from None

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ledger.verifier import RECEIPT_MARK, Checkpoint, LogKey, to_base64
 
 
-def sign(checkpoint: Checkpoint, private: Ed25519PrivateKey) -> str:
-    """The signed note (C2SP tlog-checkpoint)."""
-    key = LogKey(checkpoint.origin, private.public_key().public_bytes_raw())
+def sign(checkpoint: Checkpoint, private: Ed25519PrivateKey, key: LogKey | None = None) -> str:
+    """The signed note (C2SP tlog-checkpoint); ``key`` is the public half, where it is known."""
+    key = key or LogKey(checkpoint.origin, private.public_key().public_bytes_raw())
     signature = private.sign(checkpoint.text.encode())
     return f"{checkpoint.text}\n— {key.name} {to_base64(key.id + signature)}\n"
 
@@ -24,3 +24,16 @@ def sign(checkpoint: Checkpoint, private: Ed25519PrivateKey) -> str:
 def receipt(index: int, proof: list[bytes], note: str) -> str:
     """Entry index, inclusion proof and checkpoint in one text (C2SP tlog-proof): enough to verify offline."""
     return "\n".join([RECEIPT_MARK, f"index {index}", *(to_base64(item) for item in proof), "", note])
+
+
+class LogSigner:
+    """The key and the origin of a log."""
+
+    def __init__(self, private: Ed25519PrivateKey, origin: str) -> None:
+        """Sign with ``private``, in the name of ``origin``."""
+        self.private = private
+        self.key = LogKey(origin, private.public_key().public_bytes_raw())
+
+    def sign(self, size: int, root: bytes) -> str:
+        """The signed checkpoint of a tree."""
+        return sign(Checkpoint(self.key.name, size, root), self.private, self.key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import Connection, func, or_, select
 
 from ledger.domain.facts import Account, Charge, Span
 from ledger.domain.memory_state import MemoryState, sum_exposures
@@ -100,7 +100,7 @@ class DatabaseState:
         return None if found is None else int(found)
 
 
-def write_state(connection: Executor, state: MemoryState) -> None:
+def write_state(connection: Connection, state: MemoryState) -> None:
     """Write every row of a state into a database that has none."""
     for name, mapping in PROJECTIONS.items():
         replace_rows(connection, mapping, getattr(state, name).items())

@@ -117,6 +117,15 @@ class Tree:
         chosen = select(TREE_NODE.c.hash).where(*within).order_by(TREE_NODE.c.position)
         return [bytes(value) for value in self.connection.execute(chosen).scalars()]
 
+    @property
+    def added(self) -> Sequence[tuple[int, int, bytes]]:
+        """The nodes (level, position, hash) that are new and not yet written."""
+        return self._new
+
+    def know(self, nodes: Iterable[tuple[int, int, bytes]]) -> None:
+        """Take nodes (level, position, hash) as they are: others write them."""
+        self._nodes |= {(level, position): value for level, position, value in nodes}
+
     def flush(self) -> None:
         """Write the new nodes."""
         rows = [{"level": level, "position": place, "hash": value} for level, place, value in self._new]

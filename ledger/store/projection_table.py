@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, groupby
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from sqlalchemy import Row, Table, bindparam, insert, select, tuple_
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, Row, Table, bindparam, insert, select, tuple_
+from sqlalchemy.dialects import postgresql
 
 from ledger.store.engine import Executor, is_postgres
 from ledger.store.row_mapping import Fields, TableMapping
@@ -97,19 +97,53 @@ def _of_key(*columns: Any) -> Any:  # noqa: ANN401 - SQLAlchemy's own types
     return select(table).where(*(one == bindparam(one.name) for one in columns)).order_by(*table.primary_key.columns)
 
 
+_POSTGRES_TYPES: Final = {int: "bigint", str: "text", bytes: "bytea"}
+_ROWS_MAX: Final = 512
+"""Rows of one statement on SQLite, which takes 32,766 parameters; a power of two."""
+
+
 @cache
-def _replacing(table: Any, *, postgres: bool) -> Any:  # noqa: ANN401
+def _putting(table: Table, rows: int, *, replaces: bool, postgres: bool) -> str:
+    """The statement that puts so many rows into a table, in place of those with their keys or beside them."""
+    names = [column.name for column in table.columns]
+    if postgres:
+        types = (_POSTGRES_TYPES[column.type.python_type] for column in table.columns)
+        source = "SELECT * FROM unnest(" + ", ".join(f"%s::{one}[]" for one in types) + ")"  # noqa: S608 - our own types
+    else:
+        source = "VALUES " + ", ".join([f"({', '.join('?' * len(names))})"] * rows)
+    statement = f"INSERT INTO {table.name} ({', '.join(names)}) {source}"
+    if not replaces:
+        return statement
     keys = [column.name for column in table.primary_key.columns]
-    into = (postgresql if postgres else sqlite).insert(table)
-    rest = {column.name: into.excluded[column.name] for column in table.columns if column.name not in keys}
-    return into.on_conflict_do_update(index_elements=keys, set_=rest)
+    changes = (f"{name} = excluded.{name}" for name in names if name not in keys)
+    return f"{statement} ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {', '.join(changes)}"
 
 
-def replace_rows(connection: Executor, mapping: TableMapping[K, V], values: Iterable[tuple[K, V]]) -> None:
+def put_rows(connection: Connection, table: Table, rows: Sequence[tuple[Any, ...]], *, replaces: bool = False) -> None:
+    """Put rows, whole and in the order of the columns, into a table by the driver's own statements of many rows.
+
+    Args:
+        replaces: a row takes the place of the one with its key; else that is an error.
+    """
+    if not rows:
+        return
+    if is_postgres(connection):
+        columns = tuple(list(column) for column in zip(*rows, strict=True))
+        connection.exec_driver_sql(_putting(table, 0, replaces=replaces, postgres=True), columns)
+        return
+    start = 0
+    while start < len(rows):
+        # Sizes are powers of two, so that the driver's cache holds every statement.
+        size = min(_ROWS_MAX, 1 << (len(rows) - start).bit_length() - 1)
+        values = tuple(chain.from_iterable(rows[start : start + size]))
+        connection.exec_driver_sql(_putting(table, size, replaces=replaces, postgres=False), values)
+        start += size
+
+
+def replace_rows(connection: Connection, mapping: TableMapping[K, V], values: Iterable[tuple[K, V]]) -> None:
     """Write the rows of values, each in place of those that have its key."""
-    rows = [row for key, value in values for row in mapping.dump(key, value)]
-    if rows:
-        connection.execute(_replacing(mapping.table, postgres=is_postgres(connection)), rows)
+    rows = [tuple(row.values()) for key, value in values for row in mapping.dump(key, value)]
+    put_rows(connection, mapping.table, rows, replaces=True)
 
 
 def append_rows(connection: Executor, table: Table, rows: list[Fields]) -> None:

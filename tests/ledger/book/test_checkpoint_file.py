@@ -8,8 +8,7 @@ import pytest
 
 from ledger.book.book import BookUnusable
 from ledger.book.checkpoint_file import CheckpointFile
-from ledger.book.publish import LogSigner
-from ledger.log.checkpoint import sign
+from ledger.log.checkpoint import LogSigner, sign
 from ledger.verifier import EMPTY_ROOT, Checkpoint
 from tests.factories.documents import SMALL
 from tests.factories.people import LOG, LOG_KEY, ORIGIN

@@ -7,32 +7,28 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from itertools import count
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event
 
 from ledger.accounts.pricing import CollectedPrices, PriceMissing
-from ledger.book.batch import Recorder
-from ledger.book.book import BookBusy, Outcome
+from ledger.book.book import BookBusy
 from ledger.book.document_quota import BYTES_MAX, DOCUMENTS_MAX, KEEP_MS, DocumentQuota
-from ledger.book.group_commit import Writer
-from ledger.book.prepare import AT_ONCE, CommandPreparer
-from ledger.book.publish import LogSigner
-from ledger.book.wall_clock import WallClock
-from ledger.book.writer_state import WriterState
-from ledger.commands.context import PendingCommand
+from ledger.book.prepare import AT_ONCE
 from ledger.commands.entry import Entry
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Request, Verdict
 from ledger.domain.outcomes import ChargeState
-from ledger.store.engine import engine_of
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number
 from ledger.wire.malformed import Malformed
 from policy.decisions.gate import gate
 from tests.factories.documents import NOW, SMALL, contract, plan
-from tests.factories.people import BANK_A, HOSPITAL, HOUR_MS, LOG_KEY, MERGED, ORIGIN
+from tests.factories.people import BANK_A, HOSPITAL, HOUR_MS, MERGED
 from tests.factories.stored import StoredWorld
 from tests.ledger.book.governed import publish
 
@@ -131,31 +127,35 @@ def test_no_snapshot_is_held_while_a_run_is_priced(world: StoredWorld) -> None:
     assert 1 <= watch.most <= AT_ONCE
 
 
-def test_what_was_not_priced_is_made_ready_again(world: StoredWorld) -> None:
-    """A run refused for its contract, which is entered just before the writer comes to it: no price in a batch."""
+def test_what_was_not_priced_is_priced_by_a_worker(world: StoredWorld) -> None:
+    """A run under a contract that comes just before it in its call: the writer has no price, and computes none."""
     world.contracts[MERGED] = c.digest(c.dump(contract(MERGED)))
-    sent = world.charge("early", MERGED, plan(1, "77"))
-    entered = world.document("contract", contract(MERGED), "contract-ab", MERGED, MERGED, HOSPITAL)
+    watch = Watch()
     world.book.close()
-    reads, writes = engine_of(world.url, writes=False), engine_of(world.url, writes=True)
-    recorder = Recorder(gate, WallClock(world.clock), LogSigner(LOG_KEY, ORIGIN))
-    state = WriterState(recorder.signer.key)
-    preparer = CommandPreparer(reads, recorder, state.facts)
-    writer = Writer((writes, reads), recorder, state, None, None)
+    world.book = world.open(gate=watch)
+    entered = world.document("contract", contract(MERGED), "contract-ab", MERGED, MERGED, HOSPITAL)
+    with watch.watching():
+        outcomes = world.submit(world.charge("early", MERGED, plan(1, "77")), entered, world.charge("x", MERGED, SMALL))
+    assert [one.code.word for one in outcomes] == ["not_found", "permitted", "pending"]
+    assert watch.asked == 1
 
-    def write(ready: list[PendingCommand | Outcome]) -> list[str]:
-        asked = [one for one in ready if isinstance(one, PendingCommand)]
-        return [one.code.word for one in writer.send(asked).result()]
 
-    try:
-        early = preparer.prepare([sent])
-        assert write(preparer.prepare([entered])) == ["permitted"]
-        assert write(early) == []
-        assert write(preparer.prepare([sent])) == ["pending"]
-    finally:
-        writer.close()
-        reads.dispose()
-        writes.dispose()
+def test_a_run_whose_prices_keep_changing_is_not_decided(world: StoredWorld) -> None:
+    """Each time it comes back from a worker its caps are others, so what was computed is of no use."""
+
+    def restless(request: Request, facts: Facts) -> Verdict:
+        verdict = gate(request, facts)
+        if threading.current_thread().name != "book-writer":
+            return verdict
+        caps = ((ref, replace(one, lineage=Fraction(next(numbers), 1_000))) for ref, one in verdict.caps)
+        return replace(verdict, caps=tuple(caps))
+
+    numbers = count(1_001)
+    world.book.close()
+    world.book = world.open(gate=restless)
+    with pytest.raises(BookBusy, match="change faster than the command is priced"):
+        world.submit(world.charge("restless", run=SMALL))
+    assert world.size == 10
 
 
 def test_a_price_of_another_policy_is_never_used(world: StoredWorld) -> None:

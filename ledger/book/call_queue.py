@@ -1,0 +1,105 @@
+"""Calls that wait for the writer: each some commands in order, and the thread or the coroutine that waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Final, Generic, TypeVar
+
+from ledger.book.submitted_command import BookBusy, Outcome, Submission
+from ledger.commands.context import PendingCommand
+
+T = TypeVar("T")
+COMMANDS_MAX: Final = 65_536
+"""Commands that wait at once, unless one call alone has more."""
+
+Answer = list[Outcome] | Exception
+"""What a call gets: an outcome for each of its commands, or why it gets none."""
+
+
+class Call:
+    """Some commands of one caller.
+
+    Attributes:
+        waiting: those that are not decided yet, in order: as they were submitted, or read already.
+        outcomes: of those before them.
+        loop: of the coroutine that waits for the call; None if a thread does.
+        unpriced: how often in a row the first one that waits was priced without being decided.
+    """
+
+    def __init__(self, submissions: Sequence[Submission], loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """A call of the current thread, or of a coroutine of ``loop``, which is running in it."""
+        self.waiting: deque[Submission | PendingCommand | Outcome] = deque(submissions)
+        self.outcomes: list[Outcome] = []
+        self.unpriced = 0
+        self.size = len(submissions)
+        self.loop = loop
+        self.future: Future[list[Outcome]] | asyncio.Future[list[Outcome]]
+        self.future = Future() if loop is None else loop.create_future()
+
+    @staticmethod
+    def answer(answers: Iterable[tuple[Call, Answer]]) -> None:
+        """Wake everyone who waits for these calls; each event loop once. What was answered before stays as it is."""
+        of_loops: dict[asyncio.AbstractEventLoop, list[tuple[Call, Answer]]] = {}
+        for call, answer in answers:
+            if call.loop is None:
+                _settle(call, answer)
+            else:
+                of_loops.setdefault(call.loop, []).append((call, answer))
+        for loop, group in of_loops.items():
+            # A loop that was closed has nobody who waits.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(_settle_all, group)
+
+
+def _settle(call: Call, answer: Answer) -> None:
+    # A coroutine may have been cancelled meanwhile.
+    with suppress(InvalidStateError, asyncio.InvalidStateError):
+        if isinstance(answer, Exception):
+            call.future.set_exception(answer)
+        else:
+            call.future.set_result(answer)
+
+
+def _settle_all(answers: list[tuple[Call, Answer]]) -> None:
+    for call, answer in answers:
+        _settle(call, answer)
+
+
+class CallQueue(Generic[T]):
+    """A bounded queue of calls, and of messages ``T`` to the writer, which are never refused."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._queue: SimpleQueue[Call | T] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._commands = 0
+
+    def put(self, call: Call) -> None:
+        """Queue a new call. Raises: BookBusy, if too many commands wait."""
+        with self._lock:
+            if self._commands and self._commands + call.size > COMMANDS_MAX:
+                raise BookBusy(f"{self._commands} commands wait to be decided; send it again")
+            self._commands += call.size
+        self._queue.put(call)
+
+    def put_back(self, message: Call | T) -> None:
+        """Queue a message, or a call that was queued before and answered in part."""
+        self._queue.put(message)
+
+    def get(self, timeout_s: float) -> Call | T | None:
+        """The next one; None if there is none in time (0 or less: now)."""
+        try:
+            return self._queue.get(timeout=timeout_s) if timeout_s > 0 else self._queue.get_nowait()
+        except Empty:
+            return None
+
+    def answered(self, commands: int) -> None:
+        """So many commands wait no more."""
+        with self._lock:
+            self._commands -= commands
