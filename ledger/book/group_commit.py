@@ -79,6 +79,7 @@ class Writer:
         self._recorder = recorder
         self._queue: CallQueue[Finished | str] = CallQueue()
         self._calls: deque[Call] = deque()
+        self._deciding: list[Call] = []
         self._batch: Batch | None = None
         self._transaction: Connection | None = None
         self._committing: Batch | None = None
@@ -221,18 +222,18 @@ class Writer:
             return
         if batch is None:
             return
-        taken: list[tuple[Call, list[PendingCommand | Outcome]]] = []
         room = BATCH_MAX - batch.count
+        ready: list[list[PendingCommand | Outcome]] = []
         while self._calls and room > 0:
-            call = self._calls.popleft()
-            ready = self._read(call, room)
-            taken.append((call, ready))
-            room -= len(ready)
-        self._state.expect([one for _, ready in taken for one in ready if isinstance(one, PendingCommand)])
-        for call, ready in taken:
-            if batch.record_call(call, ready) and call.waiting:
+            self._deciding.append(self._calls.popleft())
+            ready.append(self._read(self._deciding[-1], room))
+            room -= len(ready[-1])
+        self._state.expect([one for some in ready for one in some if isinstance(one, PendingCommand)])
+        for call, commands in zip(self._deciding, ready, strict=True):
+            if batch.record_call(call, commands) and call.waiting:
                 # The rest of a call that is longer than a batch.
                 self._calls.appendleft(call)
+        self._deciding.clear()
 
     def _read(self, call: Call, most: int) -> list[PendingCommand | Outcome]:
         """The first commands of a call; a price that is missing is found when they are decided."""
@@ -282,7 +283,7 @@ class Writer:
         # A commit that is under way may yet succeed, and then answers its callers.
         self._committer.close()
         batches = [one for one in (self._committing, self._batch) if one is not None]
-        self._refuse([*(part.call for batch in batches for part in batch.parts), *self._calls])
+        self._refuse([*(part.call for batch in batches for part in batch.parts), *self._deciding, *self._calls])
         self._refuse_waiting()
 
     def _drop_transaction(self) -> None:

@@ -45,20 +45,31 @@ def root(size: int, read: Read) -> bytes:
     return _range(0, size, read) if size else EMPTY_ROOT
 
 
-def inclusion_proof(index: int, size: int, read: Read) -> list[bytes]:
-    """The audit path of a leaf (section 2.1.3.1), lowest first. Raises: ValueError, unless index < size."""
+def inclusion_proof(index: int, size: int, read: Read, border: dict[int, bytes] | None = None) -> list[bytes]:
+    """The audit path of a leaf (section 2.1.3.1), lowest first.
+
+    Args:
+        border: hashes of the incomplete subtrees at the right edge of a tree of this size, by level: filled when they
+            are needed, so that several proofs share them.
+
+    Raises:
+        ValueError: unless index < size.
+    """
     if not 0 <= index < size:
         raise ValueError(f"index {index} is not in a tree of {size}")
-    path, low, high = [], 0, size
-    while high - low > 1:
-        middle = low + _split(high - low)
-        if index < middle:
-            path.append(_range(middle, high, read))
-            high = middle
-        else:
-            path.append(_range(low, middle, read))
-            low = middle
-    return path[::-1]
+    border = {} if border is None else border
+    path, level, position, last = list[bytes](), 0, index, size - 1
+    while last:
+        if position & 1:
+            path.append(read(level, position - 1))
+        elif (position + 2) << level <= size:
+            path.append(read(level, position + 1))
+        elif position < last:
+            if level not in border:
+                border[level] = _range((position + 1) << level, size, read)
+            path.append(border[level])
+        level, position, last = level + 1, position >> 1, last >> 1
+    return path
 
 
 def consistency_proof(old: int, size: int, read: Read) -> list[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Final
 
@@ -56,6 +57,7 @@ class Tree:
         self.connection = connection
         self._nodes = {**(known or {})}
         self._new: list[tuple[int, int, bytes]] = []
+        self._border: dict[int, bytes] = {}
         self.size = log_size(connection) if size is None else size
 
     def append(self, entry: bytes) -> None:
@@ -67,6 +69,7 @@ class Tree:
         for level, position, value in completed:
             self._nodes[level, position] = value
             self._new.append((level, position, value))
+        self._border.clear()
         self.size += 1
 
     def read(self, level: int, position: int) -> bytes:
@@ -99,6 +102,8 @@ class Tree:
 
     def proofs(self, indexes: Sequence[int]) -> list[list[bytes]]:
         """The inclusion proofs of entries at the present size, all their nodes read together."""
+        with suppress(KeyError):
+            return [merkle.inclusion_proof(one, self.size, self._known, self._border) for one in indexes]
         wanted: dict[tuple[int, int], bytes] = {}
         for index in indexes:
             merkle.inclusion_proof(index, self.size, lambda level, place: wanted.setdefault((level, place), b""))
@@ -116,6 +121,9 @@ class Tree:
         within = TREE_NODE.c.level == level, TREE_NODE.c.position >= start, TREE_NODE.c.position < stop
         chosen = select(TREE_NODE.c.hash).where(*within).order_by(TREE_NODE.c.position)
         return [bytes(value) for value in self.connection.execute(chosen).scalars()]
+
+    def _known(self, level: int, position: int) -> bytes:
+        return self._nodes[level, position]
 
     @property
     def added(self) -> Sequence[tuple[int, int, bytes]]:

@@ -82,6 +82,12 @@ def _load_prices(text: str) -> tuple[tuple[str, tuple[Segment, ...]], ...]:
     return tuple((ref, read_segments(segments)) for ref, segments in json.loads(text).items())
 
 
+@lru_cache(maxsize=4_096)
+def _dump_list(value: tuple[Any, ...]) -> str:
+    return json.dumps(value)
+
+
+@lru_cache(maxsize=4_096)
 def _dump_prices(prices: tuple[tuple[str, tuple[Segment, ...]], ...]) -> str:
     return json.dumps({ref: [one.to_json() for one in segments] for ref, segments in prices})
 
@@ -102,7 +108,7 @@ def _enumerated(kind: type[StrEnum]) -> _Converter:
     return _Converter({one.value: one for one in kind}.__getitem__, attrgetter("value"))
 
 
-_LIST: Final = _Converter(_load_list, json.dumps)
+_LIST: Final = _Converter(_load_list, _dump_list)
 _NUMBER: Final = _Converter(_load_number, format_number)
 _CONVERTERS: Final[dict[object, _Converter]] = {
     bool: _Converter(bool, int),
@@ -152,5 +158,7 @@ class RecordMapping(Generic[V]):
 
     def dump(self, value: V) -> Fields:
         """The row of a value."""
-        stored = ((column, getattr(value, name), one) for name, column, one in self._fields)
-        return {column: field if one is None else one.dump(field) for column, field, one in stored}
+        return {
+            column: getattr(value, name) if one is None else one.dump(getattr(value, name))
+            for name, column, one in self._fields
+        }
