@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ledger.accounts.pricing import PriceMissing
 from ledger.book.call_queue import Call
+from ledger.book.state.open_state import Changes
 from ledger.book.submitted_command import Outcome
 from ledger.book.wall_clock import WallClock
-from ledger.book.state.open_state import Changes
 from ledger.book.writer_state import WriterState
 from ledger.commands.apply import effect_of
 from ledger.commands.context import PendingCommand
 from ledger.commands.decide import LEDGER_ACTOR, decide, verify_signer
 from ledger.commands.entry import Entry
 from ledger.commands.entry_reader import Read
-from ledger.commands.registry import read_body
+from ledger.commands.kept_verdicts import KeptVerdicts
+from ledger.commands.registry import KINDS, read_body
 from ledger.commands.runs.key_release import ReleaseKey
 from ledger.commands.runs.settlement import Post, Settle
 from ledger.crypto import detached_jws
@@ -61,13 +62,21 @@ class Batch:
         changes: of the state, to be written for readers, once the batch is closed.
     """
 
-    def __init__(self, reads: Executor, recorder: Recorder, state: WriterState, before: Batch | None = None) -> None:
+    def __init__(
+        self,
+        reads: Executor,
+        recorder: Recorder,
+        state: WriterState,
+        verdicts: KeptVerdicts[Any],
+        before: Batch | None = None,
+    ) -> None:
         """Begin; charges whose deadline has passed lapse first.
 
         Args:
             reads: reads what the state does not hold, each query by itself.
             recorder: decides; its clock is read once.
             state: changes with every entry.
+            verdicts: of the gate, kept from batch to batch.
             before: the batch before this one, if its commit may not be over.
 
         Raises:
@@ -81,7 +90,7 @@ class Batch:
         self.changes: Changes = {}
         self.tree = state.begin(reads)
         self.start = self.tree.size
-        self._recorder = recorder
+        self._recorder, self._verdicts = recorder, verdicts
         if before is not None:
             self.tree.know(before.tree.added)
         # One reading for the whole batch: a pause that begins later is of the next one.
@@ -126,7 +135,9 @@ class Batch:
         if known is not None:
             return known
         index = self.tree.size
-        decided = decide(self.state.facts, pending, self._now, index, self._recorder.gate, self._recorder.log_x)
+        decided = decide(
+            self.state.facts, pending, self._now, index, self._recorder.gate, self._recorder.log_x, self._verdicts
+        )
         if not decided.code.recorded:
             return outcome_of(pending, decided)
         command = pending.command
@@ -143,6 +154,9 @@ class Batch:
 
     def _append(self, index: int, entry: Entry, data: bytes, body: Record) -> None:
         self.tree.add(self.state.append(Read(entry.id, entry.kind, entry.time, effect_of(entry, body)), data))
+        if KINDS[entry.kind].effect is None:
+            # A verdict may rest on anything but runs.
+            self._verdicts.drop()
         self.rows.append((index, entry.id, entry.kind, entry.time, data))
 
     def _known(self, pending: PendingCommand) -> Outcome | None:

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -34,6 +34,7 @@ from ledger.book.publish import Committer, Finished, close_batch
 from ledger.book.submitted_command import BookBusy, BookPaused, BookStopped, Outcome, Submission
 from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
+from ledger.commands.kept_verdicts import KeptVerdicts
 from ledger.store.engine import ShortReads
 from ledger.store.merkle_tables import log_size
 from ledger.store.schema_revision import BookUnusable
@@ -79,6 +80,7 @@ class Writer:
         self._recorder = recorder
         self._queue: CallQueue[Finished | str] = CallQueue()
         self._calls: deque[Call] = deque()
+        self._verdicts: KeptVerdicts[Any] = KeptVerdicts()
         self._deciding: list[Call] = []
         self._batch: Batch | None = None
         self._transaction: Connection | None = None
@@ -262,8 +264,11 @@ class Writer:
                     self._read(call, BATCH_MAX)
                 return None
             self._transaction = self._committer.begin()
+            size = self._state.size
             self._state.catch_up(self._transaction)
-        self._batch = Batch(self._short, self._recorder, self._state, self._committing)
+            if self._state.size > size:
+                self._verdicts.drop()
+        self._batch = Batch(self._short, self._recorder, self._state, self._verdicts, self._committing)
         return self._batch
 
     def _hand_over(self, batch: Batch) -> None:

@@ -149,4 +149,6 @@ def _is_priced(pending: PendingCommand) -> bool:
 def _key(pending: PendingCommand) -> Hashable:
     """What most prices of a charge depend on; the rest is found missing by the writer."""
     body = pending.body
-    return (body.contract, body.partitions, body.plan, body.unit_records_max) if isinstance(body, MakeCharge) else None
+    if not isinstance(body, MakeCharge):
+        return None
+    return body.contract, body.partitions, c.spelled(pending.command.body["plan"]), body.unit_records_max

@@ -20,9 +20,9 @@ from ledger.book.opening_checks import recheck
 from ledger.log.checkpoint import LogSigner, receipt
 from ledger.store.database_state import PROJECTIONS
 from ledger.store.engine import lock_log
-from ledger.store.sqlite_file.file_lock import FileLock
 from ledger.store.merkle_tables import log_size
 from ledger.store.projection_table import put_rows, replace_rows
+from ledger.store.sqlite_file.file_lock import FileLock
 from ledger.store.tables import CHECKPOINT, ENTRY, TREE_NODE
 from ledger.wire.malformed import Malformed
 

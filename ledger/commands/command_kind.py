@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ledger.accounts.account_sums import AccountSums
 from ledger.commands.context import Context, PendingCommand
+from ledger.commands.kept_verdicts import KeptVerdicts
 from ledger.domain.command import Command
 from ledger.domain.decision import Decision
 from ledger.domain.facts import Facts
@@ -98,12 +99,20 @@ class CommandKind(Generic[B]):
         """Whether every sender needs a role on record, which is checked before anything else is."""
         return bool(self.roles) and not {FIRST, CCR} & set(self.roles)
 
-    def context(self, facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate) -> Context[B]:
+    def context(  # noqa: PLR0913, PLR0917 - the state, the command, when and where, and who decides
+        self,
+        facts: Facts,
+        pending: PendingCommand,
+        now: int,
+        index: int,
+        gate: Gate,
+        kept: KeptVerdicts[Any] | None = None,
+    ) -> Context[B]:
         """The context in which a command of this kind is decided. Raises: TypeError, for the body of another kind."""
         if not isinstance(pending.body, self.body):
             message = f"a {self.name} command cannot hold a {type(pending.body).__name__}"
             raise TypeError(message)
-        return Context(facts, pending.command, pending.body, pending.prices, self.roles, now, index, gate)
+        return Context(facts, pending.command, pending.body, pending.prices, self.roles, now, index, gate, kept)
 
     def read_body(self, command: Command) -> B:
         """The typed body of a command of this kind. Raises: Malformed, with a field of the body under ``body``."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ledger.accounts.pricing import COMPUTED, ComputedPrices
+from ledger.commands.kept_verdicts import KeptVerdicts
 from ledger.crypto.public_keys import CleanRoomKeys
 from ledger.domain.command import Command
 from ledger.domain.decision import Decision, Rejected
@@ -40,7 +41,11 @@ class PendingCommand:
 
 @dataclass(frozen=True, slots=True)
 class Context(Generic[B_co]):
-    """One command and what it is decided on: the facts, the time (ms) and place of its entry, and the gate."""
+    """One command and what it is decided on: the facts, the time (ms) and place of its entry, and the gate.
+
+    Attributes:
+        kept: verdicts of the gate on commands alike; None where each is asked for.
+    """
 
     facts: Facts
     command: Command
@@ -50,6 +55,7 @@ class Context(Generic[B_co]):
     now: int
     index: int
     gate: Gate
+    kept: KeptVerdicts[Any] | None = None
 
     def require_role(self) -> Organisation:
         """The organisation that asks, in a role that may and by a key of its own. Raises: Rejected."""

@@ -6,9 +6,10 @@ same entries and must come to the same facts.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from ledger.commands.context import PendingCommand
+from ledger.commands.kept_verdicts import KeptVerdicts
 from ledger.commands.registration.organisation import RegisterOrganisation
 from ledger.commands.registry import KINDS
 from ledger.crypto.detached_jws import verify
@@ -25,24 +26,33 @@ LEDGER_ACTOR: Final = "did:web:ledger.invalid"
 
 
 def decide(  # noqa: PLR0913, PLR0917 - the state, the command, when and where, and who decides
-    facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate, log_x: str
+    facts: Facts,
+    pending: PendingCommand,
+    now: int,
+    index: int,
+    gate: Gate,
+    log_x: str,
+    kept: KeptVerdicts[Any] | None = None,
 ) -> Decision:
     """Decide a command now, as the entry at ``index``. Never raises for anything that a caller can send.
 
     Args:
         log_x: the log's public key, which alone signs a lapse.
+        kept: verdicts of the gate on commands alike.
     """
     try:
         verify_signer(facts, pending, log_x)
     except Rejected as refusal:
         return refusal.decided
-    return decide_unsigned(facts, pending, now, index, gate)
+    return decide_unsigned(facts, pending, now, index, gate, kept)
 
 
-def decide_unsigned(facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate) -> Decision:
+def decide_unsigned(  # noqa: PLR0913, PLR0917 - as above
+    facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate, kept: KeptVerdicts[Any] | None = None
+) -> Decision:
     """Decide a command without its signature: one that is recorded already (replay), or a quote that no one signed."""
     kind = KINDS[pending.command.kind]
-    context = kind.context(facts, pending, now, index, gate)
+    context = kind.context(facts, pending, now, index, gate, kept)
     try:
         if kind.asks_role:
             context.require_role()

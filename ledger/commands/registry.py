@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Raw
+from msgspec.json import decode
 
 from ledger.commands.command_kind import CommandKind
 from ledger.commands.context import PendingCommand
@@ -25,8 +28,9 @@ from ledger.commands.runs.key_release import KEY_RELEASE
 from ledger.commands.runs.model_release import MODEL_RELEASE
 from ledger.commands.runs.settlement import LAPSE, POST, VOID
 from ledger.domain.command import COMMAND_BYTES_MAX, Command
+from ledger.wire.field_types import Did, KeyBytes, Name, constant, words
 from ledger.wire.malformed import Malformed
-from ledger.wire.records import Record, read
+from ledger.wire.records import Record, canonical_reader, read, read_certain
 
 KINDS: Final[dict[str, CommandKind[Any]]] = {
     kind.name: kind
@@ -62,8 +66,30 @@ CLIENT_KINDS: Final = {name: kind for name, kind in KINDS.items() if kind.path}
 """Those that clients send; the book lapses charges by itself."""
 
 
+class _Envelope(Record, frozen=True):
+    """A command whose body is left as the bytes that it has."""
+
+    kind: Annotated[str, words(*KINDS)]
+    id: Name
+    actor: Did
+    key_id: KeyBytes
+    body: Raw
+    v: Literal[1] = constant(1)
+
+
+_envelope: Final = canonical_reader(_Envelope)
+
+
 def read_command(raw: bytes, signature: str = "") -> PendingCommand:
     """A command from its canonical bytes, its body too, and its signature, not yet verified. Raises: Malformed."""
+    envelope = _envelope(raw) if len(raw) <= COMMAND_BYTES_MAX else None
+    if envelope is not None:
+        data = bytes(envelope.body)
+        body: Record | None = read_certain(KINDS[envelope.kind].body, data)
+        # Each is certainly canonical, and so is the whole; all others are read strictly, which says what is wrong.
+        if body is not None:
+            command = Command(envelope.kind, envelope.id, envelope.actor, envelope.key_id, decode(data))
+            return PendingCommand(command, body, raw, signature)
     command = read(Command, raw, COMMAND_BYTES_MAX)
     if command.kind not in KINDS:
         raise Malformed("kind", f"must be one of {', '.join(KINDS)}")

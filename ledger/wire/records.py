@@ -54,11 +54,15 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 def read(kind: type[T], data: bytes, size_max: int, what: str = "") -> T:
     """Read canonical bytes as a record. Raises: Malformed, for what is not canonical JSON or not this record."""
+    found = read_certain(kind, data) if len(data) <= size_max else None
+    return convert(kind, c.parse_canonical(data, size_max, what), what) if found is None else found
+
+
+def read_certain(kind: type[T], data: bytes) -> T | None:
+    """Read canonical bytes as a record, quickly; None for what must be read strictly, which says what is wrong."""
     bounded = _is_bounded(kind)  # type: ignore[arg-type] # types can be hashed
     reader: Callable[[bytes], T | None] = canonical_reader(kind)  # type: ignore[arg-type] # the same
-    if bounded and len(data) <= size_max and (found := reader(data)) is not None:
-        return found
-    return convert(kind, c.parse_canonical(data, size_max, what), what)
+    return reader(data) if bounded else None
 
 
 @lru_cache(maxsize=256)

@@ -6,6 +6,7 @@ names every such account and how much would fit.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -22,7 +23,7 @@ from ledger.commands.registration.partition import UnitRecords
 from ledger.crypto.public_keys import CleanRoomKeys
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import GLOBAL, Charge, Facts, Organisation, Partition, SigningKey, holder_of
-from ledger.domain.gate import Caps
+from ledger.domain.gate import Caps, Verdict
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.organisation_graph import knows
 from ledger.domain.outcomes import ChargeState, Code
@@ -99,7 +100,11 @@ class Reserved(Record, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PricedCharge:
-    """A charge on every account that it touches, before any of them is checked for room."""
+    """A charge on every account that it touches, before any of them is checked for room.
+
+    Attributes:
+        verdict: the gate's, and until when it holds for charges alike.
+    """
 
     body: MakeCharge
     author: Organisation
@@ -107,6 +112,7 @@ class PricedCharge:
     caps: tuple[tuple[str, Caps], ...]
     prices: Prices
     limits: list[Limit]
+    verdict: Verdict
 
     def rooms(self, facts: Facts) -> list[Room]:
         """Every account before and after."""
@@ -142,14 +148,69 @@ class PricedCharge:
 
 def decide(context: Context[MakeCharge]) -> Decision:
     """Reserve a whole run's loss on every account it touches, or refuse it with every reason."""
-    facts = context.facts
+    if context.kept is None:
+        return _admit(context, price(context))
+    alike = _alike(context)
+    found: PricedCharge | None = context.kept.get(alike)
+    if found is not None and _still_holds(context, found) and all(room.enough for room in found.rooms(context.facts)):
+        decided = _admit(context, found)
+        if context.kept.is_sampled():
+            _compare(context, decided)
+        return decided
     priced = price(context)
+    decided = _admit(context, priced)
+    if priced.verdict.until is not None and not context.body.base:
+        context.kept.keep(alike, priced)
+    return decided
+
+
+def _admit(context: Context[MakeCharge], priced: PricedCharge) -> Decision:
+    """Admit what was priced, or refuse it for lack of room."""
+    facts = context.facts
     own = holder_of(priced.author.node)
     # Every account says yes, or nothing is charged: the refusal names all that have no room.
     if full := [room.check(own) for room in priced.rooms(facts) if not room.enough]:
         raise no_room(full)
     alerts = priced.alerts(facts, context.prices)
     return Decision(Code.PENDING, derived={**priced.derived(), **({"alerts": alerts} if alerts else {})})
+
+
+def _alike(context: Context[MakeCharge]) -> Hashable:
+    """All of a charge that its price and verdict rest on."""
+    body, command = context.body, context.command
+    return (
+        command.actor,
+        command.key_id,
+        body.contract,
+        body.partitions,
+        # Equal bytes are hashed faster than equal plans.
+        c.spelled(command.body["plan"]),
+        body.recipients,
+        body.base,
+        body.pipeline,
+        body.unit_records_max,
+    )
+
+
+def _still_holds(context: Context[MakeCharge], found: PricedCharge) -> bool:
+    """Whether this charge may be admitted as one alike was; what is its own is checked."""
+    body, now, verdict = context.body, context.now, found.verdict
+    return (
+        verdict.until is not None
+        and now < verdict.until
+        and now < body.deadline <= now + DEADLINE_MS_MAX
+        and (verdict.runs_max is None or context.facts.contracts[body.contract].runs < verdict.runs_max)
+        and body.clean_room.signing.thumbprint not in context.facts.keys
+    )
+
+
+def _compare(context: Context[MakeCharge], decided: Decision) -> None:
+    """Raises: AssertionError, if a charge gets another decision in full."""
+    try:
+        full = _admit(context, price(context))
+    except Rejected as refusal:
+        full = refusal.decided
+    assert full == decided, f"charge {context.command.id} was admitted by a kept verdict, and would not be in full"
 
 
 def price(context: Context[MakeCharge]) -> PricedCharge:
@@ -167,7 +228,7 @@ def price(context: Context[MakeCharge]) -> PricedCharge:
     epsilon = tuple((one.ref, numbers.epsilon(one, body)) for one in partitions)
     verdict = context.require_permit(epsilon=epsilon)
     limits = limits_on(context.facts, partitions, verdict, author, numbers)
-    return PricedCharge(body, author, partitions, verdict.caps, prices, limits)
+    return PricedCharge(body, author, partitions, verdict.caps, prices, limits, verdict)
 
 
 def _check_base(context: Context[MakeCharge], author: int) -> None:
