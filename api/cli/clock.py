@@ -10,7 +10,7 @@ import typer
 from client.cli.command_group import CommandGroup
 from client.cli.error_report import errors_reported
 
-CLOCK: Final = CommandGroup("clock", "The clock of a service, which pauses writing when its clock jumps.")
+CLOCK: Final = CommandGroup("clock", "The clock of a service: accept it after a jump, or take the log's time back.")
 
 
 @CLOCK.command("profile.toml", "profile.toml --yes")

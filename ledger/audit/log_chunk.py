@@ -34,7 +34,7 @@ class Chunk(NamedTuple):
         start: the index of the first.
         leaves: their leaf hashes.
         effects: what applying each takes, or the whole of it.
-        times: of the first and the last; None if there is none.
+        times: of the first, and the least one after the last; None if there is none.
     """
 
     start: int
@@ -53,7 +53,7 @@ def read_chunk(start: int, stored: list[Stored], *, whole: bool) -> Chunk:
     wrong: Wrong | None = None
     leaves: list[bytes] = []
     read: list[Effect] = []
-    times: list[int] = []
+    first, least = None, 0
     take = _entire if whole else read_entry
     for index, (position, name, kind, time, data) in enumerate(stored, start):
         try:
@@ -62,15 +62,15 @@ def read_chunk(start: int, stored: list[Stored], *, whole: bool) -> Chunk:
             taken = take(data)
             if taken[:3] != (name, kind, time):
                 raise Malformed("", "is filed under an id, kind or time that is not its own")
-            if times and time < times[-1]:
+            if time < least:
                 raise Malformed("time", "lies before the time of the entry before it")
         except FAULTS as error:
             wrong = index, describe_error(error)
             break
-        times.append(time)
+        first, least = time if first is None else first, taken.time_after
         read.append(taken.effect)
         leaves.append(leaf_hash(data))
-    return Chunk(start, leaves, read, (times[0], times[-1]) if times else None, wrong)
+    return Chunk(start, leaves, read, None if first is None else (first, least), wrong)
 
 
 def _entire(data: bytes) -> Read:

@@ -44,7 +44,7 @@ class WriterState:
     Attributes:
         facts: the state to decide on.
         records: where the log names each id, charge and key.
-        time: the time of the last entry (ms), 0 for an empty log.
+        time: the least time of the next entry (ms), the last one's but after a clock correction; 0 for an empty log.
         durable: how many of the entries are known to be committed; those after them are being committed.
         note: the signed checkpoint over all entries, None for an empty log.
     """
@@ -160,7 +160,11 @@ class WriterState:
             if len(self._deadlines) > 2 * len(charges) + _FOLDED:
                 # Most charges are settled long before their deadline.
                 self._deadlines = sorted(one for one in self._deadlines if charges.is_pending(one[1]))
-        self.time = entry.time
+        self.time = entry.time_after
+        if self.time < entry.time:
+            # A clock correction has moved the deadlines.
+            charges = self.facts.open_charges
+            self._deadlines = sorted((one.deadline, one.id) for one in charges.values() if charges.is_pending(one.id))
         self.records.ids.add(entry.id, self.size)
 
     def recorded(self, command_id: str) -> tuple[int, Entry] | None:

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Final
 
 from ledger.commands.command_kind import Recorded
+from ledger.commands.governance.clock_correction import CLOCK_CORRECTION
 from ledger.commands.registry import KINDS, read_body
 from ledger.crypto.detached_jws import SIGNATURE_BYTES_MAX
 from ledger.domain.command import Command
@@ -32,7 +33,7 @@ _OUTCOMES: Final = tuple(code.word for code in Code if code.recorded)
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry; ``time`` is Unix milliseconds as the book saw it, never before the last entry's."""
+    """One entry; ``time`` is Unix milliseconds as the book saw it, never before the last entry's ``time_after``."""
 
     kind: str
     id: str
@@ -64,6 +65,13 @@ class Entry:
     def command_body(self) -> Record:
         """The typed body of the command. Raises: Malformed."""
         return read_body(self.command)
+
+    @property
+    def time_after(self) -> int:
+        """The least time (ms) of the entry after it: its own, or the one that a clock correction goes back to."""
+        if self.kind == CLOCK_CORRECTION.name and not self.code.refused:
+            return CLOCK_CORRECTION.read_body(self.command).time
+        return self.time
 
     def recorded(self, body: Record | None = None) -> Recorded[Record]:
         """What applying it takes; ``body`` is the typed body of its command, if read before. Raises: Malformed."""

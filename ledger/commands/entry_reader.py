@@ -47,6 +47,11 @@ class Read(NamedTuple):
     time: int
     effect: Effect
 
+    @property
+    def time_after(self) -> int:
+        """The least time (ms) of the entry after it."""
+        return self.effect.time_after if isinstance(self.effect, Entry) else self.time
+
 
 class RunEntry(Record, Generic[B], frozen=True, kw_only=True):
     """The entry of a run; its actor and its key id, which repeat, are matched afterwards."""

@@ -10,6 +10,7 @@ from msgspec.json import decode
 from ledger.commands.command_kind import CommandKind
 from ledger.commands.context import PendingCommand
 from ledger.commands.governance.account_reset import DECREE
+from ledger.commands.governance.clock_correction import CLOCK_CORRECTION
 from ledger.commands.governance.contract_revocation import REVOCATION
 from ledger.commands.governance.model_opening import MODEL_OPENING
 from ledger.commands.governance.release_notice import RELEASE_NOTICE
@@ -50,6 +51,7 @@ KINDS: Final[dict[str, CommandKind[Any]]] = {
         RECOMMENDATION,
         REVOCATION,
         DECREE,
+        CLOCK_CORRECTION,
         RELEASE_NOTICE,
         MODEL_OPENING,
         MERGER,

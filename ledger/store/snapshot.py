@@ -43,8 +43,8 @@ class Log:
 
     @property
     def time(self) -> int:
-        """The last entry's time (ms), 0 for an empty book."""
-        return Entry.parse(self.entry(self.size - 1)).time if self.size else 0
+        """The least time (ms) of the next entry, 0 for an empty book."""
+        return Entry.parse(self.entry(self.size - 1)).time_after if self.size else 0
 
     def entry(self, index: int) -> bytes:
         """The exact bytes of an entry. Raises: KeyError."""

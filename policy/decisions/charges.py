@@ -49,7 +49,7 @@ def check_contract_in_force(case: Case, contract: Contract, document: ContractDo
     check_not_revoked(case, contract, document)
     now, source = ("now", case.now), document.source
     case.not_after("contract_not_begun", ("the contract's start", document.starts), now, source)
-    case.before("contract_ended", now, ("the contract's end", document.ends), source)
+    case.before("contract_ended", now, ("the contract's end", contract.ends), source)
 
 
 def check_newest(case: Case, contract: Contract, document: ContractDocument) -> None:

@@ -1,10 +1,11 @@
-"""Policy decisions on governance: a contract revoked by a TDP, an account reset by an SRO's decree."""
+"""Policy decisions on governance: a contract revoked by a TDP, an SRO's decree, a correction of the log's time."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from ledger.commands.governance.account_reset import DECREE, Decree
+from ledger.commands.governance.clock_correction import CLOCK_CORRECTION, CorrectClock
 from ledger.commands.governance.contract_revocation import REVOCATION, Revoke
 from policy.decisions.charges import check_newest
 from policy.decisions.documents_in_force import dataset_of, policy_in_force, read_contract
@@ -33,5 +34,11 @@ def decree(case: Case, body: Decree) -> None:
         case.equal("actor_not_issuer", "actor", case.actor, version.issuer, f"policy of {domain}")
 
 
-VERDICTS: Final = (on(REVOCATION, revocation), on(DECREE, decree))
+def clock_correction(case: Case, _body: CorrectClock) -> None:
+    """Decide a clock correction: by an SRO. The ledger checks that every SRO with an open partition has signed."""
+    actor = case.facts.organisations.get(case.actor)
+    case.check("actor_not_sro", actor is not None and "SRO" in actor.roles, case.actor, "registered as SRO")
+
+
+VERDICTS: Final = (on(REVOCATION, revocation), on(DECREE, decree), on(CLOCK_CORRECTION, clock_correction))
 """By kind of command."""

@@ -162,6 +162,10 @@ ASKED: Final[dict[str, dict[str, Any]]] = {
     "recommendation": {"actor": TSO, "signers": [TSO], "entered": RECOMMENDATION},
     "revocation": {"actor": TDP, "body": {"contract": ""}},
     "decree": {"actor": SRO, "body": {"holder": "global", "partition": REF, "reason": "an error"}},
+    "clock_correction": {
+        "actor": SRO,
+        "body": {"ahead": 2, "reason": "the clock was set to 2036", "signatures": ["a..b"], "time": 1},
+    },
     "release_notice": {"actor": TDC, "body": {"charge": "run-1", "model": MODEL}},
     "model_opening": {
         "actor": TDC,

@@ -11,6 +11,7 @@ from ledger.book.state.position_index import PositionIndex
 from ledger.book.state.proven_entries import ProvenEntries
 from ledger.commands.entry import Entry
 from ledger.commands.entry_reader import Read, read_entry
+from ledger.commands.governance.clock_correction import CorrectClock, corrected
 from ledger.commands.governance.model_opening import OpenModel, key_of_opening
 from ledger.commands.governance.release_notice import Announce, announced
 from ledger.commands.runs.charge import Charged
@@ -77,4 +78,6 @@ def _changed(charge: Charge | None, entry: Read, position: int, name: str) -> Ch
         return effect.changed(charge) if effect.charge == name else charge
     if isinstance(effect, Entry) and isinstance(body := effect.command_body, Announce) and body.charge == name:
         return announced(charge, body, effect.time)
+    if isinstance(effect, Entry) and isinstance(body := effect.command_body, CorrectClock):
+        return corrected(charge, body)
     return charge

@@ -29,7 +29,8 @@ def decide(context: Context[Announce]) -> Decision:
     charge, model = context.charge(context.body.charge), context.body.model
     require_posted(charge)
     context.require_clean_room(charge)
-    if model in dict(charge.notices):
+    # One of a later time than now was announced before the log's time went back.
+    if any(named == model and since <= context.now for named, since in charge.notices):
         raise Rejected(Code.CONFLICT, f"the model {model} is announced already", "body.model")
     if len(charge.notices) >= NOTICES_MAX:
         raise Rejected(Code.CONFLICT, f"charge {charge.id} has announced {NOTICES_MAX} models", "body.model")

@@ -23,11 +23,12 @@ STANDING: Final = {
     ("CCR", "submit_model_release"): 409,
     ("CCR", "submit_release_notice"): 409,
     ("CCR", "submit_void"): 409,
+    ("SRO", "submit_clock_correction"): 409,
     ("TDC", "submit_model_opening"): 404,
     ("TDC", "submit_void"): 409,
 }
 """What does not stand to be done there, by role: its book has organisations already, the charge's key is
-released and its run not posted, and no evidence is stored."""
+released and its run not posted, no evidence is stored, and its clock is right."""
 
 
 def own(pairs: TwoOfEach, kind: str, role: str) -> tuple[c.Object, str | None]:
@@ -40,6 +41,7 @@ def own(pairs: TwoOfEach, kind: str, role: str) -> tuple[c.Object, str | None]:
     bodies: dict[str, c.Object] = {
         "acquisition": {"acquired": [BANK_B], "organisation": BANK_A},
         "charge": pairs.charge(things, room),
+        "clock_correction": {"ahead": 2, "reason": "none", "signatures": ["a..b"], "time": 1},
         "coalition": {"epsilon": "8", "members": [BANK_A, BANK_B]},
         "collusion": {"effective": NOW, "organisations": [BANK_A, BANK_B]},
         "decree": {"holder": "global", "partition": things.partition, "reason": "an order"},

@@ -12,7 +12,9 @@ from client.http.endpoints import BATCH, JSON_TYPE, MODEL_KEYS, PATHS, SIGNATURE
 from client.keys.sealed_model import seal_deposit, seal_model
 from client.keys.signer import Signer
 from ledger.commands.entry import Entry
+from ledger.commands.governance.clock_correction import ClockClaim
 from ledger.wire import canonical_json as c
+from ledger.wire.records import write
 from tests.api.two_of_each import TwoOfEach
 from tests.api.wire.conforming import committed
 from tests.api.wire.recorded import Recorder
@@ -217,6 +219,18 @@ class Tour:
         self._pages("/v1/frozen-accounts", "1", partition=pairs.own.partition, as_of=str(world.size))
         revoked: c.Object = {"contract": pairs.foreign.contract}
         self._submit(pairs.clinic, CLINIC, "revocation", revoked, "revocation-1")
+        self._correct_clock()
+
+    def _correct_clock(self) -> None:
+        """The clock was a second ahead, and is right again."""
+        world = self.world
+        ahead = world.clock.now
+        world.clock.now -= 1_000
+        name, reason = "clock-correction-1", "the clock was a second ahead"
+        claim = write(ClockClaim(ahead, name, reason, world.clock.now))
+        body: c.Object = {"ahead": ahead, "reason": reason, "signatures": [world.sro.sign(claim)]}
+        self._submit(world.sro, SRO, "clock_correction", {**body, "time": world.clock.now}, name)
+        world.clock.now = ahead
 
     def _again(self) -> None:
         """Each command once more as it was sent, which gets the answer that it got."""

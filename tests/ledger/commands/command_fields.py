@@ -59,6 +59,12 @@ BODIES: Final[dict[str, dict[str, str]]] = {
     "model_release": {"charge": "name", "model": "sha256", "watermark": "optional sha256"},
     "revocation": {"contract": "sha256"},
     "decree": {"holder": "holder", "partition": "text 1000", "reason": "text 2000"},
+    "clock_correction": {
+        "ahead": "integer 0 253402300799999",
+        "reason": "text 2000",
+        "signatures": "list 1 32 text 2000",
+        "time": "integer 0 253402300799999",
+    },
     "release_notice": {"charge": "name", "model": "sha256"},
     "model_opening": {
         "charge": "name",

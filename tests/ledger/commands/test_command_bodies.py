@@ -61,6 +61,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "recommendation": {"document": DIGEST, "signatures": [DIGEST]},
     "revocation": {"contract": DIGEST},
     "decree": {"holder": "global", "partition": REF, "reason": "records were counted twice"},
+    "clock_correction": {"ahead": 2, "reason": "the clock was set to 2036", "signatures": ["a..b"], "time": 1},
     "release_notice": {"charge": "run-1", "model": DIGEST},
     "model_opening": {
         "charge": "run-1",
