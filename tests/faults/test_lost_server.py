@@ -82,9 +82,9 @@ def test_the_service_says_that_it_is_not_available(server: tuple[Server, Iterato
     """Status 503 as a problem, for what reads, what stores and what is recorded; never 500."""
     postgres, urls = server
     with service.open_world(tmp_path, database=next(urls)) as world:
-        contract = world.found()
+        contract = world.found_service()
         room = CleanRoom()
-        raw = world.command(world.bank, BANK_A, "charge", world.charge_body(contract, room), "run-1")
+        raw = world.command_bytes(world.bank, BANK_A, "charge", world.charge_body(contract, room), "run-1")
         paths = ("/readyz", "/v1/partitions", "/v1/checkpoint", "/v1/entries/0", f"/v1/contracts/{contract}")
         before = {path: world.http.get(path).status_code for path in paths}
         assert set(before.values()) == {200}, before

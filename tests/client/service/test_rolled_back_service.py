@@ -147,6 +147,6 @@ def test_a_service_that_is_set_back_in_the_middle_of_a_run(open_service: Opener)
     with pytest.raises(SeenCheckpointError, match="does not prove"):
         held.submit(yesterday.bank, BANK_A, "charge", body, "a")
     with pytest.raises(SeenCheckpointError, match="does not prove"):
-        held.receipt("partition-q4")
+        held.receipt("partition-2026-q4")
     with pytest.raises(SeenCheckpointError, match="does not prove"):
         held.checkpoint()
