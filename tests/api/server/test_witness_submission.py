@@ -31,7 +31,7 @@ from tests.factories.callers import Everybody
 from tests.factories.documents import SMALL
 from tests.factories.people import LOG, LOG_KEY, ORIGIN
 from tests.factories.service import machine_clock
-from tests.factories.stored import ENGINES, World, copy, open_world
+from tests.factories.stored import ENGINES, StoredWorld, copy, open_world
 from tests.ledger.cli.test_witness_client import COSIGNER, PLAIN, Answer, answering, line, note_of
 from tests.ledger.log import third_party
 
@@ -39,7 +39,7 @@ EMPTY = sign(Checkpoint(ORIGIN, 0, EMPTY_ROOT), LOG_KEY)
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[StoredWorld]:
     """A book of ten entries."""
     with open_world(tmp_path) as found:
         yield found
@@ -65,7 +65,7 @@ def submitting(
         submission.close()
 
 
-def charged(world: World, *names: str) -> None:
+def charged(world: StoredWorld, *names: str) -> None:
     """Runs, each with an entry and a checkpoint."""
     for name in names:
         assert world.submit(world.charge(name, run=SMALL))[0].code.word == "pending"
@@ -102,7 +102,7 @@ def test_the_newest_checkpoint_is_cosigned_and_the_time_of_the_witness_is_told(
 
 
 def test_yesterdays_book_is_contradicted_although_the_witness_cosigned_it(
-    world: World, witness: third_party.Witness, tmp_path: Path
+    world: StoredWorld, witness: third_party.Witness, tmp_path: Path
 ) -> None:
     """Its cosignature is in the backup, and proves nothing of today: the witness itself is asked."""
     assert show(world.url, witness.named) == 10
@@ -125,7 +125,7 @@ def test_yesterdays_book_is_contradicted_although_the_witness_cosigned_it(
 
 
 def test_a_book_that_was_emptied_is_contradicted(
-    world: World, witness: third_party.Witness, tmp_path_factory: pytest.TempPathFactory
+    world: StoredWorld, witness: third_party.Witness, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """It looks like a new one; a witness that has seen nothing of the log takes it for that."""
     with open_world(tmp_path_factory.mktemp("empty"), founded=False) as empty:
@@ -138,7 +138,7 @@ def test_a_book_that_was_emptied_is_contradicted(
 
 
 def test_a_witness_that_is_away_is_a_warning_or_a_reason_not_to_start(
-    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    world: StoredWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A process that was killed; what its profile says of it decides. The warning comes once."""
     with third_party.serving(tmp_path, "witness.example/w1", ORIGIN, LOG.vkey) as witness:
@@ -154,7 +154,7 @@ def test_a_witness_that_is_away_is_a_warning_or_a_reason_not_to_start(
             submission.show()
 
 
-def test_no_commit_waits_for_a_witness(world: World) -> None:
+def test_no_commit_waits_for_a_witness(world: StoredWorld) -> None:
     """While one holds its answer back, commands are recorded; and the other witness's answer is stored."""
     asked, answer = threading.Event(), threading.Event()
 
@@ -174,7 +174,7 @@ def test_no_commit_waits_for_a_witness(world: World) -> None:
         assert facts.connection.execute(select(COSIGNATURE.c.tree_size)).scalars().all() == [10]
 
 
-def test_a_size_that_another_process_has_shown_just_now_is_no_contradiction(world: World) -> None:
+def test_a_size_that_another_process_has_shown_just_now_is_no_contradiction(world: StoredWorld) -> None:
     """Between the reading of the book and the answer of the witness, it committed and showed a larger size."""
 
     def answer(request: bytes) -> Answer:
@@ -190,7 +190,7 @@ def test_a_size_that_another_process_has_shown_just_now_is_no_contradiction(worl
         assert connection.execute("SELECT tree_size FROM cosignature").fetchall() == [(11,)]
 
 
-def profile_of(world: World, witness: str, more: str = "") -> Path:
+def profile_of(world: StoredWorld, witness: str, more: str = "") -> Path:
     """A service's profile that names a witness."""
     everybody = Everybody(ISSUER, ORIGIN, machine_clock())
     vkey, _, url = witness.partition("=http")
@@ -212,7 +212,7 @@ def _logging() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_logging")
 def test_a_service_whose_book_and_kept_checkpoint_are_yesterdays_does_not_start(
-    world: World, witness: third_party.Witness, tmp_path: Path
+    world: StoredWorld, witness: third_party.Witness, tmp_path: Path
 ) -> None:
     """Two files restored: nothing on the machine shows it, and the witness does."""
     kept = default_path(LOG)
@@ -248,7 +248,7 @@ def test_a_service_whose_book_and_kept_checkpoint_are_yesterdays_does_not_start(
     ],
 )
 def test_a_running_service_is_stopped_by_a_witness(
-    world: World, monkeypatch: pytest.MonkeyPatch, later: Answer, code: int, told: str
+    world: StoredWorld, monkeypatch: pytest.MonkeyPatch, later: Answer, code: int, told: str
 ) -> None:
     """One that contradicts, and one that is required and stays away; at the start all was well."""
     monkeypatch.setattr(witness_submission, "ROUND_S", 0.05)
@@ -275,7 +275,7 @@ def test_a_running_service_is_stopped_by_a_witness(
     assert world.size == 10
 
 
-def test_the_settings(world: World, tmp_path: Path) -> None:
+def test_the_settings(world: StoredWorld, tmp_path: Path) -> None:
     """Witnesses by URL, each with its pinned key; who requires them names one."""
     url = "https://witness.example"
     settings = Settings.load(profile_of(world, f"{COSIGNER.key.vkey}={url}", 'witnesses = "required"'))

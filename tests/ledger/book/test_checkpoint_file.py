@@ -156,6 +156,14 @@ def test_another_history_is_refused(world: StoredWorld, kept: Path, tmp_path: Pa
         world.open(kept=kept)
 
 
+def test_entries_that_were_cut_off_are_missed(world: StoredWorld, kept: Path, tmp_path: Path) -> None:
+    """The newest rows deleted, checkpoints included, and everything else in order: no key is needed for that."""
+    _grow(world, kept, "a", "b", "c")
+    copy(forged(world.path, tmp_path / "cut.sqlite", entries_of(world.path)[:11], LOG_KEY), world.path)
+    with pytest.raises(BookUnusable, match="has 11 entries, fewer than the 13"):
+        world.open(kept=kept)
+
+
 @pytest.mark.parametrize(
     "text", ["", "nothing", "\udc80", sign(Checkpoint("other.example/log", 1, bytes(32)), LOG_KEY)]
 )
