@@ -36,6 +36,7 @@ from ledger.mechanisms.decomposition import Steps, to_steps
 from ledger.mechanisms.loss import Loss, Segment
 from ledger.mechanisms.mechanism import Mechanism
 from ledger.mechanisms.price_proofs import require_priced
+from ledger.wire.canonical_json import INTEGER_MAX
 from ledger.wire.exact_numbers import DELTA_ONE, NAT, ceil_slack
 from ledger.wire.field_types import Positive, between, constant, distinct
 from ledger.wire.malformed import Malformed
@@ -53,6 +54,7 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
         delta: of the partition's budget; ``epsilon`` likewise.
         slack: δ units that the runs' τ and black boxes share; the Gaussian has the rest.
         menu: the values of τ that a certificate may have, in δ units, fixed at opening.
+        capacity: μ² of the budget, as found at opening: the checkpoints of the odometer divide it.
     """
 
     searched: ClassVar[bool] = True
@@ -60,6 +62,7 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
     epsilon: Positive
     slack: Annotated[int, between(1, DELTA_ONE)]
     menu: Annotated[tuple[Annotated[int, between(1, DELTA_ONE)], ...], distinct(MENU_MAX)]
+    capacity: Annotated[int, between(1, INTEGER_MAX)] | None = None
     v: Literal[1] = constant(1)
 
     def __post_init__(self) -> None:
@@ -81,7 +84,11 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
         if not DELTA_LEAST <= delta < 1:
             raise Malformed("delta", "must be at least 1e-9 and less than 1 for the rule gaussian")
         units = slack or int(delta * DELTA_ONE) // 2
-        return cls(delta, opening.caps[0], units, tuple(sorted({units // part for part in _PARTS} - {0})))
+        menu = tuple(sorted({max(1, units // part) for part in _PARTS}))
+        found = (
+            gaussian_capacity(opening.caps[0], delta - Fraction(units, DELTA_ONE)) if units < delta * DELTA_ONE else 0
+        )
+        return cls(delta, opening.caps[0], units, menu, found or None)
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
@@ -134,7 +141,7 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
             raise ArithmeticError("the account holds an infinite charge, or more than its slack")
         if loss.finite[0] == 0:
             return Fraction(0)
-        reached = checkpoint(loss.finite[0], gaussian_capacity(self.epsilon, self.certain))
+        reached = checkpoint(loss.finite[0], self.capacity or gaussian_capacity(self.epsilon, self.certain))
         epsilon = gaussian_epsilon(reached.at, self.certain * reached.weight)
         if epsilon is None:
             raise ArithmeticError("no finite ε is proven at this δ")

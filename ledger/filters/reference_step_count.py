@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
-from ledger.accounting.pld_counting import count_capacity, count_epsilon, count_keeps
+from ledger.accounting.pld_counting import COUNT_MAX, count_capacity, count_epsilon, count_keeps
 from ledger.filters.capacity import Cap, NoRoom
 from ledger.filters.rule import Coordinate, Opening, Rule
 from ledger.filters.stepwise_odometer import checkpoint
@@ -26,7 +26,7 @@ from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.loss import Loss, Segment
 from ledger.mechanisms.mechanism import Gaussian, Mechanism, PoissonGaussian
 from ledger.mechanisms.price_proofs import REPLACE, NotPriced, require_priced
-from ledger.wire.field_types import Positive, constant
+from ledger.wire.field_types import Positive, between, constant
 from ledger.wire.malformed import Malformed
 
 DELTA_LEAST: Final = Fraction(1, 10**9)
@@ -39,6 +39,7 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
     Attributes:
         delta: of the partition's budget; ``epsilon`` likewise, which the odometer's checkpoints divide.
         noise_multiplier: of the reference step; ``probability`` is its sampling probability.
+        capacity: steps that keep the budget, as found at opening: the checkpoints of the odometer divide it.
     """
 
     takes_slack: ClassVar[bool] = False
@@ -48,6 +49,7 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
     epsilon: Positive
     noise_multiplier: Fraction
     probability: Positive
+    capacity: Annotated[int, between(1, COUNT_MAX)] | None = None
     v: Literal[1] = constant(1)
 
     def __post_init__(self) -> None:
@@ -77,7 +79,8 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
         step = _as_sampled(runs[0][1]) if len(runs) == 1 else None
         if step is None:
             raise Malformed("load", "must be one plan of Poisson-sampled Gaussian steps: its step is the reference")
-        return cls(delta, caps[0], step.noise_multiplier, step.probability)
+        capacity = count_capacity(PoissonGaussian(step.probability, step.noise_multiplier, 1), caps[0], delta)
+        return cls(delta, caps[0], step.noise_multiplier, step.probability, capacity or None)
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
@@ -130,7 +133,7 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
             raise ArithmeticError("the account holds an infinite charge")
         if count == 0:
             return Fraction(0)
-        reached = checkpoint(count, count_capacity(self.step, self.epsilon, self.delta))
+        reached = checkpoint(count, self.capacity or count_capacity(self.step, self.epsilon, self.delta))
         epsilon = count_epsilon(self.step, reached.at, self.delta * reached.weight)
         if epsilon is None:
             raise ArithmeticError("no finite ε is proven at this δ")

@@ -6,13 +6,20 @@ figure is a lower bound of what the adversary reaches on the mechanisms of that 
 """
 
 from collections.abc import Callable
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
-from ledger.mechanisms.loss import Loss
+from ledger.accounting.gaussian_certificates import gaussian_epsilon
+from ledger.filters import Opening
+from ledger.filters.gaussian import GaussianRule
+from ledger.filters.reference_step_count import Reference
+from ledger.filters.stepwise_odometer import checkpoint
+from ledger.mechanisms.loss import Loss, loss_of
+from ledger.mechanisms.mechanism import Gaussian, PoissonGaussian
 from tests.ledger.filters.game import Charging, Game, Run
 from tests.ledger.filters.lattice import Pair, on_lattice, tilted
 from tests.ledger.filters.libraries import BASE, counted
@@ -121,3 +128,28 @@ def test_small_mechanisms_beat_the_curve_of_all_that_ran() -> None:
     assert at_run_ends(one, lambda count: claims[count], delta, 40) > 3
     shared = [0.0, *(one.times(count).epsilon(delta / 40) for count in range(1, 41))]
     assert at_run_ends(one, lambda count: shared[count], delta, 40) <= 1
+
+
+def test_the_odometer_of_reference_is_never_beaten() -> None:
+    """The rule's own reports after each of thirteen COVID runs, whichever the analyst stops at."""
+    plan = PoissonGaussian(Fraction(1, 186), Fraction(6531, 10_000), 186)
+    rule = Reference.choose(Opening(Fraction(1, 1483), (Fraction(3),), plan))
+    told = cache(lambda count: float(rule.odometer(Loss((186 * count,), (0,)))))
+    assert 0.2 < at_run_ends(covid(1), told, DELTA, RUNS, WIDTH) <= 1
+
+
+def test_the_odometer_of_gaussian_is_never_beaten() -> None:
+    """The same of Gaussian runs of noise 8, which the rule adds up exactly; and its checkpoints at all of δ are."""
+    rule = GaussianRule.choose(Opening(Fraction(1, 1483), (Fraction(3),), None, slack=1))
+    (price,) = rule.segments(Gaussian(Fraction(8)), "REPLACE_SPECIAL")
+    run, cap = loss_of((price,), 1), rule.cap(Fraction(3))
+    most = rule.runs(Loss.zero(2), cap, run)
+    told = cache(lambda count: float(rule.odometer(run.times(count))))
+
+    @cache
+    def unshared(count: int) -> float:
+        reached = checkpoint(run.finite[0] * count, cap.capacity[0] or 0).at
+        return float(gaussian_epsilon(reached, rule.certain) or 0) if count else 0.0
+
+    assert 0.2 < at_run_ends(dp_sgd(1.0, 8.0, 1), told, DELTA, most, WIDTH) <= 1
+    assert at_run_ends(dp_sgd(1.0, 8.0, 1), unshared, DELTA, most, WIDTH) > 2

@@ -271,7 +271,7 @@ def test_a_delta_outside_its_range_is_refused(delta: Fraction) -> None:
 def test_only_known_rules_open() -> None:
     """Another name is refused."""
     with pytest.raises(Malformed, match="rule"):
-        choose_rule("catalogue", Opening(Fraction(1, 1000), (Fraction(3),), None))
+        choose_rule("counting", Opening(Fraction(1, 1000), (Fraction(3),), None))
 
 
 def test_a_cap_is_recorded_in_full() -> None:
