@@ -85,10 +85,9 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
             raise Malformed("delta", "must be at least 1e-9 and less than 1 for the rule gaussian")
         units = slack or int(delta * DELTA_ONE) // 2
         menu = tuple(sorted({max(1, units // part) for part in _PARTS}))
-        found = (
-            gaussian_capacity(opening.caps[0], delta - Fraction(units, DELTA_ONE)) if units < delta * DELTA_ONE else 0
-        )
-        return cls(delta, opening.caps[0], units, menu, found or None)
+        certain = delta - Fraction(units, DELTA_ONE)
+        capacity = gaussian_capacity(opening.caps[0], certain) if certain > 0 else 0
+        return cls(delta, opening.caps[0], units, menu, capacity or None)
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
