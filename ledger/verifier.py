@@ -122,6 +122,66 @@ def _hashes(*values: bytes) -> bool:
     return all(len(value) == HASH_BYTES for value in values)
 
 
+# --- The state: a sparse Merkle tree of records
+
+STATE_DEPTH: Final = 64
+EMPTY_STATE: Final = bytes(HASH_BYTES)
+"""The hash of a subtree without records, at any depth. SHA-256 gives it for nothing that is known."""
+_STATE: Final = b"epsilon-ledger/state/"
+
+
+def state_key(name: bytes) -> bytes:
+    """The hashed name of a record."""
+    return hashlib.sha256(_STATE + b"key\n" + name).digest()
+
+
+def state_place(key: bytes) -> int:
+    """Where the record of a hashed name stands: the first 64 bits."""
+    return int.from_bytes(key[: STATE_DEPTH // 8], "big")
+
+
+def state_entry_secret(entry: bytes) -> bytes:
+    """What only the readers of an entry can compute; the log's own hashes of it are public."""
+    return hashlib.sha256(_STATE + b"entry\n" + entry).digest()
+
+
+def state_salt(secret: bytes, name: bytes) -> bytes:
+    """The salt of a record: of the last entry that touched it, and of the record's name."""
+    return hashlib.sha256(_STATE + b"salt\n" + secret + name).digest()
+
+
+def state_leaf_hash(salt: bytes, record: bytes) -> bytes:
+    """SHA-256(0x02 || salt || record)."""
+    return hashlib.sha256(b"\x02" + salt + record).digest()
+
+
+def state_place_hash(leaves: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """SHA-256(0x03 || key || leaf hash || ...) over the records of one place, by key; of no record, the empty hash."""
+    return hashlib.sha256(b"\x03" + b"".join(key + leaf for key, leaf in leaves)).digest() if leaves else EMPTY_STATE
+
+
+def state_node_hash(left: bytes, right: bytes) -> bytes:
+    """The hash of a node, at least one side of which holds records: SHA-256(0x04 || left || right)."""
+    return hashlib.sha256(b"\x04" + left + right).digest()
+
+
+def state_root(key: bytes, leaves: Sequence[tuple[bytes, bytes]], siblings: Mapping[int, bytes]) -> bytes:
+    """The root to which the place of a hashed name leads.
+
+    Args:
+        key: the hashed name.
+        leaves: every record at its place, as hashed name and leaf hash, by name.
+        siblings: by depth, the hashes beside the way from the root; the others are of empty subtrees.
+    """
+    place, at = state_place(key), state_place_hash(leaves)
+    for depth in range(STATE_DEPTH - 1, -1, -1):
+        sibling = siblings.get(depth, EMPTY_STATE)
+        if at != EMPTY_STATE or sibling != EMPTY_STATE:
+            right = place >> (STATE_DEPTH - 1 - depth) & 1
+            at = state_node_hash(sibling, at) if right else state_node_hash(at, sibling)
+    return at
+
+
 # --- Keys and signed notes: C2SP signed-note and tlog-cosignature
 
 

@@ -28,7 +28,7 @@ from ledger.wire.malformed import Malformed
 
 T = TypeVar("T")
 _NO_LAPSE: Final = ""
-"""No log key: it signs lapses alone, and no client sends those."""
+"""No log key: it signs the book's own entries alone, and no client sends those."""
 
 
 def get_visible(found: T | None, sees: Callable[[T, Facts], bool], facts: Facts, what: str) -> T:

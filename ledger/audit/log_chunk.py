@@ -14,7 +14,7 @@ from ledger.commands.entry_reader import Read, read_entry
 from ledger.crypto.detached_jws import verify
 from ledger.crypto.organisation_keys import key_of
 from ledger.domain.decision import Rejected
-from ledger.verifier import leaf_hash
+from ledger.verifier import leaf_hash, state_entry_secret
 from ledger.wire.malformed import Malformed
 
 FAULTS = (Malformed, Rejected, LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)
@@ -34,12 +34,14 @@ class Chunk(NamedTuple):
         start: the index of the first.
         leaves: their leaf hashes.
         effects: what applying each takes, or the whole of it.
+        marks: of each its id, kind and the least time after it, and its secret (ledger.verifier.state_entry_secret).
         times: of the first, and the least one after the last; None if there is none.
     """
 
     start: int
     leaves: list[bytes]
     effects: list[Effect]
+    marks: list[tuple[str, str, int, bytes]]
     times: tuple[int, int] | None
     wrong: Wrong | None
 
@@ -53,6 +55,7 @@ def read_chunk(start: int, stored: list[Stored], *, whole: bool) -> Chunk:
     wrong: Wrong | None = None
     leaves: list[bytes] = []
     read: list[Effect] = []
+    marks: list[tuple[str, str, int, bytes]] = []
     first, least = None, 0
     take = _entire if whole else read_entry
     for index, (position, name, kind, time, data) in enumerate(stored, start):
@@ -70,7 +73,8 @@ def read_chunk(start: int, stored: list[Stored], *, whole: bool) -> Chunk:
         first, least = time if first is None else first, taken.time_after
         read.append(taken.effect)
         leaves.append(leaf_hash(data))
-    return Chunk(start, leaves, read, None if first is None else (first, least), wrong)
+        marks.append((name, kind, taken.time_after, state_entry_secret(data)))
+    return Chunk(start, leaves, read, marks, None if first is None else (first, least), wrong)
 
 
 def _entire(data: bytes) -> Read:

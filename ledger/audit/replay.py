@@ -22,6 +22,7 @@ from ledger.accounts.account_sums import AccountSums
 from ledger.audit.entry_check import check_before, check_fits
 from ledger.audit.log_chunk import FAULTS, Chunk, Signed, Stored, Wrong, describe_error, first_wrong, read_chunk
 from ledger.audit.projection_check import check_sums, find_invalid_text
+from ledger.audit.statement_check import StatementCheck
 from ledger.audit.tree_rebuild import TreeRebuild
 from ledger.audit.trusted_checkpoints import check_trusted
 from ledger.audit.verification_report import VerificationReport
@@ -182,7 +183,9 @@ class _Replay:
         self._book, self._key, self._signatures, self._gate = book, key, signatures, gate
         self._decisions = decisions
         self._log_x = c.base64url(key.public)
-        self._state = MemoryState(documents=StoredDocuments(book.connection))
+        self._statements = StatementCheck()
+        parts: dict[str, Any] = {**self._statements.journal.parts()}
+        self._state = MemoryState(documents=StoredDocuments(book.connection), **parts)
         self._growth = TreeRebuild(book, key)
         self._last = 0
 
@@ -243,12 +246,13 @@ class _Replay:
             raise VerificationFailed(chunk.start, "time: lies before the time of the entry before it")
         index, state, sums = chunk.start, self._state, AccountSums(self._state)
         try:
-            for index, one in enumerate(chunk.effects, chunk.start):
+            for index, (one, mark) in enumerate(zip(chunk.effects, chunk.marks, strict=True), chunk.start):
                 if self._decisions:
                     self._decide(one, index)
                 else:
                     apply_effect(state, one, index, sums)
-            sums.put()
+                    sums.put()
+                self._statements.check(one, mark)
         except FAULTS as error:
             raise VerificationFailed(index, describe_error(error)) from None
         if chunk.wrong is not None:

@@ -13,15 +13,16 @@ from ledger.book.wall_clock import WallClock
 from ledger.book.writer_state import WriterState
 from ledger.commands.apply import effect_of
 from ledger.commands.context import PendingCommand
-from ledger.commands.decide import LEDGER_ACTOR, decide, verify_signer
+from ledger.commands.decide import decide, verify_signer
 from ledger.commands.entry import Entry
 from ledger.commands.entry_reader import Read
+from ledger.commands.governance.state_statement import STATEMENT, StateStatement
 from ledger.commands.kept_verdicts import KeptVerdicts
 from ledger.commands.registry import KINDS, read_body
 from ledger.commands.runs.key_release import ReleaseKey
-from ledger.commands.runs.settlement import Post, Settle
+from ledger.commands.runs.settlement import LAPSE, Post, Settle
 from ledger.crypto import detached_jws
-from ledger.domain.command import Command
+from ledger.domain.command import LEDGER_ACTOR, Command
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.gate import Gate
 from ledger.domain.outcomes import ChargeState, Code
@@ -30,7 +31,7 @@ from ledger.store.engine import Executor
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from ledger.wire.records import Record
+from ledger.wire.records import Record, write
 
 LAPSES_MAX: Final = 1_000
 """Lapses that one batch records at most, so that a long absence does not make one endless transaction."""
@@ -97,6 +98,7 @@ class Batch:
         self._reading = recorder.now(0)
         for charge in state.due(self._now, LAPSES_MAX):
             self.record(recorder.lapse(charge))
+        self._record_statement()
 
     @property
     def _now(self) -> int:
@@ -127,7 +129,15 @@ class Batch:
             charge = self.state.facts.charges.get(body.charge)
             if charge is not None and charge.state is ChargeState.PENDING and charge.deadline < self._now:
                 self.record(self._recorder.lapse(charge.id))
-        return self.record(pending)
+        outcome = self.record(pending)
+        self._record_statement()
+        return outcome
+
+    def _record_statement(self) -> None:
+        """Record a statement of the state, if one is due and its root is known."""
+        statement = self.state.statements.next(self._now)
+        if statement is not None and self.record(self._recorder.statement(statement)).index is None:
+            self.state.statements.give_up()
 
     def record(self, pending: PendingCommand) -> Outcome:
         """Decide a command, and append it if its outcome is recorded. Raises: PriceMissing, with nothing appended."""
@@ -205,7 +215,13 @@ class Recorder:
 
     def lapse(self, charge: str) -> PendingCommand:
         """The book's own command for a charge whose deadline has passed."""
-        name = f"{LAPSE_ID}{c.digest(charge.encode())[:32]}"
-        command = Command("lapse", name, LEDGER_ACTOR, self._public.thumbprint, {"charge": charge})
+        return self._own(LAPSE.name, f"{LAPSE_ID}{c.digest(charge.encode())[:32]}", {"charge": charge})
+
+    def statement(self, stated: StateStatement) -> PendingCommand:
+        """The book's own command for a statement of the state; nobody can foresee its id."""
+        return self._own(STATEMENT.name, f"statement-{c.digest(write(stated))[:32]}", stated.to_json())
+
+    def _own(self, kind: str, name: str, body: c.Object) -> PendingCommand:
+        command = Command(kind, name, LEDGER_ACTOR, self._public.thumbprint, body)
         raw = command.to_bytes()
         return PendingCommand(command, read_body(command), raw, detached_jws.sign(self.signer.private, raw))

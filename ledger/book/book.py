@@ -71,6 +71,7 @@ class Book:
         kept: Path | None = None,
         first_start: bool = False,
         volatile: bool = False,
+        statements: bool = True,
     ) -> Self:
         """Open a book whose schema is in place.
 
@@ -84,6 +85,7 @@ class Book:
             kept: a file outside the book that holds its newest checkpoint; made for an empty book.
             first_start: make it for a book with entries too, if it is not there.
             volatile: accept a PostgreSQL server that may lose what it committed, as one for tests.
+            statements: state the state from time to time, and at closing.
 
         Raises:
             BookUnusable: if there is no book, its schema is not this program's, a trigger is missing, the role
@@ -96,6 +98,7 @@ class Book:
             recorder = Recorder(gate, WallClock(clock, watch), LogSigner(log_key, origin))
             keeping = None if kept is None else CheckpointFile(kept, recorder.signer, first_start=first_start)
             state = WriterState(recorder.signer.key)
+            state.statements.enabled = statements
             check_usable(engines[1], state, keeping, volatile=volatile)
             recorder.clock.begin(state.time)
             if keeping is not None:

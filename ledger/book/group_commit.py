@@ -15,6 +15,7 @@ on time.
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -126,6 +127,7 @@ class Writer:
         self._queue.put_back(_CLOSE)
         self._thread.join()
         self._committer.close()
+        self._state.statements.close()
         self.pricing.close()
         if self._lock is not None:
             self._lock.release()
@@ -174,7 +176,10 @@ class Writer:
             self._stop(error)
 
     def _is_done(self) -> bool:
-        return not self._calls and self._batch is None and self._committing is None
+        busy = self._calls or self._batch is not None or self._committing is not None
+        # The last changes are stated before the book is closed.
+        self._state.statements.closing = self._ending
+        return not busy and self._state.statements.rest_ms(self._state.time) == math.inf
 
     def _receive(self) -> bool:
         """Take every message that is there, and wait for one if there is nothing else to do; whether there was any."""
@@ -207,10 +212,11 @@ class Writer:
             return REST_S
         if self._recorder.clock.paused is not None:
             return PAUSED_REST_S
-        deadline = self._state.next_deadline()
-        if deadline is None:
-            return REST_S
-        return max(min(REST_S, (deadline + 1 - self._recorder.clock.wall()) / 1000), _TICK_S)
+        now, deadline = self._recorder.clock.wall(), self._state.next_deadline()
+        rest_ms = self._state.statements.rest_ms(now)
+        if deadline is not None:
+            rest_ms = min(rest_ms, deadline + 1 - now)
+        return max(min(REST_S, rest_ms / 1000), _TICK_S)
 
     def _decide_waiting(self, *, idle: bool) -> None:
         """Decide the calls that wait, as far as one batch goes; without any, what is due."""
@@ -219,6 +225,8 @@ class Writer:
         except BookPaused as paused:
             # Nothing is recorded while the clock is not believed.
             self._drop_transaction()
+            if self._ending:
+                self._state.statements.stop()
             self._answer([(call, BookPaused(str(paused))) for call in self._calls])
             self._calls.clear()
             return
@@ -245,9 +253,12 @@ class Writer:
         return [one for one in islice(call.waiting, most) if not isinstance(one, Submission)]
 
     def _is_due(self, *, idle: bool) -> bool:
-        """Whether a charge lapses now, or another process has appended entries; without an answer it is asked later."""
-        deadline = self._state.next_deadline()
-        if deadline is not None and deadline < self._recorder.now(self._state.time):
+        """Whether a charge lapses or the state is stated now, or another process has appended entries.
+
+        Without an answer of the database it is asked later.
+        """
+        now, deadline = self._recorder.now(self._state.time), self._state.next_deadline()
+        if (deadline is not None and deadline < now) or not self._state.statements.rest_ms(now):
             return True
         if self._shared and idle and self._committing is None:
             with suppress(SQLAlchemyError), self._reads.begin() as connection:

@@ -27,7 +27,7 @@ from ledger.book.lost_database import busy_where_lost
 from ledger.book.submitted_command import BookBusy, Outcome, Submission
 from ledger.commands.context import PendingCommand
 from ledger.commands.registration.partition import OpenPartition
-from ledger.commands.registry import KINDS
+from ledger.commands.registry import CLIENT_KINDS, KINDS
 from ledger.commands.runs.charge import MakeCharge
 from ledger.domain.outcomes import Code
 from ledger.store.engine import ShortReads
@@ -54,9 +54,10 @@ def read_submission(one: Submission) -> PendingCommand | Outcome:
         pending = one.pending
     except Malformed as error:
         return Outcome(Code.MALFORMED, _id_of(one.raw), None, {}, None, error.field, str(error), repeated=False)
-    if pending.command.kind == "lapse" or pending.command.id.startswith(LAPSE_ID):
-        field = "kind" if pending.command.kind == "lapse" else "id"
-        detail = f"{field}: a lapse is the book's own entry; no client may send one, nor use its id"
+    own = pending.command.kind not in CLIENT_KINDS
+    if own or pending.command.id.startswith(LAPSE_ID):
+        kind, field = (pending.command.kind, "kind") if own else ("lapse", "id")
+        detail = f"{field}: a {kind} is the book's own entry; no client may send one, nor use its id"
         return Outcome(Code.NOT_AUTHORISED, pending.command.id, None, {}, None, field, detail, repeated=False)
     return pending
 

@@ -17,17 +17,20 @@ from ledger.accounts.account_sums import AccountSums
 from ledger.book.state.open_state import Changes, OpenState
 from ledger.book.state.proven_entries import ProvenEntries
 from ledger.book.state.settled_records import SettledRecords
+from ledger.book.state.state_statements import StateStatements
 from ledger.commands.apply import apply_effect
 from ledger.commands.context import PendingCommand
 from ledger.commands.entry import Entry
 from ledger.commands.entry_reader import Read, read_entry
+from ledger.commands.governance.state_statement import Stated
 from ledger.commands.runs.charge import Charged
 from ledger.log.merkle import CompactRange
 from ledger.log.verification import open_checkpoint
+from ledger.state_tree.journal import StateJournal
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import Executor
 from ledger.store.merkle_tables import Tree, entries_from, latest_checkpoint
-from ledger.verifier import LogKey
+from ledger.verifier import LogKey, state_entry_secret
 from ledger.wire.malformed import Malformed
 
 _APPLY_ERRORS: Final = (Malformed, LookupError, AssertionError, ArithmeticError, TypeError, AttributeError)
@@ -47,6 +50,7 @@ class WriterState:
         time: the least time of the next entry (ms), the last one's but after a clock correction; 0 for an empty log.
         durable: how many of the entries are known to be committed; those after them are being committed.
         note: the signed checkpoint over all entries, None for an empty log.
+        statements: the statements of the state.
     """
 
     def __init__(self, key: LogKey) -> None:
@@ -55,6 +59,8 @@ class WriterState:
         self._entries = ProvenEntries()
         self.records = SettledRecords()
         self.facts = OpenState(self._documents, self.records, self._entries)
+        self._journal = StateJournal(self.facts.noted)
+        self.statements = StateStatements(self._journal)
         self.time = 0
         self.durable = 0
         self.note: str | None = None
@@ -102,11 +108,10 @@ class WriterState:
             for index, data in entries_from(connection, before):
                 if index != self.size:
                     raise Malformed("", "is missing")
-                self._apply(read_entry(data), sums)
+                self._apply(read_entry(data), data, sums)
                 self._tree.append(data)
                 if not self.size % _FOLDED:
                     self.facts.forget_changes()
-            sums.put()
         except _APPLY_ERRORS as error:
             raise Malformed("", f"entry {self.size}: {error}") from None
         self.facts.folding = False
@@ -144,16 +149,20 @@ class WriterState:
     def append(self, entry: Read, data: bytes) -> list[tuple[int, int, bytes]]:
         """Apply the next entry; returns the nodes (level, position, hash) that it completes in the tree."""
         sums = AccountSums(self.facts)
-        self._apply(entry, sums)
-        sums.put()
+        self._apply(entry, data, sums)
         self._entries.append(self.size, data)
         return self._tree.append(data)
 
-    def _apply(self, entry: Read, sums: AccountSums) -> None:
+    def _apply(self, entry: Read, data: bytes, sums: AccountSums) -> None:
         if entry.time < self.time:
             raise Malformed("time", "lies before the time of the entry before it")
         self.records.position = self.size
         apply_effect(self.facts, entry.effect, self.size, sums)
+        # A statement may describe the state after any entry, so the accounts are put down after each.
+        sums.put()
+        self._journal.record(entry.id, entry.kind, entry.time_after, state_entry_secret(data))
+        if isinstance(entry.effect, Stated):
+            self.statements.note(self.size, entry.effect)
         if isinstance(entry.effect, Charged):
             heappush(self._deadlines, (entry.effect.charge.deadline, entry.id))
             charges = self.facts.open_charges

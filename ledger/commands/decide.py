@@ -6,12 +6,12 @@ same entries and must come to the same facts.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from ledger.commands.context import PendingCommand
 from ledger.commands.kept_verdicts import KeptVerdicts
 from ledger.commands.registration.organisation import RegisterOrganisation
-from ledger.commands.registry import KINDS
+from ledger.commands.registry import CLIENT_KINDS, KINDS
 from ledger.crypto.detached_jws import verify
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.crypto.public_keys import PublicKey
@@ -20,9 +20,6 @@ from ledger.domain.facts import Facts
 from ledger.domain.gate import Gate
 from ledger.domain.outcomes import Code
 from ledger.wire.malformed import Malformed
-
-LEDGER_ACTOR: Final = "did:web:ledger.invalid"
-"""The actor of entries that the book makes by itself (a lapse), signed with the log's key."""
 
 
 def decide(  # noqa: PLR0913, PLR0917 - the state, the command, when and where, and who decides
@@ -37,7 +34,7 @@ def decide(  # noqa: PLR0913, PLR0917 - the state, the command, when and where, 
     """Decide a command now, as the entry at ``index``. Never raises for anything that a caller can send.
 
     Args:
-        log_x: the log's public key, which alone signs a lapse.
+        log_x: the log's public key, which alone signs the book's own entries.
         kept: verdicts of the gate on commands alike.
     """
     try:
@@ -81,7 +78,7 @@ def signing_key(facts: Facts, pending: PendingCommand, log_x: str) -> SignerKey:
     """The key that a command must verify with: the one it names, if its actor owns it. Raises: Rejected."""
     command = pending.command
     own: SignerKey | None = None
-    if command.kind == "lapse":
+    if command.kind not in CLIENT_KINDS:
         own = PublicKey("Ed25519", log_x)
     elif isinstance(pending.body, RegisterOrganisation) and not facts.organisations:
         own = pending.body.key

@@ -14,6 +14,7 @@ from ledger.commands.governance.clock_correction import CLOCK_CORRECTION
 from ledger.commands.governance.contract_revocation import REVOCATION
 from ledger.commands.governance.model_opening import MODEL_OPENING
 from ledger.commands.governance.release_notice import RELEASE_NOTICE
+from ledger.commands.governance.state_statement import STATEMENT
 from ledger.commands.organisation_lineage.coalition import COALITION
 from ledger.commands.organisation_lineage.collusion import COLLUSION
 from ledger.commands.organisation_lineage.merger import ACQUISITION, MERGER
@@ -61,11 +62,12 @@ KINDS: Final[dict[str, CommandKind[Any]]] = {
         TRANSFER,
         PUBLICATION,
         COALITION,
+        STATEMENT,
     )
 }
 """By name."""
 CLIENT_KINDS: Final = {name: kind for name, kind in KINDS.items() if kind.path}
-"""Those that clients send; the book lapses charges by itself."""
+"""Those that clients send; the book lapses charges and states its state by itself."""
 
 
 class _Envelope(Record, frozen=True):

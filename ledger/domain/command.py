@@ -14,6 +14,8 @@ from ledger.wire.records import Record, convert, write
 
 COMMAND_BYTES_MAX: Final = 32_768
 """Half of what an entry may hold; the other half is left for what was decided."""
+LEDGER_ACTOR: Final = "did:web:ledger.invalid"
+"""The actor of entries that the book makes by itself, signed with the log's key."""
 REASON_MAX: Final = 2_000
 """Characters of the reason that a command gives."""
 

@@ -57,6 +57,12 @@ class SpanSums:
         at = bisect_right(author.starts, settled.index) - 1
         author.sums[at] = _moved(author.sums[at], settled, settled.steps_posted or 0, -1)
 
+    def bucket(self, charge: Charge) -> tuple[int, int, _Sums]:
+        """The bucket that a charge was added to: where it begins, how many charges it has, and its sums."""
+        author = self._authors[charge.author]
+        at = bisect_right(author.starts, charge.index) - 1
+        return author.starts[at], author.counts[at], author.sums[at]
+
     def runs(self, spans: Iterable[Span]) -> int:
         """How many charges there are in these spans."""
         return sum(sum(author.counts[part]) for author, part in self._parts(spans))

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from ledger.commands.governance.state_statement import STATEMENT, StateStatement
 from ledger.commands.registration.organisation import ORGANISATION, RegisterOrganisation
 from ledger.commands.runs.settlement import LAPSE, POST, VOID, Post, Settle
+from ledger.domain.command import LEDGER_ACTOR
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Gate, Request, Verdict
 from ledger.wire.field_types import TIME_MAX
@@ -45,12 +47,17 @@ def _settlement(case: Case, body: Post | Settle) -> None:
     case.until = TIME_MAX
 
 
+def _statement(case: Case, _body: StateStatement) -> None:
+    case.check("actor_unknown", case.actor == LEDGER_ACTOR, case.actor, "the ledger itself")
+
+
 _VERDICTS: Final[Mapping[str, Gate]] = dict(
     (
         on(ORGANISATION, _organisation),
         on(POST, _settlement),
         on(VOID, _settlement),
         on(LAPSE, _settlement),
+        on(STATEMENT, _statement),
         *charges.VERDICTS,
         *documents.VERDICTS,
         *governance.VERDICTS,

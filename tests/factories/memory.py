@@ -18,10 +18,11 @@ from ledger.book.batch import LAPSE_ID, outcome_of
 from ledger.book.submitted_command import Outcome, Submission
 from ledger.commands.apply import apply
 from ledger.commands.context import PendingCommand
-from ledger.commands.decide import LEDGER_ACTOR, decide, verify_signer
+from ledger.commands.decide import decide, verify_signer
 from ledger.commands.entry import Entry
 from ledger.commands.registry import read_command
 from ledger.crypto.detached_jws import public_key
+from ledger.domain.command import LEDGER_ACTOR
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Caps, Check, Header, Request, Verdict

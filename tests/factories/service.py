@@ -285,7 +285,7 @@ def open_world(
     log = LogKey(ORIGIN, log_key.public_key().public_bytes_raw())
     keys = FileKeyStore(folder / "keys")
     watch = clock.watch() if isinstance(clock, MachineClock) else None
-    book = Book.open(database, gate=gate, log_key=log_key, origin=ORIGIN, clock=clock, watch=watch)
+    book = Book.open(database, gate=gate, log_key=log_key, origin=ORIGIN, clock=clock, watch=watch, statements=False)
     try:
         listener = listen(LOOPBACK, 0)
         everybody = Everybody(base_url(listener), ORIGIN, clock)

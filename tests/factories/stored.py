@@ -34,7 +34,14 @@ class StoredWorld(World):
 
     def open(self, **changes: Any) -> Book:  # noqa: ANN401 - any argument of Book.open
         """Another opening of the same book."""
-        usual = {"clock": self.clock, "gate": gate, "log_key": LOG_KEY, "origin": ORIGIN, "volatile": True}
+        usual = {
+            "clock": self.clock,
+            "gate": gate,
+            "log_key": LOG_KEY,
+            "origin": ORIGIN,
+            "volatile": True,
+            "statements": False,
+        }
         return Book.open(self.url, **{**usual, **changes})
 
     def reopen(self) -> None:

@@ -71,7 +71,9 @@ class Spot:
 
     def open(self) -> Book:
         """The book as a service opens it."""
-        return Book.open(self.writes, gate=gate, log_key=LOG_KEY, origin=ORIGIN, clock=lambda: NOW, volatile=True)
+        return Book.open(
+            self.writes, gate=gate, log_key=LOG_KEY, origin=ORIGIN, clock=lambda: NOW, volatile=True, statements=False
+        )
 
     def run(self, script: str) -> None:
         """Run several statements with the engine's own driver, as who owns the database."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 from ledger.commands.registry import read_body
 from ledger.crypto.detached_jws import public_key
 from ledger.crypto.public_keys import PublicKey
-from ledger.domain.command import Command
+from ledger.domain.command import LEDGER_ACTOR, Command
 from ledger.domain.facts import Account, Charge, Contract, Dataset, Organisation, Partition, PolicyVersion, holder_of
 from ledger.domain.gate import Request, Verdict
 from ledger.domain.memory_state import MemoryState
@@ -158,6 +158,7 @@ ASKED: Final[dict[str, dict[str, Any]]] = {
     "post": {"actor": TDC, "body": {"charge": "run-1", "steps": 3}},
     "void": {"actor": TDC, "body": {"charge": "run-1"}},
     "lapse": {"actor": TDC, "body": {"charge": "run-1"}},
+    "statement": {"actor": LEDGER_ACTOR, "body": {"root": "0" * 64, "size": 1}},
     "model_release": {"actor": TDC, "body": {"charge": "run-1", "model": MODEL}},
     "recommendation": {"actor": TSO, "signers": [TSO], "entered": RECOMMENDATION},
     "revocation": {"actor": TDP, "body": {"contract": ""}},

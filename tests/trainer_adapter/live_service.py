@@ -142,7 +142,7 @@ def open_place(folder: Path, *, authorise_only: bool = False, **policy: c.Json) 
     log_key = load_private(folder / "log.pem")
     log = LogKey(ORIGIN, log_key.public_key().public_bytes_raw())
     store = FileKeyStore(folder / "data-keys")
-    book = Book.open(url, gate=gate, log_key=log_key, origin=ORIGIN, clock=clock)
+    book = Book.open(url, gate=gate, log_key=log_key, origin=ORIGIN, clock=clock, statements=False)
     try:
         with opened(book, KeyStore() if authorise_only else store, log, clock) as (address, enrol):
             yield _furnished(folder, book, store, address, enrol, policy, clock)

@@ -9,6 +9,7 @@ key is new, is known from memory alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ledger.book.state.proven_entries import ProvenEntries
@@ -19,6 +20,7 @@ from ledger.domain.organisation_graph import Node
 from ledger.domain.outcomes import ChargeState
 from ledger.domain.span_sums import SpanSums
 from ledger.mechanisms.loss import Loss
+from ledger.state_tree.journal import Noted, TrackedPart
 from ledger.store.database_state import PROJECTIONS
 from ledger.store.documents import StoredDocuments
 
@@ -27,12 +29,12 @@ Changes = dict[str, list[tuple[Any, Any]]]
 """Keys and values by part of the state, as :data:`ledger.store.database_state.PROJECTIONS` names them."""
 
 
-class Part(dict[Any, Any]):
+class Part(TrackedPart):
     """One part of the state, with the keys that were set since its rows were last written."""
 
-    def __init__(self) -> None:
-        """Begin empty."""
-        super().__init__()
+    def __init__(self, name: str, noted: list[Noted]) -> None:
+        """Begin empty; ``noted`` gets each record that is set."""
+        super().__init__(name, noted)
         self.changed: dict[Any, None] = {}
 
     def __setitem__(self, key: Any, value: Any) -> None:  # noqa: ANN401 - of any part
@@ -43,9 +45,9 @@ class Part(dict[Any, Any]):
 class LineageNodes(Part):
     """The nodes of the lineage graph: each new one is a cut (see :class:`ledger.domain.span_sums.SpanSums`)."""
 
-    def __init__(self, sums: SpanSums) -> None:
+    def __init__(self, noted: list[Noted], sums: SpanSums) -> None:
         """Tell ``sums`` of every cut."""
-        super().__init__()
+        super().__init__("nodes", noted)
         self._sums = sums
 
     def __setitem__(self, key: int, value: Node) -> None:
@@ -64,8 +66,9 @@ class OpenPart(MutableMapping[str, V], Generic[V]):
         changed: the keys that were set since rows were last written.
     """
 
-    def __init__(self, look_up: Callable[[str], V | None]) -> None:
-        """``look_up`` gives a record that is not in memory, None if there is none."""
+    def __init__(self, name: str, noted: list[Noted], look_up: Callable[[str], V | None]) -> None:
+        """``look_up`` gives a record that is not in memory, None if there is none; ``noted`` gets what is set."""
+        self._name, self._noted = name, noted
         self.open: dict[str, V] = {}
         self.changed: dict[str, None] = {}
         self._look_up = look_up
@@ -84,6 +87,7 @@ class OpenPart(MutableMapping[str, V], Generic[V]):
     def __setitem__(self, name: str, value: V) -> None:
         self.open[name] = value
         self.changed[name] = None
+        self._noted.append((self._name, name, value))
 
     def __delitem__(self, name: str) -> None:
         del self.open[name]
@@ -102,9 +106,11 @@ class OpenPart(MutableMapping[str, V], Generic[V]):
 class OpenCharges(OpenPart[Charge]):
     """The pending charges, and those settled since rows were last written."""
 
-    def __init__(self, records: SettledRecords, sums: SpanSums, look_up: Callable[[str], Charge | None]) -> None:
+    def __init__(
+        self, noted: list[Noted], records: SettledRecords, sums: SpanSums, look_up: Callable[[str], Charge | None]
+    ) -> None:
         """Note in ``records`` and ``sums`` what becomes of each."""
-        super().__init__(look_up)
+        super().__init__("charges", noted, look_up)
         self._records, self._sums = records, sums
 
     def __setitem__(self, name: str, value: Charge) -> None:
@@ -127,9 +133,11 @@ class OpenCharges(OpenPart[Charge]):
 class OpenKeys(OpenPart[SigningKey]):
     """The keys of organisations, and those of the clean rooms of charges in memory."""
 
-    def __init__(self, records: SettledRecords, look_up: Callable[[str], SigningKey | None]) -> None:
+    def __init__(
+        self, noted: list[Noted], records: SettledRecords, look_up: Callable[[str], SigningKey | None]
+    ) -> None:
         """Note in ``records`` each key that is bound to a charge."""
-        super().__init__(look_up)
+        super().__init__("keys", noted, look_up)
         self._records = records
 
     def __setitem__(self, name: str, value: SigningKey) -> None:
@@ -143,19 +151,22 @@ class OpenState(MemoryState):
 
     Attributes:
         parts: the parts by name, with what changed in each.
+        noted: what was set, for the statements of the state.
         folding: whether entries are applied whose rows another has written, so that no record is looked up for them.
     """
 
     def __init__(self, documents: StoredDocuments, records: SettledRecords, entries: ProvenEntries) -> None:
         """The state of an empty log, which reads what is settled by ``entries``."""
         self._records, self._sums = records, SpanSums()
-        self.open_charges = OpenCharges(records, self._sums, lambda name: records.charge(entries, name))
-        self.open_keys = OpenKeys(records, lambda key_id: records.key(entries, key_id))
+        self.noted: list[Noted] = []
+        look_up = partial(records.charge, entries)
+        self.open_charges = OpenCharges(self.noted, records, self._sums, look_up)
+        self.open_keys = OpenKeys(self.noted, records, lambda key_id: records.key(entries, key_id))
         self.parts: dict[str, Part | OpenPart[Any]] = {
-            **{name: Part() for name in PROJECTIONS},
+            **{name: Part(name, self.noted) for name in PROJECTIONS},
             "charges": self.open_charges,
             "keys": self.open_keys,
-            "nodes": LineageNodes(self._sums),
+            "nodes": LineageNodes(self.noted, self._sums),
         }
         parts: dict[str, Any] = {**self.parts}
         super().__init__(documents=documents, **parts)
@@ -179,6 +190,7 @@ class OpenState(MemoryState):
         """Change a charge. Of a settled one whose row another has written, it is only noted where that is said."""
         if self.folding and name not in self.open_charges.open:
             self._records.changes.add(name, self._records.position)
+            self.noted.append(("charges", name, None))
         else:
             super().change_charge(name, change)
 

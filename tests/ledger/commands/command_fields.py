@@ -56,6 +56,7 @@ BODIES: Final[dict[str, dict[str, str]]] = {
     "post": {"charge": "name", "steps": "integer 0 10000000"},
     "void": {"charge": "name"},
     "lapse": {"charge": "name"},
+    "statement": {"root": "sha256", "size": f"integer 1 {INTEGER_MAX}"},
     "model_release": {"charge": "name", "model": "sha256", "watermark": "optional sha256"},
     "revocation": {"contract": "sha256"},
     "decree": {"holder": "holder", "partition": "text 1000", "reason": "text 2000"},

@@ -57,6 +57,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "post": {"charge": "run-1", "steps": 120},
     "void": {"charge": "run-1"},
     "lapse": {"charge": "run-1"},
+    "statement": {"root": DIGEST, "size": 4_096},
     "model_release": {"charge": "run-1", "model": DIGEST},
     "recommendation": {"document": DIGEST, "signatures": [DIGEST]},
     "revocation": {"contract": DIGEST},

@@ -1,0 +1,152 @@
+"""When the book states its state, and the trees of what was stated.
+
+A statement is due a while after a change, or after so many entries. The state at that moment is hashed by a thread of
+its own while the writer goes on, and the statement is recorded with a later batch: no commit waits for it, unless so
+many entries came meanwhile that it would describe a state that is too old. Of several processes each keeps its tree;
+whoever has the lock records, and the others take over what was recorded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from ledger.commands.governance.state_statement import DISTANCE_MAX, Stated, StateStatement
+from ledger.state_tree.journal import StateChanges, StateJournal
+from ledger.state_tree.sparse_tree import SparseTree
+from ledger.wire.malformed import Malformed
+
+WAIT_MS: Final = 30_000
+"""How long a change waits for a statement at most; what is left of a minute is for hashing and committing."""
+EVERY: Final = DISTANCE_MAX // 2
+"""Entries after which a state is stated, and those that may come while it is hashed."""
+_HASHING_MS: Final = 50.0
+"""How often the writer looks whether a tree is made."""
+_KEPT: Final = 2
+_BY_POSITION: Final = attrgetter("position")
+
+
+class StatedTree(NamedTuple):
+    """The tree of a state, and the position of the entry that stated its root."""
+
+    position: int
+    size: int
+    tree: SparseTree
+
+
+class _Building(NamedTuple):
+    """The tree of a size, as it is being made; with the statement of another process, if one was recorded."""
+
+    size: int
+    tree: Future[SparseTree]
+    recorded: tuple[int, Stated] | None = None
+
+
+class StateStatements:
+    """The statements of one process, for its writing thread; :meth:`newest` is for all.
+
+    Attributes:
+        enabled: whether the book makes any; those of others are followed in any case.
+        closing: whether the book is about to close, and states the last changes at once.
+    """
+
+    def __init__(self, journal: StateJournal) -> None:
+        """Of an empty log."""
+        self.enabled = False
+        self.closing = False
+        self._journal = journal
+        self._hashing = ThreadPoolExecutor(1, "state-tree")
+        self._tree = SparseTree()
+        self._own: _Building | None = None
+        self._other: _Building | None = None
+        self._unbuilt: tuple[StateChanges, tuple[int, Stated]] | None = None
+        self._known: deque[StatedTree] = deque(maxlen=_KEPT)
+
+    def newest(self, size: int) -> StatedTree | None:
+        """The newest stated tree whose statement is one of the first ``size`` entries; None if it is not known yet."""
+        return max((one for one in tuple(self._known) if one.position < size), default=None, key=_BY_POSITION)
+
+    def rest_ms(self, now: int) -> float:
+        """How long until :meth:`next` has something to do, if nothing more is recorded."""
+        building = self._own or self._other
+        if building is not None or self._unbuilt is not None:
+            return 0 if building is None or building.tree.done() or self.closing else _HASHING_MS
+        since = self._journal.waiting_since if self.enabled else None
+        if since is None:
+            return math.inf
+        return 0 if self.closing else max(0, since + WAIT_MS - now)
+
+    def next(self, now: int) -> StateStatement | None:
+        """The statement to record now (ms), if one is due and its root is known.
+
+        Raises:
+            Malformed: if a root that another process stated is not that of the entries.
+        """
+        self._follow()
+        if self._own is None and self._unbuilt is None and self._is_due(now):
+            size = self._journal.size
+            self._own = self._build(self._journal.advance(size))
+        own = self._own
+        if own is None or not (self.closing or self._journal.size - own.size >= EVERY or own.tree.done()):
+            return None
+        return StateStatement(own.size, own.tree.result().root.hex())
+
+    def note(self, index: int, stated: Stated) -> None:
+        """Take note of the statement that was recorded at ``index``: this process's, or another's.
+
+        Raises:
+            Malformed: if it is of a state that is not known any more.
+        """
+        own = self._own
+        if own is not None and stated == Stated(own.size, own.tree.result().root.hex()):
+            self._own = None
+            self._known.append(StatedTree(index, own.size, own.tree.result()))
+        elif stated.size >= self._journal.stated:
+            changes = self._journal.advance(stated.size)
+            if self._unbuilt is not None:
+                changes = self._unbuilt[0].then(changes)
+            self._own, self._unbuilt = None, (changes, (index, stated))
+
+    def give_up(self) -> None:
+        """The statement that was to be recorded cannot be: the next change is stated again."""
+        self._own = None
+
+    def _is_due(self, now: int) -> bool:
+        # Where nothing but statements follows the newest statement, there is nothing new to state.
+        since = self._journal.waiting_since if self.enabled else None
+        if since is None:
+            return False
+        return self.closing or now - since >= WAIT_MS or self._journal.size - self._journal.stated >= EVERY
+
+    def _follow(self) -> None:
+        """Make the tree of what another process stated, or this one before it was opened."""
+        if self._unbuilt is not None and self._other is None:
+            self._other, self._unbuilt = self._build(*self._unbuilt), None
+        other = self._other
+        if other is None or other.recorded is None or not (self.closing or other.tree.done()):
+            return
+        index, stated = other.recorded
+        if other.tree.result().root.hex() != stated.root:
+            raise Malformed("", f"entry {index}: the state of {stated.size} entries has another root than it states")
+        self._other = None
+        self._known.append(StatedTree(index, stated.size, other.tree.result()))
+
+    def _build(self, changes: StateChanges, recorded: tuple[int, Stated] | None = None) -> _Building:
+        def build() -> SparseTree:
+            # The one thread makes one tree after the other.
+            self._tree = changes.applied(self._tree)
+            return self._tree
+
+        return _Building(changes.size, self._hashing.submit(build), recorded)
+
+    def stop(self) -> None:
+        """State nothing any more."""
+        self.enabled = False
+        self._own = self._other = self._unbuilt = None
+
+    def close(self) -> None:
+        """End the thread."""
+        self._hashing.shutdown(cancel_futures=True)

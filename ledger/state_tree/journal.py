@@ -1,0 +1,185 @@
+"""What entries have changed since the state was last stated, and the tree of what was stated.
+
+A statement may describe the state some thousand entries before its own place, so the changes of the last entries are
+kept entry by entry. Moving on to a size takes what they changed up to there; to hash it into the tree is another step,
+which another thread may do.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from ledger.commands.governance.state_statement import DISTANCE_MAX, STATEMENT
+from ledger.domain.facts import Charge
+from ledger.domain.outcomes import ChargeState
+from ledger.domain.span_sums import SpanSums
+from ledger.state_tree.leaves import CUTS, LOG, PARTS, SPANS, LogFacts, SpanFacts, leaf_name, salted
+from ledger.state_tree.sparse_tree import SparseTree
+from ledger.verifier import state_key
+from ledger.wire.malformed import Malformed
+
+_WORD: Final = 8
+
+
+Noted = tuple[str, Any, Any]
+"""A part of the state, a key, and the record that was set there; None for a charge that was settled before."""
+
+
+class TrackedPart(dict[Any, Any]):
+    """A part of the state that notes each record that is set."""
+
+    def __init__(self, part: str, changes: list[Noted]) -> None:
+        """An empty part; ``changes`` gets its name, the record's key and the record."""
+        super().__init__()
+        self._part, self._changes = part, changes
+
+    def __setitem__(self, key: Any, value: Any) -> None:  # noqa: ANN401 - of any part
+        super().__setitem__(key, value)
+        self._changes.append((self._part, key, value))
+
+
+class _Touched(NamedTuple):
+    """One entry: its time, whether it is a statement, its secret, the names it uses, and the records it set."""
+
+    time: int
+    states: bool
+    secret: bytes
+    names: bytes
+    changes: tuple[tuple[str, Any, Any], ...]
+
+
+class StateChanges(NamedTuple):
+    """What differs between two sizes: by part and key, the record (None if it is gone) and the secret of its entry.
+
+    Attributes:
+        size: the later size.
+    """
+
+    size: int
+    records: dict[tuple[str, Any], tuple[Any, bytes]]
+
+    def then(self, later: StateChanges) -> StateChanges:
+        """These and later changes together."""
+        return StateChanges(later.size, {**self.records, **later.records})
+
+    def applied(self, tree: SparseTree) -> SparseTree:
+        """The tree at the later size, from that of the earlier."""
+        gone = [state_key(leaf_name(*place)) for place, (value, _) in self.records.items() if value is None]
+        stand = [salted(*place, *one).leaf for place, one in self.records.items() if one[0] is not None]
+        return tree.updated(gone, stand)
+
+
+class StateJournal:
+    """The changes since the stated size; one thread adds to it and moves it on.
+
+    Attributes:
+        changes: what was set since the last entry was recorded; for :class:`TrackedPart`.
+        stated: the size that the newest statement describes, 0 if there is none.
+    """
+
+    def __init__(self, changes: list[Noted] | None = None) -> None:
+        """Of an empty log; ``changes`` gets what is set."""
+        self.changes: list[Noted] = [] if changes is None else changes
+        self._pending: set[str] = set()
+        self._sums = SpanSums()
+        self.stated = 0
+        self._named = sha256()
+        self._entries: deque[_Touched] = deque()
+        self._first = 0
+        self._records: dict[tuple[str, Any], tuple[Any, bytes]] = {}
+        self._since: int | None = None
+        self._last: _Touched | None = None
+
+    def parts(self) -> dict[str, TrackedPart]:
+        """Empty parts of a state, which note their changes here."""
+        return {part: TrackedPart(part, self.changes) for part in PARTS if part not in {CUTS, LOG, SPANS}}
+
+    @property
+    def size(self) -> int:
+        """How many entries were recorded."""
+        return self._first + len(self._entries)
+
+    @property
+    def waiting_since(self) -> int | None:
+        """The time (ms) of the first entry that no statement describes; None if at most statements are left over."""
+        if self._since is not None:
+            return self._since
+        return next((one.time for one in self._entries if not one.states), None)
+
+    def record(self, name: str, kind: str, time: int, secret: bytes) -> None:
+        """Note the next entry, which was just applied: its id, kind and secret, and the least time (ms) after it."""
+        position, names = self.size, {(0, name_digest(name))}
+        kept = list[Noted]()
+        for part, key, value in self.changes:
+            match part:
+                case "charges":
+                    if value is None or value.index != position:
+                        names.add((1, name_digest(key)))
+                    kept += self._of_charge(key, value, position)
+                case "keys" if value.charge is not None:
+                    names.add((2, name_digest(key)))
+                    if value.charge in self._pending:
+                        kept.append((part, key, value))
+                case _:
+                    if part == "nodes" and key == position:
+                        self._sums.cut(key)
+                    kept.append((part, key, value))
+        self.changes.clear()
+        place = position.to_bytes(_WORD)
+        named = b"".join(bytes([kind]) + digest + place for kind, digest in sorted(names))
+        self._entries.append(_Touched(time, kind == STATEMENT.name, secret, named, tuple(kept)))
+        if len(self._entries) > DISTANCE_MAX + 1:
+            self._take(1)
+
+    def _of_charge(self, name: str, charge: Charge | None, position: int) -> Iterator[Noted]:
+        """What a charge that was set changes in the leaves."""
+        if charge is None or (charge.index != position and name not in self._pending):
+            # It was settled before, and has no leaf.
+            return
+        if charge.index == position:
+            self._pending.add(name)
+            self._sums.add(charge)
+            if charge.recipients:
+                yield CUTS, position + 1, True
+        pending = charge.state is ChargeState.PENDING
+        yield "charges", name, charge if pending else None
+        if not pending:
+            # Neither it nor its clean room's key is decided on in memory any more.
+            self._pending.remove(name)
+            self._sums.settle(charge)
+            yield "keys", charge.key_id, None
+        start, count, sums = self._sums.bucket(charge)
+        yield SPANS, (charge.author, start), SpanFacts(count, sums)
+
+    def advance(self, size: int) -> StateChanges:
+        """Move on to a size that a statement describes, not before the last one; what changed up to there.
+
+        Raises:
+            Malformed: if it lies more than :data:`DISTANCE_MAX` entries back, or before the newest statement's.
+        """
+        if not max(self._first, self.stated) <= size <= self.size:
+            raise Malformed("size", f"the state of {size} entries is not one of the last")
+        self._take(size - self._first)
+        if self._last is not None:
+            facts = LogFacts(self._named.hexdigest(), self._last.time)
+            self._records[LOG, ""] = facts, self._last.secret
+        found, self._records, self._since, self.stated = self._records, {}, None, size
+        return StateChanges(size, found)
+
+    def _take(self, count: int) -> None:
+        """Sum up the changes of the first entries that are kept one by one."""
+        for one in (self._entries.popleft() for _ in range(count)):
+            self._records |= {(part, key): (value, one.secret) for part, key, value in one.changes}
+            self._named.update(one.names)
+            self._last = one
+            self._first += 1
+            if self._since is None and not one.states:
+                self._since = one.time
+
+
+def name_digest(name: str) -> bytes:
+    """What the state keeps of a name that is used: the first 8 bytes of its SHA-256."""
+    return sha256(name.encode()).digest()[:_WORD]

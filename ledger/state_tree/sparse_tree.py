@@ -1,0 +1,179 @@
+"""A sparse Merkle tree: records at hashed keys, in a binary tree of fixed depth whose empty subtrees have one hash.
+
+The tree has 2^64 places (:data:`ledger.verifier.STATE_DEPTH`), and a record stands at the first 64 bits of its hashed
+key. So a proof shows neither a key nor how many records there are beyond about their order of magnitude, which the size
+of the log shows too, and the proof that a record is absent is a path to an empty place (Dahlberg, Pulls and Peeters
+2016, "Efficient sparse Merkle trees", section 3). Two records whose keys agree in 64 bits share a place; each is still
+bound to its whole key.
+
+Only places that hold records and the forks above them are nodes here: n records take O(n) memory. A node is never
+changed; an update makes new ones on the way to the root, so a tree that was handed out stays as it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from ledger.verifier import EMPTY_STATE, STATE_DEPTH, state_node_hash, state_place, state_place_hash
+
+
+class Leaf(NamedTuple):
+    """A record in the tree.
+
+    Attributes:
+        key: its hashed name, 32 bytes.
+        hash: what commits to its salt and bytes, 32 bytes.
+        content: what the leaf was made of, for whoever made it.
+    """
+
+    key: bytes
+    hash: bytes
+    content: Any
+
+
+class _Place(NamedTuple):
+    """A place that holds records, sorted by their keys."""
+
+    depth: int
+    position: int
+    leaves: tuple[Leaf, ...]
+    hash: bytes
+
+
+class _Fork(NamedTuple):
+    """The lowest node above two nodes. ``position`` is one below it; each side's hash is that at ``depth + 1``."""
+
+    depth: int
+    position: int
+    left: _Node
+    right: _Node
+    left_hash: bytes
+    right_hash: bytes
+    hash: bytes
+
+
+_Node = _Place | _Fork
+_Side = tuple[_Node | None, bytes]
+_Changes = dict[int, dict[bytes, Leaf | None]]
+"""By place and key: the leaf that is set, None for one that goes."""
+
+
+class Path(NamedTuple):
+    """The way from a key's place to the root.
+
+    Attributes:
+        leaf: the record of the key; None if there is none.
+        beside: the other records at its place.
+        siblings: by depth, the hashes beside the way that are not of empty subtrees.
+    """
+
+    leaf: Leaf | None
+    beside: tuple[Leaf, ...]
+    siblings: dict[int, bytes]
+
+
+class SparseTree:
+    """A tree of leaves, never changed."""
+
+    def __init__(self, top: _Node | None = None) -> None:
+        """The empty tree, or the one below ``top``."""
+        self._top = top
+
+    @property
+    def root(self) -> bytes:
+        """The root hash."""
+        return _hash_at(self._top, 0)
+
+    def updated(self, removed: Iterable[bytes], added: Iterable[Leaf]) -> SparseTree:
+        """The tree without the leaves of some keys, and with leaves that are new or replace those of their keys."""
+        changes: _Changes = {}
+        for key in removed:
+            changes.setdefault(state_place(key), {})[key] = None
+        for leaf in added:
+            changes.setdefault(state_place(leaf.key), {})[leaf.key] = leaf
+        return SparseTree(_update(self._top, sorted(changes), changes))
+
+    def path(self, key: bytes) -> Path:
+        """The path of a key, whether or not it has a leaf."""
+        place, node, siblings = state_place(key), self._top, dict[int, bytes]()
+        while node is not None:
+            depth = min(node.depth, _fork_depth(place, node.position))
+            if depth < node.depth:
+                # The whole node is beside the way, below which everything is empty.
+                siblings[depth] = _hash_at(node, depth + 1)
+                break
+            if isinstance(node, _Place):
+                found = {leaf.key: leaf for leaf in node.leaves}
+                return Path(found.pop(key, None), tuple(found.values()), siblings)
+            left, right, left_hash, right_hash = node[2:6]
+            node, siblings[depth] = (right, left_hash) if _bit(place, depth) else (left, right_hash)
+        return Path(None, (), siblings)
+
+    def __iter__(self) -> Iterator[Leaf]:
+        """Every leaf, by place."""
+        waiting = [] if self._top is None else [self._top]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, _Place):
+                yield from node.leaves
+            else:
+                waiting += (node.right, node.left)
+
+
+def _update(node: _Node | None, places: list[int], changes: _Changes) -> _Node | None:
+    """A node with the changes at some places, in order, which lie below it or beside it."""
+    if not places:
+        return node
+    known = places[0] if node is None else node.position
+    depth = min(_fork_depth(places[0], places[-1]), _fork_depth(places[0], known), node.depth if node else STATE_DEPTH)
+    if depth == STATE_DEPTH:
+        before = node.leaves if isinstance(node, _Place) else ()
+        return _place_with(known, before, changes[known])
+    middle = bisect_left(places, 1, key=lambda place: _bit(place, depth))
+    sides: list[tuple[_Node, bytes]] = []
+    for (old, old_hash), some in zip(_sides(node, depth), (places[:middle], places[middle:]), strict=True):
+        new = _update(old, some, changes)
+        if new is not None:
+            sides.append((new, old_hash if new is old and old_hash else _hash_at(new, depth + 1)))
+    if len(sides) < 2:
+        return sides[0][0] if sides else None
+    (left, left_hash), (right, right_hash) = sides
+    return _Fork(depth, known, left, right, left_hash, right_hash, state_node_hash(left_hash, right_hash))
+
+
+def _sides(node: _Node | None, depth: int) -> tuple[_Side, _Side]:
+    """What is to the left and to the right of a fork at some depth, each with its hash at ``depth + 1`` if known."""
+    if isinstance(node, _Fork) and node.depth == depth:
+        return (node.left, node.left_hash), (node.right, node.right_hash)
+    none, whole = (None, b""), (node, b"")
+    return (none, whole) if node is not None and _bit(node.position, depth) else (whole, none)
+
+
+def _place_with(position: int, leaves: Iterable[Leaf], changed: dict[bytes, Leaf | None]) -> _Place | None:
+    kept = {leaf.key: leaf for leaf in leaves} | changed
+    found = tuple(leaf for _, leaf in sorted(kept.items()) if leaf is not None)
+    made = state_place_hash([(leaf.key, leaf.hash) for leaf in found])
+    return _Place(STATE_DEPTH, position, found, made) if found else None
+
+
+def _hash_at(node: _Node | None, depth: int) -> bytes:
+    """The hash of the subtree at some depth that holds this node alone."""
+    if node is None:
+        return EMPTY_STATE
+    made = node.hash
+    for above in range(node.depth - 1, depth - 1, -1):
+        sides = (EMPTY_STATE, made) if _bit(node.position, above) else (made, EMPTY_STATE)
+        made = state_node_hash(*sides)
+    return made
+
+
+def _bit(place: int, depth: int) -> int:
+    """1 where the way to a place goes right at some depth."""
+    return place >> (STATE_DEPTH - 1 - depth) & 1
+
+
+def _fork_depth(one: int, other: int) -> int:
+    """The depth at which the ways to two places part."""
+    return STATE_DEPTH - (one ^ other).bit_length()
