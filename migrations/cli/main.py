@@ -151,6 +151,14 @@ def upgrade(
     place: Place,
     *,
     sql: Annotated[bool, typer.Option("--sql", help="Print the SQL that would run, and run nothing.")] = False,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="REVISION",
+            help="With --sql: the schema that the book has, 'none' for a new one; no database is asked.",
+        ),
+    ] = None,
     log: LogFile = None,
 ) -> Result | None:
     """Bring a book to the newest schema and verify its log; make it where there is none."""
@@ -158,8 +166,11 @@ def upgrade(
     from migrations.cli.upgrade import migrate
     from migrations.schema.revisions import print_sql
 
+    if start is not None and not sql:
+        raise Malformed("from", "goes with --sql: what a book has is read where the upgrade runs")
     if sql:
-        print_sql(sys.stdout, place.url.get_backend_name(), revision_at(place, limits))
+        here = revision_at(place, limits) if start is None else start
+        print_sql(sys.stdout, place.url.get_backend_name(), None if here == "none" else here)
         return None
     key = find_key(log, place.path)
     with progress("verifying") as step:

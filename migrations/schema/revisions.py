@@ -29,6 +29,11 @@ _GRANTED: Final = text(
     "WHERE r.relnamespace = 'public'::regnamespace AND r.relkind IN ('r', 'p') AND a.grantee <> r.relowner"
 )
 
+_ROLE_LACKING: Final = text(
+    "SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'epsilon_writer') "
+    "AND NOT (SELECT rolcreaterole OR rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user)"
+)
+
 
 def known_revisions(history: Path = HISTORY) -> list[str]:
     """Every revision of this program, the oldest first."""
@@ -81,12 +86,18 @@ def bring_to(connection: Connection, revision: str, name: str, history: Path = H
 
     Raises:
         SchemaUnknown: if the book is unknown, or lacks a trigger afterwards.
-        NotDone: if there is no such revision, or going down would delete what is append-only.
+        NotDone: if there is no such revision, the application's role is missing and may not be created, or going down
+            would delete what is append-only.
     """
     revisions = known_revisions(history)
     if revision not in revisions:
         raise NotDone(f"there is no revision {revision[:40]!r}: the revisions are {', '.join(revisions)}")
     current = revision_of(connection, name, history)
+    if is_postgres(connection) and connection.execute(_ROLE_LACKING).scalar_one():
+        raise NotDone(
+            f"{name}: the application's role is missing, and this role may not create it: a superuser, or a role with "
+            "CREATEROLE, must first run: CREATE ROLE epsilon_writer NOLOGIN"
+        )
     config = _config(history)
     config.attributes["connection"] = connection
     (command.downgrade if current is not None and revision < current else command.upgrade)(config, revision)
@@ -118,7 +129,10 @@ def wrong_grants(connection: Connection, revision: str) -> list[str]:
 
 
 def print_sql(out: TextIO, dialect: str, here: str | None, revision: str = SCHEMA_REVISION) -> None:
-    """Write the SQL that an upgrade would run, one transaction; no database is read."""
+    """Write the SQL that an upgrade from ``here`` would run, one transaction; no database is read. Raises: NotDone."""
+    revisions = known_revisions()
+    if here is not None and here not in revisions:
+        raise NotDone(f"there is no revision {here[:40]!r}: the revisions are {', '.join(revisions)}")
     config = _config(out=out)
     config.attributes["dialect"] = dialect
     command.upgrade(config, f"{here or 'base'}:{revision}", sql=True)

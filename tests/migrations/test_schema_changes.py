@@ -77,6 +77,22 @@ def test_the_sql_begins_where_the_book_is(book: Spot) -> None:
     assert schema_of(book) == whole
 
 
+def test_the_sql_is_printed_offline(book: Spot, engine: str) -> None:
+    """With the revision named, no database is asked: there is none at that place."""
+    whole = schema_of(book)
+    nowhere = "nowhere/book.sqlite" if engine == "sqlite" else "postgresql://owner@127.0.0.1:1/nowhere"
+    assert (
+        db("upgrade", nowhere, "--sql", "--from", "none").out + "\n" == (GOLDEN / f"upgrade.{engine}.sql").read_text()
+    )
+    assert db("downgrade", book.book, "0002").code == 0
+    printed = db("upgrade", nowhere, "--sql", "--from", "0002")
+    assert printed.code == 0
+    book.run(printed.out)
+    assert schema_of(book) == whole
+    assert db("upgrade", nowhere, "--sql", "--from", "0000").code == 5
+    assert db("upgrade", nowhere, "--from", "0002").code == 2
+
+
 def test_a_newer_schema_is_refused(book: Spot) -> None:
     """By every command, with what this program knows."""
     book.run("UPDATE alembic_version SET version_num = '9999'")
