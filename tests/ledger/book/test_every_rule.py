@@ -32,6 +32,7 @@ STEPS = plan(40, "4")
 PARTITIONS: dict[str, dict[str, c.Json]] = {
     "reference": {"load": STEPS, "rule": "reference"},
     "gaussian": {"rule": "gaussian"},
+    "catalogue": {"load": STEPS, "prices": [2], "rule": "catalogue", "slack": "0.000002"},
     "slack": {"slack": "0.000002"},
     "pure": {"delta": "0", "epsilon": "3"},
 }
@@ -39,8 +40,10 @@ RUNS: list[tuple[str, c.Object, int]] = [
     ("reference", STEPS, 40),
     ("gaussian", STEPS, 40),
     ("slack", STEPS, 40),
+    ("catalogue", STEPS, 40),
     ("gaussian", {"kind": "mechanism", "mechanism": ROUNDS, "v": 1}, 5),
     ("slack", {"kind": "mechanism", "mechanism": ROUNDS, "v": 1}, 5),
+    ("catalogue", {"kind": "mechanism", "mechanism": ROUNDS, "v": 1}, 5),
     ("pure", {"kind": "mechanism", "mechanism": {**LAPLACE}, "v": 1}, 1),
 ]
 

@@ -10,7 +10,7 @@ from ledger.filters import Opening, Rule, choose_rule
 from ledger.mechanisms import mechanism as m
 from ledger.mechanisms.price_proofs import PRICED, NotPriced, require_priced
 
-RULES = ("renyi", "reference", "gaussian", "pure")
+RULES = ("renyi", "reference", "gaussian", "catalogue", "pure")
 STEP = m.PoissonGaussian(Fraction(1, 100), Fraction(2), 10)
 FULL = m.PoissonGaussian(Fraction(1), Fraction(2), 10)
 DELTA = Fraction(1, 1000)
@@ -20,8 +20,9 @@ def opened(rule: str) -> Rule:
     """A partition's rule of each kind, with slack where black boxes have a price."""
     if rule == "pure":
         return choose_rule("renyi", Opening(Fraction(0), (Fraction(9),), None))
-    slack = 1 << 40 if rule in {"renyi", "gaussian"} else 0
-    return choose_rule(rule, Opening(DELTA, (Fraction(9),), FULL if rule == "reference" else None, slack=slack))
+    slack = 1 << 40 if rule in {"renyi", "gaussian", "catalogue"} else 0
+    load = FULL if rule in {"reference", "catalogue"} else None
+    return choose_rule(rule, Opening(DELTA, (Fraction(9),), load, slack=slack))
 
 
 def example(kind: str, relation: str, rule: str) -> m.Mechanism:
@@ -31,6 +32,7 @@ def example(kind: str, relation: str, rule: str) -> m.Mechanism:
         "renyi": m.Gaussian(noise),
         "gaussian": m.Gaussian(noise),
         "reference": STEP,
+        "catalogue": STEP,
         "pure": m.Pure(Fraction(1, 2), relation),
     }[rule]
     made: dict[str, m.Mechanism] = {
