@@ -2,7 +2,8 @@ r"""The auditor's verifier: every proof, signature and tile of a log, checked wi
 
 This file runs alone, with the standard library and ``cryptography``: copy it anywhere. The rest of the project
 checks with it too. It holds the tree of RFC 9162 (section 2.1) and C2SP's signed-note, tlog-checkpoint,
-tlog-cosignature, tlog-proof, tlog-policy and tlog-tiles.
+tlog-cosignature, tlog-proof, tlog-policy and tlog-tiles. Of a whole log it also checks that no entry is earlier than
+the one before it, but after a clock correction that every SRO concerned has signed.
 
     python verifier.py receipt RECEIPT ENTRY --log LOG.VKEY
     python verifier.py checkpoint CHECKPOINT --policy POLICY
@@ -21,7 +22,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Final, Self, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TextIO
 
 if TYPE_CHECKING:
     import argparse
@@ -581,7 +582,7 @@ def verify_tiles(fetch: Fetch, trust: LogKey | Policy, kept: Checkpoint | None =
     checkpoint = Checkpoint.open(to_text(note, "checkpoint"), trust)
     if kept is not None:
         _check_heads(kept, checkpoint)
-    tiles = _Tiles(fetch)
+    tiles, times = _Tiles(fetch), EntryTimes()
     for start in range(0, checkpoint.size, TILE_WIDTH):
         width = min(TILE_WIDTH, checkpoint.size - start)
         for index, entry in enumerate(_bundle(fetch, start // TILE_WIDTH, width), start):
@@ -590,9 +591,12 @@ def verify_tiles(fetch: Fetch, trust: LogKey | Policy, kept: Checkpoint | None =
                     "checkpoint", f"is a fork: its first {index} entries are not those of the one kept"
                 )
             tiles.add(0, leaf_hash(entry))
+            times.add(index, entry)
     tiles.finish()
     if tiles.root() != checkpoint.root:
         raise VerificationError("checkpoint", f"has another root than the {checkpoint.size} entries have")
+    if times.wrong is not None:
+        raise VerificationError(*times.wrong)
     return checkpoint
 
 
@@ -671,6 +675,133 @@ def _fold(row: list[bytes], right: bytes | None) -> bytes | None:
             right = row[-1] if right is None else node_hash(row[-1], right)
         row = [node_hash(*pair) for pair in zip(row[::2], row[1::2], strict=False)]
     return right
+
+
+# --- The times of entries
+
+
+class EntryTimes:
+    """The times of a book's entries, which never decrease but after a clock correction; of other logs, nothing.
+
+    A correction names the newest entry's time and the one from which entries go on. Every SRO with an open partition
+    has signed it: the issuers of the policies of the domains that have a partition that is not retired, and its sender.
+
+    Attributes:
+        wrong: where the first error is, and what; None as long as there is none.
+    """
+
+    def __init__(self) -> None:
+        """Begin before the first entry."""
+        self.wrong: tuple[str, str] | None = None
+        self._least = 0
+        self._keys: dict[str, tuple[str, dict[str, str]]] = {}
+        self._issuers: dict[str, str] = {}
+        self._domains: dict[tuple[str, str], str] = {}
+        self._open: dict[str, tuple[str, str]] = {}
+
+    def add(self, index: int, data: bytes) -> None:
+        """Take the next entry."""
+        import json
+
+        where = f"entry {index}"
+        try:
+            entry = json.loads(data)
+            kind, time, body = entry["kind"], int(entry["time"]), entry["body"]
+            actor, request, permitted = entry["actor"], body["request"], body["outcome"] == "permitted"
+        except (ValueError, LookupError, TypeError, RecursionError):
+            # An entry of another log. Of a book, every entry is read by `epsilon verify`.
+            return
+        if self.wrong is None and time < self._least:
+            self.wrong = where, "its time lies before the time of the entry before it"
+        self._least = max(self._least, time)
+        try:
+            if permitted and kind == "clock_correction":
+                self._correct(time, actor, entry["id"], request)
+            elif permitted:
+                self._note(kind, actor, request, body)
+        except (VerificationError, LookupError, TypeError, AttributeError, ValueError) as error:
+            self.wrong = self.wrong or (where, f"{kind}: {error}")
+
+    def _note(self, kind: str, actor: str, request: dict[str, Any], body: dict[str, Any]) -> None:
+        """Whose keys there are, and which SRO a partition has."""
+        if kind == "organisation":
+            digest = hashlib.sha256(_canonical(request["key"])).digest()
+            self._keys[_base64url(digest)] = request["organisation"], request["key"]
+        elif kind == "policy":
+            self._issuers[body["header"]["domain"]] = actor
+        elif kind == "dataset":
+            self._domains[actor, body["header"]["id"]] = body["header"]["domain"]
+        elif kind == "partition":
+            dataset = request["provider"], request["dataset"]
+            self._open[f"{request['provider']}/{request['dataset']}/{request['partition']}"] = dataset
+        elif kind == "retirement":
+            self._open.pop(request["partition"], None)
+
+    def _correct(self, time: int, actor: str, name: str, request: dict[str, Any]) -> None:
+        """Go back in time. Raises: VerificationError, LookupError."""
+        stated = {one: request[one] for one in ("ahead", "reason", "time")}
+        if not (isinstance(request["time"], int) and request["time"] < request["ahead"] == time):
+            raise VerificationError("", "does not go back from the time of its own entry")
+        claim = _canonical({**stated, "id": name, "kind": "clock_correction"})
+        signed = {self._signer(one, claim) for one in request["signatures"]}
+        needed = {actor, *(self._issuers[self._domains[one]] for one in self._open.values())}
+        if missing := sorted(needed - signed):
+            raise VerificationError("", f"is not signed by {', '.join(missing)}")
+        self._least = request["time"]
+
+    def _signer(self, signature: str, claim: bytes) -> str:
+        """Whose detached JWS this is (RFC 7797). Raises: VerificationError, LookupError."""
+        import json
+
+        protected, _, value = signature.partition("..")
+        header = json.loads(_from_base64url(protected))
+        owner, key = self._keys[header["kid"]]
+        if not _verifies_jws(key, header["alg"], _from_base64url(value), protected.encode() + b"." + claim):
+            raise VerificationError("", f"bears a signature that is not {owner}'s")
+        return owner
+
+
+def _verifies_jws(key: dict[str, str], algorithm: str, signature: bytes, message: bytes) -> bool:
+    """Whether a signature is a JWK's own: Ed25519, ES256 or RS256, as its type is (RFC 8037, RFC 7518)."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+    from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+
+    def number(member: str) -> int:
+        return int.from_bytes(_from_base64url(key[member]), "big")
+
+    kind, sha256 = (key["kty"], algorithm), hashes.SHA256()
+    try:
+        if kind == ("OKP", "Ed25519"):
+            ed25519.Ed25519PublicKey.from_public_bytes(_from_base64url(key["x"])).verify(signature, message)
+        elif kind == ("EC", "ES256") and len(signature) == 2 * HASH_BYTES:
+            pair = (int.from_bytes(part, "big") for part in (signature[:HASH_BYTES], signature[HASH_BYTES:]))
+            point = ec.EllipticCurvePublicNumbers(number("x"), number("y"), ec.SECP256R1()).public_key()
+            point.verify(encode_dss_signature(*pair), message, ec.ECDSA(sha256))
+        elif kind == ("RSA", "RS256"):
+            public = rsa.RSAPublicNumbers(number("e"), number("n")).public_key()
+            public.verify(signature, message, padding.PKCS1v15(), sha256)
+        else:
+            return False
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _canonical(value: object) -> bytes:
+    """RFC 8785, of objects whose names are ASCII and whose numbers are integers."""
+    import json
+
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _base64url(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
+
+
+def _from_base64url(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 # --- Strict spellings

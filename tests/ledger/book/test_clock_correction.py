@@ -176,7 +176,7 @@ def test_a_notice_period_that_was_skipped_is_waited_for(world: StoredWorld) -> N
     verified(world)
 
 
-def _another_sro(world: StoredWorld) -> None:
+def another_sro(world: StoredWorld) -> None:
     """With a domain of its own, a provider, and an open partition there."""
     for did, role in ((MARKET, "SRO"), (CLINIC, "TDP")):
         world.signers[did] = Signer(private_key(f"{did} of the market"))
@@ -194,7 +194,7 @@ def _another_sro(world: StoredWorld) -> None:
 
 def test_every_sro_with_an_open_partition_signs(world: StoredWorld) -> None:
     """Each over this very command; one whose partitions are retired need not."""
-    _another_sro(world)
+    another_sro(world)
     jump(world)
     with world.book.read() as facts:
         last = facts.time
