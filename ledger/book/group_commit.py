@@ -145,9 +145,10 @@ class Writer:
     def _finished(self, finished: Finished) -> None:
         """A commit is over: answer those whose calls it ends. In the committing thread."""
         batch, error = finished
+        # The writer goes on first: waking callers takes a while.
+        self._queue.put_back(finished)
         if batch is not None and error is None:
             self._publish(batch)
-        self._queue.put_back(finished)
 
     def _publish(self, batch: Batch) -> None:
         answers: list[tuple[Call, Answer]] = []

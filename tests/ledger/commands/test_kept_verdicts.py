@@ -1,0 +1,122 @@
+"""A verdict that is kept gives what the gate would give: never more and never longer; a difference stops the book."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ledger.audit.replay import verify_book
+from ledger.book.book import BookStopped
+from ledger.domain.facts import Facts
+from ledger.domain.gate import Check, Request, Verdict
+from policy.decisions.gate import gate
+from tests.factories.documents import PARTITION, SMALL
+from tests.factories.people import BANK_A, BANK_B, DAY_MS, HOSPITAL, HOUR_MS, LOG, CleanRoom
+from tests.factories.stored import StoredWorld, no_step
+from tests.ledger.book.governed import publish, words
+
+
+class Counting:
+    """The real gate, and how often it was asked of charges."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.denies = False
+
+    def __call__(self, request: Request, facts: Facts) -> Verdict:
+        """The real gate's verdict, until it denies."""
+        self.asked += request.command.kind == "charge"
+        found = gate(request, facts)
+        if self.denies:
+            return replace(found, permit=False, checks=(Check("changed", passed=False, text="it changed"),))
+        return found
+
+
+@pytest.fixture
+def counting(world: StoredWorld) -> Counting:
+    """The gate of the world's book; one charge of a small run was asked of it."""
+    found = Counting()
+    world.book.close()
+    world.book = world.open(gate=found)
+    assert words(world.submit(world.charge("first", run=SMALL))) == ["pending"]
+    found.asked = 0
+    return found
+
+
+def test_charges_alike_are_asked_once(world: StoredWorld, counting: Counting) -> None:
+    """Ten of one bank; another bank's is asked for by itself. Settlements between them change nothing."""
+    for n in range(10):
+        assert words(world.submit(world.charge(f"run-{n}", run=SMALL), world.settle(f"run-{n}", 0))) == [
+            "pending",
+            "posted",
+        ]
+    assert counting.asked == 0
+    assert words(world.submit(world.charge("other", BANK_B, SMALL))) == ["pending"]
+    assert counting.asked > 0
+    assert verify_book(world.url, LOG, no_step).charges == 12
+
+
+def test_whatever_is_no_run_drops_them(world: StoredWorld, counting: Counting) -> None:
+    """A retired partition takes no charge more, and a policy that was entered is asked at once."""
+    publish(world, 2, run={"epsilon_max": "0.001"}, lineage={"epsilon_max": "3"})
+    assert words(world.submit(world.charge("after", run=SMALL))) == ["policy_denied"]
+    assert counting.asked > 0
+
+
+def test_a_retired_partition_takes_none(world: StoredWorld, counting: Counting) -> None:
+    """Nor in the same call as its retirement."""
+    retire = world.command(HOSPITAL, "retirement", {"partition": PARTITION}, "retire")
+    assert words(world.submit(world.charge("a", run=SMALL), retire, world.charge("b", run=SMALL))) == [
+        "pending",
+        "permitted",
+        "policy_denied",
+    ]
+    assert counting.asked > 0
+
+
+def test_time_ends_them(world: StoredWorld, counting: Counting) -> None:
+    """Nothing is entered, and the contract is over: the gate is asked, and denies."""
+    with world.book.read() as facts:
+        ends = facts.contracts[world.contracts[BANK_A]].ends
+    world.clock.now = ends - 1
+    assert words(world.submit(world.charge("last", run=SMALL))) == ["pending"]
+    world.clock.now = ends
+    assert words(world.submit(world.charge("late", run=SMALL))) == ["policy_denied"]
+    assert counting.asked > 0
+
+
+def test_what_is_a_charge_s_own_is_checked(world: StoredWorld, counting: Counting) -> None:
+    """Its deadline and its clean room, with the words of a decision in full."""
+    past = world.charge("past", run=SMALL, deadline=world.clock.now)
+    far = world.charge("far", run=SMALL, deadline=world.clock.now + 31 * DAY_MS)
+    used = world.charge("used", run=SMALL, clean_room=CleanRoom("first").to_json())
+    fields = [(one.code.word, one.field) for one in world.submit(past, far, used)]
+    assert fields == [("malformed", "body.deadline")] * 2 + [("conflict", "body.clean_room.signing")]
+    assert counting.asked == 0
+
+
+def test_a_full_account_refuses_with_every_reason(world: StoredWorld, counting: Counting) -> None:
+    """What does not fit is decided in full, and replay comes to the same refusal."""
+    outcomes = world.submit(*(world.charge(f"run-{n}") for n in range(10)))
+    assert words(outcomes)[-1] == "budget_exhausted"
+    asked = counting.asked
+    (again,) = world.submit(world.charge("more"))
+    assert counting.asked > asked
+    assert again.detail == outcomes[-1].detail
+    assert verify_book(world.url, LOG, no_step).entries == world.size
+
+
+def test_a_verdict_that_differs_stops_the_book(
+    world: StoredWorld, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of so many is decided in full too: a gate that changed its mind without an entry is found out."""
+    monkeypatch.setattr("ledger.commands.kept_verdicts.SAMPLE", 4)
+    world.clock.now += HOUR_MS // 2
+    counting.denies = True
+    assert words(world.submit(*(world.charge(f"run-{n}", run=SMALL) for n in range(3)))) == ["pending"] * 3
+    with pytest.raises(BookStopped, match="charge run-3 was admitted by a kept verdict, and would not be in full"):
+        world.submit(world.charge("run-3", run=SMALL))
+    world.reopen()
+    with world.book.read() as facts:
+        assert facts.entry_index("run-3") is None
