@@ -14,6 +14,7 @@ from api.auth.authentication import Authenticator
 from api.auth.signed_request import Binding
 from api.http import problems
 from api.http.body import check_query
+from api.http.grouped_reads import GroupedReads
 from api.http.pagination import Cursors
 from api.http.snapshots import SnapshotProvider
 from api.keys.key_release import KeyReleases
@@ -97,10 +98,10 @@ def create_app(  # noqa: PLR0913 - the parts of a service
 def _command_routers(
     book: Book, key_store: KeyStore, binding: Binding, clock: Callable[[], int]
 ) -> tuple[APIRouter, ...]:
-    challenges = Challenges(clock)
+    challenges, reads = Challenges(clock), GroupedReads(book)
     return (
-        command_router(book, KeyReleases(book, key_store, challenges), binding),
-        batch_router(book, binding),
+        command_router(book, reads, KeyReleases(book, key_store, challenges), binding),
+        batch_router(book, reads, binding),
         challenge_router(book, challenges),
         model_key_router(book, key_store, binding),
         document_router(book, binding),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from anyio.to_thread import run_sync
 from fastapi import APIRouter
 from fastapi.responses import Response
 
@@ -21,12 +22,13 @@ from api.auth.signed_request import Binding
 from api.auth.visibility import require_visible
 from api.http.body import Batch
 from api.http.field_types import DryRun
+from api.http.grouped_reads import GroupedReads
 from api.http.problems import Problem
 from api.wire.command_answers import batch_schema
 from api.wire.command_requests import batch_request_schema
 from api.wire.responses import answered, json_response, shows, status_of, takes, with_headroom
 from client.http.endpoints import BATCH, BATCH_MAX
-from ledger.book.book import Book, Submission
+from ledger.book.book import Book, Outcome, Submission
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
@@ -35,7 +37,7 @@ from ledger.wire.malformed import Malformed
 _SIGNATURE_MAX: Final = 4_096
 
 
-def batch_router(book: Book, binding: Binding) -> APIRouter:
+def batch_router(book: Book, reads: GroupedReads, binding: Binding) -> APIRouter:
     """The one route."""
     router = APIRouter(tags=["commands"])
 
@@ -45,26 +47,40 @@ def batch_router(book: Book, binding: Binding) -> APIRouter:
         responses=shows(batch_schema(), 401, 403, 404, 408, 413, 415, 422, description="An outcome for each, in order"),
         openapi_extra=takes(batch_request_schema()),
     )
-    def submit(raw: Batch, caller: Calling, dry_run: DryRun = "false") -> Response:
+    async def submit(raw: Batch, caller: Calling, dry_run: DryRun = "false") -> Response:
         dry = dry_run == "true"
-        with book.read() as facts:
-            charges = _prepare_all(
-                raw, _BatchContext(facts, binding, caller, f"{BATCH}?dry_run=true" if dry else BATCH)
-            )
+        path = f"{BATCH}?dry_run=true" if dry else BATCH
+        charges = await reads.run(lambda facts: _prepare_all(raw, _BatchContext(facts, binding, caller, path)))
         ready = [one for one in charges if isinstance(one, Submission)]
-        outcomes = iter([book.quote(one) for one in ready] if dry else book.submit(ready))
-
-        def outcome_of(one: Submission) -> c.Object:
-            outcome = next(outcomes)
-            if outcome.code.refused:
-                return _problem(with_headroom(book, outcome, one.command, caller))
-            return {**answered(outcome), "status": 200 if dry else status_of(outcome)}
-
-        return json_response(
-            {"outcomes": [outcome_of(one) if isinstance(one, Submission) else _problem(one) for one in charges]}
-        )
+        if dry:
+            outcomes = await run_sync(lambda: [book.quote(one) for one in ready])
+        else:
+            outcomes = await book.submit_async(ready)
+        return await run_sync(_render, _Decided(book, caller, dry), charges, outcomes)
 
     return router
+
+
+class _Decided(NamedTuple):
+    """What every outcome of a batch is rendered with."""
+
+    book: Book
+    caller: Caller
+    dry: bool
+
+
+def _render(context: _Decided, charges: list[Submission | Problem], outcomes: list[Outcome]) -> Response:
+    left = iter(outcomes)
+
+    def outcome_of(one: Submission) -> c.Object:
+        outcome = next(left)
+        if outcome.code.refused:
+            return _problem(with_headroom(context.book, outcome, one.command, context.caller))
+        return {**answered(outcome), "status": 200 if context.dry else status_of(outcome)}
+
+    return json_response(
+        {"outcomes": [outcome_of(one) if isinstance(one, Submission) else _problem(one) for one in charges]}
+    )
 
 
 class _BatchContext(NamedTuple):

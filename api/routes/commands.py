@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Annotated, Any, Final, NamedTuple
 
+from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header
 from fastapi.responses import Response
 from msgspec import Meta
 
 from api.auth.authentication import Calling, DeferredCaller, UnauthenticatedRequest
+from api.auth.authorisation import Caller
 from api.auth.signed_request import Binding, verify_registered_key
 from api.auth.visibility import require_visible
 from api.http.body import SIGNATURE_PARAMETER, Document, Raw, Signature
 from api.http.field_types import DryRun, KeyBytes, PathDigest, schema_of
+from api.http.grouped_reads import GroupedReads
 from api.http.problems import Problem, ServiceCode, declared
 from api.keys.key_release import KeyReleases, log_withheld
 from api.keys.nonces import LIFE_S, Challenges, NoRoom
@@ -27,6 +31,7 @@ from client.http.endpoints import DOCUMENTS, JSON_TYPE, PATHS, QUOTES
 from ledger.book.book import Book, Submission
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.outcomes import ChargeState, Code
+from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Name
 from ledger.wire.malformed import Malformed
@@ -56,52 +61,75 @@ class Challenge(Record, frozen=True):
     nonce: KeyBytes
 
 
+class _Asked(NamedTuple):
+    """One request for a command, as it came in.
+
+    Attributes:
+        path: what its signature names.
+        dry: nothing is to be recorded.
+    """
+
+    kind: str
+    path: str
+    raw: bytes
+    jws: str
+    unknown: UnauthenticatedRequest
+    dry: bool
+    if_match: str | None = None
+
+    @property
+    def is_release(self) -> bool:
+        """Whether an envelope with keys answers it."""
+        return self.kind in _RELEASES and not self.dry
+
+
 class _Decider(NamedTuple):
     """Takes commands for one service."""
 
     book: Book
+    reads: GroupedReads
     releases: KeyReleases
     binding: Binding
 
-    def decide(  # noqa: PLR0913 - what a request consists of
-        self,
-        kind: str,
-        path: str,
-        raw: bytes,
-        jws: str,
-        unknown: UnauthenticatedRequest,
-        *,
-        dry: bool,
-        if_match: str | None = None,
-    ) -> Response:
-        """Decide a command, or say what it would get now; its signature names ``path``. Raises: Malformed, Problem."""
-        book, released = self.book, kind in _RELEASES and not dry
-        with book.read() as facts:
-            caller = unknown.authenticate(facts)
-            submission = Submission(raw, jws)
-            command = submission.command
-            if command.kind != kind:
-                raise Malformed("kind", f"must be '{kind}' at this path, not '{command.kind}'")
-            caller.check_actor(command.actor)
-            with log_withheld(command) if released else nullcontext():
-                self.binding.check(jws, "POST", path, command.id)
-                require_visible(facts, caller, submission)
-            if kind in VERSIONED:
-                check_version(facts, command, if_match, caller)
-        if released:
-            with log_withheld(command):
-                outcome, envelope = self.releases.release(command, submission)
-                return answer(outcome, {"envelope": envelope})
+    async def decide(self, asked: _Asked) -> Response:
+        """Decide a command, or say what it would get now. Raises: BookBusy, BookStopped, Malformed, Problem."""
+        caller, submission = await self.reads.run(partial(self._let_in, asked))
+        command = submission.command
+        if asked.is_release:
+            return await run_sync(self._release, submission)
         # A dry run does not use up the nonce of a key release.
-        outcome = book.quote(submission) if dry else book.submit([submission])[0]
+        if asked.dry:
+            outcome = await run_sync(self.book.quote, submission)
+        else:
+            (outcome,) = await self.book.submit_async([submission])
         if outcome.code.refused:
-            raise with_headroom(book, outcome, command, caller)
-        return answer(outcome, status=200 if dry else None)
+            raise await run_sync(with_headroom, self.book, outcome, command, caller)
+        return answer(outcome, status=200 if asked.dry else None)
+
+    def _let_in(self, asked: _Asked, facts: Snapshot) -> tuple[Caller, Submission]:
+        """Who asks for a command that may go to the book. Raises: Malformed, Problem."""
+        caller = asked.unknown.authenticate(facts)
+        submission = Submission(asked.raw, asked.jws)
+        command = submission.command
+        if command.kind != asked.kind:
+            raise Malformed("kind", f"must be '{asked.kind}' at this path, not '{command.kind}'")
+        caller.check_actor(command.actor)
+        with log_withheld(command) if asked.is_release else nullcontext():
+            self.binding.check(asked.jws, "POST", asked.path, command.id)
+            require_visible(facts, caller, submission)
+        if asked.kind in VERSIONED:
+            check_version(facts, command, asked.if_match, caller)
+        return caller, submission
+
+    def _release(self, submission: Submission) -> Response:
+        with log_withheld(submission.command):
+            outcome, envelope = self.releases.release(submission.command, submission)
+            return answer(outcome, {"envelope": envelope})
 
 
-def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRouter:
+def command_router(book: Book, reads: GroupedReads, releases: KeyReleases, binding: Binding) -> APIRouter:
     """POST routes of :data:`client.http.endpoints.PATHS`, and /v1/quotes: what a charge would get now."""
-    router, decider = APIRouter(tags=["commands"]), _Decider(book, releases, binding)
+    router, decider = APIRouter(tags=["commands"]), _Decider(book, reads, releases, binding)
     for kind, path in PATHS.items():
         answered = {JSON_TYPE: {"schema": schema_of(answer_to(kind))}}
         router.add_api_route(
@@ -124,22 +152,22 @@ def command_router(book: Book, releases: KeyReleases, binding: Binding) -> APIRo
         responses=shows(answer_to("charge"), 401, 403, 404, 408, 409, 413, 415, 422, description="It would be charged"),
         openapi_extra=takes(command_schema("charge"), parameters=[SIGNATURE_PARAMETER]),
     )
-    def quote(raw: Raw, jws: Signature, unknown: DeferredCaller) -> Response:
-        return decider.decide("charge", QUOTES, raw, jws, unknown, dry=True)
+    async def quote(raw: Raw, jws: Signature, unknown: DeferredCaller) -> Response:
+        return await decider.decide(_Asked("charge", QUOTES, raw, jws, unknown, dry=True))
 
     return router
 
 
-def _route(decider: _Decider, kind: str, path: str) -> Callable[..., Response]:
-    def submit_version(
+def _route(decider: _Decider, kind: str, path: str) -> Callable[..., Awaitable[Response]]:
+    async def submit_version(
         raw: Raw, jws: Signature, unknown: DeferredCaller, dry_run: DryRun = "false", if_match: IfMatch = None
     ) -> Response:
         dry = dry_run == "true"
         signed = f"{path}?dry_run=true" if dry else path
-        return decider.decide(kind, signed, raw, jws, unknown, dry=dry, if_match=if_match)
+        return await decider.decide(_Asked(kind, signed, raw, jws, unknown, dry, if_match))
 
-    def submit(raw: Raw, jws: Signature, unknown: DeferredCaller, dry_run: DryRun = "false") -> Response:
-        return submit_version(raw, jws, unknown, dry_run)
+    async def submit(raw: Raw, jws: Signature, unknown: DeferredCaller, dry_run: DryRun = "false") -> Response:
+        return await submit_version(raw, jws, unknown, dry_run)
 
     return submit_version if kind in VERSIONED else submit
 
