@@ -70,7 +70,16 @@ def verify(  # noqa: PLR0913 - one argument an option
             finding = verify_book(
                 url, key, step, gate=installed_gate(), kept=heads, signatures=signatures, decisions=decisions
             )
-        typer.echo(json.dumps(finding.to_json()) if as_json else finding.in_words())
+        # Who replaces the book's folder replaces the key in it.
+        whose = (
+            ""
+            if log is not None
+            else "; the log's key was taken from beside the book: compare it with the one you keep"
+        )
+        if as_json:
+            typer.echo(json.dumps({**finding.to_json(), **({} if log is not None else {"log_key_beside_book": True})}))
+        else:
+            typer.echo(f"{finding.in_words()}{whose}")
 
 
 @app.command(epilog=examples("log", "demo/book.sqlite", "demo/book.sqlite --refused --as-of 12 --json"))

@@ -48,6 +48,15 @@ def test_a_sound_book(book: Path) -> None:
     assert (found["ok"], found["entries"], found["charges"], found["log"]) == (True, 12, 1, LOG.origin)
 
 
+def test_whose_key_it_was(book: Path) -> None:
+    """A key from the book's own folder is the operator's word, which success does not hide."""
+    own, given = (), ("--log", book.parent / "log.vkey")
+    for options, beside in ((own, True), (given, False)):
+        told = _verify(book, *options).stdout
+        assert told.endswith("taken from beside the book: compare it with the one you keep\n") is beside
+        assert json.loads(_verify(book, *options, "--json").stdout).get("log_key_beside_book", False) is beside
+
+
 def test_a_book_replayed_and_no_more(book: Path) -> None:
     """What was left out is said, in words and as JSON."""
     told = _verify(book, "--no-decisions").stdout
