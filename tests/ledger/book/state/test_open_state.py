@@ -23,7 +23,7 @@ from ledger.store.documents import StoredDocuments
 from ledger.store.engine import ShortReads
 from tests.factories.documents import PARTITION, SMALL
 from tests.factories.people import BANK_A, BANK_B, HOUR_MS, LOG, SRO, CleanRoom
-from tests.factories.stored import World
+from tests.factories.stored import StoredWorld
 from tests.ledger.book.governed import announce, leave, opening, run, words
 from tests.ledger.organisation_lineage.test_lineage_graph import KINDS, Play, events
 from tests.ledger.store.test_postgresql import execute
@@ -86,14 +86,14 @@ def test_a_span_that_ends_between_cuts_is_refused() -> None:
         state.facts.runs([Span(first.author, 0, first.index + 1)])
 
 
-def writer(world: World) -> WriterState:
+def writer(world: StoredWorld) -> WriterState:
     """The state of an open book, whose writer rests; it reads as for a new batch."""
     state = world.book._writer._state  # noqa: SLF001 - what is held
     state.begin(ShortReads(world.book._reads))  # noqa: SLF001
     return state
 
 
-def whole(world: World) -> MemoryState:
+def whole(world: StoredWorld) -> MemoryState:
     """Everything in memory, made of the log."""
     with world.book.read() as facts:
         state = MemoryState(documents=StoredDocuments(facts.connection))
@@ -102,7 +102,7 @@ def whole(world: World) -> MemoryState:
     return state
 
 
-def lifecycle(world: World) -> None:
+def lifecycle(world: StoredWorld) -> None:
     """Runs that end in every way; one goes on to its notices, its release and an opening."""
     run(world, "posted", PARTITION)
     assert announce(world, "posted").code.word == "permitted"
@@ -114,7 +114,7 @@ def lifecycle(world: World) -> None:
     world.submit(world.charge("open", run=SMALL, recipients=[BANK_B]))
 
 
-def test_commands_that_name_what_is_settled_get_the_answers_of_before(world: World) -> None:
+def test_commands_that_name_what_is_settled_get_the_answers_of_before(world: StoredWorld) -> None:
     """Also after the book was opened anew; and the state is what the log makes it."""
     lifecycle(world)
     for _ in range(2):
@@ -152,7 +152,7 @@ def test_commands_that_name_what_is_settled_get_the_answers_of_before(world: Wor
     same(writer(world), whole(world))
 
 
-def test_memory_does_not_grow_with_what_is_settled(world: World) -> None:
+def test_memory_does_not_grow_with_what_is_settled(world: StoredWorld) -> None:
     """But for the index of names, at 16 bytes an entry: counted, not weighed."""
     counts = []
     for first in (0, 20, 40):
@@ -177,7 +177,7 @@ def test_memory_does_not_grow_with_what_is_settled(world: World) -> None:
         "UPDATE signing_key SET owner = 'did:web:thief.example', charge = NULL WHERE charge IS NOT NULL",
     ],
 )
-def test_a_changed_row_changes_no_answer_about_what_is_settled(world: World, statement: str) -> None:
+def test_a_changed_row_changes_no_answer_about_what_is_settled(world: StoredWorld, statement: str) -> None:
     """A charge that is posted is not posted again, and its key is its clean room's."""
     run(world, "posted", PARTITION)
     execute(world.url, statement)
@@ -188,7 +188,7 @@ def test_a_changed_row_changes_no_answer_about_what_is_settled(world: World, sta
     assert world.submit(reused)[0].field == "body.clean_room.signing"
 
 
-def test_rows_of_charges_that_are_gone_change_no_answer(world: World) -> None:
+def test_rows_of_charges_that_are_gone_change_no_answer(world: StoredWorld) -> None:
     """Nor does an index that lost them."""
     if world.url.startswith("postgresql"):
         return
@@ -211,7 +211,7 @@ def test_rows_of_charges_that_are_gone_change_no_answer(world: World) -> None:
         ),
     ],
 )
-def test_an_entry_that_was_changed_stops_the_writer(world: World, script: str, told: str) -> None:
+def test_an_entry_that_was_changed_stops_the_writer(world: StoredWorld, script: str, told: str) -> None:
     """What became of a charge is not known any more: it is not posted again, whatever else there is."""
     if world.url.startswith("postgresql"):
         return
