@@ -45,6 +45,8 @@ def health_router(snapshots: SnapshotProvider, metrics: Metrics) -> APIRouter:
             raise Problem(ServiceCode.STOPPED, "")
         if (reason := snapshots.book.paused) is not None:
             raise Problem(ServiceCode.PAUSED, reason)
+        if snapshots.book.difference is not None:
+            raise Problem(ServiceCode.STOPPED, "a row was changed by another hand: the service's log names it")
         with snapshots.read() as facts:
             return json_response(Ready(entries=facts.size, ready=True))
 

@@ -32,7 +32,16 @@ from ledger.book.lost_database import busy_where_lost
 from ledger.book.opening_checks import begin_epoch, check_usable, take_lock
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.book.prepare import read_submission
-from ledger.book.submitted_command import BookBusy, BookPaused, BookStopped, BookUnusable, Outcome, Submission
+from ledger.book.state.row_comparison import RowComparison
+from ledger.book.submitted_command import (
+    BookBusy,
+    BookPaused,
+    BookStopped,
+    BookUnusable,
+    Outcome,
+    RowsDiffer,
+    Submission,
+)
 from ledger.book.wall_clock import ClockWatch, WallClock
 from ledger.book.writer_state import WriterState
 from ledger.domain.gate import DOCUMENT_BYTES_MAX, Gate
@@ -44,14 +53,15 @@ from ledger.store.tables import DOCUMENT
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
-__all__ = ["Book", "BookBusy", "BookPaused", "BookStopped", "BookUnusable", "Outcome", "Submission"]
+__all__ = ["Book", "BookBusy", "BookPaused", "BookStopped", "BookUnusable", "Outcome", "RowsDiffer", "Submission"]
 
 
 class Book:
     """An open book. Open it with :meth:`open`: one process an SQLite book, any number a PostgreSQL one."""
 
-    def __init__(self, engines: tuple[Engine, Engine], recorder: Recorder, writer: Writer) -> None:
+    def __init__(self, engines: tuple[Engine, Engine], recorder: Recorder, writer: Writer, rows: RowComparison) -> None:
         """Use :meth:`open`."""
+        self._rows = rows
         self._writes, self._reads = engines
         self._recorder, self._writer = recorder, writer
         self._storing = threading.Lock()
@@ -104,7 +114,8 @@ class Book:
             if keeping is not None:
                 keeping.begin()
             begin_epoch(engines[0], lock)
-            return cls(engines, recorder, Writer(engines, recorder, state, keeping, lock))
+            writer = Writer(engines, recorder, state, keeping, lock)
+            return cls(engines, recorder, writer, RowComparison(writer.pin, state.records))
         except BaseException:
             for engine in engines:
                 engine.dispose()
@@ -179,7 +190,7 @@ class Book:
             raise Malformed("document", f"has more than the {DOCUMENT_BYTES_MAX} bytes allowed")
         name = c.digest(data)
         with self._storing:
-            with self.read() as facts:
+            with self._snapshot() as facts:
                 if name in facts.documents:
                     return name
             self._quota.reserve(name, len(data), self._recorder.clock.wall())
@@ -195,7 +206,15 @@ class Book:
         Raises:
             BookBusy: if the database does not answer, in the block too.
             BookStopped: if the book is closed.
+            RowsDiffer: if a row is known to be another than the entries make it.
         """
+        if self._rows.difference is not None:
+            raise RowsDiffer(f"a row was changed by another hand: {self._rows.difference}")
+        with self._snapshot() as found:
+            yield found
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[Snapshot]:
         if self._closed:
             raise BookStopped(CLOSED)
         with busy_where_lost(), self._reads.begin() as connection:
@@ -214,12 +233,25 @@ class Book:
 
     def now(self) -> int:
         """The time (ms) that an entry would get now. Raises: BookPaused, BookStopped."""
-        with self.read() as facts:
+        with self._snapshot() as facts:
             return self._recorder.now(facts.time)
 
     def witnessed(self, time_ms: int) -> None:
         """Note the time of a witness that has just cosigned, verified with a pinned key: it may end a pause."""
         self._recorder.clock.witnessed(time_ms)
+
+    def compare_rows(self) -> str | None:
+        """Compare the rows that readers see with what the writer decides on, now; the difference in words, if any.
+
+        That is done all the while by itself, see :mod:`ledger.book.state.row_comparison`.
+        """
+        self._rows.compare()
+        return self._rows.difference
+
+    @property
+    def difference(self) -> str | None:
+        """The first row that was found to differ from what the entries make it; None as long as none was."""
+        return self._rows.difference
 
     @property
     def paused(self) -> str | None:
@@ -233,6 +265,7 @@ class Book:
 
     def close(self) -> None:
         """Commit what is waiting and release the book."""
+        self._rows.close()
         self._writer.close()
         self._closed = True
         self._writes.dispose()

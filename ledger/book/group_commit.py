@@ -19,6 +19,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
@@ -32,6 +33,7 @@ from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.opening_checks import recheck
 from ledger.book.prepare import AGAIN_MAX, CommandPricing
 from ledger.book.publish import Committer, Finished, close_batch
+from ledger.book.state.row_comparison import Pinned
 from ledger.book.submitted_command import BookBusy, BookPaused, BookStopped, Outcome, Submission
 from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
@@ -79,7 +81,8 @@ class Writer:
         self._state = state
         self._lock = lock
         self._recorder = recorder
-        self._queue: CallQueue[Finished | str] = CallQueue()
+        self._queue: CallQueue[Finished | Future[Pinned | None] | str] = CallQueue()
+        self._pins: deque[Future[Pinned | None]] = deque()
         self._calls: deque[Call] = deque()
         self._verdicts: KeptVerdicts[Any] = KeptVerdicts()
         self._deciding: list[Call] = []
@@ -112,6 +115,15 @@ class Writer:
         self._queue.put(call)
         self._refuse_if_stopped()
         return call
+
+    def pin(self) -> Future[Pinned | None]:
+        """A snapshot of the database and what is in memory at the same size, taken soon, with no commit under way.
+
+        The future's result is None if the database does not answer; whoever gets a snapshot closes its connection.
+        """
+        future: Future[Pinned | None] = Future()
+        self._queue.put_back(future)
+        return future
 
     def check_storage(self, connection: Connection) -> None:
         """Check that what is beside the log may be written too. Raises: BookStopped."""
@@ -170,7 +182,9 @@ class Writer:
     def _run(self) -> None:
         try:
             while not (self._ending and self._is_done()):
-                self._decide_waiting(idle=not self._receive())
+                idle = not self._receive()
+                self._pin_waiting()
+                self._decide_waiting(idle=idle)
                 if self._committing is None and self._batch is not None:
                     self._hand_over(self._batch)
         except BaseException as error:  # noqa: BLE001 - whatever it was, the outcome is unknown
@@ -184,7 +198,9 @@ class Writer:
 
     def _receive(self) -> bool:
         """Take every message that is there, and wait for one if there is nothing else to do; whether there was any."""
-        can_decide = bool(self._calls) and (self._committing is None or (not self._shared and not self._is_full()))
+        can_decide = bool(self._calls) and (
+            self._committing is None or not (self._shared or self._pins or self._is_full())
+        )
         message = self._queue.get(0 if can_decide or (self._ending and self._committing is None) else self._rest_s())
         found = message is not None
         while message is not None:
@@ -192,10 +208,38 @@ class Writer:
                 self._calls.append(message)
             elif isinstance(message, str):
                 self._ending = True
+            elif isinstance(message, Future):
+                self._pins.append(message)
             else:
                 self._note_finished(*message)
             message = self._queue.get(0) if len(self._calls) < BATCH_MAX else None
         return found
+
+    def _pin_waiting(self) -> None:
+        while self._pins and self._committing is None and self._batch is None:
+            self._pins.popleft().set_result(self._pinned())
+
+    def _pinned(self) -> Pinned | None:
+        size, pinned = self._state.size, None
+        try:
+            reader = self._reads.connect()
+        except SQLAlchemyError:
+            return None
+        try:
+            with self._committer.begin() as connection:
+                self._state.catch_up(connection)
+                # The first read fixes the snapshot, and no one commits before this transaction ends.
+                if log_size(reader) == self._state.size:
+                    pinned = self._state.pinned(reader)
+        except SQLAlchemyError:
+            if self._state.size != size:
+                raise
+        finally:
+            if self._state.size > size:
+                self._verdicts.drop()
+            if pinned is None:
+                reader.close()
+        return pinned
 
     def _note_finished(self, batch: Batch | None, error: BaseException | None) -> None:
         if error is not None:
@@ -270,11 +314,11 @@ class Writer:
         """The batch that commands are decided in now; None if that has to wait for a commit."""
         if self._batch is not None:
             return self._batch if self._batch.count < BATCH_MAX else None
+        if (self._shared or self._pins) and self._committing is not None:
+            for call in self._calls:
+                self._read(call, BATCH_MAX)
+            return None
         if self._shared:
-            if self._committing is not None:
-                for call in self._calls:
-                    self._read(call, BATCH_MAX)
-                return None
             self._transaction = self._committer.begin()
             size = self._state.size
             self._state.catch_up(self._transaction)

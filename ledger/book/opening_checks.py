@@ -14,7 +14,7 @@ from ledger.crypto.ed25519 import UnknownLibrary, checked_libsodium
 from ledger.log.verification_findings import VerificationFailed
 from ledger.store.append_only_triggers import altered_trigger, foreign_object
 from ledger.store.database_grants import rights_problem
-from ledger.store.database_state import check_open_rows
+from ledger.store.database_state import check_documents, check_open_rows
 from ledger.store.engine import is_postgres, name_of, url_of, volatile_setting
 from ledger.store.schema_revision import BookUnusable, check_schema
 from ledger.store.snapshot import Snapshot
@@ -57,6 +57,7 @@ def check_usable(engine: Engine, state: WriterState, kept: CheckpointFile | None
                 if kept is not None:
                     kept.check(snapshot, state.root)
                 check_open_rows(snapshot, state.facts.in_memory_parts())
+                check_documents(snapshot, state.facts.in_memory_parts())
             except (Malformed, KeyError, VerificationFailed) as error:
                 raise BookUnusable(f"the book is not this log's, or was changed: {error}") from None
     except OperationalError as error:

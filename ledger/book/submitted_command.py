@@ -12,11 +12,15 @@ from ledger.domain.outcomes import Code
 from ledger.store.schema_revision import BookUnusable
 from ledger.wire import canonical_json as c
 
-__all__ = ["BookBusy", "BookPaused", "BookStopped", "BookUnusable", "Outcome", "Submission"]
+__all__ = ["BookBusy", "BookPaused", "BookStopped", "BookUnusable", "Outcome", "RowsDiffer", "Submission"]
 
 
 class BookStopped(RuntimeError):  # noqa: N818 - what is the case
     """The book takes no commands: it was closed, or a commit failed and its outcome is unknown."""
+
+
+class RowsDiffer(BookStopped):
+    """Rows that readers see are not what the entries make them: no state is read, while commands are still taken."""
 
 
 class BookBusy(RuntimeError):  # noqa: N818 - what is the case

@@ -13,9 +13,12 @@ from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Final
 
+from sqlalchemy import Connection
+
 from ledger.accounts.account_sums import AccountSums
 from ledger.book.state.open_state import Changes, OpenState
 from ledger.book.state.proven_entries import ProvenEntries
+from ledger.book.state.row_comparison import Pinned
 from ledger.book.state.settled_records import SettledRecords
 from ledger.book.state.state_statements import StateStatements
 from ledger.commands.apply import apply_effect
@@ -77,6 +80,13 @@ class WriterState:
     def root(self) -> bytes:
         """The root hash over them."""
         return self._tree.root()
+
+    def pinned(self, snapshot: Connection) -> Pinned:
+        """What is in memory, copied, for a snapshot of the database at this size."""
+        parts = {name: dict(part) for name, part in self.facts.in_memory_parts().items()}
+        bound = sum(1 for one in parts["keys"].values() if one.charge is not None)
+        counts = {"charges": self.records.charges, "keys": len(self.records.keys) + len(parts["keys"]) - bound}
+        return Pinned(snapshot, self.size, self._tree.nodes, parts, counts)
 
     def begin(self, reads: Executor) -> Tree:
         """Begin a batch, which is decided in memory alone; returns the tree to append to.

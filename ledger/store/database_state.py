@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from sqlalchemy import Connection, func, or_, select
@@ -14,9 +14,11 @@ from ledger.domain.outcomes import ChargeState
 from ledger.log.verification_findings import VerificationFailed
 from ledger.mechanisms.loss import Loss
 from ledger.store import tables as t
+from ledger.store.documents import StoredDocuments
 from ledger.store.engine import Executor
 from ledger.store.projection_table import ProjectionTable, replace_rows
 from ledger.store.row_mapping import TableMapping
+from ledger.wire.malformed import Malformed
 
 PROJECTIONS: Final[dict[str, TableMapping[Any, Any]]] = {
     "organisations": t.ORGANISATIONS,
@@ -117,12 +119,21 @@ def check_rows(book: DatabaseState, state: MemoryState) -> None:
         _check_table(name, getattr(book, name), getattr(state, name))
 
 
-def check_open_rows(book: DatabaseState, parts: Mapping[str, Mapping[Any, Any]]) -> None:
+Parts = Mapping[str, Mapping[Any, Any]]
+"""A state by part, as ``PROJECTIONS`` names them."""
+
+
+def _go_on() -> None:
+    """Compare the next rows without a pause."""
+
+
+def check_open_rows(book: DatabaseState, parts: Parts, pause: Callable[[], None] = _go_on) -> None:
     """The same of all rows but those of settled charges, and of the keys that are bound to them.
 
     Args:
-        parts: the state by part, as ``PROJECTIONS`` names them; of charges those that are pending, of keys those of
-            organisations and of the clean rooms of pending charges.
+        parts: of charges those that are pending, of keys those of organisations and of the clean rooms of pending
+            charges.
+        pause: called after every few rows.
 
     Raises:
         VerificationFailed: naming the first row that differs.
@@ -131,11 +142,48 @@ def check_open_rows(book: DatabaseState, parts: Mapping[str, Mapping[Any, Any]])
     pending = charge.state == ChargeState.PENDING.value
     bound_to_pending = key.charge.in_(select(charge.id).where(pending))
     only: dict[str, Any] = {"charges": (pending,), "keys": (or_(key.charge.is_(None), bound_to_pending),)}
-    for name in PROJECTIONS:
-        _check_table(name, getattr(book, name), parts[name], *only.get(name, ()))
+    # Which keys belong to pending charges is read from their rows, so these come first.
+    for name in sorted(PROJECTIONS, key=lambda name: name != "charges"):
+        _check_table(name, getattr(book, name), parts[name], *only.get(name, ()), pause=pause)
 
 
-def _check_table(name: str, rows: ProjectionTable[Any, Any], made: Mapping[Any, Any], *only: Any) -> None:  # noqa: ANN401
+def check_documents(book: DatabaseState, parts: Parts, pause: Callable[[], None] = _go_on) -> None:
+    """The documents that policies, datasets and contracts name are stored, with the bytes of their digests.
+
+    Raises:
+        VerificationFailed: naming the first that is not.
+    """
+    versions = (one.document for versions in parts["policies"].values() for one in versions)
+    offers = (one for found in parts["datasets"].values() for one in (found.document, found.recommendation) if one)
+    documents = StoredDocuments(book.connection)
+    for count, name in enumerate(dict.fromkeys([*versions, *offers, *parts["contracts"]])):
+        if not count % _TOGETHER:
+            pause()
+        try:
+            documents[name]
+        except (LookupError, Malformed) as error:
+            raise VerificationFailed(None, f"document {name}: is missing or was changed: {error}") from None
+
+
+def check_rows_named(book: DatabaseState, name: str, made: Mapping[str, Any]) -> None:
+    """The rows of these keys in one table are what the entries make them. Raises: VerificationFailed."""
+    rows: ProjectionTable[Any, Any] = getattr(book, name)
+    of_keys = PROJECTIONS[name].columns[0].in_(list(made))
+    _check_table(name, rows, made, of_keys)
+
+
+def count_rows(book: DatabaseState, name: str) -> int:
+    """How many rows one table has."""
+    return int(book.connection.execute(select(func.count()).select_from(PROJECTIONS[name].table)).scalar_one())
+
+
+def _check_table(
+    name: str,
+    rows: ProjectionTable[Any, Any],
+    made: Mapping[Any, Any],
+    *only: Any,  # noqa: ANN401 - SQLAlchemy's own types
+    pause: Callable[[], None] = _go_on,
+) -> None:
     count, last = 0, None
     try:
         for place, value in rows.stored(*only):
@@ -143,6 +191,8 @@ def _check_table(name: str, rows: ProjectionTable[Any, Any], made: Mapping[Any, 
             if place == last:
                 raise VerificationFailed(None, f"{name}: the row of {place} is there twice")
             count, last = count + 1, place
+            if not count % _TOGETHER:
+                pause()
             if made.get(place) != value:
                 row = rows.row_that_differs(place, value, made.get(place))
                 raise VerificationFailed(None, f"{name}: the row of {row} is not what the entries make it")
@@ -164,4 +214,6 @@ def _find_unreadable(name: str, rows: Any) -> None:  # noqa: ANN401 - of any tab
             raise VerificationFailed(None, f"{name}: the row of {place} cannot be read: {fault}") from None
 
 
+_TOGETHER: Final = 256
+"""Rows that are compared without a pause."""
 _FAULTS = (LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)

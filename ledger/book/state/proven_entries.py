@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Self
 
 from ledger.commands.entry import Entry
 from ledger.log.merkle import CompactRange
@@ -27,6 +28,13 @@ class ProvenEntries:
         self._edges: dict[int, Mapping[tuple[int, int], bytes]] = {}
         self._durable: tuple[int, Mapping[tuple[int, int], bytes]] = 0, {}
         self._tree: Tree | None = None
+
+    @classmethod
+    def under(cls, reads: Executor, size: int, edge: Mapping[tuple[int, int], bytes]) -> Self:
+        """The first ``size`` entries, under the root that is made of the nodes of their tree's right edge."""
+        entries = cls()
+        entries._tree = Tree(reads, size, edge)
+        return entries
 
     def begin(self, reads: Executor, tree: CompactRange) -> None:
         """Begin a batch: forget what was read for the last one, and read through ``reads``.

@@ -43,15 +43,13 @@ class SettledRecords:
 
     def charge(self, entries: ProvenEntries, name: str, size: int | None = None) -> Charge | None:
         """A charge as it is, or as it was after ``size`` entries; None if there is none. Raises: Malformed."""
-        made = self.ids.positions(name)
-        if not made:
+        if not self.ids.positions(name):
             return None
-        later = self.changes.positions(name)
-        entries.read((*made, *later))
+        positions = [at for at in self.positions(name) if size is None or at < size]
+        entries.read(positions)
         charge: Charge | None = None
-        for position in (*made, *later):
-            if size is None or position < size:
-                charge = _changed(charge, read_entry(entries.bytes_at(position)), position, name)
+        for position in positions:
+            charge = _changed(charge, read_entry(entries.bytes_at(position)), position, name)
         return charge
 
     def key(self, entries: ProvenEntries, key_id: str) -> SigningKey | None:

@@ -67,7 +67,8 @@ def test_what_is_settled_answers_as_if_it_had_stayed(sequence: list[tuple[str, i
         play.event(kind, *numbers)
         for data in play.world.log[state.size :]:
             # A lapse moves the world's clock on, and then back.
-            state.append(read_entry(data)._replace(time=0), data)
+            state.time = 0
+            state.append(read_entry(data), data)
         state.take_changes()
         pending = {name for name, one in play.world.state.charges.items() if one.steps_posted is None}
         assert set(state.facts.open_charges.open) <= pending

@@ -1,0 +1,177 @@
+"""Rows are for readers: here they are compared with what the writer decides on, again and again while the book is open.
+
+Nothing is decided on a row, so whoever changes one gains nothing; but readers would be told a false balance. Every
+twenty seconds the writer, between two batches, gives a snapshot of the database and a copy of what it has in memory at
+the same size of the log. A thread of its own compares the two: every row of accounts, open charges, organisations,
+keys, contracts, policies, lineage, and the documents that they name, and how many rows there are of charges and keys.
+With the time that is left it goes on through the log, a slice at a time, and compares the rows of settled charges with
+what their entries say, each proven under the root. It takes a tenth of a processor, and more only if it would take
+longer than twenty seconds.
+
+The first row that differs is named once, in the log of the service, and no state is read any more until the book was
+opened anew, which refuses it as long as the row differs. The writer goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as StillWaiting
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from ledger.book.state.proven_entries import ProvenEntries
+from ledger.book.state.settled_records import SettledRecords
+from ledger.commands.entry import Entry
+from ledger.commands.entry_reader import read_entry
+from ledger.commands.governance.model_opening import OpenModel
+from ledger.commands.runs.charge import Charged
+from ledger.log.verification_findings import VerificationFailed
+from ledger.store.database_state import DatabaseState, check_documents, check_open_rows, check_rows_named, count_rows
+
+EVERY_S: Final = 20.0
+"""Between two comparisons."""
+SLICE: Final = 256
+"""Rows or entries that are compared without a pause."""
+_SHARE: Final = 0.1
+_SLOWLY_S: Final = 20.0
+"""How long a comparison takes no more than its share of a processor."""
+_TICK_S: Final = 0.05
+_LOG: Final = logging.getLogger("ledger.book")
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A snapshot of the database, and what the writer has in memory, at one size of the log.
+
+    Attributes:
+        connection: reads the snapshot; whoever has it closes it.
+        edge: the nodes of the tree's right edge, which its root is made of.
+        counts: how many charges and keys there are, settled ones included.
+    """
+
+    connection: Connection
+    size: int
+    edge: dict[tuple[int, int], bytes]
+    parts: dict[str, dict[Any, Any]]
+    counts: dict[str, int]
+
+
+class RowComparison:
+    """Compares rows in a thread of its own until it is closed.
+
+    Attributes:
+        difference: the first row that was found to differ, in words; None as long as none was.
+    """
+
+    def __init__(
+        self, pinning: Callable[[], Future[Pinned | None]], records: SettledRecords, every_s: float = EVERY_S
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            pinning: asks the writer for a snapshot.
+            records: where the log names each charge and key.
+            every_s: between two comparisons.
+        """
+        self._every_s = every_s
+        self._pinning, self._records = pinning, records
+        self._closing = threading.Event()
+        self._turn = threading.Lock()
+        self._begun, self._worked = 0.0, 0.0
+        self._next = 0
+        self.difference: str | None = None
+        self._thread = threading.Thread(target=self._run, name="book-rows", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread; before the writer ends."""
+        self._closing.set()
+        self._thread.join()
+
+    def compare(self) -> bool:
+        """Compare the current rows now, and a part of the settled ones; whether that could be done."""
+        with self._turn:
+            pinned = self._pinned()
+            if pinned is None:
+                return False
+            self._begun, self._worked = time.monotonic(), time.thread_time()
+            try:
+                self._compare(pinned)
+            except VerificationFailed as found:
+                self._found(str(found))
+            except SQLAlchemyError:
+                return False
+            finally:
+                pinned.connection.close()
+            return True
+
+    def _run(self) -> None:
+        while not self._closing.wait(self._every_s) and self.difference is None:
+            self.compare()
+
+    def _pinned(self) -> Pinned | None:
+        future = self._pinning()
+        while not self._closing.is_set():
+            with suppress(StillWaiting):
+                return future.result(timeout=_TICK_S)
+        future.add_done_callback(_let_go)
+        return None
+
+    def _found(self, difference: str) -> None:
+        if self.difference is None:
+            self.difference = difference
+            _LOG.error("a row was changed by another hand, and no state is read from now on: %s", difference)
+
+    def _compare(self, pinned: Pinned) -> None:
+        rows = DatabaseState(pinned.connection)
+        check_open_rows(rows, pinned.parts, self._pause)
+        check_documents(rows, pinned.parts, self._pause)
+        for name, count in pinned.counts.items():
+            if (stored := count_rows(rows, name)) != count:
+                raise VerificationFailed(None, f"{name}: there are {stored} rows, and the entries make {count}")
+        while not self._closing.is_set():
+            self._compare_settled(pinned, rows)
+            if self._next >= pinned.size:
+                self._next = 0
+                return
+            if time.monotonic() > self._begun + EVERY_S:
+                return
+
+    def _compare_settled(self, pinned: Pinned, rows: DatabaseState) -> None:
+        """Compare the rows that the next entries made with what these and later entries say."""
+        positions = range(self._next, min(self._next + SLICE, pinned.size))
+        entries = ProvenEntries.under(pinned.connection, pinned.size, pinned.edge)
+        entries.read(positions)
+        charges, keys = dict[str, Any](), dict[str, Any]()
+        for position in positions:
+            entry = read_entry(entries.bytes_at(position))
+            if isinstance(entry.effect, Charged):
+                charges[entry.id] = self._records.charge(entries, entry.id, pinned.size)
+                keys[entry.effect.charge.key_id] = entry.effect.key_at(position)
+            elif isinstance(entry.effect, Entry) and isinstance(body := entry.effect.command_body, OpenModel):
+                key_id = body.clean_room.signing.thumbprint
+                keys[key_id] = self._records.key(entries, key_id)
+        check_rows_named(rows, "charges", charges)
+        check_rows_named(rows, "keys", keys)
+        self._next = positions.stop
+        self._pause()
+
+    def _pause(self) -> None:
+        """Rest as long as keeps to the share of a processor; a comparison that lasts too long does not rest."""
+        worked = time.thread_time() - self._worked
+        if time.monotonic() < self._begun + _SLOWLY_S:
+            self._closing.wait(worked * (1 / _SHARE - 1))
+        self._worked = time.thread_time()
+
+
+def _let_go(future: Future[Pinned | None]) -> None:
+    if not future.cancelled() and future.exception() is None and (pinned := future.result()) is not None:
+        pinned.connection.close()

@@ -1,0 +1,130 @@
+"""A row that somebody changes is named while the book is open, and nobody is told what it says."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import pytest
+
+from ledger.book.book import BookUnusable, RowsDiffer
+from ledger.book.state.row_comparison import RowComparison
+from tests.factories.documents import PARTITION, SMALL
+from tests.factories.people import BANK_A, BANK_B
+from tests.factories.stored import StoredWorld
+from tests.ledger.book.governed import announce, opening, run
+from tests.ledger.store.test_postgresql import execute
+
+LIMIT_S: Final = 60
+CHANGES: Final = (
+    ("UPDATE account SET posted = posted + 1", "accounts: "),
+    ("UPDATE account SET coordinate = coordinate + 1000", "accounts: "),
+    ("UPDATE charge SET sealing = 'thief' WHERE state = 'pending'", "charges: the row of open "),
+    ("UPDATE charge SET state = 'voided', steps_posted = NULL WHERE id = 'open'", "charges: the row of open is not"),
+    ("UPDATE charge SET steps_posted = 0 WHERE state = 'posted'", "charges: the row of posted "),
+    ("UPDATE charge SET notices = '[]'", "charges: the row of posted "),
+    ("UPDATE charge SET id = 'nobody' WHERE id = 'posted'", "charges: the row of posted is missing"),
+    ("UPDATE signing_key SET owner = 'did:web:thief.example' WHERE charge IS NULL", "keys: "),
+    ("UPDATE signing_key SET owner = 'did:web:thief.example' WHERE charge = 'posted'", "keys: "),
+    ("INSERT INTO signing_key SELECT 'thief', owner, x, charge, entered FROM signing_key LIMIT 1", "keys: "),
+    (
+        "INSERT INTO signing_key SELECT 'thief', owner, x, 'none', entered FROM signing_key LIMIT 1",
+        "keys: there are 9 rows, and the entries make 8",
+    ),
+    ("UPDATE organisation SET name = 'thief'", "organisations: "),
+    ("UPDATE partition SET epsilon = '600'", "partitions: "),
+    ("UPDATE contract SET runs = runs + 1", "contracts: "),
+    ("UPDATE node SET members = '[]'", "nodes: "),
+)
+
+
+def changeable(world: StoredWorld) -> None:
+    """A run that is posted and announced, its model opened, and one that is open."""
+    run(world, "posted", PARTITION)
+    assert announce(world, "posted").code.word == "permitted"
+    assert opening(world, "posted", "inside").code.word == "permitted"
+    world.submit(world.charge("open", BANK_B, SMALL))
+
+
+@pytest.mark.parametrize(("statement", "told"), CHANGES)
+def test_a_changed_row_is_named(
+    world: StoredWorld, statement: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, in the service's log; readers get an error and no figure, and commands are decided as before."""
+    changeable(world)
+    assert world.book.compare_rows() is None
+    execute(world.url, statement)
+    with caplog.at_level(logging.ERROR, "ledger.book"):
+        assert told in str(world.book.compare_rows())
+        world.book.compare_rows()
+    assert [told in one.getMessage() for one in caplog.records if one.name == "ledger.book"] == [True]
+    with pytest.raises(RowsDiffer, match="a row was changed by another hand"), world.book.read():
+        pass
+    assert world.submit(world.settle("open", 1, BANK_B))[0].code.word == "posted"
+
+
+@pytest.mark.parametrize(("statement", "told"), [CHANGES[0], CHANGES[2], CHANGES[7], CHANGES[-1]])
+def test_a_book_with_a_changed_row_is_not_opened_again(world: StoredWorld, statement: str, told: str) -> None:
+    """What the comparison would name, opening names."""
+    changeable(world)
+    execute(world.url, statement)
+    world.book.close()
+    with pytest.raises(BookUnusable, match=told):
+        world.open()
+
+
+def test_a_changed_document_is_named(world: StoredWorld) -> None:
+    """A policy's bytes: whoever may drop a trigger could show others."""
+    if world.url.startswith("postgresql"):
+        return
+    for trigger in ("document_no_update", "document_no_delete"):
+        execute(world.url, f"DROP TRIGGER {trigger}")
+    execute(world.url, "UPDATE document SET data = x'00' WHERE digest IN (SELECT document FROM policy_version)")
+    assert "is missing or was changed" in str(world.book.compare_rows())
+
+
+def test_a_book_that_is_written_differs_nowhere(world: StoredWorld) -> None:
+    """Charges and settlements by threads, compared all the while; on PostgreSQL by a second process's book too."""
+    books = [world.book] if world.url.startswith("sqlite") else [world.book, world.open()]
+    ended = threading.Event()
+
+    def spend(bank: str, book: int) -> None:
+        for n in range(12):
+            name = f"{bank[8:14]}-{book}-{n}"
+            books[book].submit([world.charge(name, bank, SMALL)])
+            books[book].submit([world.settle(name, 1, bank)])
+
+    def compare(book: int) -> int:
+        compared = 0
+        while not ended.is_set() or not compared:
+            assert books[book].compare_rows() is None
+            compared += 1
+        return compared
+
+    with ThreadPoolExecutor() as pool:
+        comparing = [pool.submit(compare, book) for book in range(len(books))]
+        spending = [pool.submit(spend, bank, book) for bank in (BANK_A, BANK_B) for book in range(len(books))]
+        try:
+            for one in spending:
+                one.result(LIMIT_S)
+        finally:
+            ended.set()
+        assert all(one.result(LIMIT_S) > 0 for one in comparing)
+    for book in books[1:]:
+        book.close()
+
+
+def test_it_is_done_without_being_asked(world: StoredWorld) -> None:
+    """By a thread of its own, which ends with the book."""
+    writer = world.book._writer  # noqa: SLF001 - the same writer, asked more often
+    changeable(world)
+    comparison = RowComparison(writer.pin, writer._state.records, every_s=0.01)  # noqa: SLF001
+    execute(world.url, "UPDATE account SET posted = 0")
+    until = time.monotonic() + LIMIT_S
+    while comparison.difference is None and time.monotonic() < until:
+        pass
+    assert "accounts: the row of " in str(comparison.difference)
+    comparison.close()
