@@ -9,6 +9,7 @@ the one before it, but after a clock correction that every SRO concerned has sig
     python verifier.py checkpoint CHECKPOINT --policy POLICY
     python verifier.py consistency KEPT CHECKPOINT PROOF --log LOG.VKEY
     python verifier.py tiles FOLDER --log LOG.VKEY --kept KEPT --json
+    python verifier.py account PROOF --log LOG.VKEY
 
 Every input is a file of limited size. It ends with 0 if all of it holds, with 7 if anything does not or cannot be
 read, and with 2 if the arguments are wrong.
@@ -40,6 +41,10 @@ POLICY_NAMES_MAX: Final = 256
 TILE_WIDTH: Final = 256
 TILE_BYTES_MAX: Final = TILE_WIDTH * HASH_BYTES
 BUNDLE_BYTES_MAX: Final = TILE_WIDTH * (2 + ENTRY_BYTES_MAX)
+ACCOUNT_BYTES_MAX: Final = 1 << 26
+"""An account proof holds up to some thousand entries with their receipts."""
+LOSS_MAX: Final = 1 << 48
+"""Units of loss of one run at one coordinate; more counts as a loss without bound."""
 RECEIPT_MARK: Final = "c2sp.org/tlog-proof@v1"
 FAILED: Final = 7
 _KEY_BYTES: Final = 32
@@ -804,6 +809,221 @@ def _from_base64url(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
+# --- Account proofs
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """An account's loss by coordinate: units that are posted and pending, and runs of which the loss has no bound."""
+
+    posted: tuple[int, ...]
+    posted_unbounded: tuple[int, ...]
+    pending: tuple[int, ...]
+    pending_unbounded: tuple[int, ...]
+
+    def plus(self, posted: _Sum, pending: _Sum, sign: int) -> Balance:
+        """With these losses posted, and these more (1) or fewer (-1) pending."""
+        width = len(posted[0])
+        parts = (self.posted, self.posted_unbounded, self.pending, self.pending_unbounded)
+        held = [part or (0,) * width for part in parts]
+        added = (*posted, *(tuple(sign * one for one in part) for part in pending))
+        return Balance(*(tuple(map(sum, zip(*pair, strict=True))) for pair in zip(held, added, strict=True)))
+
+
+_Sum = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenAccount:
+    """What an account proof shows.
+
+    Attributes:
+        size: of the log that the statement describes.
+        stated: the balance then; None if the account had no charge.
+        since: how many entries that change the account are shown after that.
+        hidden: how many more there are that the proof's receiver may not see.
+        balance: with the entries that are shown; None if there is no charge yet.
+        newest: the newest checkpoint of the proof.
+    """
+
+    partition: str
+    holder: str
+    size: int
+    stated: Balance | None
+    since: int
+    hidden: int
+    balance: Balance | None
+    newest: Checkpoint
+
+
+def verify_account(text: str, trust: LogKey | Policy) -> ProvenAccount:
+    """Check the proof of an account: its leaf under a root that an entry of the log states, and the entries since.
+
+    Raises:
+        VerificationError: naming the field that does not prove what it claims.
+    """
+    proof = _fields(_parsed(text, "proof"), "proof", _ACCOUNT_PROOF)
+    position, newest, statement = _proven_entry(proof["statement"], "statement", trust)
+    request = _fields(_request(statement, "statement", "statement"), "statement.request", {"root": str, "size": int})
+    size, partition, holder = request["size"], proof["partition"], proof["holder"]
+    if not 0 < size <= position:
+        raise VerificationError("statement", "is of a size that lies after it")
+    name = _canonical(["accounts", [partition, holder]])
+    if state_root(state_key(name), _account_leaves(proof, name), _siblings(proof["siblings"])).hex() != request["root"]:
+        raise VerificationError("proof", f"does not lead to the root that the log states for {size} entries")
+    stated = None if proof["record"] is None else _balance(proof["record"], partition, holder)
+    charges = {}
+    for place, one in enumerate(proof["charges"]):
+        _, _, entry = _proven_entry(one, f"charges[{place}]", trust)
+        charges[entry.get("id")] = entry
+    balance, last = stated, size - 1
+    for place, one in enumerate(proof["since"]):
+        index, checkpoint, entry = _proven_entry(one, f"since[{place}]", trust)
+        if index <= last:
+            raise VerificationError(f"since[{place}]", "does not come after the entry before it")
+        last, newest = index, max(newest, checkpoint, key=lambda known: known.size)
+        balance = _with_entry(balance, entry, charges, partition, f"since[{place}]")
+    return ProvenAccount(partition, holder, size, stated, len(proof["since"]), proof["hidden"], balance, newest)
+
+
+_ACCOUNT_PROOF: Final = {
+    "beside": list,
+    "charges": list,
+    "hidden": int,
+    "holder": str,
+    "partition": str,
+    "record": (list, type(None)),
+    "salt": (str, type(None)),
+    "siblings": list,
+    "since": list,
+    "statement": dict,
+    "v": int,
+}
+
+
+def _account_leaves(proof: Mapping[str, Any], name: bytes) -> list[tuple[bytes, bytes]]:
+    """Every record at the account's place: its own, if it has one, and those beside it."""
+    leaves = []
+    for place, one in enumerate(proof["beside"]):
+        other = _fields(one, f"beside[{place}]", {"hash": str, "key": str})
+        leaves.append((_hash(other["key"], f"beside[{place}].key"), _hash(other["hash"], f"beside[{place}].hash")))
+    own = state_key(name)
+    if (proof["record"] is None) != (proof["salt"] is None) or own in dict(leaves):
+        raise VerificationError("record", "and salt must both be there, or neither")
+    if proof["record"] is not None:
+        leaves.append((own, state_leaf_hash(_hash(proof["salt"], "salt"), _canonical(proof["record"]))))
+    return sorted(leaves)
+
+
+def _siblings(found: Sequence[Any]) -> dict[int, bytes]:
+    siblings: dict[int, bytes] = {}
+    for place, one in enumerate(found):
+        sibling = _fields(one, f"siblings[{place}]", {"depth": int, "hash": str})
+        if not 0 <= sibling["depth"] < STATE_DEPTH or sibling["depth"] in siblings:
+            raise VerificationError(f"siblings[{place}]", "is of no depth, or of one that was named before")
+        siblings[sibling["depth"]] = _hash(sibling["hash"], f"siblings[{place}]")
+    return siblings
+
+
+def _balance(record: Sequence[Any], partition: str, holder: str) -> Balance:
+    match record:
+        case [ref, name, [[*posted], [*counts]], [[*pending], [*waits]]] if (ref, name) == (partition, holder):
+            parts = [[_of_type(one, int, "record") for one in part] for part in (posted, counts, pending, waits)]
+            return Balance(*map(tuple, parts))
+    raise VerificationError("record", f"is not that of {holder} on {partition}")
+
+
+def _with_entry(
+    balance: Balance | None, entry: Mapping[str, Any], charges: dict[Any, Any], partition: str, where: str
+) -> Balance | None:
+    """A balance with the entry of a run."""
+    kind, outcome = entry.get("kind"), _of_type(entry.get("body"), dict, where).get("outcome")
+    if kind == "charge":
+        charges[entry.get("id")] = entry
+    elif kind not in {"post", "void", "lapse"}:
+        raise VerificationError(where, "is not the entry of a run")
+    request = _request(entry, kind, where)
+    charge = entry if kind == "charge" else charges.get(request.get("charge"))
+    if charge is None or charge.get("kind") != "charge":
+        raise VerificationError(where, "settles a charge that is not shown")
+    try:
+        segments = charge["body"]["prices"][partition]
+        whole = sum(one["steps"] for one in segments)
+        ran = request["steps"] if kind == "post" else whole
+        posted = _loss_of(segments, ran if outcome == "posted" else 0)
+        base = balance or Balance((), (), (), ())
+        return base.plus(posted, _loss_of(segments, whole), 1 if kind == "charge" else -1)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise VerificationError(where, f"has no price on {partition}") from None
+
+
+def _loss_of(segments: Sequence[Any], steps: int) -> _Sum:
+    """The loss of the first steps of a run, as the book adds it up: finite units, and where it has no bound."""
+    finite, unbounded = [0] * len(segments[0]["price"]), [0] * len(segments[0]["price"])
+    for segment in segments:
+        ran = min(steps, segment["steps"])
+        steps -= ran
+        for place, cost in enumerate(segment["price"] if ran else ()):
+            unbounded[place] |= cost is None
+            finite[place] += 0 if cost is None else -(-ran // segment["unit"]) * cost
+    far = [one > LOSS_MAX for one in finite]
+    return (
+        tuple(0 if beyond else one for one, beyond in zip(finite, far, strict=True)),
+        tuple(int(one or beyond) for one, beyond in zip(unbounded, far, strict=True)),
+    )
+
+
+def _proven_entry(one: object, where: str, trust: LogKey | Policy) -> tuple[int, Checkpoint, dict[str, Any]]:
+    """An entry by its receipt: its index, the checkpoint that it is under, and what it says."""
+    found = _fields(one, where, {"entry": str, "receipt": str})
+    data = from_base64(found["entry"], where)
+    index, checkpoint = verify_receipt(found["receipt"], data, trust)
+    return index, checkpoint, _of_type(_parsed(to_text(data, where), where), dict, where)
+
+
+def _request(entry: Mapping[str, Any], kind: object, where: str) -> dict[str, Any]:
+    """The request of a permitted entry of a kind."""
+    body = _of_type(entry.get("body"), dict, where)
+    outcomes = {"statement": ("permitted",), "charge": ("pending",), "post": ("posted",), "void": ("voided",)}
+    if entry.get("kind") != kind or body.get("outcome") not in outcomes.get(str(kind), ("posted", "voided")):
+        raise VerificationError(where, f"is not the entry of a {kind}")
+    request: dict[str, Any] = _of_type(body.get("request"), dict, where)
+    return request
+
+
+def _fields(value: object, where: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """An object of exactly these fields. Raises: VerificationError."""
+    found: dict[str, Any] = _of_type(value, dict, where)
+    if found.keys() != kinds.keys():
+        raise VerificationError(where, f"must have the fields {', '.join(kinds)}")
+    for name, kind in kinds.items():
+        _of_type(found[name], kind, f"{where}.{name}")
+    return found
+
+
+def _of_type(value: object, kind: Any, where: str) -> Any:  # noqa: ANN401 - a type or some, and JSON of it
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise VerificationError(where, "is of another type of JSON")
+    return value
+
+
+def _parsed(text: str, where: str) -> object:
+    import json
+
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError):
+        raise VerificationError(where, "is not JSON") from None
+    return value
+
+
+def _hash(text: str, where: str) -> bytes:
+    found = from_base64(_of_type(text, str, where), where)
+    if len(found) != HASH_BYTES:
+        raise VerificationError(where, "is not a hash of 32 bytes")
+    return found
+
+
 # --- Strict spellings
 
 
@@ -876,6 +1096,7 @@ def _parser() -> argparse.ArgumentParser:
         ("checkpoint", _check_checkpoint, ("checkpoint",), "a checkpoint is signed, and cosigned by a quorum"),
         ("consistency", _check_consistency, ("kept", "checkpoint", "proof"), "a log grew out of the one kept"),
         ("tiles", _check_tiles, ("folder",), "a published log is whole: every entry, every hash, the root"),
+        ("account", _check_account, ("proof",), "an account's balance is what the log's key signed"),
     ):
         command = commands.add_parser(name, help=what, description=f"Check that {what}.")
         for file in files:
@@ -923,11 +1144,29 @@ def _check_tiles(options: argparse.Namespace) -> dict[str, object]:
     return {**_of(found), "entries": found.size, **({"kept": kept.size} if kept else {})}
 
 
+def _check_account(options: argparse.Namespace) -> dict[str, object]:
+    text = to_text(_read(options.proof, ACCOUNT_BYTES_MAX), "proof")
+    found = verify_account(text, _trust(options))
+    balance = found.balance or Balance((), (), (), ())
+    return {
+        **_of(found.newest),
+        "account": found.holder,
+        "hidden": found.hidden,
+        "partition": found.partition,
+        "pending": [list(balance.pending), list(balance.pending_unbounded)],
+        "posted": [list(balance.posted), list(balance.posted_unbounded)],
+        "since": found.since,
+        "stated": found.size,
+    }
+
+
 def _of(checkpoint: Checkpoint) -> dict[str, object]:
     return {"log": checkpoint.origin, "ok": True, "root": checkpoint.root.hex(), "size": checkpoint.size}
 
 
 def _in_words(result: Mapping[str, object]) -> str:
+    if "account" in result:
+        return _account_in_words(result)
     text = f"holds: {result['log']} signed the root {result['root']} of {result['size']} entries"
     more = {
         "index": "; the entry is at index {}",
@@ -940,6 +1179,24 @@ def _in_words(result: Mapping[str, object]) -> str:
         if value not in (None, []):
             text += words.format(", ".join(map(str, value)) if isinstance(value, list) else value)
     return text
+
+
+def _account_in_words(result: Mapping[str, Any]) -> str:
+    posted, pending = (_loss_in_words(result[name]) for name in ("posted", "pending"))
+    hidden = f" ({result['hidden']} more are not shown to you)" if result["hidden"] else ""
+    return (
+        f"holds: {result['log']} signed that {result['account']} on {result['partition']} has posted {posted}, and "
+        f"{pending} pending: stated for the first {result['stated']} entries, with {result['since']} entries since"
+        f"{hidden}. That the stated root is right, and that no entry since is left out, 'epsilon verify' shows"
+    )
+
+
+def _loss_in_words(loss: Sequence[Sequence[int]]) -> str:
+    finite, unbounded = loss
+    units = [
+        f"{one} and {runs} without bound" if runs else str(one) for one, runs in zip(finite, unbounded, strict=True)
+    ]
+    return f"[{', '.join(units)}] units" if any(finite) or any(unbounded) else "nothing"
 
 
 def _trust(options: argparse.Namespace) -> Policy:

@@ -33,6 +33,7 @@ from ledger.book.opening_checks import begin_epoch, check_usable, take_lock
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.book.prepare import read_submission
 from ledger.book.state.row_comparison import RowComparison
+from ledger.book.state.state_statements import StatedTree
 from ledger.book.submitted_command import (
     BookBusy,
     BookPaused,
@@ -257,6 +258,10 @@ class Book:
     def paused(self) -> str | None:
         """Why the clock is not believed, and nothing is written; None if it is."""
         return self._recorder.clock.paused
+
+    def stated_tree(self, size: int) -> StatedTree | None:
+        """The newest tree of the state that one of the first ``size`` entries states; None until one is known."""
+        return self._writer.statements.newest(size)
 
     @property
     def stopped(self) -> str | None:

@@ -78,7 +78,7 @@ class Writer:
         writes, self._reads = engines
         self._short = ShortReads(self._reads)
         self._shared = writes.dialect.name == "postgresql"
-        self._state = state
+        self._state, self.statements = state, state.statements
         self._lock = lock
         self._recorder = recorder
         self._queue: CallQueue[Finished | Future[Pinned | None] | str] = CallQueue()

@@ -1,0 +1,118 @@
+"""The proof of one account: a statement's root, the account's leaf under it, and the entries of its runs since.
+
+:mod:`ledger.verifier` checks it with nothing but the log's key. It shows what that key signed. That the root is that of
+the entries, and that no entry since is left out, replay shows. It is for whoever may see the account: its salt lets
+others try balances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from ledger.book.state.state_statements import StatedTree
+from ledger.commands.entry import Entry
+from ledger.commands.entry_reader import read_entry
+from ledger.commands.runs.charge import Charged
+from ledger.commands.runs.settlement import Settled
+from ledger.domain.facts import GLOBAL, Charge, holder_of
+from ledger.domain.organisation_graph import knowers
+from ledger.state_tree.leaves import leaf_name
+from ledger.store.snapshot import Snapshot
+from ledger.verifier import state_key, to_base64
+from ledger.wire.field_types import constant
+from ledger.wire.records import Record
+
+
+class ProvenEntry(Record, frozen=True):
+    """An entry's exact bytes in base64, and its receipt (C2SP tlog-proof)."""
+
+    entry: str
+    receipt: str
+
+
+class HashAt(Record, frozen=True):
+    """The hash beside the way from the root, at a depth; those that are not named are of empty subtrees."""
+
+    depth: int
+    hash: str
+
+
+class OtherLeaf(Record, frozen=True):
+    """Another record at the same place, by its hashed name and its leaf hash."""
+
+    hash: str
+    key: str
+
+
+class AccountProof(Record, frozen=True):
+    """What proves an account offline; hashes are in base64.
+
+    Attributes:
+        record: the account as ``[partition, holder, posted, pending]``, a loss as ``[finite, infinite]``; None without
+            any charge.
+        salt: of its leaf; None without a record.
+        charges: the charges that entries since settle, where they are older.
+        since: the entries since the statement's size that the caller may see and that change the account.
+        hidden: how many more there are, which the caller may not see.
+    """
+
+    beside: tuple[OtherLeaf, ...]
+    charges: tuple[ProvenEntry, ...]
+    hidden: int
+    holder: str
+    partition: str
+    record: tuple[str, str, tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]] | None
+    salt: str | None
+    siblings: tuple[HashAt, ...]
+    since: tuple[ProvenEntry, ...]
+    statement: ProvenEntry
+    v: Literal[1] = constant(1)
+
+
+def account_proof(
+    facts: Snapshot, stated: StatedTree, partition: str, holder: str, sees: Callable[[Entry], bool]
+) -> AccountProof:
+    """Prove an account.
+
+    Args:
+        facts: the book, which has the statement's entry.
+        stated: the newest stated tree.
+        partition: whose budget, ``provider/dataset/partition``.
+        holder: ``global`` or ``lineage:N``.
+        sees: whether the caller may see an entry.
+    """
+    path = stated.tree.path(state_key(leaf_name("accounts", (partition, holder))))
+    account = None if path.leaf is None else path.leaf.content.value
+    touching = [*_touching(facts, stated.size, partition, holder)]
+    shown = [index for index, _ in touching if sees(Entry.parse(facts.entry(index)))]
+    older = {charge.index: None for index, charge in touching if index in shown and charge.index < stated.size}
+    return AccountProof(
+        beside=tuple(OtherLeaf(to_base64(one.hash), to_base64(one.key)) for one in path.beside),
+        charges=tuple(_proven(facts, index) for index in sorted(older)),
+        hidden=len(touching) - len(shown),
+        holder=holder,
+        partition=partition,
+        record=None if account is None else (partition, holder, tuple(account.posted), tuple(account.pending)),
+        salt=None if path.leaf is None else to_base64(path.leaf.content.salt),
+        siblings=tuple(HashAt(depth, to_base64(one)) for depth, one in sorted(path.siblings.items())),
+        since=tuple(_proven(facts, index) for index in shown),
+        statement=_proven(facts, stated.position),
+    )
+
+
+def _touching(facts: Snapshot, start: int, partition: str, holder: str) -> Iterator[tuple[int, Charge]]:
+    """The entries of runs from an index on that change an account, each with its charge."""
+    for index, data in enumerate(facts.entries(start, facts.size), start):
+        entry = read_entry(data)
+        effect = entry.effect
+        name = entry.id if isinstance(effect, Charged) else effect.charge if isinstance(effect, Settled) else ""
+        charge = facts.charges[name] if name else None
+        if charge is not None and partition in charge.partitions:
+            nodes = knowers(facts.nodes, charge.author, charge.index)
+            if holder == GLOBAL or holder in map(holder_of, nodes):
+                yield index, charge
+
+
+def _proven(facts: Snapshot, index: int) -> ProvenEntry:
+    return ProvenEntry(to_base64(facts.entry(index)), facts.receipt(index))

@@ -1,0 +1,143 @@
+"""Account proofs: checked by the one-file verifier with nothing but the log's key."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from ledger import verifier
+from ledger.book.state.account_proof import AccountProof, account_proof
+from ledger.book.state.state_statements import WAIT_MS
+from ledger.commands.entry import Entry
+from ledger.domain.facts import GLOBAL, holder_of
+from ledger.verifier import Balance, ProvenAccount, VerificationError, to_base64, verify_account
+from ledger.wire.records import write
+from tests.factories.documents import PARTITION
+from tests.factories.people import BANK_A, BANK_B, LOG
+from tests.factories.stored import StoredWorld, open_world
+
+EVERY: Final[Callable[[Entry], bool]] = lambda _: True  # noqa: E731 - who sees all
+
+
+def furnish(world: StoredWorld) -> None:
+    """A statement after some runs, and more runs since: new ones, and old ones that are settled."""
+    world.submit(*(world.charge(f"run-{n}") for n in range(4)), world.charge("other", BANK_B))
+    world.submit(world.settle("run-0", 40), world.void("run-1"))
+    world.book.close()
+    world.book = world.open(statements=True)
+    world.clock.now += WAIT_MS
+    while world.book.stated_tree(world.size) is None:
+        world.book._writer.send(()).future.result()  # noqa: SLF001 - it looks by itself, but by the real clock
+    world.submit(world.charge("run-5"), world.settle("run-2", 7), world.settle("run-5", 40), world.void("run-3"))
+    world.submit(world.charge("another", BANK_B))
+
+
+def proof_of(world: StoredWorld, holder: str, sees: Callable[[Entry], bool] = EVERY) -> AccountProof:
+    """A proof, as the service makes it."""
+    with world.book.read() as facts:
+        stated = world.book.stated_tree(facts.size)
+        assert stated is not None
+        return account_proof(facts, stated, PARTITION, holder, sees)
+
+
+def verified(proof: object) -> ProvenAccount:
+    """What the verifier reads off a proof."""
+    return verify_account(write(proof).decode(), LOG)
+
+
+def test_a_proof_shows_the_balance_of_now(world: StoredWorld) -> None:
+    """Everyone's account and each bank's: what was stated, and with the entries since."""
+    furnish(world)
+    with world.book.read() as facts:
+        banks = [holder_of(facts.organisations[bank].node) for bank in (BANK_A, BANK_B)]
+        accounts = {holder: facts.accounts[PARTITION, holder] for holder in (GLOBAL, *banks)}
+        newest = facts.size
+    for holder, account in accounts.items():
+        found = verified(proof_of(world, holder))
+        assert found.balance == Balance(*account.posted, *account.pending)
+        assert (found.partition, found.holder, found.hidden) == (PARTITION, holder, 0)
+        assert found.newest.size == newest
+        assert found.stated not in {None, found.balance}
+    assert [verified(proof_of(world, one)).since for one in (GLOBAL, *banks)] == [5, 4, 1]
+
+
+def test_an_account_without_a_charge_is_proven_absent(world: StoredWorld) -> None:
+    """Nothing was lost for a lineage that has charged nothing."""
+    furnish(world)
+    proof = proof_of(world, "lineage:0")
+    found = verified(proof)
+    assert (found.stated, found.balance, found.since) == (None, None, 0)
+    lied = {**proof.to_json(), "holder": GLOBAL}
+    with pytest.raises(VerificationError, match="does not lead to the root"):
+        verified(lied)
+
+
+def test_entries_that_the_caller_may_not_see_are_counted(world: StoredWorld) -> None:
+    """The balance is then that of what is shown, and the proof says so."""
+    furnish(world)
+    found = verified(proof_of(world, GLOBAL, lambda entry: entry.actor == BANK_B))
+    assert (found.since, found.hidden) == (1, 4)
+    assert found.balance != verified(proof_of(world, GLOBAL)).balance
+
+
+LIES: Final[dict[str, Callable[[dict[str, Any]], None]]] = {
+    "a smaller balance": lambda proof: proof["record"][2][0].__setitem__(0, 0),
+    "another salt": lambda proof: proof.update(salt=to_base64(bytes(32))),
+    "no record": lambda proof: proof.update(record=None, salt=None),
+    "another holder": lambda proof: proof.update(holder="lineage:9"),
+    "another statement": lambda proof: proof.update(statement=proof["since"][0]),
+    "a sibling more": lambda proof: proof["siblings"].append({"depth": 63, "hash": to_base64(bytes(31) + b"1")}),
+    "a sibling less": lambda proof: proof["siblings"].pop(),
+    "the same entry twice": lambda proof: proof["since"].insert(0, proof["since"][0]),
+    "entries in another order": lambda proof: proof["since"].reverse(),
+    "a settlement without its charge": lambda proof: proof["charges"].clear(),
+    "a changed entry": lambda proof: proof["since"][0].update(entry=proof["charges"][0]["entry"]),
+    "an entry of another kind": lambda proof: proof["since"].append(proof["statement"]),
+    "a field more": lambda proof: proof.update(more=1),
+    "a number for a text": lambda proof: proof.update(salt=1),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_changed_proof_fails(proven: dict[str, Any], lie: str) -> None:
+    """Whatever is changed in it."""
+    assert verified(proven).since == 5
+    lied = copy.deepcopy(proven)
+    LIES[lie](lied)
+    with pytest.raises(VerificationError):
+        verified(lied)
+
+
+@pytest.fixture(scope="module")
+def proven(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The proof of everyone's account."""
+    with open_world(tmp_path_factory.mktemp("proven")) as world:
+        furnish(world)
+        return proof_of(world, GLOBAL).to_json()
+
+
+def test_the_verifier_checks_it_alone(proven: dict[str, Any], tmp_path: Path) -> None:
+    """With one file, the proof and the log's key; it says what the proof does not show."""
+    (tmp_path / "proof").write_text(json.dumps(proven))
+    (tmp_path / "log.vkey").write_text(LOG.vkey)
+    copied = tmp_path / "verifier.py"
+    copied.write_bytes(Path(verifier.__file__).read_bytes())
+
+    def run(*more: str) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-I", str(copied), "account", "proof", "--log", "log.vkey", *more]
+        return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    said = run()
+    assert (said.returncode, said.stdout.startswith(f"holds: {LOG.origin} signed that global on")) == (0, True)
+    assert "'epsilon verify' shows" in said.stdout
+    found = json.loads(run("--json").stdout)
+    assert (found["account"], found["since"]) == (GLOBAL, 5)
+    (tmp_path / "proof").write_text(json.dumps({**proven, "salt": None}))
+    assert run().returncode == verifier.FAILED
