@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import fields
 from fractions import Fraction
@@ -115,7 +116,8 @@ class MemoryWorld(World):
             )
         name = pending.command.id
         if pending.command.kind == "lapse" or name.startswith(LAPSE_ID):
-            return outcome_of(pending, Decision(Code.NOT_AUTHORISED))
+            field = "kind" if pending.command.kind == "lapse" else "id"
+            return outcome_of(pending, Decision(Code.NOT_AUTHORISED, field=field))
         if name in self._entries:
             return self._repeated(pending, *self._entries[name])
         index, decided = self.index, self.decide_pending(pending, max(self.clock(), self._last))
@@ -130,7 +132,7 @@ class MemoryWorld(World):
         except Rejected as refusal:
             return outcome_of(pending, refusal.decided)
         if entry.command.to_bytes() != pending.raw:
-            return outcome_of(pending, Decision(Code.ID_REUSED))
+            return outcome_of(pending, Decision(Code.ID_REUSED, field="id"))
         detail = str(entry.body.get("detail", ""))
         return Outcome(entry.code, entry.id, index, entry.body, None, "", detail, repeated=True)
 
@@ -153,11 +155,7 @@ class MemoryWorld(World):
                 data = entry_of(pending, decided, now).to_bytes()
             except Malformed as error:
                 return Decision(Code.MALFORMED, str(error))
-            entry = Entry.parse(data)
-            apply(self.state, entry, self.index)
-            self._entries[entry.id] = self.index, entry
-            self.log.append(data)
-            self.index, self._last = self.index + 1, now
+            self.adopt([data])
             assert not decided.code.refused or self.state == before, "a refusal changes nothing"
         return decided
 
@@ -204,6 +202,15 @@ class MemoryWorld(World):
         """What an account has posted and pending, None where it is absent."""
         account = self.state.accounts.get((ref_of(partition), holder))
         return (account.posted, account.pending) if account else None
+
+    def adopt(self, entries: Iterable[bytes]) -> None:
+        """Append entries as they are."""
+        for data in entries:
+            entry = Entry.parse(data)
+            apply(self.state, entry, self.index)
+            self._entries[entry.id] = self.index, entry
+            self.log.append(data)
+            self.index, self._last = self.index + 1, entry.time
 
 
 def entry_of(pending: PendingCommand, decided: Decision, now: int) -> Entry:

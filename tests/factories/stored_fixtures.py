@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.state_agreement import check_agreement
 from tests.factories.stored import ENGINES, StoredWorld, open_world
 
 
@@ -17,7 +18,9 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def world(tmp_path: Path, engine: str) -> Iterator[StoredWorld]:
-    """A world with everything that a charge needs."""
+def world(request: pytest.FixtureRequest, tmp_path: Path, engine: str) -> Iterator[StoredWorld]:
+    """A world with everything that a charge needs; after a test that damages nothing, its book is checked."""
     with open_world(tmp_path, engine) as found:
         yield found
+        if request.node.get_closest_marker("damages") is None:
+            check_agreement(found.book, found.url)

@@ -45,7 +45,7 @@ RARE: Final = (
     "revocation",
     "decree",
 )
-TWISTS: Final = ("again", "reuse", "forge", "garble", "stranger")
+TWISTS: Final = ("again", "reuse", "forge", "garble", "loosen", "stranger")
 KINDS_ASKED: Final = (*FREQUENT * 2, *RARE, *TWISTS)
 
 
@@ -80,7 +80,7 @@ class Asking:
             return replace(ask, id=self.sent[number % len(self.sent)][0].id)
         if twist == "stranger" and "by" not in ask.told:
             return replace(ask, actor=STRANGER)
-        return replace(ask, flaw={"forge": "signature", "garble": "bytes"}.get(twist, ""))
+        return replace(ask, flaw={"forge": "signature", "garble": "bytes", "loosen": "loose"}.get(twist, ""))
 
     def _bank(self, number: int) -> str:
         banks = [did for did in (*BANKS, LATE) if did in self.model.roles]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ClassVar, Final
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from ledger.audit.replay import verify_book
+from ledger.book.book import Outcome
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.wire.exact_numbers import NAT
+from tests.factories.memory import MemoryWorld
 from tests.factories.people import HOUR_MS, LOG
+from tests.factories.state_agreement import check_agreement
 from tests.factories.stored import no_step
 from tests.faults.asking import KINDS_ASKED, Asking
 from tests.faults.modelled_world import ModelledWorld, model_of, ref_of
@@ -31,6 +35,7 @@ class WholeBook(RuleBasedStateMachine):
         begin: a founded world of its own, and what lets go of it.
     """
 
+    compared = 0
     begin: ClassVar[Callable[[], tuple[ModelledWorld, Callable[[], None]]]]
 
     @initialize()
@@ -38,6 +43,7 @@ class WholeBook(RuleBasedStateMachine):
         """A book like every other."""
         self.world, self.end = type(self).begin()
         self.model = model_of()
+        self.world.follow()
         self.asking = Asking(self.world, self.model)
 
     @rule(asked=ASKED)
@@ -56,6 +62,7 @@ class WholeBook(RuleBasedStateMachine):
             seen = (got.code.word, got.index, got.repeated)
             assert seen == tuple(expected), (ask, seen, expected, got.field, got.detail)
             TALLY[f"{ask.kind} {got.code.word}"] += 1
+        self.check_bytes(outcomes, self._straight.submit(*(submission for _, submission in sent)))
         TALLY["commands"] += len(sent)
         self.look()
 
@@ -71,6 +78,23 @@ class WholeBook(RuleBasedStateMachine):
         told = self.model.call([], self.world.clock.now)
         got = self.world.book.quote(self.world.charge("quoted", partitions=(ref_of("none"),)))
         assert (got.code.word, told) == ("not_found", [])
+        self._straight.lapse_due()
+
+    @property
+    def _straight(self) -> MemoryWorld:
+        assert self.world.straight is not None
+        return self.world.straight
+
+    def check_bytes(self, outcomes: Sequence[Outcome], straight: Sequence[Outcome]) -> None:
+        """The book answers what the core decides by the straight path, and its entries are the same bytes."""
+        for got, wanted in zip(outcomes, straight, strict=True):
+            assert replace(got, receipt=None, detail="") == replace(wanted, detail=""), (got, wanted)
+        log = self._straight.log
+        with self.world.book.read() as facts:
+            assert facts.size == len(log)
+            for index in range(self.compared, facts.size):
+                assert facts.entry(index) == log[index], index
+        self.compared = len(log)
 
     def look(self) -> None:
         """Every account is what the model adds up, every charge stands where it says."""
@@ -99,6 +123,7 @@ class WholeBook(RuleBasedStateMachine):
         try:
             self.look()
             assert verify_book(self.world.url, LOG, no_step).entries == self.model.size
+            assert check_agreement(self.world.book, self.world.url) == self.model.size
             TALLY["books"] += 1
             TALLY["entries"] += self.model.size
         finally:

@@ -48,7 +48,7 @@ class Model(Governing):
             self.contracts[run.contract].runs -= 1
 
     def _told(self, ask: Ask, raw: bytes, now: int) -> Told:
-        if ask.flaw == "bytes":
+        if ask.flaw in {"bytes", "loose"}:
             return Told("malformed", None)
         forged = self._forged(ask)
         if forged:

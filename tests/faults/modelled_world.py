@@ -9,12 +9,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from sqlalchemy import select
+
+from client.keys.signer import Signer
 from ledger.book.book import Submission
 from ledger.commands.entry import Entry
 from ledger.domain.facts import GLOBAL, holder_of
+from ledger.store.tables import DOCUMENT
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from tests.factories.documents import NOW, contract, contract_id, plan, policy
+from tests.factories.memory import MemoryWorld
 from tests.factories.people import BANK_A, BANK_B, BANK_C, DAY_MS, HOSPITAL, MERGED, SRO, STRANGER, CleanRoom
 from tests.factories.stored import StoredWorld, open_world
 from tests.faults.model import Model
@@ -77,7 +82,13 @@ def _partition(kind: str) -> dict[str, Any]:
 
 
 class ModelledWorld(StoredWorld):
-    """A world in which the commands of the model are signed."""
+    """A world in which the commands of the model are signed.
+
+    Attributes:
+        straight: the same commands decided by the core alone, entry by entry; None until :meth:`follow`.
+    """
+
+    straight: MemoryWorld | None = None
 
     def founding(self) -> list[Submission]:
         """Everything that a charge needs."""
@@ -90,11 +101,27 @@ class ModelledWorld(StoredWorld):
             )
         ]
 
+    def follow(self) -> None:
+        """Begin a straight path beside the book: what the core alone decides, from what the book holds now."""
+        self.straight = MemoryWorld(self.clock)
+        with self.book.read() as facts:
+            rows = facts.connection.execute(select(DOCUMENT)).mappings()
+            self.straight.state.documents = {row["digest"]: bytes(row["data"]) for row in rows}
+            self.straight.adopt(facts.entry(index) for index in range(facts.size))
+
+    def put(self, data: bytes, signer: Signer) -> str:
+        """Store bytes beside the log, of the straight path too; their digest."""
+        if self.straight is not None:
+            self.straight.put(data, signer)
+        return super().put(data, signer)
+
     def submission(self, ask: Ask, now: int) -> Submission:
         """The command that an ask is, at a time of the book."""
         made = getattr(self, f"_{ask.kind}", self._plain)(ask, now)
         if ask.flaw == "bytes":
             return replace(made, raw=made.raw[:-1])
+        if ask.flaw == "loose":
+            return replace(made, raw=made.raw.replace(b":", b": ", 1))
         if ask.flaw == "signature":
             return replace(made, signature=self.signers[STRANGER].sign(made.raw))
         return made

@@ -128,6 +128,7 @@ def test_a_notice_is_the_clean_rooms_own_word_on_a_run_that_was_posted(world: St
     verified(world)
 
 
+@pytest.mark.damages
 def test_a_decree_forged_in_the_rows_is_found(world: StoredWorld) -> None:
     """What an account is let off is what the decree's entry says."""
     run(world, "first", PARTITION)

@@ -45,6 +45,7 @@ GIVEN_BACK: Final = (
 )
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("statement", GIVEN_BACK)
 def test_a_changed_row_gives_no_budget_back(world: StoredWorld, statement: str) -> None:
     """While the book is open it is without effect; a book that was closed meanwhile is not opened again."""
@@ -60,6 +61,7 @@ def test_a_changed_row_gives_no_budget_back(world: StoredWorld, statement: str) 
         world.open()
 
 
+@pytest.mark.damages
 def test_a_key_that_no_entry_registered_signs_nothing(world: StoredWorld) -> None:
     """A row in the table of keys is not a registration."""
     key = detached_jws.public_key(private_key("a thief"))
@@ -73,6 +75,7 @@ def test_a_key_that_no_entry_registered_signs_nothing(world: StoredWorld) -> Non
     assert (outcome.code.word, outcome.field) == ("signature_invalid", "key_id")
 
 
+@pytest.mark.damages
 def test_a_retired_partition_stays_retired(world: StoredWorld) -> None:
     """And a contract that was never entered is none."""
     assert world.send(HOSPITAL, "retirement", {"partition": PARTITION}, "retire").code.word == "permitted"
@@ -80,6 +83,7 @@ def test_a_retired_partition_stays_retired(world: StoredWorld) -> None:
     assert world.submit(world.charge("after", run=SMALL))[0].code.word == "policy_denied"
 
 
+@pytest.mark.damages
 def test_an_entry_under_no_signed_checkpoint_is_not_applied(world: StoredWorld) -> None:
     """Whoever may append rows has not the log's key: the writer stops, and the book is not opened again."""
     with world.book.read() as facts:
@@ -129,6 +133,7 @@ def edit(world: StoredWorld, statement: str) -> None:
         connection.execute(statement)
 
 
+@pytest.mark.damages
 def test_an_id_whose_row_is_gone_is_not_used_twice(world: StoredWorld) -> None:
     """That it was used is known from memory: the entry is missing, so the writer stops and charges nothing again."""
     if world.url.startswith("postgresql"):

@@ -169,6 +169,7 @@ def test_memory_does_not_grow_with_what_is_settled(world: StoredWorld) -> None:
     assert kept(writer(world)) <= before
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize(
     "statement",
     [
@@ -189,6 +190,7 @@ def test_a_changed_row_changes_no_answer_about_what_is_settled(world: StoredWorl
     assert world.submit(reused)[0].field == "body.clean_room.signing"
 
 
+@pytest.mark.damages
 def test_rows_of_charges_that_are_gone_change_no_answer(world: StoredWorld) -> None:
     """Nor does an index that lost them."""
     if world.url.startswith("postgresql"):
@@ -201,6 +203,7 @@ def test_rows_of_charges_that_are_gone_change_no_answer(world: StoredWorld) -> N
     assert world.submit(again)[0].detail == "charge posted is posted already"
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize(
     ("script", "told"),
     [
