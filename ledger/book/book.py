@@ -47,9 +47,10 @@ from ledger.book.wall_clock import ClockWatch, WallClock
 from ledger.book.writer_state import WriterState
 from ledger.domain.gate import DOCUMENT_BYTES_MAX, Gate
 from ledger.log.checkpoint import LogSigner
+from ledger.store.cosignatures import newest_cosigned
 from ledger.store.engine import engine_of
 from ledger.store.projection_table import append_once
-from ledger.store.snapshot import Snapshot
+from ledger.store.snapshot import Log, Snapshot
 from ledger.store.tables import DOCUMENT
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -111,7 +112,8 @@ class Book:
             state = WriterState(recorder.signer.key)
             state.statements.enabled = statements
             check_usable(engines[1], state, keeping, volatile=volatile)
-            recorder.clock.begin(state.time)
+            with engines[1].begin() as connection:
+                recorder.clock.begin(state.time, newest_cosigned(Log(connection)))
             if keeping is not None:
                 keeping.begin()
             begin_epoch(engines[0], lock)

@@ -257,7 +257,7 @@ class Writer:
             return REST_S
         if self._recorder.clock.paused is not None:
             return PAUSED_REST_S
-        now, deadline = self._recorder.clock.wall(), self._state.next_deadline()
+        now, deadline = max(self._recorder.clock.wall(), self._state.time), self._state.next_deadline()
         rest_ms = self._state.statements.rest_ms(now)
         if deadline is not None:
             rest_ms = min(rest_ms, deadline + 1 - now)

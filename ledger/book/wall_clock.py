@@ -114,9 +114,16 @@ class WallClock:
         self._agrees_since: int | None = None
         self._reason: str | None = None
 
-    def begin(self, last: int) -> None:
-        """Hold the clock against the newest entry's time ``last`` (ms; 0 without one), before anything is written."""
+    def begin(self, last: int, cosigned: tuple[int, int] | None = None) -> None:
+        """Hold the clock against the log, before anything is written.
+
+        Args:
+            last: the newest entry's time (ms); 0 without one.
+            cosigned: a witness's time (ms) in the newest cosignature, and the time of the last entry under it.
+        """
         wall = self.wall()
+        if cosigned is not None:
+            self._compare_with_witness(wall, *cosigned)
         if last > wall + JUMP_MS_MAX:
             _LOG.warning(
                 "the newest entry is of %s, %s ahead of the clock, which reads %s: entries keep that time until the "
@@ -135,6 +142,15 @@ class WallClock:
                 _LOG.warning("the clock reads %s, %s after the newest entry", _utc(now.wall), _span(absence))
             if absence <= ABSENCE_MS_MAX or not self._watch.pauses:
                 self._accept(now)
+
+    @staticmethod
+    def _compare_with_witness(wall: int, witnessed: int, entry: int) -> None:
+        if entry > witnessed + JUMP_MS_MAX:
+            ahead = "the log was %s ahead of the time of the witness that cosigned it last, at %s"
+            _LOG.warning(ahead, _span(entry - witnessed), _utc(witnessed))
+        if witnessed > wall + JUMP_MS_MAX:
+            behind = "the clock reads %s, %s behind the time of the newest cosignature"
+            _LOG.warning(behind, _utc(wall), _span(witnessed - wall))
 
     def now(self, last: int) -> int:
         """The time of the next entry (ms): the clock's, never before the last entry's, ``last``. Raises: BookPaused."""

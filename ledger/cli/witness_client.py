@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +14,14 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import IntegrityError
 
 from ledger.log.verification import parse_witness_key
-from ledger.log.witness_protocol import ANSWER_BYTES_MAX, SIZE_TYPE, add_checkpoint, read_cosignature, read_size
+from ledger.log.witness_protocol import (
+    ANSWER_BYTES_MAX,
+    SIZE_TYPE,
+    add_checkpoint,
+    cosignature_time_ms,
+    read_cosignature,
+    read_size,
+)
 from ledger.store.cosignatures import cosignature_line, newest_size, store_cosignature
 from ledger.store.snapshot import Log
 from ledger.verifier import WitnessKey
@@ -79,8 +85,8 @@ class Cosigned:
 
     @property
     def time_ms(self) -> int:
-        """When the witness cosigned, by its own clock (Unix ms; C2SP tlog-cosignature: key id, then seconds)."""
-        return int.from_bytes(base64.b64decode(self.line.split(" ")[2])[4:12], "big") * 1000
+        """When the witness cosigned, by its own clock (Unix ms)."""
+        return cosignature_time_ms(self.line)
 
 
 def witness_newest(

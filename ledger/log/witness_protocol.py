@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from ledger.verifier import Note, VerificationError, WitnessKey, signature_lines, to_base64, to_text
+from ledger.verifier import Note, VerificationError, WitnessKey, from_base64, signature_lines, to_base64, to_text
 from ledger.wire.malformed import Malformed
 
 SIZE_TYPE: Final = "text/x.tlog.size"
@@ -53,3 +53,8 @@ def read_cosignature(body: bytes, note: str, key: WitnessKey) -> str:
     if found is None:
         raise Malformed("cosignature", f"is not of {key.name}")
     return f"— {key.name} {to_base64(key.id + found)}\n"
+
+
+def cosignature_time_ms(line: str) -> int:
+    """When a witness cosigned, by its own clock (Unix ms), of a line that was read: after the key's id, in seconds."""
+    return int.from_bytes(from_base64(line.split(" ")[2].strip(), "cosignature")[4:12], "big") * 1000

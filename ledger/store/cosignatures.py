@@ -6,10 +6,11 @@ from collections import defaultdict
 
 from sqlalchemy import func, select
 
+from ledger.commands.entry import Entry
 from ledger.log.checkpoint import receipt
 from ledger.log.verification import parse_witness_key
 from ledger.log.verification_findings import VerificationFailed
-from ledger.log.witness_protocol import read_cosignature
+from ledger.log.witness_protocol import cosignature_time_ms, read_cosignature
 from ledger.store.engine import Executor
 from ledger.store.projection_table import append_rows
 from ledger.store.snapshot import Log
@@ -70,6 +71,20 @@ def cosigned_receipt(book: Log, index: int) -> str:
         raise KeyError(index)
     size = best_size(book.connection, index, book.size)
     return receipt(index, Log(book.connection, size).tree.proof(index), cosigned_checkpoint(book.connection, size))
+
+
+def newest_cosigned(book: Log) -> tuple[int, int] | None:
+    """The witness's time (ms) in the newest cosignature, and the time of the last entry under it; None without one."""
+    chosen = select(COSIGNATURE.c.tree_size, COSIGNATURE.c.vkey, COSIGNATURE.c.line)
+    found = book.connection.execute(chosen.order_by(COSIGNATURE.c.tree_size.desc()).limit(1)).first()
+    if found is None or not 0 < found.tree_size <= book.size:
+        return None
+    try:
+        note, key = checkpoint_at(book.connection, found.tree_size), parse_witness_key(found.vkey)
+        line = read_cosignature(str(found.line).encode(), note, key)
+    except (KeyError, Malformed):
+        return None
+    return cosignature_time_ms(line), Entry.parse(book.entry(found.tree_size - 1)).time
 
 
 def check_cosignatures(book: Log) -> int:

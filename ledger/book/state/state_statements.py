@@ -77,7 +77,8 @@ class StateStatements:
         since = self._journal.waiting_since if self.enabled else None
         if since is None:
             return math.inf
-        return 0 if self.closing else max(0, since + WAIT_MS - now)
+        # A change of a later time than now was recorded before a clock correction.
+        return 0 if self.closing or now < since else max(0, since + WAIT_MS - now)
 
     def next(self, now: int) -> StateStatement | None:
         """The statement to record now (ms), if one is due and its root is known.
@@ -119,7 +120,7 @@ class StateStatements:
         since = self._journal.waiting_since if self.enabled else None
         if since is None:
             return False
-        return self.closing or now - since >= WAIT_MS or self._journal.size - self._journal.stated >= EVERY
+        return self.closing or not 0 <= now - since < WAIT_MS or self._journal.size - self._journal.stated >= EVERY
 
     def _follow(self) -> None:
         """Make the tree of what another process stated, or this one before it was opened."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Final
 
 from client.keys.signer import Signer
@@ -20,6 +21,7 @@ from tests.ledger.book.governed import amended, announce, faults, leave, publish
 
 MARKET: Final = "did:web:market-sro.example"
 """The SRO of another domain."""
+LIMIT_S: Final = 30
 YEARS_MS: Final = 10 * 365 * DAY_MS
 
 
@@ -190,6 +192,22 @@ def another_sro(world: StoredWorld) -> None:
     ]
     done = world.submit(*asked)
     assert words(done) == ["permitted"] * 3, done
+
+
+def test_the_state_is_stated_soon_after_a_correction(world: StoredWorld) -> None:
+    """What changed at a time that is years ahead now does not wait for it."""
+    world.book.close()
+    world.book = world.open(statements=True)
+    jump(world)
+    assert correction(world, SRO).code.word == "permitted"
+    until = time.monotonic() + LIMIT_S
+    stated: list[Entry] = []
+    while not stated and time.monotonic() < until:
+        with world.book.read() as facts:
+            after = (Entry.parse(data) for data in facts.entries(facts.entry_index("back") or 0, facts.size))
+            stated = [one for one in after if one.kind == "statement"]
+    assert [one.time for one in stated] == [NOW]
+    verified(world)
 
 
 def test_every_sro_with_an_open_partition_signs(world: StoredWorld) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Engine
 
 from ledger.book.book import Book, BookPaused
 from ledger.book.wall_clock import (
@@ -31,9 +32,13 @@ from ledger.book.wall_clock import (
 )
 from ledger.commands.entry import Entry
 from ledger.domain.outcomes import ChargeState
+from ledger.store.cosignatures import store_cosignature
+from ledger.store.engine import engine_of
+from ledger.store.snapshot import Log
 from tests.factories.documents import NOW, SMALL
 from tests.factories.people import DAY_MS, HOUR_MS, MINUTE_MS, MachineClock
 from tests.factories.stored import StoredWorld, open_world
+from tests.ledger.log.memory_log import Cosigner
 
 YEARS_MS: Final = 10 * 365 * DAY_MS
 
@@ -58,6 +63,16 @@ def entries(book: Book) -> list[Entry]:
     """Every entry."""
     with book.read() as facts:
         return [Entry.parse(data) for data in facts]
+
+
+@contextmanager
+def engine_at(url: str) -> Iterator[Engine]:
+    """What writes beside the book's own writer, as the command of a witness does."""
+    engine = engine_of(url, writes=True)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 @pytest.fixture
@@ -209,6 +224,27 @@ def test_a_log_ahead_of_the_clock_is_said_at_start(
     assert "the newest entry is of 2026-" in caplog.text
     assert "1 day, 0:00:00 ahead of the clock" in caplog.text
     assert world.submit(world.charge("after", run=SMALL, deadline=NOW + HOUR_MS))[0].code.word == "pending"
+
+
+def test_a_log_ahead_of_a_witness_is_said_at_start(
+    here: tuple[StoredWorld, MachineClock], caplog: pytest.LogCaptureFixture
+) -> None:
+    """And so is a clock that is behind the witness's; a line that no key made says nothing."""
+    world, machine = here
+    witness = Cosigner("witness.example/w1", 7)
+    with engine_at(world.url) as engine, engine.begin() as connection:
+        log = Log(connection)
+        line = witness.line(log.checkpoint, (NOW - DAY_MS) // 1000)
+        store_cosignature(connection, log.size, witness.key, line)
+    with caplog.at_level(logging.WARNING, "ledger.clock"):
+        reopen(world, machine)
+    assert "the log was 1 day, 0:00:00 ahead of the time of the witness that cosigned it last" in caplog.text
+    caplog.clear()
+    machine.restart(-2 * DAY_MS)
+    with caplog.at_level(logging.WARNING, "ledger.clock"):
+        reopen(world, machine)
+    assert "1 day, 0:00:00 behind the time of the newest cosignature" in caplog.text
+    assert world.book.paused is None
 
 
 def test_a_paused_writer_lapses_nothing_when_it_is_idle(tmp_path: Path) -> None:
