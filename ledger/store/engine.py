@@ -12,9 +12,12 @@ lock, before the others time out; when it resumes, its transaction is gone.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
 
+import psycopg
 from sqlalchemy import URL, Connection, Dialect, Engine, Executable, Result, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.sql.selectable import TypedReturnsRows
@@ -210,6 +213,21 @@ def lock_log(connection: Connection) -> None:
     """
     if is_postgres(connection):
         connection.execute(_LOCK, {"key": WRITE_LOCK})
+
+
+@contextmanager
+def sent_together(connection: Connection) -> Iterator[None]:
+    """Send the statements of the block, which return no rows, without waiting for each (a pipeline of PostgreSQL).
+
+    Raises:
+        psycopg.Error: the first error of any, at the end of the block.
+    """
+    driver = connection.connection.driver_connection
+    if isinstance(driver, psycopg.Connection):
+        with driver.pipeline():
+            yield
+    else:
+        yield
 
 
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(:key)")

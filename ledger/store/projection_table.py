@@ -108,7 +108,7 @@ def _putting(table: Table, rows: int, *, replaces: bool, postgres: bool) -> str:
     names = [column.name for column in table.columns]
     if postgres:
         types = (_POSTGRES_TYPES[column.type.python_type] for column in table.columns)
-        source = "SELECT * FROM unnest(" + ", ".join(f"%s::{one}[]" for one in types) + ")"  # noqa: S608 - our own types
+        source = "SELECT * FROM unnest(" + ", ".join(f"%b::{one}[]" for one in types) + ")"  # noqa: S608 - our own types
     else:
         source = "VALUES " + ", ".join([f"({', '.join('?' * len(names))})"] * rows)
     statement = f"INSERT INTO {table.name} ({', '.join(names)}) {source}"
