@@ -75,7 +75,12 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     )
     problems.install(app)
     context = ReadContext(
-        SnapshotProvider(book, clock), Cursors(cursor_key or secrets.token_bytes(32)), key_store, Progress(clock), log
+        SnapshotProvider(book, clock),
+        Cursors(cursor_key or secrets.token_bytes(32)),
+        key_store,
+        Progress(clock),
+        log,
+        book.stated_tree,
     )
     streams = Streams()
     metrics = Metrics(partial(_size, book), partial(len, streams))

@@ -844,6 +844,7 @@ class ProvenAccount:
         hidden: how many more there are that the proof's receiver may not see.
         balance: with the entries that are shown; None if there is no charge yet.
         newest: the newest checkpoint of the proof.
+        note: the checkpoint that the statement is under, as it is signed.
     """
 
     partition: str
@@ -854,6 +855,7 @@ class ProvenAccount:
     hidden: int
     balance: Balance | None
     newest: Checkpoint
+    note: str
 
 
 def verify_account(text: str, trust: LogKey | Policy) -> ProvenAccount:
@@ -883,7 +885,8 @@ def verify_account(text: str, trust: LogKey | Policy) -> ProvenAccount:
             raise VerificationError(f"since[{place}]", "does not come after the entry before it")
         last, newest = index, max(newest, checkpoint, key=lambda known: known.size)
         balance = _with_entry(balance, entry, charges, partition, f"since[{place}]")
-    return ProvenAccount(partition, holder, size, stated, len(proof["since"]), proof["hidden"], balance, newest)
+    note = proof["statement"]["receipt"].partition("\n\n")[2]
+    return ProvenAccount(partition, holder, size, stated, len(proof["since"]), proof["hidden"], balance, newest, note)
 
 
 _ACCOUNT_PROOF: Final = {
@@ -892,7 +895,7 @@ _ACCOUNT_PROOF: Final = {
     "hidden": int,
     "holder": str,
     "partition": str,
-    "record": (list, type(None)),
+    "record": (str, type(None)),
     "salt": (str, type(None)),
     "siblings": list,
     "since": list,
@@ -911,7 +914,7 @@ def _account_leaves(proof: Mapping[str, Any], name: bytes) -> list[tuple[bytes, 
     if (proof["record"] is None) != (proof["salt"] is None) or own in dict(leaves):
         raise VerificationError("record", "and salt must both be there, or neither")
     if proof["record"] is not None:
-        leaves.append((own, state_leaf_hash(_hash(proof["salt"], "salt"), _canonical(proof["record"]))))
+        leaves.append((own, state_leaf_hash(_hash(proof["salt"], "salt"), proof["record"].encode())))
     return sorted(leaves)
 
 
@@ -925,8 +928,8 @@ def _siblings(found: Sequence[Any]) -> dict[int, bytes]:
     return siblings
 
 
-def _balance(record: Sequence[Any], partition: str, holder: str) -> Balance:
-    match record:
+def _balance(record: str, partition: str, holder: str) -> Balance:
+    match _parsed(record, "record"):
         case [ref, name, [[*posted], [*counts]], [[*pending], [*waits]]] if (ref, name) == (partition, holder):
             parts = [[_of_type(one, int, "record") for one in part] for part in (posted, counts, pending, waits)]
             return Balance(*map(tuple, parts))

@@ -66,6 +66,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "read_lineage": (SRO, TDC, AUDITOR),
     "read_smallest_coalitions": (SRO, TDP, AUDITOR),
     "read_accounts": (SRO, TSO, TDP, TDC, AUDITOR),
+    "read_account_proof": (SRO, TSO, TDP, TDC, AUDITOR),
     "read_charge": (SRO, TDP, TDC, CCR, AUDITOR),
     "read_contract_head": (SRO, TDP, TDC, AUDITOR),
     "read_dataset": (*_PARTIES, AUDITOR),

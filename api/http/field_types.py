@@ -96,6 +96,7 @@ _PARTITION: Final = "a partition: provider/dataset/partition"
 PathDid = Annotated[str, _path(wire.Did, "an organisation")]
 PathName = Annotated[str, _path(wire.Name, "the id that it was given")]
 PathDigest = Annotated[str, _path(wire.Sha256, "the SHA-256 digest of its bytes")]
+PathHolder = Annotated[str, _path(Holder, "everyone, or one lineage by its node")]
 PathPlace = Annotated[str, _path(_matching(PLACE_PATTERN), "an index in the log, or a size of it")]
 _LEVEL: Final = "level and place, as C2SP tlog-tiles writes them"
 PathTile = Annotated[str, _path(_matching(f"^(0|[1-9][0-9]?)/{_BUNDLE}"), _LEVEL)]

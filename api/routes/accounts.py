@@ -6,14 +6,19 @@ from collections.abc import Callable
 from typing import Annotated, Final, TypeVar
 
 from fastapi import Query
+from fastapi.responses import PlainTextResponse, Response
 
-from api.auth.visibility import get_visible, visible_partition
-from api.http.field_types import PathName, PathRef, QueryRef
+from api.auth.authorisation import sees_entry
+from api.auth.visibility import get_visible, not_found, visible_partition
+from api.http.field_types import PathHolder, PathName, PathRef, QueryRef
 from api.http.pagination import Page, fetch_from, scope_of
-from api.routes.read_routes import LISTED, ReadRoutes, View
+from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
 from api.wire import account_answers as answers
+from api.wire.responses import shows_text
+from ledger.book.state.account_proof import account_proof
 from ledger.domain import facts as domain
 from ledger.wire import canonical_json as c
+from ledger.wire.records import write
 
 T = TypeVar("T")
 ROUTES: Final = ReadRoutes("accounts")
@@ -41,6 +46,19 @@ def read_accounts(view: View, partition: QueryRef) -> answers.AccountPage:
     """The accounts of a partition that the caller may see. Raises: Malformed, Problem."""
     found, accounts = _accounts(view, partition)
     return accounts.page(_page(view, "accounts", found, accounts.account))
+
+
+@ROUTES.route("/v1/accounts/{holder}/proof", content=shows_text(*PROBLEMS, description="A proof for verifier.py"))
+def read_account_proof(view: View, holder: PathHolder, partition: QueryRef) -> Response:
+    """What proves an account offline. Raises: Malformed, Problem."""
+    found = visible_partition(view.facts, partition, "partition", view.caller)
+    if not view.caller.sees_account(found, holder, view.facts):
+        raise not_found(f"account {holder} of {partition}")
+    stated = view.context.stated(view.facts.size)
+    if stated is None:
+        raise not_found("statement of the state yet: ask again in a minute")
+    proof = account_proof(view.facts, stated, partition, holder, lambda one: sees_entry(view.caller, one, view.facts))
+    return PlainTextResponse(write(proof), headers={"cache-control": "no-store"})
 
 
 @ROUTES.route("/v1/frozen-accounts", paged=True, as_of=True)

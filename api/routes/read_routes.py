@@ -27,6 +27,7 @@ from api.keys.key_store import KeyStore
 from api.routes.progress import Progress
 from api.wire.responses import Responses, json_response, shows, shows_tagged
 from ledger.book.past_snapshot import PastSnapshot
+from ledger.book.state.state_statements import StatedTree
 from ledger.domain.facts import Facts
 from ledger.store.snapshot import Snapshot
 from ledger.verifier import LogKey
@@ -46,6 +47,7 @@ class ReadContext(NamedTuple):
     key_store: KeyStore
     progress: Progress
     log: LogKey
+    stated: Callable[[int], StatedTree | None]
 
 
 class View(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -77,13 +78,28 @@ def _print_accounts(partitions: list[Object]) -> None:
 
 
 @TOP_LEVEL.read_command(
-    "demo/profile.toml", "demo/profile.toml did:web:hospital.example/digits/2026-q1 --json", table=_print_accounts
+    "demo/profile.toml",
+    "demo/profile.toml did:web:hospital.example/digits/2026-q1 --json",
+    "demo/profile.toml did:web:hospital.example/digits/2026-q1 --proof account.json",
+    table=_print_accounts,
 )
 def account(
     service: Service,
     partition: Annotated[str, typer.Argument(help="provider/dataset/partition; all of them if not given.")] = "",
+    proof: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a proof of one account, for verifier.py account.")
+    ] = None,
+    holder: Annotated[str, typer.Option(help="Whose account is proven: global or lineage:N.")] = "global",
 ) -> list[Object]:
     """Show the accounts of one partition, or of all: the budget used, and how many more runs fit."""
+    if proof is not None:
+        from ledger.files.atomic_file import SHARED, replace_file
+
+        if not partition:
+            raise typer.BadParameter("name the partition whose account is to be proven", param_hint="PARTITION")
+        replace_file(proof, service.account_proof(partition, holder).encode(), mode=SHARED)
+        said = "It shows what the log's key signed; that it is right, `epsilon verify` shows."
+        typer.echo(f"Wrote {proof}: check it by `verifier.py account {proof} --log log.vkey`. {said}", err=True)
     return [service.accounts(ref) for ref in ([partition] if partition else service.partitions())]
 
 

@@ -45,7 +45,7 @@ class SeenCheckpoint:
 
     def __init__(self, log: LogKey, service: str) -> None:
         """Of this log, as ``service`` (a URL, for messages) shows it."""
-        self._log, self._service = log, service
+        self.log, self._service = log, service
         self.path = state_folder() / "seen-checkpoints" / sha256(log.vkey.encode()).hexdigest()
 
     def trust_empty(self) -> None:
@@ -67,7 +67,7 @@ class SeenCheckpoint:
             Refused, Unreachable: as ``prove`` does. OSError: if the file cannot be written.
         """
         try:
-            shown = open_checkpoint(note, self._log)
+            shown = open_checkpoint(note, self.log)
         except Malformed as error:
             raise SeenCheckpointError(
                 f"{self._service} shows a checkpoint that {error.rule}: check that the log's key and the service's URL "
@@ -103,7 +103,7 @@ class SeenCheckpoint:
 
     def _opened(self, note: str) -> Checkpoint:
         try:
-            return open_checkpoint(note, self._log)
+            return open_checkpoint(note, self.log)
         except Malformed as error:
             raise SeenCheckpointError(
                 f"the checkpoint that was seen before cannot be read ({error}): restore {self.path}, or delete it to "

@@ -23,6 +23,7 @@ from client.service.seen_checkpoint import SeenCheckpoint
 from ledger.crypto.detached_jws import Call
 from ledger.crypto.public_keys import PublicKey
 from ledger.domain.command import Command
+from ledger.log.verification import verify_account
 from ledger.verifier import RECEIPT_BYTES_MAX, LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -218,6 +219,18 @@ class Service:
         """Every account of a partition. Raises: Refused, Unreachable."""
         shared, items = self._list("/v1/accounts", {"partition": partition})
         return {**shared, "accounts": [*items]}
+
+    def account_proof(self, partition: str, holder: str) -> str:
+        """What proves an account offline; checked where the log's key is known.
+
+        Raises:
+            Refused, Unreachable, Malformed: also if it does not prove the account.
+        """
+        query = {"partition": partition}
+        proof = self._guard.send("GET", f"/v1/accounts/{_path(holder)}/proof", query=query).text
+        if self._guard.seen is not None:
+            self._guard.trust(verify_account(proof, self._guard.seen.log).note)
+        return proof
 
     def entry(self, index: int) -> bytes:
         """The bytes of an entry, exactly as they are hashed. Raises: Refused, Unreachable."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Literal
 
+from ledger.book.past_snapshot import PastSnapshot
 from ledger.book.state.state_statements import StatedTree
 from ledger.commands.entry import Entry
 from ledger.commands.entry_reader import read_entry
@@ -21,7 +22,7 @@ from ledger.state_tree.leaves import leaf_name
 from ledger.store.snapshot import Snapshot
 from ledger.verifier import state_key, to_base64
 from ledger.wire.field_types import constant
-from ledger.wire.records import Record
+from ledger.wire.records import Record, write
 
 
 class ProvenEntry(Record, frozen=True):
@@ -49,8 +50,8 @@ class AccountProof(Record, frozen=True):
     """What proves an account offline; hashes are in base64.
 
     Attributes:
-        record: the account as ``[partition, holder, posted, pending]``, a loss as ``[finite, infinite]``; None without
-            any charge.
+        record: the bytes of the account, ``[partition, holder, posted, pending]`` with a loss as ``[finite, infinite]``
+            in JSON; None without any charge.
         salt: of its leaf; None without a record.
         charges: the charges that entries since settle, where they are older.
         since: the entries since the statement's size that the caller may see and that change the account.
@@ -62,7 +63,7 @@ class AccountProof(Record, frozen=True):
     hidden: int
     holder: str
     partition: str
-    record: tuple[str, str, tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]] | None
+    record: str | None
     salt: str | None
     siblings: tuple[HashAt, ...]
     since: tuple[ProvenEntry, ...]
@@ -71,7 +72,7 @@ class AccountProof(Record, frozen=True):
 
 
 def account_proof(
-    facts: Snapshot, stated: StatedTree, partition: str, holder: str, sees: Callable[[Entry], bool]
+    facts: Snapshot | PastSnapshot, stated: StatedTree, partition: str, holder: str, sees: Callable[[Entry], bool]
 ) -> AccountProof:
     """Prove an account.
 
@@ -93,7 +94,7 @@ def account_proof(
         hidden=len(touching) - len(shown),
         holder=holder,
         partition=partition,
-        record=None if account is None else (partition, holder, tuple(account.posted), tuple(account.pending)),
+        record=None if account is None else write(account).decode(),
         salt=None if path.leaf is None else to_base64(path.leaf.content.salt),
         siblings=tuple(HashAt(depth, to_base64(one)) for depth, one in sorted(path.siblings.items())),
         since=tuple(_proven(facts, index) for index in shown),
@@ -101,7 +102,7 @@ def account_proof(
     )
 
 
-def _touching(facts: Snapshot, start: int, partition: str, holder: str) -> Iterator[tuple[int, Charge]]:
+def _touching(facts: Snapshot | PastSnapshot, start: int, partition: str, holder: str) -> Iterator[tuple[int, Charge]]:
     """The entries of runs from an index on that change an account, each with its charge."""
     for index, data in enumerate(facts.entries(start, facts.size), start):
         entry = read_entry(data)
@@ -114,5 +115,5 @@ def _touching(facts: Snapshot, start: int, partition: str, holder: str) -> Itera
                 yield index, charge
 
 
-def _proven(facts: Snapshot, index: int) -> ProvenEntry:
+def _proven(facts: Snapshot | PastSnapshot, index: int) -> ProvenEntry:
     return ProvenEntry(to_base64(facts.entry(index)), facts.receipt(index))

@@ -26,6 +26,7 @@ from tests.api.auth.permitted import STANDING, own
 from tests.api.two_of_each import MISSING, Person, Things, TwoOfEach
 from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL, STRANGER, CleanRoom
 from tests.factories.service import NOW, OPENED, open_world
+from tests.factories.statements import state_now
 
 TABLE: Final[dict[str, dict[str, list[int]]]] = json.loads((Path(__file__).parent / "access_matrix.json").read_text())
 OWNERSHIPS: Final = ("own", "foreign", "none")
@@ -39,7 +40,9 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoOfEach]:
     """Two of everything, which no cell of the table changes."""
     with open_world(tmp_path_factory.mktemp("pairs")) as world:
         world.contract = world.found_service()
-        yield TwoOfEach(world)
+        pairs = TwoOfEach(world)
+        state_now(world.book)
+        yield pairs
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +186,13 @@ def _ask(  # noqa: PLR0911 - one return for each way to ask
         return response
 
 
-OF_A_PARTITION: Final = {"list_frozen_accounts", "read_accounts", "read_exposure", "read_smallest_coalitions"}
+OF_A_PARTITION: Final = {
+    "list_frozen_accounts",
+    "read_account_proof",
+    "read_accounts",
+    "read_exposure",
+    "read_smallest_coalitions",
+}
 QUESTIONS: Final[dict[str, Callable[[TwoOfEach, Things], bytes]]] = {
     "ask_merger_impact": lambda _, things: c.dump({"organisations": [STRANGER if things is MISSING else BANK_A]}),
     "ask_policy_impact": lambda _, __: b"{}",
@@ -203,6 +212,7 @@ def _named(operation: str, things: Things, index: str, ownership: str) -> dict[s
     return {
         "dataset": "digits",
         "did": did,
+        "holder": "global",
         "domain": "nowhere" if missing else "health",
         "id": {
             "read_contract_head": head,

@@ -20,6 +20,7 @@ from tests.api.wire.conforming import committed
 from tests.api.wire.recorded import Recorder
 from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL, SRO, CleanRoom
 from tests.factories.service import OPENED, PLAN, ServedWorld, contract_document
+from tests.factories.statements import state_now
 
 SEALED: Final = "run-7"
 """A run whose model stays sealed."""
@@ -158,6 +159,8 @@ class Tour:
             entered = Entry.parse(facts.entry(facts.contracts[things.contract].index)).id
         self._get(f"/v1/documents/{things.contract}", entry=entered)
         self._get(f"/v1/receipts/{things.charge}", cosigned="true")
+        state_now(self.world.book)
+        self._get("/v1/accounts/global/proof", partition=things.partition)
         self._get("/v1/smallest-coalitions", partition=things.partition, epsilon="5")
         self._get("/v1/exposures", partition=things.partition, member=BANK_A)
         self._follow()

@@ -13,10 +13,12 @@ from typer.testing import CliRunner
 from api.cli.main import app as api_commands
 from client.cli.main import app as client_commands
 from client.keys.signer import Signer
+from ledger.verifier import Balance, verify_account
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, CleanRoom
 from tests.factories.service import ServedWorld
+from tests.factories.statements import state_now
 
 
 @pytest.fixture
@@ -38,6 +40,21 @@ def test_account_prints_a_table_or_json(profile: Path) -> None:
     assert all(word in table.stdout for word in (PARTITION, "everyone", BANK_A))
     told = CliRunner().invoke(client_commands, ["account", str(profile), PARTITION, "--json"])
     assert [one["partition"] for one in json.loads(told.stdout)] == [PARTITION]
+
+
+def test_account_writes_a_proof(world: ServedWorld, profile: Path, tmp_path: Path) -> None:
+    """Checked before it is written; offline it takes the log's key alone."""
+    state_now(world.book)
+    path = tmp_path / "account.json"
+    told = CliRunner().invoke(client_commands, ["account", str(profile), PARTITION, "--proof", str(path)])
+    assert (told.exit_code, "`epsilon verify` shows" in told.stderr) == (0, True), told.output
+    found = verify_account(path.read_text(), world.log)
+    with world.book.read() as facts:
+        account = facts.accounts[PARTITION, "global"]
+    assert found.balance == Balance(*account.posted, *account.pending)
+    missing = ["account", str(profile), PARTITION, "--proof", str(path), "--holder", "lineage:9999"]
+    assert CliRunner().invoke(client_commands, missing).exit_code == 4
+    assert CliRunner().invoke(client_commands, ["account", str(profile), "--proof", str(path)]).exit_code == 2
 
 
 def test_account_of_no_partition_ends_with_not_found(profile: Path) -> None:
