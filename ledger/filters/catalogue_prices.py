@@ -28,6 +28,7 @@ from ledger.filters.catalogue import (
 from ledger.filters.rule import Opening
 from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.mechanism import Mechanism, PoissonGaussian
+from ledger.wire.canonical_json import Object
 from ledger.wire.exact_numbers import DELTA_ONE, format_number
 from ledger.wire.malformed import Malformed
 
@@ -60,6 +61,16 @@ class Corner:
     def prices(self) -> tuple[int, ...]:
         """In ticks, of a block of each type."""
         return tuple(one.ticks for one in self.rule.types)
+
+    def to_json(self) -> Object:
+        """As a planning report has it."""
+        return {
+            "alone": list(self.alone),
+            "blocks": [one.steps for one in self.rule.types],
+            "loads": self.loads,
+            "prices": list(self.prices),
+            "ticks": self.rule.capacity,
+        }
 
 
 def choose_prices(opening: Opening) -> Corner:

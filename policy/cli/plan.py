@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ledger.cli.book_access import AsJson, AsOf, BookName, book_engine, book_snapshot
-from ledger.cli.command_errors import failure
+from ledger.cli.command_errors import errors_reported, failure
 from ledger.cli.terminal_output import examples
 from ledger.domain.exit_codes import ExitCode
 
@@ -201,6 +201,35 @@ def coalitions(
         cap = parse_positive(epsilon, "--epsilon") if epsilon else None
         found = coalitions_of(facts, _moment(at), partition, cap)
     _print({"partitions": [one.to_json() for one in found]}, coalition_lines(found), as_json=as_json)
+
+
+@plan.command(epilog=examples("plan prices", "partition.json", "partition.json --json"))
+def prices(
+    partition: Annotated[
+        Path,
+        typer.Argument(metavar="PARTITION", help="The file that `epsilon dataset open-partition` takes."),
+    ],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """List prices for a partition with the rule catalogue, each with the runs that it would admit."""
+    from ledger.commands.registration.partition import OpenPartition, opening_of
+    from ledger.domain.decision import Rejected
+    from ledger.filters.catalogue_prices import corners
+    from ledger.wire import canonical_json as c
+    from ledger.wire.malformed import Malformed
+    from ledger.wire.records import convert
+    from policy.planning.text_report import price_lines
+
+    with errors_reported():
+        body = convert(OpenPartition, c.parse(_file(partition, "partition"), 65_535, "partition"), "partition")
+        if body.rule != "catalogue":
+            raise Malformed("partition.rule", f"must be 'catalogue', which has prices to choose, and is '{body.rule}'")
+        try:
+            offers = corners(opening_of(body, body.epsilon))
+        except Rejected as refusal:
+            raise Malformed("", refusal.decided.detail) from None
+    _print({"prices": [one.to_json() for one in offers]}, price_lines(offers), as_json=as_json)
 
 
 def _under(question: WhatIf, document: Path | None) -> WhatIf:

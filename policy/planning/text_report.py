@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ledger.filters.catalogue_prices import Corner
 from ledger.wire.exact_numbers import format_number
 from policy.checks.field_readers import format_time
 from policy.planning.account_caps import AccountStatus
@@ -20,6 +21,14 @@ def breach_lines(found: Sequence[AccountStatus]) -> Iterator[str]:
     for one in found:
         yield f"account {one.holder} of {one.partition} is over its cap: {_used(one)}"
     yield "1 account is over its cap." if len(found) == 1 else f"{len(found)} accounts are over their cap."
+
+
+def price_lines(offers: Sequence[Corner]) -> Iterator[str]:
+    """Prices to choose from, each with the runs that it would admit."""
+    for one in offers:
+        prices, alone = ", ".join(map(str, one.prices)), " or ".join(map(str, one.alone))
+        yield f'"prices": [{prices}]  {alone} of each kind alone, or {one.loads} of the whole load'
+    yield "Kinds are in the order of the declared load; put the prices you choose into the partition's file."
 
 
 def impact_lines(found: Impact) -> Iterator[str]:

@@ -142,13 +142,8 @@ def _own_data_key(facts: Facts, body: OpenPartition) -> None:
 
 def _rule_for(body: OpenPartition, caps: Caps, prices: ComputedPrices) -> Rule:
     """The rule that a new partition gets under these caps. Raises: Malformed, Rejected."""
-    epsilon, delta = body.epsilon, body.delta
-    load = _load(body)
-    slack = body.slack or Fraction(0)
-    if slack and slack >= delta:
-        raise Rejected(Code.MALFORMED, "body.slack: must be less than δ", "body.slack")
+    opening = opening_of(body, caps.lineage)
     try:
-        opening = Opening(delta, (epsilon, caps.lineage), load, body.relation, int(slack * DELTA_ONE), body.prices)
         return prices.number(choose_rule, body.rule, opening)
     except NoRoom as closed:
         raise _closed(body, closed) from None
@@ -156,6 +151,15 @@ def _rule_for(body: OpenPartition, caps: Caps, prices: ComputedPrices) -> Rule:
         raise Rejected(Code.MALFORMED, f"body.load: {error}", "body.load") from None
     except Malformed as error:
         raise error.under("body") from None
+
+
+def opening_of(body: OpenPartition, lineage: Fraction) -> Opening:
+    """What a partition declares for its rule, and the cap of a lineage. Raises: Malformed, Rejected."""
+    slack = body.slack or Fraction(0)
+    if slack and slack >= body.delta:
+        raise Rejected(Code.MALFORMED, "body.slack: must be less than δ", "body.slack")
+    caps = body.epsilon, lineage
+    return Opening(body.delta, caps, _load(body), body.relation, int(slack * DELTA_ONE), body.prices)
 
 
 def _load(body: OpenPartition) -> Mechanism | None:

@@ -166,3 +166,65 @@ def test_a_charge_that_is_none_is_named(world: StoredWorld, tmp_path: Path) -> N
     gone = CliRunner().invoke(app, ["plan", "coalitions", str(tmp_path / "none.sqlite")])
     assert (gone.exit_code, gone.stderr) == (4, f"there is no book at {tmp_path / 'none.sqlite'}\n")
     assert CliRunner().invoke(app, ["plan", "coalitions", str(path)]).exit_code == 2
+
+
+LOAD: c.Object = {
+    "kind": "mechanism",
+    "mechanism": {
+        "kind": "composed",
+        "mechanisms": [
+            {"kind": "poisson_gaussian", "noise_multiplier": noise, "probability": "0.0625", "steps": steps, "v": 1}
+            for noise, steps in (("2", 40), ("4", 100))
+        ],
+        "v": 1,
+    },
+    "v": 1,
+}
+
+
+def prices(folder: Path, **changes: c.Json) -> Result:
+    """The prices offered for a partition of this load."""
+    body = {
+        "data_key": "k",
+        "dataset": "digits",
+        "delta": "0.001",
+        "epsilon": "3",
+        "load": LOAD,
+        "partition": "p",
+        "provider": BANK_A,
+        "records": 1000,
+        "relation": "REPLACE_SPECIAL",
+        "rule": "catalogue",
+        "unit": "record",
+        **changes,
+    }
+    path = folder / "partition.json"
+    path.write_text(json.dumps(body))
+    return CliRunner().invoke(app, ["plan", "prices", str(path), "--json"])
+
+
+def test_prices_are_offered_with_the_runs_that_they_admit(tmp_path: Path) -> None:
+    """Each is another corner: more of one kind is less of the other."""
+    offers = json.loads(prices(tmp_path).stdout)["prices"]
+    assert len(offers) >= 3
+    assert all(len(one["prices"]) == len(one["alone"]) == 2 for one in offers)
+    firsts = [one["alone"][0] for one in offers]
+    assert firsts == sorted(firsts, reverse=True)
+    assert min(one["alone"][1] for one in offers) < max(one["alone"][1] for one in offers)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"rule": "renyi"}, "rule"),
+        ({"load": {**plan(), "unit": "user"}}, "unit"),
+        ({"slack": "0.5"}, "slack"),
+        ({"delta": "0"}, "delta"),
+    ],
+)
+def test_a_partition_without_prices_to_choose_is_named(tmp_path: Path, changes: dict[str, c.Json], named: str) -> None:
+    """One sentence that names the field."""
+    found = prices(tmp_path, **changes)
+    assert found.exit_code == 2, found.output
+    assert named in found.stderr
+    assert len(found.stderr.strip().splitlines()) == 1
