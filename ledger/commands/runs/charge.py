@@ -151,28 +151,33 @@ def decide(context: Context[MakeCharge]) -> Decision:
     if context.kept is None:
         return _admit(context, price(context))
     alike = _alike(context)
-    found: PricedCharge | None = context.kept.get(alike)
-    if found is not None and _still_holds(context, found) and all(room.enough for room in found.rooms(context.facts)):
-        decided = _admit(context, found)
-        if context.kept.is_sampled():
-            _compare(context, decided)
-        return decided
+    found: tuple[PricedCharge, c.Object] | None = context.kept.get(alike)
+    if found is not None and _still_holds(context, found[0]):
+        priced, derived = found
+        if all(room.enough for room in priced.rooms(context.facts)):
+            decided = _admitted(context, priced, derived)
+            if context.kept.is_sampled():
+                _compare(context, decided)
+            return decided
     priced = price(context)
     decided = _admit(context, priced)
     if priced.verdict.until is not None and not context.body.base:
-        context.kept.keep(alike, priced)
+        context.kept.keep(alike, (priced, priced.derived()))
     return decided
 
 
 def _admit(context: Context[MakeCharge], priced: PricedCharge) -> Decision:
     """Admit what was priced, or refuse it for lack of room."""
-    facts = context.facts
     own = holder_of(priced.author.node)
     # Every account says yes, or nothing is charged: the refusal names all that have no room.
-    if full := [room.check(own) for room in priced.rooms(facts) if not room.enough]:
+    if full := [room.check(own) for room in priced.rooms(context.facts) if not room.enough]:
         raise no_room(full)
-    alerts = priced.alerts(facts, context.prices)
-    return Decision(Code.PENDING, derived={**priced.derived(), **({"alerts": alerts} if alerts else {})})
+    return _admitted(context, priced, priced.derived())
+
+
+def _admitted(context: Context[MakeCharge], priced: PricedCharge, derived: c.Object) -> Decision:
+    alerts = priced.alerts(context.facts, context.prices)
+    return Decision(Code.PENDING, derived={**derived, **({"alerts": alerts} if alerts else {})})
 
 
 def _alike(context: Context[MakeCharge]) -> Hashable:
