@@ -62,7 +62,7 @@ class WriterState:
         self._entries = ProvenEntries()
         self.records = SettledRecords()
         self.facts = OpenState(self._documents, self.records, self._entries)
-        self._journal = StateJournal(self.facts.noted)
+        self._journal = StateJournal(self.facts.noted, self.facts.sums)
         self.statements = StateStatements(self._journal)
         self.time = 0
         self.durable = 0

@@ -80,11 +80,12 @@ class StateJournal:
         stated: the size that the newest statement describes, 0 if there is none.
     """
 
-    def __init__(self, changes: list[Noted] | None = None) -> None:
-        """Of an empty log; ``changes`` gets what is set."""
+    def __init__(self, changes: list[Noted] | None = None, sums: SpanSums | None = None) -> None:
+        """Of an empty log; ``changes`` gets what is set, and ``sums`` are those of the state, if it keeps any."""
         self.changes: list[Noted] = [] if changes is None else changes
         self._pending: set[str] = set()
-        self._sums = SpanSums()
+        self._keeps_sums = sums is None
+        self._sums = SpanSums() if sums is None else sums
         self.stated = 0
         self._named = sha256()
         self._entries: deque[_Touched] = deque()
@@ -124,7 +125,7 @@ class StateJournal:
                     if value.charge in self._pending:
                         kept.append((part, key, value))
                 case _:
-                    if part == "nodes" and key == position:
+                    if self._keeps_sums and part == "nodes" and key == position:
                         self._sums.cut(key)
                     kept.append((part, key, value))
         self.changes.clear()
@@ -141,7 +142,8 @@ class StateJournal:
             return
         if charge.index == position:
             self._pending.add(name)
-            self._sums.add(charge)
+            if self._keeps_sums:
+                self._sums.add(charge)
             if charge.recipients:
                 yield CUTS, position + 1, True
         pending = charge.state is ChargeState.PENDING
@@ -149,7 +151,8 @@ class StateJournal:
         if not pending:
             # Neither it nor its clean room's key is decided on in memory any more.
             self._pending.remove(name)
-            self._sums.settle(charge)
+            if self._keeps_sums:
+                self._sums.settle(charge)
             yield "keys", charge.key_id, None
         start, count, sums = self._sums.bucket(charge)
         yield SPANS, (charge.author, start), SpanFacts(count, sums)

@@ -48,11 +48,11 @@ class LineageNodes(Part):
     def __init__(self, noted: list[Noted], sums: SpanSums) -> None:
         """Tell ``sums`` of every cut."""
         super().__init__("nodes", noted)
-        self._sums = sums
+        self.sums = sums
 
     def __setitem__(self, key: int, value: Node) -> None:
         if key not in self:
-            self._sums.cut(key)
+            self.sums.cut(key)
         super().__setitem__(key, value)
 
 
@@ -111,17 +111,17 @@ class OpenCharges(OpenPart[Charge]):
     ) -> None:
         """Note in ``records`` and ``sums`` what becomes of each."""
         super().__init__("charges", noted, look_up)
-        self._records, self._sums = records, sums
+        self._records, self.sums = records, sums
 
     def __setitem__(self, name: str, value: Charge) -> None:
         before = self.open.get(name)
         if value.index == self._records.position:
-            self._sums.add(value)
+            self.sums.add(value)
             self._records.charges += 1
         else:
             self._records.changes.add(name, self._records.position)
             if before is not None and before.state is ChargeState.PENDING is not value.state:
-                self._sums.settle(value)
+                self.sums.settle(value)
         super().__setitem__(name, value)
 
     def is_pending(self, name: str) -> bool:
@@ -157,16 +157,16 @@ class OpenState(MemoryState):
 
     def __init__(self, documents: StoredDocuments, records: SettledRecords, entries: ProvenEntries) -> None:
         """The state of an empty log, which reads what is settled by ``entries``."""
-        self._records, self._sums = records, SpanSums()
+        self._records, self.sums = records, SpanSums()
         self.noted: list[Noted] = []
         look_up = partial(records.charge, entries)
-        self.open_charges = OpenCharges(self.noted, records, self._sums, look_up)
+        self.open_charges = OpenCharges(self.noted, records, self.sums, look_up)
         self.open_keys = OpenKeys(self.noted, records, lambda key_id: records.key(entries, key_id))
         self.parts: dict[str, Part | OpenPart[Any]] = {
             **{name: Part(name, self.noted) for name in PROJECTIONS},
             "charges": self.open_charges,
             "keys": self.open_keys,
-            "nodes": LineageNodes(self.noted, self._sums),
+            "nodes": LineageNodes(self.noted, self.sums),
         }
         parts: dict[str, Any] = {**self.parts}
         super().__init__(documents=documents, **parts)
@@ -217,11 +217,11 @@ class OpenState(MemoryState):
 
     def runs(self, spans: Iterable[Span]) -> int:
         """How many charges there are in these spans."""
-        return self._sums.runs(spans)
+        return self.sums.runs(spans)
 
     def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
         """Per partition: posted and pending loss of the charges in these spans."""
-        return self._sums.exposures(spans)
+        return self.sums.exposures(spans)
 
     def latest(self, author: int, most: int) -> list[Charge]:
         """Raises: NotImplementedError. Readers ask for the newest charges, and their state holds all."""

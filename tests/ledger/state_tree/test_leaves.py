@@ -63,7 +63,7 @@ def test_every_part_of_the_state_has_leaves() -> None:
     # made of the parts (what is open, what changed, what was read) or is where documents and entries are read.
     state = OpenState(StoredDocuments(), SettledRecords(), ProvenEntries())
     made = {"open_charges", "open_keys", "parts", "noted", "folding", "_authored", "_published"}
-    assert vars(state).keys() - PARTS.keys() - made == {"_sums", "_records", "documents"}
+    assert vars(state).keys() - PARTS.keys() - made == {"sums", "_records", "documents"}
     assert state.parts.keys() == PARTS.keys() - OTHERS
     assert vars(SettledRecords()).keys() == {"ids", "changes", "keys", "position", "charges"}
 

@@ -52,7 +52,7 @@ def same(state: WriterState, whole: MemoryState) -> None:
 def kept(state: WriterState) -> int:
     """How many records, names and sums are in memory, but for the index of names."""
     parts = sum(map(len, state.facts.in_memory_parts().values()))
-    buckets = sum(len(one.sums) for one in state.facts._sums._authors.values())  # noqa: SLF001 - what is held
+    buckets = sum(len(one.sums) for one in state.facts.sums._authors.values())  # noqa: SLF001 - what is held
     read = len(state._entries._appended) + len(state._entries._found)  # noqa: SLF001
     return parts + buckets + read + len(state._deadlines)  # noqa: SLF001
 
