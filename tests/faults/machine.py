@@ -36,6 +36,7 @@ class WholeBook(RuleBasedStateMachine):
     """
 
     compared = 0
+    engine: ClassVar[str]
     begin: ClassVar[Callable[[], tuple[ModelledWorld, Callable[[], None]]]]
 
     @initialize()
