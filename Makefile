@@ -21,11 +21,11 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit check openapi bench datasets utility soak lock clean tools torch-asked
+.PHONY: help demo test unit check openapi bench bench-book datasets utility soak lock clean tools torch-asked
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
-	  printf 'make %-8s  %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
+	  printf 'make %-10s  %s\n' "$$name" "$$text"; done
 
 demo: .venv/.ready ## set everything up and run the main job, from policy to model
 	@$(BIN)/epsilon demo
@@ -53,6 +53,9 @@ openapi: .venv/.ready ## build the OpenAPI document into build/openapi, and writ
 bench: .venv/.ready .venv/.peers datasets ## measure: speed (pytest-benchmark), and accuracy at a price
 	@$(BIN)/python -m pytest -n 0 -m bench --benchmark-enable tests/bench
 	@$(BIN)/python -m tests.bench.accuracy --into .venv/accuracy.jsonl
+
+bench-book: .venv/.ready ## the table of the book's speed, one JSON object a row; BOOK='--rounds 2 --entries 1000' makes it short
+	@$(BIN)/python -m tests.bench.book_table $(BOOK)
 
 datasets: .venv/.ready ## fetch the public data sets that accuracy is measured on
 	@$(BIN)/python -m tests.bench.datasets

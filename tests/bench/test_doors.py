@@ -50,7 +50,9 @@ def served(folder: Path) -> Iterator[tuple[ServedWorld, Served]]:
     log_key.save(folder / "key.pem")
     with open_world(folder, clock=today(), log_key=load_private(folder / "key.pem")) as world:
         world.contract = world.found_service(runs_max=1_000_000)
-    server = Served(write_profile(folder, str(folder / "book.sqlite"), log_key, world.everybody, 'keys = "keys"'))
+    options = 'keys = "keys"\nkept = "kept"'
+    profile = write_profile(folder, str(folder / "book.sqlite"), log_key, world.everybody, options)
+    server = Served(profile, "--first-start")
     try:
         world.call(server.url)
         yield world, server
