@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
 
 import psycopg
 from sqlalchemy import URL, Connection, Dialect, Engine, Executable, Result, create_engine, event, make_url, text
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.sql.selectable import TypedReturnsRows
 
@@ -100,11 +101,9 @@ def _sqlite_engine(url: URL, *, writes: bool) -> Engine:
     if not writes:
 
         @event.listens_for(engine, "do_connect")
-        def _open(
-            dialect: object, record: object, arguments: list[str], settings: dict[str, Any]
-        ) -> sqlite3.Connection:
-            del dialect, record
-            return _read_connection(arguments[0], settings)
+        def _open(dialect: Dialect, record: object, arguments: list[str], settings: dict[str, Any]) -> DBAPIConnection:
+            del record
+            return _read_connection(dialect, arguments[0], settings)
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, record: object) -> None:  # noqa: ANN401 - the driver's own type
@@ -120,21 +119,21 @@ def _sqlite_engine(url: URL, *, writes: bool) -> Engine:
     return engine
 
 
-def _read_connection(path: str, settings: dict[str, Any]) -> sqlite3.Connection:
+def _read_connection(dialect: Dialect, path: str, settings: dict[str, Any]) -> DBAPIConnection:
     """A connection that reads; of a file on read-only media too, if its last writer has closed it.
 
     In WAL mode SQLite makes two files beside the book even to read it. Where it cannot, and no log of a writer lies
     there, nothing can change the file, and it is opened as immutable.
     """
-    connection: sqlite3.Connection = sqlite3.connect(path, **settings)
+    connection = dialect.connect(path, **settings)
     try:
-        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+        connection.cursor().execute("SELECT 1 FROM sqlite_master LIMIT 1")
     except sqlite3.OperationalError as error:
         log = Path(f"{path}-wal")
-        if error.sqlite_errorcode & 0xFF not in _NOT_WRITABLE or (log.exists() and log.stat().st_size):
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _NOT_WRITABLE or (log.exists() and log.stat().st_size):
             return connection
         connection.close()
-        connection = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1", **settings, uri=True)
+        connection = dialect.connect(f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1", **settings, uri=True)
     except sqlite3.DatabaseError:
         # What reads next reports it.
         return connection

@@ -35,6 +35,7 @@ class Life:
     answered: list[Answered] = field(default_factory=list)
     unanswered: list[Submission] = field(default_factory=list)
     stopped: int = 0
+    not_opened: int = 0
     now: int = NOW
 
 
@@ -42,6 +43,16 @@ def faulty_url(folder: Path, disk: Disk, *, pages: str = "1000", synchronous: st
     """The URL of the book in a folder, on this disk, with a checkpoint after so many pages."""
     how = {"plugin": driver.NAME, "vfs": disk.name, "pages": pages, "synchronous": synchronous}
     return URL.create("sqlite", database=str(folder / "book.sqlite"), query=how).render_as_string()
+
+
+def opened(folder: Path, url: str, disk: Disk) -> StoredWorld | None:
+    """The book in a folder; None if the power goes while it is opened, which writes already."""
+    try:
+        return StoredWorld(folder, url)
+    except BookUnusable:
+        if not disk.is_cut:
+            raise
+        return None
 
 
 def live(world: StoredWorld, dice: random.Random, prefix: str = "c", now: int = NOW) -> Life:
@@ -62,6 +73,7 @@ def live(world: StoredWorld, dice: random.Random, prefix: str = "c", now: int = 
             if dice.random() < 0.15:
                 world.reopen()
         except (BookUnusable, DatabaseError):
+            life.not_opened += 1
             break
     return life
 
@@ -83,11 +95,12 @@ def _group(world: StoredWorld, dice: random.Random, name: str, pending: list[str
     return sent
 
 
-def release(world: StoredWorld, disk: Disk) -> None:
+def release(world: StoredWorld | None, disk: Disk) -> None:
     """Close what is left of a book whose disk has failed."""
     disk.end()
-    with suppress(DatabaseError, sqlite3.Error):
-        world.book.close()
+    if world is not None:
+        with suppress(DatabaseError, sqlite3.Error):
+            world.book.close()
     disk.unregister()
 
 

@@ -14,9 +14,9 @@ import pytest
 
 from ledger.audit.replay import VerificationFailed
 from tests.factories.documents import NOW
-from tests.factories.stored import StoredWorld, open_world
+from tests.factories.stored import open_world
 from tests.faults.disk import Disk
-from tests.faults.power import TINY, faulty_url, found_after, live, release, start
+from tests.faults.power import TINY, Life, faulty_url, found_after, live, opened, release, start
 
 SEEDS: Final = int(os.environ.get("EPSILON_SOAK_POWER", "1500"))
 CHANGES_MAX: Final = 300
@@ -43,9 +43,9 @@ def _cut(template: Path, folder: Path, seed: int, synchronous: str = "FULL") -> 
         disk = Disk(cut=dice.randint(1, most))
         # A checkpoint synchronises whatever the setting; without any, a setting that does not is seen at once.
         pages = dice.choice(("8", "50", "1000")) if synchronous == "FULL" else "1000"
-        world = StoredWorld(home, faulty_url(home, disk, pages=pages, synchronous=synchronous))
+        world = opened(home, faulty_url(home, disk, pages=pages, synchronous=synchronous), disk)
         try:
-            life = live(world, dice, f"l{number}-", now)
+            life = Life(now=now) if world is None else live(world, dice, f"l{number}-", now)
             template = folder / f"{seed}-{number}-dark"
             template.mkdir()
             disk.after_cut(dice, template)
@@ -81,8 +81,8 @@ def _each(template: Path, folder: Path, seeds: Iterable[int], tell: Callable[[st
 
 def test_power_goes_and_nothing_acknowledged_is_lost(template: Path, tmp_path: Path) -> None:
     """The first seeds of the soak: some end in the midst of a commit that is there afterwards, some that is not."""
-    total = _each(template, tmp_path, range(4))
-    assert total["lives"] == 8
+    total = _each(template, tmp_path, range(6))
+    assert total["lives"] == 12
     assert total["cut"] > 4
     assert 0 < total["durable"] < total["unanswered"]
     assert total["acknowledged"] > 50
@@ -92,7 +92,7 @@ def test_power_goes_and_nothing_acknowledged_is_lost(template: Path, tmp_path: P
 def test_a_book_that_does_not_synchronise_is_caught(template: Path, tmp_path: Path, synchronous: str) -> None:
     """Broken on purpose: the same seeds find answers that are gone, and without any synchronisation broken files."""
     caught = 0
-    for seed in range(4):
+    for seed in range(6):
         try:
             _cut(template, tmp_path, seed, synchronous)
         except (AssertionError, sqlite3.DatabaseError, VerificationFailed):

@@ -65,7 +65,7 @@ class FileLock:
 
     def begin_epoch(self, writes: Engine) -> None:
         """Tell processes that the lock does not reach that this one writes the book. Raises: DatabaseError."""
-        self._epoch = WriterEpoch(self._path, writes)
+        self._epoch = WriterEpoch(writes)
 
     def check(self) -> None:
         """Check that the path still leads to the locked file, and that no other process has begun to write it.
@@ -88,8 +88,13 @@ class FileLock:
 
     def release(self) -> None:
         """Let the next process have it."""
-        if self._epoch is not None:
-            self._epoch.close()
+        try:
+            if self._epoch is not None:
+                self._epoch.close()
+        finally:
+            self._release_locks()
+
+    def _release_locks(self) -> None:
         if self._named_by_identity is not None:
             self._named_by_identity.unlink(missing_ok=True)
             self._named_by_identity = None

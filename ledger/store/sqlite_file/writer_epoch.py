@@ -8,9 +8,7 @@ is another's, and stops: it commits nothing more into a file that another proces
 from __future__ import annotations
 
 import secrets
-import sqlite3
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Engine, text
 
@@ -23,12 +21,8 @@ _BEGIN: Final = text(
 class WriterEpoch:
     """The epoch that this process began."""
 
-    def __init__(self, path: Path, writes: Engine) -> None:
-        """Begin one.
-
-        Args:
-            path: of the book's file.
-            writes: an engine that writes it.
+    def __init__(self, writes: Engine) -> None:
+        """Begin one, by an engine that writes the book.
 
         Raises:
             sqlalchemy.exc.DatabaseError: if the number cannot be written.
@@ -36,12 +30,9 @@ class WriterEpoch:
         self._opening = secrets.randbits(62)
         with writes.begin() as connection:
             connection.execute(_BEGIN, {"opening": self._opening})
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        # A process with another write-ahead log (the same file under another path) sees the file alone.
-        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-        # Without a cache each look reads the file, which that process changes without telling this one's log.
-        self._connection.execute("PRAGMA cache_size = 0")
-        self._connection.execute("PRAGMA query_only = ON")
+        pooled = writes.raw_connection()
+        self._connection = _uncached(pooled.driver_connection)
+        pooled.detach()
 
     def is_current(self) -> bool:
         """Whether no other process has begun one since. Raises: sqlite3.DatabaseError."""
@@ -51,3 +42,12 @@ class WriterEpoch:
     def close(self) -> None:
         """Look no more."""
         self._connection.close()
+
+
+def _uncached(connection: Any) -> Any:  # noqa: ANN401 - the driver's own type
+    # A process with another write-ahead log (the same file under another path) sees the file alone.
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    # Without a cache each look reads the file, which that process changes without telling this one's log.
+    connection.execute("PRAGMA cache_size = 0")
+    connection.execute("PRAGMA query_only = ON")
+    return connection

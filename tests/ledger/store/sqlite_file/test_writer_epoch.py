@@ -66,12 +66,12 @@ def test_a_process_with_another_write_ahead_log_is_noticed(tmp_path: Path) -> No
     with founded_book(tmp_path) as url:
         os.link(*paths)
         engines = engine_of(url, writes=True), engine_of(url_of(paths[1]), writes=True)
-        with closing(WriterEpoch(paths[0], engines[0])) as first:
+        with closing(WriterEpoch(engines[0])) as first:
             assert first.is_current()
             with engines[0].begin() as connection:
                 connection.exec_driver_sql("INSERT INTO document VALUES ('digest', x'7b7d')")
             assert first.is_current()
-            with closing(WriterEpoch(paths[1], engines[1])) as second:
+            with closing(WriterEpoch(engines[1])) as second:
                 assert (first.is_current(), second.is_current()) == (False, True)
         for engine in engines:
             engine.dispose()
