@@ -44,7 +44,8 @@ def _dump_plain(value: Json) -> bytes | None:
     """The same bytes, ten times as fast, where it is certain that they are the same; else None.
 
     orjson sorts names by code points and RFC 8785 by UTF-16 units, which agree within ASCII; it keeps to 53-bit
-    integers here and escapes alike. A float it would spell in its own way, so there must be none.
+    integers here and escapes alike, whatever the characters of a text. A float it would spell in its own way, so there
+    must be none.
     """
     if type(value) not in _CONTAINERS or not _is_plain(value):
         return None
@@ -52,7 +53,15 @@ def _dump_plain(value: Json) -> bytes | None:
         form = orjson.dumps(value, option=_OPTIONS)
     except TypeError:
         return None
-    return form if form.isascii() else None
+    return form if form.isascii() or _names_are_ascii(value) else None
+
+
+def _names_are_ascii(container: Any) -> bool:  # noqa: ANN401 - a list or a dictionary
+    """Whether all names inside are ASCII."""
+    if type(container) is dict and not all(map(str.isascii, container)):
+        return False
+    inner = container.values() if type(container) is dict else container
+    return all(_names_are_ascii(one) for one in inner if type(one) in _CONTAINERS)
 
 
 def _is_plain(container: Any, levels: int = DEPTH_MAX) -> bool:  # noqa: ANN401 - a list or a dictionary

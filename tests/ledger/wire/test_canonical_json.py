@@ -38,6 +38,13 @@ def test_bytes_agree_with_another_writer(value: dict[str, Any]) -> None:
     assert c.dump(value) == other.encode()
 
 
+@settings(deadline=None)
+@given(VALUES)
+def test_the_quick_writer_and_the_library_agree(value: Any) -> None:  # noqa: ANN401 - any JSON
+    """Whatever the characters of names and texts are."""
+    assert c.dump(value) == rfc8785.dumps(value)
+
+
 @given(st.one_of(st.binary(max_size=40), st.text('{}[]":,\\u0d8eE+-.1 \ntrufalsn', max_size=30).map(str.encode)))
 def test_bytes_that_are_read_have_one_spelling(data: bytes) -> None:
     """Hostile bytes are refused by name, or are exactly the canonical form of what they say."""
