@@ -89,14 +89,19 @@ class Room:
             return Check(CODE, self.enough, silent(limit.partition, enough=self.enough), limit.holder)
         whose = "the global account" if limit.holder == GLOBAL else "the account of this lineage"
         whose = whose if limit.share is None else f"the quota of this lineage, {format_number(limit.share)} of all,"
-        used, wanted = (ceil_decimal(100 * self.rule.share(one, cap), 1) for one in (self.before, self.after))
-        text = f"{whose} of {limit.partition} is {used} % used and would be {wanted} %"
+        text = f"{whose} of {limit.partition} is {self._used(self.before)} used and would be {self._used(self.after)}"
         if not self.enough:
             fit = steps_that_fit(self.rule, self.before, cap, self.segments, self.steps)
             text = f"{text}; {fit} of the run's {self.steps} steps would fit"
         compared = self.compared()
         by = f"; the cap of ε {format_number(cap.epsilon)} is {self._says()}"
         return Check(CODE, self.enough, f"{text}{by} ({compared})" if compared else f"{text}{by}", limit.holder)
+
+    def _used(self, loss: Loss) -> str:
+        """How full the account is. An infinite loss is no share of a capacity: some mechanism has no finite price."""
+        if any(loss.infinite) and self.rule.decisive(loss, self.limit.cap) is None:
+            return "infinite"
+        return f"{ceil_decimal(100 * self.rule.share(loss, self.limit.cap), 1)} %"
 
     def _says(self) -> str:
         if self.limit.share is not None:

@@ -83,13 +83,15 @@ def test_what_is_compared_is_told_in_its_unit() -> None:
 
 
 def test_where_every_order_is_infinite_nothing_is_compared() -> None:
-    """The share says full, and no number stands beside it."""
+    """No per cent says how full that would be, and no number stands beside it."""
     rule = RULES["renyi"]
     limit = Limit("p/d/q", GLOBAL, Cap(EPSILON, (NAT, NAT, 0)))
     asked = Room(limit, rule, Loss.zero(3), (Segment(1, (None, None, 0)),), 1)
     check = asked.check(OWN)
     assert not check.passed
-    assert check.text.endswith("0 of the run's 1 steps would fit; the cap of ε 3 is the partition's")
+    assert check.text.endswith(
+        "is 0.0 % used and would be infinite; 0 of the run's 1 steps would fit; the cap of ε 3 is the partition's"
+    )
 
 
 def test_a_coalition_is_told_as_full_and_no_more() -> None:
