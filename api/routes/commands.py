@@ -27,8 +27,9 @@ from api.wire.command_answers import answer_to
 from api.wire.command_requests import command_schema
 from api.wire.registry_answers import Stored
 from api.wire.responses import BINARY, BYTES_TYPE, answer, json_response, shows, takes, with_headroom
-from client.http.endpoints import DOCUMENTS, JSON_TYPE, PATHS, QUOTES
+from client.http.endpoints import DOCUMENTS, JSON_TYPE, QUOTES
 from ledger.book.book import Book, Submission
+from ledger.commands.registry import PATHS
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.store.snapshot import Snapshot
@@ -128,7 +129,7 @@ class _Decider(NamedTuple):
 
 
 def command_router(book: Book, reads: GroupedReads, releases: KeyReleases, binding: Binding) -> APIRouter:
-    """POST routes of :data:`client.http.endpoints.PATHS`, and /v1/quotes: what a charge would get now."""
+    """POST routes of :data:`ledger.commands.registry.PATHS`, and /v1/quotes: what a charge would get now."""
     router, decider = APIRouter(tags=["commands"]), _Decider(book, reads, releases, binding)
     for kind, path in PATHS.items():
         answered = {JSON_TYPE: {"schema": schema_of(answer_to(kind))}}

@@ -76,7 +76,10 @@ class View(NamedTuple):
     ) -> Page[T]:
         """One page of the list ``scope``, of what ``sees`` lets the caller see. Raises: Malformed."""
         assert self.paging is not None
-        shown: Callable[[V], T | None] = lambda value: show(value) if sees(value, self.facts) else None  # noqa: E731
+
+        def shown(value: V) -> T | None:
+            return show(value) if sees(value, self.facts) else None
+
         return self.context.cursors.page(scope, self.paging, fetch, shown)
 
 

@@ -88,8 +88,8 @@ def policy_of(facts: Facts, domain: str) -> answers.PolicyVersions:
 @ROUTES.route("/v1/datasets", LISTED, paged=True)
 def list_datasets(view: View) -> Page[answers.Dataset]:
     """The datasets that the caller may see."""
-    sees = lambda found, facts: view.caller.sees_provider(found.provider, facts)  # noqa: E731
-    return view.page("datasets", fetch_from(view.facts.datasets), answers.Dataset.project, sees)
+    sees, fetch = view.caller.sees_provider, fetch_from(view.facts.datasets)
+    return view.page("datasets", fetch, answers.Dataset.project, lambda one, facts: sees(one.provider, facts))
 
 
 @ROUTES.route("/v1/datasets/{provider}/{dataset}")

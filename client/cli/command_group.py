@@ -107,7 +107,7 @@ class CommandGroup:
         return declare
 
     def signed_command(self, kind: str, *examples: str, note: str = "") -> Decorator:
-        """Declare a command that signs one command of ``kind``, of :data:`client.http.endpoints.PATHS`, and sends it.
+        """Declare a command that signs one command of ``kind``, one of :data:`ledger.commands.registry.PATHS`.
 
         The declared function returns the command's body, or a :class:`SignedDocument` that is stored first.
         """

@@ -1,10 +1,8 @@
-"""Paths and media types of the HTTP API; ``api`` serves the same, so the two cannot drift apart."""
+"""Paths and media types of the HTTP API, but the paths of commands, which their kinds name; ``api`` serves the same."""
 
 from __future__ import annotations
 
 from typing import Final
-
-from ledger.commands.registry import CLIENT_KINDS
 
 SIGNATURE_HEADER: Final = "x-jws-signature"
 JSON_TYPE: Final = "application/json"
@@ -15,5 +13,3 @@ DOCUMENTS: Final = "/v1/documents"
 MODEL_KEYS: Final = "/v1/model-keys"
 BATCH: Final = "/v1/charges/batch"
 BATCH_MAX: Final = 64
-PATHS: Final = {name: kind.path for name, kind in CLIENT_KINDS.items()}
-"""By kind of command."""

@@ -14,7 +14,7 @@ import httpx
 
 from client.http.access_tokens import Credentials
 from client.http.base_url import base_of, is_loopback
-from client.http.endpoints import DOCUMENTS, JSON_TYPE, MODEL_KEYS, PATHS, QUOTES, SIGNATURE_HEADER
+from client.http.endpoints import DOCUMENTS, JSON_TYPE, MODEL_KEYS, QUOTES, SIGNATURE_HEADER
 from client.http.retry_policy import RetryPolicy
 from client.http.transport import Sender, object_of
 from client.keys.signer import Signer
@@ -140,12 +140,15 @@ class Service:
         Args:
             signer: whose key signs.
             actor: the organisation that asks.
-            kind: one of :data:`client.http.endpoints.PATHS`.
+            kind: one of :data:`ledger.commands.registry.PATHS`.
             body: the command's body.
             id: the client-made id; a fresh one where none is given. Give it again to repeat the command.
             replaces: of a next version of a policy or a contract, the tag of what it replaces.
             dry_run: ask what it would get, and record nothing.
         """
+        # Whoever only reads need not wait for every kind of command to load.
+        from ledger.commands.registry import PATHS
+
         command = Command(kind, id or f"{kind}-{secrets.token_hex(8)}", actor, signer.key_id, body)
         return self._decided(f"{PATHS[kind]}?dry_run=true" if dry_run else PATHS[kind], signer, command, replaces)
 

@@ -89,7 +89,7 @@ class Distribution:
     def of(cls, found: PrivacyLossDistribution) -> Self:
         """One step, as the library made it."""
         # The version is pinned, and nothing public gives the laws.
-        laws = [found._pmf_remove] if found._symmetric else [found._pmf_remove, found._pmf_add]  # noqa: SLF001
+        laws = [found._pmf_remove] if found._symmetric else [found._pmf_remove, found._pmf_add]  # noqa: SLF001 - no public name
         for law in laws:
             if hasattr(law, "_loss_probs"):
                 places = list(law._loss_probs)  # noqa: SLF001 - as above
@@ -175,7 +175,7 @@ def _tail(law: Any) -> _Tail:  # noqa: ANN401 - the library's type
     losses = (np.arange(law.size) + law._lower_loss) * law._discretization  # noqa: SLF001 - as above
     positive = losses > 0
     losses, mass = losses[positive], law._probs[positive]  # noqa: SLF001 - as above
-    return _Tail(losses, _above(mass), _above(mass * np.exp(-losses)), max(0.0, float(law._infinity_mass)))  # noqa: SLF001
+    return _Tail(losses, _above(mass), _above(mass * np.exp(-losses)), max(0.0, float(law._infinity_mass)))  # noqa: SLF001 - no public name
 
 
 def _above(values: np.ndarray) -> np.ndarray:

@@ -68,6 +68,8 @@ KINDS: Final[dict[str, CommandKind[Any]]] = {
 """By name."""
 CLIENT_KINDS: Final = {name: kind for name, kind in KINDS.items() if kind.path}
 """Those that clients send; the book lapses charges and states its state by itself."""
+PATHS: Final = {name: kind.path for name, kind in CLIENT_KINDS.items()}
+"""Where each of these is sent over HTTP."""
 
 
 class _Envelope(Record, frozen=True):

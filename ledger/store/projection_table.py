@@ -85,7 +85,7 @@ class ProjectionTable(Mapping[K, V], Generic[K, V]):
         rows = self._select(tuple_(*self._columns).in_(keys.order_by(*self._columns).limit(most)))
         return [(key, self._mapping.load([*group])) for key, group in groupby(rows, self._of_key)]
 
-    def _select(self, *conditions: Any) -> Sequence[Row[Any]]:  # noqa: ANN401
+    def _select(self, *conditions: Any) -> Sequence[Row[Any]]:  # noqa: ANN401 - SQLAlchemy's own types
         chosen = select(self._table).where(*conditions).order_by(*self._table.primary_key.columns)
         return self._connection.execute(chosen).all()
 

@@ -18,7 +18,10 @@ def json_schema(kind: Any) -> Schema:  # noqa: ANN401 - any type that msgspec re
     return {**schema, "$defs": parts} if parts else schema
 
 
-def json_schemas(*kinds: Any, ref_template: str = "#/components/schemas/{name}") -> tuple[list[Schema], Schema]:  # noqa: ANN401
+def json_schemas(
+    *kinds: Any,  # noqa: ANN401 - any types that msgspec reads
+    ref_template: str = "#/components/schemas/{name}",
+) -> tuple[list[Schema], Schema]:
     """The schemas of several types, and the named schemas that they refer to (as OpenAPI keeps them)."""
     schemas, parts = msgspec.json.schema_components(kinds, schema_hook=_schema, ref_template=ref_template)
     return [_published(one) for one in schemas], {name: _record(one) for name, one in parts.items()}

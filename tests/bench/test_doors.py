@@ -13,10 +13,11 @@ from typing import Final
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from client.http.endpoints import JSON_TYPE, PATHS, SIGNATURE_HEADER
+from client.http.endpoints import JSON_TYPE, SIGNATURE_HEADER
 from client.keys.signer import Signer, load_private
 from ledger.book.book import Submission
 from ledger.book.wall_clock import unix_ms
+from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
 from tests.api.server.processes import Served, write_profile
 from tests.bench.compare import LINES, Side, compare

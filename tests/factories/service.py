@@ -21,12 +21,13 @@ from api.dev_issuer.issuer import Person
 from api.dev_issuer.routes import create_issuer_app
 from api.keys.key_store import FileKeyStore, KeyStore
 from api.server.http_server import LOOPBACK, base_url, listen, serving
-from client.http.endpoints import JSON_TYPE, PATHS, SIGNATURE_HEADER
+from client.http.endpoints import JSON_TYPE, SIGNATURE_HEADER
 from client.http.problems import Refused
 from client.keys.signer import Signer
 from client.service.service import Answer, Service
 from ledger.book.book import Book, Outcome, Submission
 from ledger.book.wall_clock import unix_ms
+from ledger.commands.registry import PATHS
 from ledger.crypto.detached_jws import Call
 from ledger.domain.command import Command
 from ledger.domain.facts import Facts

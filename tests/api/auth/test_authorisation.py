@@ -19,8 +19,9 @@ import pytest
 from api.app import create_app
 from api.auth.authorisation import OPERATIONS, ROLES
 from api.server.http_server import LOOPBACK, base_url, listen, serving
-from client.http.endpoints import PATHS, QUOTES, SIGNATURE_HEADER
+from client.http.endpoints import QUOTES, SIGNATURE_HEADER
 from client.keys.sealed_model import seal_deposit
+from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
 from tests.api.auth.permitted import STANDING, own
 from tests.api.two_of_each import MISSING, Person, Things, TwoOfEach

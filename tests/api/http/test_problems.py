@@ -13,9 +13,9 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from client.http.endpoints import PATHS, PROBLEM_TYPE, SIGNATURE_HEADER
+from client.http.endpoints import PROBLEM_TYPE, SIGNATURE_HEADER
 from client.keys.signer import Signer
-from ledger.commands.registry import KINDS
+from ledger.commands.registry import KINDS, PATHS
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.wire.canonical_json import Object, digest
 from tests.factories.people import BANK_A, HOSPITAL, SRO

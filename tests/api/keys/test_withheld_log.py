@@ -14,10 +14,11 @@ import pytest
 
 from api.keys.key_store import FileKeyStore, Secret
 from api.middleware.json_log import JsonLines
-from client.http.endpoints import DOCUMENTS, MODEL_KEYS, PATHS, SIGNATURE_HEADER
+from client.http.endpoints import DOCUMENTS, MODEL_KEYS, SIGNATURE_HEADER
 from client.http.problems import Refused
 from client.keys.sealed_model import seal_deposit
 from client.keys.signer import Signer
+from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, HOSPITAL, CleanRoom

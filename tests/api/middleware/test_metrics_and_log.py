@@ -12,8 +12,8 @@ import pytest
 
 from api.middleware.json_log import FIELDS, JsonLines, log_to
 from api.middleware.request_limits import REQUEST_ID
-from client.http.endpoints import PATHS
 from client.http.problems import Refused
+from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
 from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
 from tests.factories.readme_walk import ROOT

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 from requests.auth import AuthBase
 
 from api.auth.authorisation import OPERATIONS, PUBLIC
-from client.http.endpoints import BATCH, MODEL_KEYS, PATHS, QUOTES, SIGNATURE_HEADER
+from client.http.endpoints import BATCH, MODEL_KEYS, QUOTES, SIGNATURE_HEADER
+from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from tests.api.two_of_each import Person, TwoOfEach

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from client.http.endpoints import BATCH, BATCH_MAX, PATHS
+from client.http.endpoints import BATCH, BATCH_MAX
 from client.http.problems import Refused
+from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from tests.factories.people import BANK_A, DAY_MS, HOSPITAL, SRO, CleanRoom

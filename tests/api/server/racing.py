@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import httpx
 
-from client.http.endpoints import JSON_TYPE, PATHS, SIGNATURE_HEADER
+from client.http.endpoints import JSON_TYPE, SIGNATURE_HEADER
 from ledger.audit.replay import verify_book
 from ledger.commands.entry import Entry
+from ledger.commands.registry import PATHS
 from ledger.crypto.detached_jws import Call
 from ledger.domain.facts import GLOBAL
 from ledger.verifier import verify_receipt

@@ -11,8 +11,8 @@ import pytest
 
 from api.auth.authorisation import PUBLIC
 from api.wire.openapi_examples import packaged_json
-from client.http.endpoints import JSON_TYPE, PATHS, PROBLEM_TYPE, SIGNATURE_HEADER
-from ledger.commands.registry import read_command
+from client.http.endpoints import JSON_TYPE, PROBLEM_TYPE, SIGNATURE_HEADER
+from ledger.commands.registry import PATHS, read_command
 from ledger.wire import canonical_json as c
 from tests.api.wire.conforming import committed
 from tests.api.wire.openapi_build import DIGEST, digest_line, pretty

@@ -8,11 +8,12 @@ from typing import Final
 import httpx
 
 from api.routes.events import PER_ORGANISATION_MAX
-from client.http.endpoints import BATCH, JSON_TYPE, MODEL_KEYS, PATHS, SIGNATURE_HEADER
+from client.http.endpoints import BATCH, JSON_TYPE, MODEL_KEYS, SIGNATURE_HEADER
 from client.keys.sealed_model import seal_deposit, seal_model
 from client.keys.signer import Signer
 from ledger.commands.entry import Entry
 from ledger.commands.governance.clock_correction import ClockClaim
+from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
 from ledger.wire.records import write
 from tests.api.two_of_each import TwoOfEach
