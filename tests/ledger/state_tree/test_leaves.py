@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import fields
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +28,7 @@ from ledger.verifier import state_entry_secret, state_key, state_leaf_hash, stat
 from ledger.wire import canonical_json as c
 from ledger.wire.records import write
 from tests.factories.documents import PARTITION, plan
-from tests.factories.people import BANK_B, SRO
+from tests.factories.people import BANK_B, SRO, CleanRoom
 from tests.factories.stored import StoredWorld, open_world
 
 SECRET: Final = bytes(32)
@@ -90,6 +92,26 @@ def test_the_leaves_are_the_records_that_decide(tmp_path: Path) -> None:
     for node in state.nodes:
         sums = {ref: pair for (author, _), one in runs.items() if author == node for ref, *pair in one.sums}
         assert sums == {ref: pair for ref, *pair in state.exposures([Span(node, 0, END)])}
+
+
+def test_every_name_that_is_used_is_covered(tmp_path: Path) -> None:
+    """Ids, charges that are changed and keys that are bound: the log's leaf by its definition, from the bytes alone."""
+    with open_world(tmp_path) as world:
+        entries = lived(world)
+    _, tree = folded(entries)
+    named = sha256()
+    for index, data in enumerate(entries):
+        entry: dict[str, Any] = json.loads(data)
+        request, names = entry["body"]["request"], [(0, entry["id"])]
+        if entry["kind"] in {"post", "void", "key_release"}:
+            names.append((1, request["charge"]))
+        if entry["kind"] == "charge":
+            names.append((2, CleanRoom(entry["id"]).signer.key_id))
+        digests = sorted((kind, sha256(name.encode()).digest()[:8]) for kind, name in names)
+        named.update(b"".join(bytes([kind]) + digest + index.to_bytes(8) for kind, digest in digests))
+    leaf = tree.path(state_key(b'["log",""]')).leaf
+    assert leaf is not None
+    assert leaf.content.value == (named.hexdigest(), json.loads(entries[-1])["time"])
 
 
 def test_each_record_changes_the_root(tmp_path: Path) -> None:

@@ -17,12 +17,13 @@ from ledger.book.state.account_proof import AccountProof, account_proof
 from ledger.book.state.state_statements import WAIT_MS
 from ledger.commands.entry import Entry
 from ledger.domain.facts import GLOBAL, holder_of
-from ledger.verifier import Balance, ProvenAccount, VerificationError, to_base64, verify_account
+from ledger.verifier import Balance, ProvenAccount, VerificationError, from_base64, to_base64, verify_account
 from ledger.wire.records import write
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, BANK_B, LOG
 from tests.factories.stored import StoredWorld, open_world
 
+OLDER: Final = Path(__file__).parents[3] / "golden" / "verifier-0001.txt"
 EVERY: Final[Callable[[Entry], bool]] = lambda _: True  # noqa: E731 - who sees all
 
 
@@ -141,3 +142,13 @@ def test_the_verifier_checks_it_alone(proven: dict[str, Any], tmp_path: Path) ->
     assert (found["account"], found["since"]) == (GLOBAL, 5)
     (tmp_path / "proof").write_text(json.dumps({**proven, "salt": None}))
     assert run().returncode == verifier.FAILED
+
+
+def test_an_older_verifier_checks_the_entry_of_a_statement(proven: dict[str, Any], tmp_path: Path) -> None:
+    """The one of before there were any: to it a statement is an entry like any other."""
+    (tmp_path / "log.vkey").write_text(LOG.vkey)
+    (tmp_path / "entry").write_bytes(from_base64(proven["statement"]["entry"], ""))
+    (tmp_path / "receipt").write_text(proven["statement"]["receipt"])
+    words = [sys.executable, "-I", str(OLDER), "receipt", "receipt", "entry", "--log", "log.vkey"]
+    said = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stderr) == (0, "")
