@@ -157,6 +157,28 @@ def test_an_account_is_reset_by_an_sro_s_decree(desk: Desk) -> None:
     assert "order 1" in json.dumps(body)
 
 
+def test_the_log_s_time_goes_back_by_signed_corrections(desk: Desk) -> None:
+    """Signed by each SRO on its own machine, and sent by one; without all of them it is refused."""
+    _room(desk, "ahead-1")
+    desk.world.clock.now += 60_000
+    _good(desk, f"epsilon charge make bank-a.toml ahead-1.json {CONTRACT} --id ahead-1")
+    desk.world.clock.now -= 60_000
+    with desk.world.book.read() as facts:
+        ahead = facts.time
+    stated = f"sro.toml --id back-1 --ahead {ahead} --time {ahead - 60_000} --reason 'the clock was a minute ahead'"
+    signed = desk.run(f"epsilon clock sign {stated} > own.jws")
+    assert (signed.code, "nothing was sent" in signed.err) == (0, True)
+    refused = desk.run(f"epsilon clock correct {stated} --signature charge.json")
+    assert (refused.code, "holds no detached JWS" in refused.err) == (2, True)
+    late = desk.run(f"epsilon clock correct {stated.replace(f'--ahead {ahead}', f'--ahead {ahead + 1}')}")
+    assert (late.code, "set the service's clock right" in late.err) == (5, True)
+    would = _good(desk, f"epsilon clock correct {stated} --dry-run")
+    assert (would["outcome"], would["index"]) == ("permitted", None)
+    assert _good(desk, f"epsilon clock correct {stated}")["outcome"] == "permitted"
+    with desk.world.book.read() as facts:
+        assert facts.time == ahead - 60_000
+
+
 def test_recommendations_and_retirements_are_entered(desk: Desk) -> None:
     """A TSO recommends a budget; a TDP retires a partition, which is shown as retired."""
     _register(desk, "tso", "TSO", "A standards body")
