@@ -17,11 +17,11 @@ from api.http.body import check_query
 from api.http.grouped_reads import GroupedReads
 from api.http.pagination import Cursors
 from api.http.snapshots import SnapshotProvider
+from api.keys.data_key_store import KeyStore
 from api.keys.key_release import KeyReleases
-from api.keys.key_store import KeyStore
 from api.keys.nonces import Challenges
 from api.middleware.metrics import Metrics
-from api.middleware.request_limits import Requests
+from api.middleware.request_limits_and_log import Requests
 from api.routes import accounts, lineage, planning, registry
 from api.routes import log as log_routes
 from api.routes.batch import batch_router

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from api.app import create_app
 from api.auth.jwks_files import IssuerFiles
 from api.cli.settings import Settings
-from api.keys.key_store import FileKeyStore, KeyStore
+from api.keys.data_key_store import FileKeyStore, KeyStore
 from api.middleware.json_log import log_to
 from api.server.http_server import base_url, server_of
 from api.server.witness_submission import WitnessContradicts, WitnessMissing, WitnessSubmission

@@ -19,7 +19,7 @@ from api.demo.story import Story, verification
 from api.demo.trainer import Address, rendered
 from api.dev_issuer.issuer import DevelopmentIssuer
 from api.dev_issuer.routes import create_issuer_app
-from api.keys.key_store import FileKeyStore, KeyStore
+from api.keys.data_key_store import FileKeyStore, KeyStore
 from api.server.http_server import LOOPBACK, base_url, listen, serving
 from client.http.access_tokens import ClientCredentials
 from client.keys.signer import Signer, load_private

@@ -16,7 +16,7 @@ from rich.table import Table
 from api.demo import digits, participants
 from api.demo.participants import Enrol, Organisation
 from api.demo.trainer import Address, Run, Task, train, write_job
-from api.keys.key_store import FileKeyStore
+from api.keys.data_key_store import FileKeyStore
 from client.http.problems import Refused
 from client.keys.data_encryption import encrypt
 from client.keys.signer import Signer

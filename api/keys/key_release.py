@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from api.http.problems import Problem, ServiceCode
-from api.keys.key_store import KeyStore, KeyUnavailable, Secret
+from api.keys.data_key_store import KeyStore, KeyUnavailable, Secret
 from api.keys.nonces import Challenges
 from client.keys.hpke_envelope import Envelope, EnvelopeInfo
 from client.keys.sealed_model import model_ref

@@ -29,7 +29,7 @@ from api.auth.authorisation import Caller, sees_entry
 from api.http.field_types import PLACE_PATTERN
 from api.http.problems import Problem, ServiceCode
 from api.http.snapshots import SnapshotProvider
-from api.middleware.request_limits import HEAD
+from api.middleware.request_limits_and_log import HEAD
 from api.wire.responses import shows_text
 from ledger.commands.entry import Entry
 from ledger.commands.runs.charge import BudgetAlert

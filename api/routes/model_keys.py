@@ -13,7 +13,7 @@ from api.auth.signed_request import Binding, verify_registered_key
 from api.http.body import SIGNATURE_PARAMETER, Raw, Signature
 from api.http.field_types import Digest, KeyBytes
 from api.http.problems import Problem, ServiceCode
-from api.keys.key_store import KeyStore, KeyUnavailable
+from api.keys.data_key_store import KeyStore, KeyUnavailable
 from api.wire.responses import json_response, shows, takes
 from client.http.endpoints import MODEL_KEYS, SIGNATURE_HEADER
 from ledger.book.book import Book

@@ -23,7 +23,7 @@ from api.auth.authorisation import PUBLIC, Caller
 from api.http.etags import tagged_response
 from api.http.pagination import Cursors, Fetch, K, Page, PageRequest, Paging, T, V
 from api.http.snapshots import AsOf, SnapshotProvider
-from api.keys.key_store import KeyStore
+from api.keys.data_key_store import KeyStore
 from api.routes.progress import Progress
 from api.wire.responses import Responses, json_response, shows, shows_tagged
 from ledger.book.past_snapshot import PastSnapshot

@@ -13,7 +13,7 @@ from ledger.commands.governance.account_reset import DECREE
 from ledger.commands.governance.clock_correction import CLOCK_CORRECTION
 from ledger.commands.governance.contract_revocation import REVOCATION
 from ledger.commands.governance.model_opening import MODEL_OPENING
-from ledger.commands.governance.release_notice import RELEASE_NOTICE
+from ledger.commands.governance.model_release_notice import RELEASE_NOTICE
 from ledger.commands.governance.state_statement import STATEMENT
 from ledger.commands.organisation_lineage.coalition import COALITION
 from ledger.commands.organisation_lineage.collusion import COLLUSION

@@ -16,7 +16,7 @@ from ledger.domain.facts import Facts
 from ledger.domain.gate import Gate, Request, Verdict
 from ledger.wire.field_types import TIME_MAX
 from policy.checks.findings import Findings
-from policy.decisions import charges, documents, governance, organisation_lineage, partitions, releases
+from policy.decisions import charges, documents, governance, organisation_lineage, partition_openings, releases
 from policy.decisions.request import Case, on
 
 
@@ -62,7 +62,7 @@ _VERDICTS: Final[Mapping[str, Gate]] = dict(
         *documents.VERDICTS,
         *governance.VERDICTS,
         *organisation_lineage.VERDICTS,
-        *partitions.VERDICTS,
+        *partition_openings.VERDICTS,
         *releases.VERDICTS,
     )
 )

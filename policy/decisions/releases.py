@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ledger.commands.governance.model_opening import MODEL_OPENING, OpenModel
-from ledger.commands.governance.release_notice import RELEASE_NOTICE, Announce
+from ledger.commands.governance.model_release_notice import RELEASE_NOTICE, Announce
 from ledger.commands.runs.key_release import KEY_RELEASE, ReleaseKey
 from ledger.commands.runs.model_release import MODEL_RELEASE, ReleaseModel
 from ledger.domain.facts import Charge, Contract

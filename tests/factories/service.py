@@ -19,7 +19,7 @@ import migrations
 from api.app import create_app
 from api.dev_issuer.issuer import Person
 from api.dev_issuer.routes import create_issuer_app
-from api.keys.key_store import FileKeyStore, KeyStore
+from api.keys.data_key_store import FileKeyStore, KeyStore
 from api.server.http_server import LOOPBACK, base_url, listen, serving
 from client.http.endpoints import JSON_TYPE, SIGNATURE_HEADER
 from client.http.problems import Refused

@@ -18,7 +18,7 @@ from api.demo import digits, participants
 from api.demo.participants import Enrol, Organisation
 from api.demo.stage import opened
 from api.demo.trainer import Address, Task, write_job
-from api.keys.key_store import FileKeyStore, KeyStore
+from api.keys.data_key_store import FileKeyStore, KeyStore
 from client.keys.data_encryption import encrypt
 from client.keys.signer import Signer, load_private
 from client.service.service import Service

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from api.keys.key_store import KeyStore
+from api.keys.data_key_store import KeyStore
 from client.http.problems import Refused
 from client.keys.hpke_envelope import unseal
 from client.service.service import Answer

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from api.keys.key_store import FileKeyStore, Secret
+from api.keys.data_key_store import FileKeyStore, Secret
 from api.middleware.json_log import JsonLines
 from client.http.endpoints import DOCUMENTS, MODEL_KEYS, SIGNATURE_HEADER
 from client.http.problems import Refused

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from api.middleware.json_log import FIELDS, JsonLines, log_to
-from api.middleware.request_limits import REQUEST_ID
+from api.middleware.request_limits_and_log import REQUEST_ID
 from client.http.problems import Refused
 from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from api.keys.key_store import FileKeyStore
+from api.keys.data_key_store import FileKeyStore
 from client.keys.signer import Signer, load_private
 from ledger.book.book import Book
 from ledger.book.wall_clock import unix_ms

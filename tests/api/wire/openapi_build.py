@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import migrations
 from api.app import create_app
-from api.keys.key_store import FileKeyStore
+from api.keys.data_key_store import FileKeyStore
 from ledger.book.book import Book
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c

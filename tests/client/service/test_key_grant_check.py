@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 from typer.testing import CliRunner
 
-from api.keys.key_store import KeyStore
+from api.keys.data_key_store import KeyStore
 from client.cli.main import app
 from client.keys.hpke_envelope import unseal
 from client.keys.signer import Signer

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from ledger.accounts.account_loss import counted_loss, frozen_accounts
 from ledger.audit.replay import VerificationFailed, verify_book
-from ledger.commands.governance.release_notice import NOTICES_MAX
+from ledger.commands.governance.model_release_notice import NOTICES_MAX
 from ledger.crypto.organisation_keys import parse_organisation_key
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.filters import read_rule

@@ -14,7 +14,7 @@ from api.http.body import BATCH_BYTES_MAX, bounded
 from api.http.problems import Problem
 from api.http.snapshots import LONG_MAX, SnapshotProvider
 from api.middleware.metrics import Metrics
-from api.middleware.request_limits import Requests
+from api.middleware.request_limits_and_log import Requests
 from client.http.endpoints import BATCH
 from tests.factories.people import BANK_A
 from tests.factories.service import ServedWorld

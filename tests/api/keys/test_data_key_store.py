@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api.keys.key_store import FileKeyStore, KeyStore, KeyUnavailable, Secret
+from api.keys.data_key_store import FileKeyStore, KeyStore, KeyUnavailable, Secret
 from ledger.wire.malformed import Malformed
 
 HOSPITAL = "did:web:hospital.example"
