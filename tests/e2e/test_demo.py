@@ -205,7 +205,7 @@ def test_the_job_that_is_left_runs(told: Told, tmp_path: Path) -> None:
     report = json.loads(done.stdout.splitlines()[-1])
     assert report["steps"] == report["steps_charged"] > 0
     entries = entries_of(demo / "book.sqlite")
-    added = [(one.kind, one.code.word) for one in entries[len(told.entries) :]]
+    added = [(one.kind, one.code.word) for one in entries[len(told.entries) :] if one.kind != "statement"]
     assert added[:3] == [("charge", "pending"), ("key_release", "permitted"), ("post", "posted")]
 
 
