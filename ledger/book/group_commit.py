@@ -320,9 +320,7 @@ class Writer:
             return None
         if self._shared:
             self._transaction = self._committer.begin()
-            size = self._state.size
-            self._state.catch_up(self._transaction)
-            if self._state.size > size:
+            if not self._state.catch_up(self._transaction):
                 self._verdicts.drop()
         self._batch = Batch(self._short, self._recorder, self._state, self._verdicts, self._committing)
         return self._batch

@@ -26,6 +26,7 @@ from ledger.commands.context import PendingCommand
 from ledger.commands.entry import Entry
 from ledger.commands.entry_reader import Read, read_entry
 from ledger.commands.governance.state_statement import Stated
+from ledger.commands.registry import KINDS
 from ledger.commands.runs.charge import Charged
 from ledger.log.merkle import CompactRange
 from ledger.log.verification import open_checkpoint
@@ -105,21 +106,26 @@ class WriterState:
         self.durable = size
         self._entries.committed(size, self._tree)
 
-    def catch_up(self, connection: Executor) -> None:
+    def catch_up(self, connection: Executor) -> bool:
         """Apply the entries that the state lacks: when the book is opened, and what other processes appended.
+
+        Returns:
+            Whether all of them are of runs, on which no verdict of the policy rests.
 
         Raises:
             Malformed: if one cannot be applied, or the newest checkpoint of the log's key is not over all of them.
         """
         self._documents.connection = connection
-        before, sums = self.size, AccountSums(self.facts)
+        before, sums, only_runs = self.size, AccountSums(self.facts), True
         self.facts.folding = True
         try:
             for index, data in entries_from(connection, before):
                 if index != self.size:
                     raise Malformed("", "is missing")
-                self._apply(read_entry(data), data, sums)
+                entry = read_entry(data)
+                self._apply(entry, data, sums)
                 self._tree.append(data)
+                only_runs = only_runs and KINDS[entry.kind].effect is not None
                 if not self.size % _FOLDED:
                     self.facts.forget_changes()
         except _APPLY_ERRORS as error:
@@ -130,6 +136,7 @@ class WriterState:
             # The process that appended them has written their rows.
             self.facts.forget_changes()
             self.committed(self.size)
+        return only_runs
 
     def _check_signed(self, connection: Executor) -> None:
         self.note = latest_checkpoint(connection)
