@@ -18,6 +18,7 @@ from tests.factories.documents import NOW, PARTITION, SMALL, dataset, partition,
 from tests.factories.people import BANK_A, CLINIC, DAY_MS, HOSPITAL, HOUR_MS, LOG, SRO, private_key
 from tests.factories.stored import StoredWorld, no_step
 from tests.ledger.book.governed import amended, announce, faults, leave, publish, run, words
+from tests.ledger.book.state.test_open_state import writer
 
 MARKET: Final = "did:web:market-sro.example"
 """The SRO of another domain."""
@@ -120,6 +121,8 @@ def test_pending_charges_keep_the_time_they_had_left(world: StoredWorld) -> None
     with world.book.read() as facts:
         assert [facts.charges[name].state.value for name in ("soon", "late")] == ["voided", "pending"]
     world.reopen()
+    # One that has left memory is made again from its entries, the correction among them.
+    assert writer(world).facts.charges["soon"].deadline == NOW + HOUR_MS
     world.clock.now += 5 * DAY_MS
     assert words(world.submit(world.settle("late", 1))) == ["conflict"]
     verified(world)
