@@ -143,13 +143,14 @@ def test_kept_checkpoints_are_counted(book: Path, tmp_path: Path) -> None:
     """One, or how many."""
     with closing(sqlite3.connect(book)) as file:
         notes = [note for (note,) in file.execute("SELECT note FROM checkpoint ORDER BY tree_size")]
+    key = ("--log", book.parent / "log.vkey")
     options: list[str | Path] = []
     for number, note in enumerate(notes):
         path = tmp_path / str(number)
         path.write_text(note)
         options += ["--kept", path]
-    assert _verify(book, *options[:2]).stdout.endswith("; the log extends the kept checkpoint\n")
-    assert _verify(book, *options).stdout.endswith(f"; the log extends the {len(notes)} kept checkpoints\n")
+    assert _verify(book, *key, *options[:2]).stdout.endswith("; the log extends the kept checkpoint\n")
+    assert _verify(book, *key, *options).stdout.endswith(f"; the log extends the {len(notes)} kept checkpoints\n")
 
 
 @pytest.mark.parametrize(
