@@ -841,7 +841,7 @@ class ProvenAccount:
         size: of the log that the statement describes.
         stated: the balance then; None if the account had no charge.
         since: how many entries that change the account are shown after that.
-        hidden: how many more there are that the proof's receiver may not see.
+        hidden: how many more there are that the proof's receiver may not see, or that may have changed it otherwise.
         balance: with the entries that are shown; None if there is no charge yet.
         newest: the newest checkpoint of the proof.
         note: the checkpoint that the statement is under, as it is signed.
@@ -1186,7 +1186,7 @@ def _in_words(result: Mapping[str, object]) -> str:
 
 def _account_in_words(result: Mapping[str, Any]) -> str:
     posted, pending = (_loss_in_words(result[name]) for name in ("posted", "pending"))
-    hidden = f" ({result['hidden']} more are not shown to you)" if result["hidden"] else ""
+    hidden = f" ({result['hidden']} more that may have changed it are not shown)" if result["hidden"] else ""
     return (
         f"holds: {result['log']} signed that {result['account']} on {result['partition']} has posted {posted}, and "
         f"{pending} pending: stated for the first {result['stated']} entries, with {result['since']} entries since"

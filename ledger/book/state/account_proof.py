@@ -8,13 +8,21 @@ others try balances.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import Final, Literal
 
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.book.state.state_statements import StatedTree
 from ledger.commands.entry import Entry
 from ledger.commands.entry_reader import read_entry
+from ledger.commands.governance.account_reset import DECREE
+from ledger.commands.organisation_lineage.coalition import COALITION
+from ledger.commands.organisation_lineage.collusion import COLLUSION
+from ledger.commands.organisation_lineage.merger import ACQUISITION, MERGER
+from ledger.commands.organisation_lineage.model_publication import PUBLICATION
+from ledger.commands.organisation_lineage.model_transfer import TRANSFER
+from ledger.commands.organisation_lineage.split import SPLIT
 from ledger.commands.runs.charge import Charged
+from ledger.commands.runs.model_release import MODEL_RELEASE
 from ledger.commands.runs.settlement import Settled
 from ledger.domain.facts import GLOBAL, Charge, holder_of
 from ledger.domain.organisation_graph import knowers
@@ -23,6 +31,12 @@ from ledger.store.snapshot import Snapshot
 from ledger.verifier import state_key, to_base64
 from ledger.wire.field_types import constant
 from ledger.wire.records import Record, write
+
+_OTHERS: Final = frozenset(
+    kind.name
+    for kind in (MERGER, ACQUISITION, COLLUSION, SPLIT, TRANSFER, PUBLICATION, COALITION, DECREE, MODEL_RELEASE)
+)
+"""Entries that can change what an account holds without being a charge or its settlement."""
 
 
 class ProvenEntry(Record, frozen=True):
@@ -55,7 +69,8 @@ class AccountProof(Record, frozen=True):
         salt: of its leaf; None without a record.
         charges: the charges that entries since settle, where they are older.
         since: the entries since the statement's size that the caller may see and that change the account.
-        hidden: how many more there are, which the caller may not see.
+        hidden: how many more there are, which the caller may not see, or which may have changed it in another way: a
+            merger, an account's reset. The next statement of the state has them all.
     """
 
     beside: tuple[OtherLeaf, ...]
@@ -86,12 +101,13 @@ def account_proof(
     path = stated.tree.path(state_key(leaf_name("accounts", (partition, holder))))
     account = None if path.leaf is None else path.leaf.content.value
     touching = [*_touching(facts, stated.size, partition, holder)]
+    others = sum(read_entry(data).kind in _OTHERS for data in facts.entries(stated.size, facts.size))
     shown = [index for index, _ in touching if sees(Entry.parse(facts.entry(index)))]
     older = {charge.index: None for index, charge in touching if index in shown and charge.index < stated.size}
     return AccountProof(
         beside=tuple(OtherLeaf(to_base64(one.hash), to_base64(one.key)) for one in path.beside),
         charges=tuple(_proven(facts, index) for index in sorted(older)),
-        hidden=len(touching) - len(shown),
+        hidden=len(touching) - len(shown) + others,
         holder=holder,
         partition=partition,
         record=None if account is None else write(account).decode(),

@@ -88,6 +88,14 @@ def test_entries_that_the_caller_may_not_see_are_counted(world: StoredWorld) -> 
     assert found.balance != verified(proof_of(world, GLOBAL)).balance
 
 
+def test_a_merger_since_is_counted(world: StoredWorld) -> None:
+    """It changes accounts, and the proof shows runs alone: so it says that the balance may be another."""
+    furnish(world)
+    (merged,) = world.submit(world.merger())
+    assert merged.code.word == "permitted"
+    assert verified(proof_of(world, GLOBAL)).hidden == 1
+
+
 LIES: Final[dict[str, Callable[[dict[str, Any]], None]]] = {
     "a smaller balance": lambda proof: proof.update(record=proof["record"].replace("[[", "[[1", 1)),
     "another salt": lambda proof: proof.update(salt=to_base64(bytes(32))),
