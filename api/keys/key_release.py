@@ -88,7 +88,10 @@ class KeyReleases:
         with self._book.read() as facts:
             charge, entry = facts.charges[body.charge], Entry.parse(facts.entry(index))
         if isinstance(body, ReleaseKey):
-            self._check_still_open(command, charge, index)
+            # Who gets the key is of the signed entries: a row may have been changed.
+            known = self._book.open_charge(body.charge)
+            charge = charge if known is None else known[0]
+            self._check_still_open(command, charge, index, is_open=known is not None)
             return charge, charge.deadline
         until = entry.time + OPENING_LIFE_MS
         # Before a clock correction the book's time may have been ahead.
@@ -119,18 +122,17 @@ class KeyReleases:
 
     def _data_keys(self, charge: Charge) -> dict[str, Secret | None]:
         """The data keys of a charge's partitions, of providers that give them out here. Raises: KeyUnavailable."""
-        with self._book.read() as facts:
-            known = {ref: facts.partitions[ref] for ref in charge.partitions}
+        known = self._book.open_charge(charge.id)
         return {
-            ref: self._store.data_key(one.provider, one.data_key)
-            for ref, one in known.items()
+            one.ref: self._store.data_key(one.provider, one.data_key)
+            for one in (known[1] if known else ())
             if self._store.gives(one.provider)
         }
 
-    def _check_still_open(self, command: Command, charge: Charge, index: int) -> None:
+    def _check_still_open(self, command: Command, charge: Charge, index: int, *, is_open: bool) -> None:
         if charge.key_release != command.id or charge.key_id != command.key_id:
             detail = f"the key of charge {charge.id} was released to another command"
-        elif charge.state is not ChargeState.PENDING:
+        elif charge.state is not ChargeState.PENDING or not is_open:
             detail = f"charge {charge.id} is {charge.state}: its key is not sealed again"
         elif self._book.now() >= charge.deadline:
             detail = f"the deadline of charge {charge.id} has passed: its key is not sealed again"

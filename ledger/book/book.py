@@ -45,6 +45,7 @@ from ledger.book.submitted_command import (
 )
 from ledger.book.wall_clock import ClockWatch, WallClock
 from ledger.book.writer_state import WriterState
+from ledger.domain.facts import Charge, Partition
 from ledger.domain.gate import DOCUMENT_BYTES_MAX, Gate
 from ledger.log.checkpoint import LogSigner
 from ledger.store.cosignatures import newest_cosigned
@@ -255,6 +256,10 @@ class Book:
     def difference(self) -> str | None:
         """The first row that was found to differ from what the entries make it; None as long as none was."""
         return self._rows.difference
+
+    def open_charge(self, name: str) -> tuple[Charge, tuple[Partition, ...]] | None:
+        """A pending charge and its partitions, of the signed entries and not of their rows; None if there is none."""
+        return self._writer.open_charge(name)
 
     @property
     def paused(self) -> str | None:

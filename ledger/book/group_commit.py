@@ -38,6 +38,8 @@ from ledger.book.submitted_command import BookBusy, BookPaused, BookStopped, Out
 from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
 from ledger.commands.kept_verdicts import KeptVerdicts
+from ledger.domain.facts import Charge, Partition
+from ledger.domain.outcomes import ChargeState
 from ledger.store.engine import ShortReads
 from ledger.store.merkle_tables import log_size
 from ledger.store.schema_revision import BookUnusable
@@ -124,6 +126,15 @@ class Writer:
         future: Future[Pinned | None] = Future()
         self._queue.put_back(future)
         return future
+
+    def open_charge(self, name: str) -> tuple[Charge, tuple[Partition, ...]] | None:
+        """A pending charge and its partitions as the writer decides on them, None if there is none; for any thread."""
+        # One look-up in a dictionary that the writer changes gives what was there or what is.
+        facts = self._state.facts
+        charge = facts.charges.open.get(name)
+        if charge is None or charge.state is not ChargeState.PENDING:
+            return None
+        return charge, tuple(facts.partitions[ref] for ref in charge.partitions)
 
     def check_storage(self, connection: Connection) -> None:
         """Check that what is beside the log may be written too. Raises: BookStopped."""

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from sqlalchemy import text
 
 from api.keys.data_key_store import KeyStore
 from client.http.problems import Refused
 from client.keys.hpke_envelope import unseal
 from client.service.service import Answer
-from ledger.wire.canonical_json import Object
+from ledger.wire.canonical_json import Object, base64url
 from ledger.wire.malformed import Malformed
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
@@ -36,6 +37,23 @@ def test_the_clean_room_gets_the_data_key(world: ServedWorld, room: CleanRoom) -
     expected = {"charge": "run-1", "contract": world.contract, "entry": answer.index, **body}
     del expected["nonce"]
     assert unseal(answer.envelope, room.sealing, expected) == {PARTITION: data_key.reveal()}
+
+
+@pytest.mark.damages
+def test_a_changed_row_sends_the_key_to_nobody_else(world: ServedWorld, room: CleanRoom) -> None:
+    """Whom a key is sealed for, and which key, is of the signed entries: both rows are changed before the release."""
+    body, thief = _body(world, room), X25519PrivateKey.generate()
+    world.keys.create(HOSPITAL, "other-key")
+    with world.book._writes.begin() as connection:  # noqa: SLF001 - as whoever may write to the database would
+        x = base64url(thief.public_key().public_bytes_raw())
+        connection.execute(text("update charge set sealing = :x"), {"x": x})
+        connection.execute(text("update partition set data_key = 'other-key'"))
+    answer = _release(world, room, body)
+    data_key = world.keys.data_key(HOSPITAL, "digits-key")
+    assert data_key is not None
+    assert unseal(answer.envelope, room.sealing, {}) == {PARTITION: data_key.reveal()}
+    with pytest.raises(Malformed, match="does not open"):
+        unseal(answer.envelope, thief, {})
 
 
 def test_a_challenge_is_for_the_clean_room_s_own_charge(world: ServedWorld, room: CleanRoom) -> None:
