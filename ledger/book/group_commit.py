@@ -131,7 +131,7 @@ class Writer:
         """A pending charge and its partitions as the writer decides on them, None if there is none; for any thread."""
         # One look-up in a dictionary that the writer changes gives what was there or what is.
         facts = self._state.facts
-        charge = facts.charges.open.get(name)
+        charge = facts.open_charges.open.get(name)
         if charge is None or charge.state is not ChargeState.PENDING:
             return None
         return charge, tuple(facts.partitions[ref] for ref in charge.partitions)
