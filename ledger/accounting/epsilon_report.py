@@ -26,8 +26,8 @@ from ledger.wire.malformed import Malformed
 ORDERS: Final = (*range(2, 65), 96, 128, 192, 256)
 _PLD_EPSILON_MAX: Final = 256
 """Twice the largest budget. Where Rényi says more, a PLD's grid would take gigabytes and change no decision."""
-_STABLE: Final = 0.001
-"""A grid whose error is less than this part of ε is the last one."""
+_STABLE: Final = 0.01
+"""A finer grid that changes ε by less than this part of it is the last one."""
 _PLACES: Final = 9
 
 
@@ -61,9 +61,8 @@ class Report:
 def report_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Report:
     """The least ε that an accountant proves of this run at δ: by PLD, by Rényi orders, or as a pure sum.
 
-    Connect-the-dots discretisation is pessimistic, most of all for many tiny steps: it is refined until its error is
-    below a thousandth and Rényi does not say less. The error falls as the square of the interval, so what the last
-    refinement changed tells it; a wrong estimate of it costs tightness and no soundness.
+    Connect-the-dots discretisation is pessimistic, most of all for many tiny steps: it is refined while it changes
+    by more than a hundredth or while Rényi says less.
 
     Raises:
         Malformed: if δ is below 1e-11 and not 0, or the ε is infinite.
@@ -110,8 +109,7 @@ def estimate_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Fr
     if renyi is not None and renyi > _PLD_EPSILON_MAX:
         return renyi
     try:
-        coarsest = pld_mechanisms.intervals(mechanism)[0]
-        coarse = pld_mechanisms.compose(mechanism, relation, coarsest).epsilon(float_down(delta))
+        coarse = pld_mechanisms.compose(mechanism, relation, pld_mechanisms.INTERVALS[0]).epsilon(float_down(delta))
     except (NotPriced, GridTooLarge):
         return renyi
     known = [*([] if renyi is None else [renyi]), *([] if math.isinf(coarse) else [Fraction(coarse)])]
@@ -141,13 +139,13 @@ def _renyi(mechanism: Mechanism, delta: Fraction, relation: str) -> Fraction | N
 
 
 def _pld(mechanism: Mechanism, delta: Fraction, relation: str, renyi: Fraction | None) -> Fraction | None:
-    best = coarser = error = math.inf
+    best = math.inf
     with suppress(NotPriced, GridTooLarge):
         for interval in pld_mechanisms.intervals(mechanism):
-            found = pld_mechanisms.compose(mechanism, relation, interval).epsilon(float_down(delta))
-            if math.isfinite(best):
-                error = (best - found) / ((coarser / interval) ** 2 - 1)
-            best, coarser = min(best, found), interval
-            if error <= _STABLE * found and (renyi is None or found <= renyi):
+            whole = pld_mechanisms.compose(mechanism, relation, interval)
+            found = whole.epsilon(float_down(delta))
+            stable = found >= best * (1 - _STABLE) and (renyi is None or found <= renyi)
+            best = min(best, found)
+            if stable:
                 break
     return None if math.isinf(best) else Fraction(best)

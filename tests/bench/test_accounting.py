@@ -72,5 +72,4 @@ def test_the_epsilon_of_a_new_plan(benchmark: BenchmarkFixture, plan: tuple[str,
         benchmark,
         Side("the ε of a new plan", 1, fresh, lambda plan: reported_epsilon(plan, DELTA, "REPLACE_SPECIAL")),
         Side("dp_accounting's PLDAccountant", 1, fresh, theirs),
-        limit=0.2,
     )

@@ -89,6 +89,9 @@ def test_a_span_that_ends_between_cuts_is_refused() -> None:
 
 def writer(world: StoredWorld) -> WriterState:
     """The state of an open book, whose writer rests; it reads as for a new batch."""
+    pinned = world.book._writer.pin().result()  # noqa: SLF001 - no commit is under way then
+    assert pinned is not None
+    pinned.connection.close()
     state = world.book._writer._state  # noqa: SLF001 - what is held
     state.begin(ShortReads(world.book._reads))  # noqa: SLF001
     return state

@@ -49,6 +49,7 @@ def changeable(world: StoredWorld) -> None:
     world.submit(world.charge("open", BANK_B, SMALL))
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize(("statement", "told"), CHANGES)
 def test_a_changed_row_is_named(
     world: StoredWorld, statement: str, told: str, caplog: pytest.LogCaptureFixture
@@ -66,6 +67,7 @@ def test_a_changed_row_is_named(
     assert world.submit(world.settle("open", 1, BANK_B))[0].code.word == "posted"
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize(("statement", "told"), [CHANGES[0], CHANGES[2], CHANGES[7], CHANGES[-1]])
 def test_a_book_with_a_changed_row_is_not_opened_again(world: StoredWorld, statement: str, told: str) -> None:
     """What the comparison would name, opening names."""
@@ -117,6 +119,7 @@ def test_a_book_that_is_written_differs_nowhere(world: StoredWorld) -> None:
         book.close()
 
 
+@pytest.mark.damages
 def test_it_is_done_without_being_asked(world: StoredWorld) -> None:
     """By a thread of its own, which ends with the book."""
     writer = world.book._writer  # noqa: SLF001 - the same writer, asked more often
