@@ -1,8 +1,8 @@
 """The tables of a book. Rows are dumb: values are validated in the core and re-checked when read back.
 
 ``entry``, ``tree_node``, ``document``, ``checkpoint``, ``cosignature`` and ``seal`` are append-only, which triggers
-enforce; ``epoch`` names the process that writes the file (:mod:`ledger.store.sqlite_file.writer_epoch`); the others are projections
-of the entries and are rebuilt from them at will: the record of each declares its columns
+enforce; ``epoch`` names the process that writes the file (:mod:`ledger.store.sqlite_file.writer_epoch`); the others are
+projections of the entries and are rebuilt from them at will: the record of each declares its columns
 (:mod:`ledger.store.row_mapping`).
 """
 
@@ -123,7 +123,7 @@ class SealRow(Row, table=True):
 
 
 class EpochRow(Row, table=True):
-    """See :class:`ledger.store.sqlite_file.writer_epoch.WriterEpoch`: one row, which each opening of an SQLite book changes."""
+    """One row, which each opening of an SQLite book changes: :mod:`ledger.store.sqlite_file.writer_epoch`."""
 
     __tablename__ = "epoch"
     __table_args__ = (_check("position = 0", "position"), STRICT)
