@@ -92,6 +92,7 @@ def test_a_newer_book_is_refused(world: StoredWorld) -> None:
         world.open()
 
 
+@pytest.mark.damages
 def test_a_folder_without_a_book_is_named(world: StoredWorld) -> None:
     """Opening says what to do; so does an empty file."""
     world.book.close()
