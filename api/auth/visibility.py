@@ -17,7 +17,7 @@ from ledger.book.past_snapshot import PastSnapshot
 from ledger.commands.context import PendingCommand
 from ledger.commands.decide import verify_signer
 from ledger.commands.entry import Entry
-from ledger.commands.runs.charge import MakeCharge
+from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.domain.command import parse_ref
 from ledger.domain.decision import Rejected
 from ledger.domain.facts import Facts, Partition

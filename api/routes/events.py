@@ -32,7 +32,7 @@ from api.http.snapshots import SnapshotProvider
 from api.middleware.request_limits_and_log import HEAD
 from api.wire.responses import shows_text
 from ledger.commands.entry import Entry
-from ledger.commands.runs.charge import BudgetAlert
+from ledger.commands.runs.charge_entry import BudgetAlert
 from ledger.domain.facts import Facts
 from ledger.wire import canonical_json as c
 from ledger.wire.records import convert

@@ -45,7 +45,7 @@ class Bound:
 
 
 class PricedRun(Protocol):
-    """A run to be priced, as the body of a charge has it; see :class:`ledger.commands.runs.charge.MakeCharge`."""
+    """A run to be priced, as the body of a charge has it; see :class:`ledger.commands.runs.charge_entry.MakeCharge`."""
 
     @property
     def plan(self) -> RunPlan:

@@ -22,7 +22,8 @@ from ledger.commands.decide import decide_unsigned, signing_key
 from ledger.commands.entry import Entry
 from ledger.commands.registration.document import EnterDocument, signers
 from ledger.commands.registration.partition import PARTITION, OpenPartition, opening
-from ledger.commands.runs.charge import CHARGE, MakeCharge, PricedCharge, price
+from ledger.commands.runs.charge import CHARGE, PricedCharge, price
+from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import GLOBAL, Facts, holder_of

@@ -28,7 +28,7 @@ from ledger.book.submitted_command import BookBusy, Outcome, Submission
 from ledger.commands.context import PendingCommand
 from ledger.commands.registration.partition import OpenPartition
 from ledger.commands.registry import CLIENT_KINDS, KINDS
-from ledger.commands.runs.charge import MakeCharge
+from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.domain.outcomes import Code
 from ledger.store.engine import ShortReads
 from ledger.store.snapshot import Snapshot

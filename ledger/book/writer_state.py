@@ -28,7 +28,7 @@ from ledger.commands.entry import Entry
 from ledger.commands.entry_reader import Read, read_entry
 from ledger.commands.governance.state_statement import Stated
 from ledger.commands.registry import KINDS
-from ledger.commands.runs.charge import Charged
+from ledger.commands.runs.charge_entry import Charged
 from ledger.log.merkle import CompactRange
 from ledger.log.verification import open_checkpoint
 from ledger.state_tree.journal import StateJournal

@@ -16,7 +16,7 @@ from msgspec import Raw
 
 from ledger.commands.apply import Effect, effect_of
 from ledger.commands.entry import ENTRY_BYTES_MAX, Entry
-from ledger.commands.runs.charge import Charged, MakeCharge, charged
+from ledger.commands.runs.charge_entry import Charged, MakeCharge, charged
 from ledger.commands.runs.key_release import Released, ReleaseKey
 from ledger.commands.runs.settlement import Post, Settle, Settled
 from ledger.crypto.detached_jws import SIGNATURE_BYTES_MAX

@@ -5,7 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
-from ledger.commands.runs.charge import CHARGE, MakeCharge
+from ledger.commands.runs.charge import CHARGE
+from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.domain.facts import Contract, Facts, Organisation, Partition
 from ledger.domain.organisation_graph import Node, NodeKind, ancestors, coalitions_of
 from ledger.mechanisms.decomposition import atoms, kinds_of

@@ -19,7 +19,7 @@ from ledger.accounts.limits import limits_on
 from ledger.accounts.pricing import COMPUTED
 from ledger.commands.context import PendingCommand
 from ledger.commands.decide import decide_unsigned
-from ledger.commands.runs.charge import RUNS_MAX, MakeCharge
+from ledger.commands.runs.charge_entry import RUNS_MAX, MakeCharge
 from ledger.crypto.public_keys import CleanRoomKeys, PublicKey
 from ledger.domain.command import Command
 from ledger.domain.decision import Decision, Rejected

@@ -13,7 +13,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from ledger.accounts.pricing import COMPUTED
 from ledger.commands.registry import read_command
-from ledger.commands.runs.charge import MakeCharge
+from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.domain.facts import Partition
 from ledger.mechanisms.plan import Plan
 from tests.bench.compare import Side, compare

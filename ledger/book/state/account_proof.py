@@ -21,7 +21,7 @@ from ledger.commands.organisation_lineage.merger import ACQUISITION, MERGER
 from ledger.commands.organisation_lineage.model_publication import PUBLICATION
 from ledger.commands.organisation_lineage.model_transfer import TRANSFER
 from ledger.commands.organisation_lineage.split import SPLIT
-from ledger.commands.runs.charge import Charged
+from ledger.commands.runs.charge_entry import Charged
 from ledger.commands.runs.model_release import MODEL_RELEASE
 from ledger.commands.runs.settlement import Settled
 from ledger.domain.facts import GLOBAL, Charge, holder_of

@@ -32,7 +32,7 @@ from ledger.book.state.settled_records import SettledRecords
 from ledger.commands.entry import Entry
 from ledger.commands.entry_reader import read_entry
 from ledger.commands.governance.model_opening import OpenModel
-from ledger.commands.runs.charge import Charged
+from ledger.commands.runs.charge_entry import Charged
 from ledger.log.verification_findings import VerificationFailed
 from ledger.store.database_state import DatabaseState, check_documents, check_open_rows, check_rows_named, count_rows
 

@@ -14,7 +14,7 @@ from ledger.commands.entry_reader import Read, read_entry
 from ledger.commands.governance.clock_correction import CorrectClock, corrected
 from ledger.commands.governance.model_opening import OpenModel, key_of_opening
 from ledger.commands.governance.model_release_notice import Announce, announced
-from ledger.commands.runs.charge import Charged
+from ledger.commands.runs.charge_entry import Charged
 from ledger.commands.runs.key_release import Released
 from ledger.commands.runs.settlement import Settled
 from ledger.domain.facts import Charge, SigningKey

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ledger.commands.entry import ENTRY_BYTES_MAX, Entry
 from ledger.commands.registry import KINDS, read_body, read_command
-from ledger.commands.runs.charge import MakeCharge
+from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.crypto.public_keys import PublicKey
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c

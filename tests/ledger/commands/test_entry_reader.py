@@ -13,7 +13,7 @@ from ledger.audit.log_chunk import FAULTS, describe_error
 from ledger.commands.apply import effect_of
 from ledger.commands.entry import Entry
 from ledger.commands.entry_reader import Read, read_entry
-from ledger.commands.runs.charge import Charged
+from ledger.commands.runs.charge_entry import Charged
 from ledger.commands.runs.settlement import Settled
 from ledger.crypto.detached_jws import public_key
 from ledger.mechanisms.mechanism import STEPS_MAX
