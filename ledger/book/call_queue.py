@@ -11,7 +11,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
 
-from ledger.book.submitted_command import BookBusy, Outcome, Submission
+from ledger.book.submitted_command import BookBusy, BookStopped, Outcome, Submission
 from ledger.commands.context import PendingCommand
 
 T = TypeVar("T")
@@ -98,6 +98,12 @@ class CallQueue(Generic[T]):
             return self._queue.get(timeout=timeout_s) if timeout_s > 0 else self._queue.get_nowait()
         except Empty:
             return None
+
+    def refuse_all(self, reason: str) -> None:
+        """Tell every caller that the book has stopped, and drop every message."""
+        while (message := self.get(0)) is not None:
+            if isinstance(message, Call):
+                Call.answer([(message, BookStopped(reason))])
 
     def answered(self, commands: int) -> None:
         """So many commands wait no more."""

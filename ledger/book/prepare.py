@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from time import monotonic
 from typing import Final
 
@@ -81,7 +82,14 @@ class CommandPricing:
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="book-pricing")
         self._kept: dict[Hashable, PreparedPrices] = {}
 
-    def read(self, one: Submission) -> PendingCommand | Outcome:
+    def read_first(self, call: Call, most: int) -> list[PendingCommand | Outcome]:
+        """The first commands that wait in a call; a price that is missing is found when they are decided."""
+        for place, one in enumerate(islice(call.waiting, most)):
+            if isinstance(one, Submission):
+                call.waiting[place] = self._read(one)
+        return [one for one in islice(call.waiting, most) if not isinstance(one, Submission)]
+
+    def _read(self, one: Submission) -> PendingCommand | Outcome:
         """A command with the prices that are kept for it, or the outcome of what is none."""
         found = read_submission(one)
         if isinstance(found, Outcome):

@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection, Engine
 
+from ledger.book.call_queue import Answer, Call
 from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.opening_checks import recheck
+from ledger.book.prepare import AGAIN_MAX
+from ledger.book.submitted_command import BookBusy
 from ledger.log.checkpoint import LogSigner, receipt
 from ledger.store.database_state import PROJECTIONS
 from ledger.store.engine import is_postgres, lock_log, sent_together
@@ -72,6 +75,22 @@ def write_batch(connection: Connection, batch: Batch) -> None:
         put_rows(connection, ENTRY, batch.rows)
         put_rows(connection, TREE_NODE, batch.tree.added)
         put_rows(connection, CHECKPOINT, [(batch.tree.size, batch.note)])
+
+
+def answers_of(batch: Batch) -> tuple[list[tuple[Call, Answer]], list[Call]]:
+    """What a committed batch answers: the calls that it ends, and those that go on once a price is computed."""
+    answers: list[tuple[Call, Answer]] = []
+    unpriced: list[Call] = []
+    for call, outcomes, missing in batch.parts:
+        call.outcomes += outcomes
+        if len(call.outcomes) == call.size:
+            answers.append((call, call.outcomes))
+        elif missing and call.unpriced > AGAIN_MAX:
+            detail = "the policies and contracts change faster than the command is priced; send it again"
+            answers.append((call, BookBusy(detail)))
+        elif missing:
+            unpriced.append(call)
+    return answers, unpriced
 
 
 class Committer:

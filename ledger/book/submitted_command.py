@@ -19,6 +19,15 @@ class BookStopped(RuntimeError):  # noqa: N818 - what is the case
     """The book takes no commands: it was closed, or a commit failed and its outcome is unknown."""
 
 
+def reason_to_stop(error: BaseException) -> str:
+    """Why a book has stopped, in words: the driver's message, without the statement and its values."""
+    reported = str(getattr(error, "orig", None) or error).strip().partition("\n")[0][:300]
+    return (
+        f"the book stopped after {type(error).__name__}: {reported}. Whether the last commands were "
+        "recorded is unknown: open the book again and send them again with the same ids"
+    )
+
+
 class RowsDiffer(BookStopped):
     """Rows that readers see are not what the entries make them: no state is read, while commands are still taken."""
 

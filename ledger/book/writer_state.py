@@ -18,8 +18,8 @@ from sqlalchemy import Connection
 
 from ledger.accounts.account_sums import AccountSums
 from ledger.book.state.open_state import Changes, OpenState
+from ledger.book.state.pinned_snapshots import Pinned
 from ledger.book.state.proven_entries import ProvenEntries
-from ledger.book.state.row_comparison import Pinned
 from ledger.book.state.settled_records import SettledRecords
 from ledger.book.state.state_statements import StateStatements
 from ledger.commands.apply import apply_effect

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from ledger.book.state.proven_entries import ProvenEntries
 from ledger.book.state.settled_records import SettledRecords
-from ledger.domain.facts import Charge, SigningKey, Span
+from ledger.domain.facts import Charge, Partition, SigningKey, Span
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.organisation_graph import Node
 from ledger.domain.outcomes import ChargeState
@@ -176,6 +176,14 @@ class OpenState(MemoryState):
     def in_memory(self) -> MemoryState:
         """What is in memory, for other threads: a record that is not is absent there, and never looked up."""
         return MemoryState(self.documents, self.organisations, self.open_keys.open)
+
+    def open_charge(self, name: str) -> tuple[Charge, tuple[Partition, ...]] | None:
+        """A pending charge and its partitions, None if there is none; for any thread."""
+        # One look-up in a dictionary that the writer changes gives what was there or what is.
+        charge = self.open_charges.open.get(name)
+        if charge is None or charge.state is not ChargeState.PENDING:
+            return None
+        return charge, tuple(self.partitions[ref] for ref in charge.partitions)
 
     def in_memory_parts(self) -> dict[str, dict[Any, Any]]:
         """What is in memory, by part."""

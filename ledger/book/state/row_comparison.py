@@ -21,12 +21,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as StillWaiting
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from ledger.book.state.pinned_snapshots import Pinned
 from ledger.book.state.proven_entries import ProvenEntries
 from ledger.book.state.settled_records import SettledRecords
 from ledger.commands.entry import Entry
@@ -45,23 +44,6 @@ _SLOWLY_S: Final = 20.0
 """How long a comparison takes no more than its share of a processor."""
 _TICK_S: Final = 0.05
 _LOG: Final = logging.getLogger("ledger.book")
-
-
-@dataclass(frozen=True, slots=True)
-class Pinned:
-    """A snapshot of the database, and what the writer has in memory, at one size of the log.
-
-    Attributes:
-        connection: reads the snapshot; whoever has it closes it.
-        edge: the nodes of the tree's right edge, which its root is made of.
-        counts: how many charges and keys there are, settled ones included.
-    """
-
-    connection: Connection
-    size: int
-    edge: dict[tuple[int, int], bytes]
-    parts: dict[str, dict[Any, Any]]
-    counts: dict[str, int]
 
 
 class RowComparison:

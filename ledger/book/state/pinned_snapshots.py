@@ -1,0 +1,86 @@
+"""Snapshots of the database, each with a copy of what the writer has in memory at the same size of the log.
+
+Whoever compares rows asks for one (:mod:`ledger.book.state.row_comparison`). The writer gives it between two batches,
+when no commit is under way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from ledger.store.merkle_tables import log_size
+
+if TYPE_CHECKING:
+    from ledger.book.writer_state import WriterState
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A snapshot of the database, and what the writer has in memory, at one size of the log.
+
+    Attributes:
+        connection: reads the snapshot; whoever has it closes it.
+        edge: the nodes of the tree's right edge, which its root is made of.
+        counts: how many charges and keys there are, settled ones included.
+    """
+
+    connection: Connection
+    size: int
+    edge: dict[tuple[int, int], bytes]
+    parts: dict[str, dict[Any, Any]]
+    counts: dict[str, int]
+
+
+class PinnedSnapshots:
+    """Those that were asked for and not given yet; for the writing thread alone."""
+
+    def __init__(self, reads: Engine, begin: Callable[[], Connection]) -> None:
+        """Take snapshots through ``reads``, inside a writing transaction that ``begin`` begins."""
+        self._reads, self._begin = reads, begin
+        self._asked: deque[Future[Pinned | None]] = deque()
+
+    def __bool__(self) -> bool:
+        """Whether one was asked for."""
+        return bool(self._asked)
+
+    def ask(self, future: Future[Pinned | None]) -> None:
+        """Note who waits for a snapshot."""
+        self._asked.append(future)
+
+    def give(self, state: WriterState) -> None:
+        """Give each that was asked for; no batch is being decided or committed.
+
+        Raises:
+            Malformed: if the entries of other processes cannot be applied.
+            SQLAlchemyError: if the database fails while they are applied.
+        """
+        while self._asked:
+            self._asked.popleft().set_result(self._taken(state))
+
+    def _taken(self, state: WriterState) -> Pinned | None:
+        """A snapshot; None if the database does not answer."""
+        size, pinned = state.size, None
+        try:
+            reader = self._reads.connect()
+        except SQLAlchemyError:
+            return None
+        try:
+            with self._begin() as connection:
+                state.catch_up(connection)
+                # The first read fixes the snapshot, and no one commits before this transaction ends.
+                if log_size(reader) == state.size:
+                    pinned = state.pinned(reader)
+        except SQLAlchemyError:
+            if state.size != size:
+                raise
+        finally:
+            if pinned is None:
+                reader.close()
+        return pinned
