@@ -19,80 +19,27 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta
 
-from ledger.accounting.epsilon_report import slack
-from ledger.accounting.pld import GridTooLarge
-from ledger.accounting.pld_mechanisms import compose
 from ledger.filters.capacity import Cap, NoRoom
 from ledger.filters.rule import SLACK, Coordinate, Opening, Rule
-from ledger.filters.stepwise_odometer import checkpoint
+from ledger.filters.step_types import TYPES_MAX, StepType, as_sampled, potential
+from ledger.filters.stepwise_odometer import checkpoint_epsilon
+from ledger.filters.unlisted_ticks import Piece, PriceLine, least_ticks, pays
 from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.loss import Loss, Segment
-from ledger.mechanisms.mechanism import (
-    STEPS_MAX,
-    BlackBox,
-    Composed,
-    Gaussian,
-    Mechanism,
-    PoissonGaussian,
-    Pure,
-    SelfComposed,
-)
-from ledger.mechanisms.price_proofs import REPLACE, ZERO_OUT, NotPriced, require_priced
-from ledger.wire.exact_numbers import DELTA_ONE, ceil_slack
+from ledger.mechanisms.mechanism import Mechanism
+from ledger.mechanisms.price_proofs import REPLACE, NotPriced, require_priced
+from ledger.wire.exact_numbers import DELTA_ONE
 from ledger.wire.field_types import Positive, between, constant
 from ledger.wire.malformed import Malformed
-from ledger.wire.records import Record
-
-if TYPE_CHECKING:
-    from ledger.accounting.loss_potential import Laws, Potential
 
 DELTA_LEAST: Final = Fraction(1, 10**6)
 """An odometer's checkpoint has a tenth of δ: below a tenth of this the rounding of convolutions would decide."""
 TICKS_MAX: Final = 1_024
 """Of a capacity. A potential is computed up to twice as many: seconds, and less than a hundred megabytes."""
-TYPES_MAX: Final = 8
-PRICE_MAX: Final = 64
-"""Ticks of one block."""
-INTERVAL: Final = 1e-4
-"""The grid on which the steps of a block are composed, in nats."""
-_LONGER: Final = (1, 2, 4, 8)
-"""A run may be priced as one so many times longer that is stopped: steps together can cost less than a few of them."""
-
-
-class StepType(Record, frozen=True):
-    """A kind of step that a partition is for: a Poisson-sampled Gaussian, charged in blocks.
-
-    Attributes:
-        steps: of one block; a block that has begun is charged whole.
-        ticks: the price of one block.
-    """
-
-    noise_multiplier: Fraction
-    probability: Positive
-    steps: Annotated[int, between(1, STEPS_MAX)]
-    ticks: Annotated[int, between(1, PRICE_MAX)]
-
-    def __post_init__(self) -> None:
-        """Hold the step to the bounds of a mechanism. Raises: Malformed."""
-        super().__post_init__()
-        _ = self.block
-
-    @property
-    def block(self) -> PoissonGaussian:
-        """All steps of one block."""
-        return PoissonGaussian(self.probability, self.noise_multiplier, self.steps)
-
-    def dominates(self, step: PoissonGaussian) -> bool:
-        """Whether a step is at most one of this type: sampled as rarely, with as much noise."""
-        return step.probability <= self.probability and step.noise_multiplier >= self.noise_multiplier
-
-    def segment(self, count: int) -> Segment:
-        """The price of so many steps."""
-        return Segment(count, (self.ticks, 0), min(count, self.steps))
 
 
 class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
@@ -176,23 +123,23 @@ class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
         lost = float(self.epsilon - min(cap.epsilon, self.epsilon))
         return not ticks or potential(self.epsilon, self.certain, self.types).at(ticks, lost) <= float(self.certain)
 
+    @property
+    def price_line(self) -> PriceLine:
+        """What prices of unlisted mechanisms are computed from."""
+        return PriceLine(self.epsilon, self.certain, self.types, 2 * self.capacity)
+
     def odometer(self, loss: Loss) -> Fraction:
         """The ε of the least checkpoint of ticks, at its share of δ less slack; the slack's part of δ is the rest.
+
+        No ε is reported for more ticks than prices hold up to.
 
         Raises:
             ArithmeticError: if a charge is infinite, the slack is overdrawn, or no ε is proven.
         """
-        if loss.empty:
-            return Fraction(0)
-        if any(loss.infinite) or loss.finite[1] > self.slack:
-            raise ArithmeticError("the account holds an infinite charge, or more than its slack")
-        if loss.finite[0] == 0:
-            return Fraction(0)
-        reached = checkpoint(loss.finite[0], self.capacity)
-        epsilon = _epsilon(self, reached.at, self.certain * reached.weight) if reached.at <= most(self) else None
-        if epsilon is None:
-            raise ArithmeticError("no finite ε is proven at this δ")
-        return epsilon
+        return checkpoint_epsilon(loss, self.slack, lambda: self.capacity, self._checkpoint)
+
+    def _checkpoint(self, ticks: int, share: Fraction) -> Fraction | None:
+        return _epsilon(self, ticks, self.certain * share) if ticks <= self.price_line.most else None
 
 
 def require_delta(certain: Fraction) -> None:
@@ -207,39 +154,6 @@ def require_added(relation: str) -> None:
         raise Malformed("relation", f"{relation} has no proven dominating pair for the rule catalogue")
 
 
-def most(rule: Catalogue) -> int:
-    """The greatest number of ticks that an ε is reported for, and so that a price must hold up to."""
-    return 2 * rule.capacity
-
-
-def as_sampled(step: Mechanism) -> PoissonGaussian | None:
-    """A step as a sampled Gaussian one, None if it is none."""
-    if isinstance(step, Gaussian):
-        return PoissonGaussian(Fraction(1), step.noise_multiplier, 1)
-    return step if isinstance(step, PoissonGaussian) else None
-
-
-@lru_cache(maxsize=4)
-def potential(epsilon: Fraction, delta: Fraction, types: tuple[StepType, ...]) -> Potential:
-    """The potential of a catalogue, computed as far as it was needed. Raises: NotPriced."""
-    from ledger.accounting.loss_potential import Potential
-
-    blocks = [(_laws(one.block, ZERO_OUT, epsilon), one.ticks) for one in types]
-    return Potential(epsilon, delta, blocks)
-
-
-@lru_cache(maxsize=32)
-def _laws(mechanism: Mechanism, relation: str, epsilon: Fraction) -> Laws:
-    """Its laws of loss, on the lattice of a budget. Raises: NotPriced."""
-    from ledger.accounting.loss_lattice import lattice_laws
-    from ledger.accounting.loss_potential import lattice_step
-
-    try:
-        return lattice_laws(compose(mechanism, relation, INTERVAL), lattice_step(epsilon))
-    except GridTooLarge as error:
-        raise NotPriced(f"{mechanism.kind}: {error}") from None
-
-
 def _epsilon(rule: Catalogue, ticks: int, delta: Fraction) -> Fraction | None:
     found = potential(rule.epsilon, rule.certain, rule.types).bound(ticks, delta)
     return None if found is None else Fraction(found)
@@ -251,38 +165,11 @@ def _segment(rule: Catalogue, count: int, step: Mechanism, relation: str) -> Seg
     listed = [one.segment(count) for one in rule.types if sampled and one.dominates(sampled)]
     if listed:
         return min(listed, key=lambda one: (-(-count // one.unit) * (one.price[0] or 0), one.unit))
-    prices = [_own_price(rule, length, step, relation) for length in _lengths(count)]
-    found = [one for one in prices if one is not None]
-    if not found:
+    piece = Piece(count, step, relation)
+    ticks = least_ticks(rule.price_line, piece)
+    if ticks is None:
         raise NotPriced(f"a step of {step.kind} has no price in ticks: declare it as a type of the partition's load")
-    return Segment(count, (min(found), ceil_slack(slack(_times(count, step)))), count)
-
-
-def _lengths(count: int) -> tuple[int, ...]:
-    return tuple(count * longer for longer in _LONGER if count * longer <= STEPS_MAX)
-
-
-def _times(count: int, step: Mechanism) -> Mechanism:
-    return step if count == 1 else SelfComposed(count, step)
-
-
-def _without_delta(mechanism: Mechanism) -> Mechanism:
-    """A mechanism whose black boxes are pure: their δ goes to the slack."""
-    match mechanism:
-        case BlackBox():
-            return Pure(mechanism.epsilon, mechanism.relation)
-        case Composed():
-            return Composed(tuple(map(_without_delta, mechanism.mechanisms)))
-        case SelfComposed():
-            return SelfComposed(mechanism.count, _without_delta(mechanism.mechanism))
-        case _:
-            return mechanism
-
-
-@lru_cache(maxsize=4_096)
-def _own_price(rule: Catalogue, count: int, step: Mechanism, relation: str) -> int | None:
-    laws = _laws(_without_delta(_times(count, step)), relation, rule.epsilon)
-    return potential(rule.epsilon, rule.certain, rule.types).price(laws, most(rule))
+    return Segment(count, (ticks, piece.slack), count)
 
 
 def _covered(rule: Catalogue, one: Segment, count: int, step: Mechanism, relation: str) -> bool:
@@ -293,13 +180,8 @@ def _covered(rule: Catalogue, one: Segment, count: int, step: Mechanism, relatio
     listed = (kind.segment(count) for kind in rule.types if sampled and kind.dominates(sampled))
     if units is not None and any(one.covers(least) for least in listed if least.unit == one.unit):
         return True
-    if one.unit != count or (units is not None and units < ceil_slack(slack(_times(count, step)))):
+    piece = Piece(count, step, relation)
+    if one.unit != count or (units is not None and units < piece.slack):
         return False
     # What is infinite is never admitted, and no less than anything.
-    return ticks is None or any(_paid(rule, length, step, relation, ticks) for length in _lengths(count))
-
-
-@lru_cache(maxsize=4_096)
-def _paid(rule: Catalogue, count: int, step: Mechanism, relation: str, ticks: int) -> bool:
-    laws = _laws(_without_delta(_times(count, step)), relation, rule.epsilon)
-    return potential(rule.epsilon, rule.certain, rule.types).pays(laws, ticks, most(rule))
+    return ticks is None or pays(rule.price_line, piece, ticks)

@@ -14,18 +14,9 @@ from fractions import Fraction
 from typing import Final
 
 from ledger.accounting.pld_counting import count_capacity
-from ledger.filters.catalogue import (
-    PRICE_MAX,
-    TICKS_MAX,
-    TYPES_MAX,
-    Catalogue,
-    StepType,
-    as_sampled,
-    potential,
-    require_added,
-    require_delta,
-)
+from ledger.filters.catalogue import TICKS_MAX, Catalogue, require_added, require_delta
 from ledger.filters.rule import Opening
+from ledger.filters.step_types import PRICE_MAX, TYPES_MAX, StepType, as_sampled, potential
 from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.mechanism import Mechanism, PoissonGaussian
 from ledger.wire.canonical_json import Object

@@ -31,7 +31,7 @@ from ledger.accounting.gaussian_certificates import (
 )
 from ledger.filters.capacity import Cap, NoRoom
 from ledger.filters.rule import SLACK, Coordinate, Opening, Rule
-from ledger.filters.stepwise_odometer import checkpoint
+from ledger.filters.stepwise_odometer import checkpoint_epsilon
 from ledger.mechanisms.decomposition import Steps, to_steps
 from ledger.mechanisms.loss import Loss, Segment
 from ledger.mechanisms.mechanism import Mechanism
@@ -134,17 +134,12 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
         Raises:
             ArithmeticError: if a charge is infinite, the slack is overdrawn, or no ε is proven.
         """
-        if loss.empty:
-            return Fraction(0)
-        if any(loss.infinite) or loss.finite[1] > self.slack:
-            raise ArithmeticError("the account holds an infinite charge, or more than its slack")
-        if loss.finite[0] == 0:
-            return Fraction(0)
-        reached = checkpoint(loss.finite[0], self.capacity or gaussian_capacity(self.epsilon, self.certain))
-        epsilon = gaussian_epsilon(reached.at, self.certain * reached.weight)
-        if epsilon is None:
-            raise ArithmeticError("no finite ε is proven at this δ")
-        return epsilon
+        return checkpoint_epsilon(
+            loss,
+            self.slack,
+            lambda: self.capacity or gaussian_capacity(self.epsilon, self.certain),
+            lambda square, share: gaussian_epsilon(square, self.certain * share),
+        )
 
 
 @lru_cache(maxsize=4_096)

@@ -21,10 +21,11 @@ from typing import Annotated, ClassVar, Final, Literal
 from ledger.accounting.pld_counting import COUNT_MAX, count_capacity, count_epsilon, count_keeps
 from ledger.filters.capacity import Cap, NoRoom
 from ledger.filters.rule import Coordinate, Opening, Rule
-from ledger.filters.stepwise_odometer import checkpoint
+from ledger.filters.step_types import as_sampled
+from ledger.filters.stepwise_odometer import checkpoint_epsilon
 from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.loss import Loss, Segment
-from ledger.mechanisms.mechanism import Gaussian, Mechanism, PoissonGaussian
+from ledger.mechanisms.mechanism import Mechanism, PoissonGaussian
 from ledger.mechanisms.price_proofs import REPLACE, NotPriced, require_priced
 from ledger.wire.field_types import Positive, between, constant
 from ledger.wire.malformed import Malformed
@@ -76,7 +77,7 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
         if relation == REPLACE:
             raise Malformed("relation", f"{relation} has no proven dominating pair for the rule reference")
         runs = to_steps(load) if load else ()
-        step = _as_sampled(runs[0][1]) if len(runs) == 1 else None
+        step = as_sampled(runs[0][1]) if len(runs) == 1 else None
         if step is None:
             raise Malformed("load", "must be one plan of Poisson-sampled Gaussian steps: its step is the reference")
         capacity = count_capacity(PoissonGaussian(step.probability, step.noise_multiplier, 1), caps[0], delta)
@@ -91,7 +92,7 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
         """One for each step that the reference dominates. Raises: NotPriced, for any other."""
         require_priced(mechanism, relation, self.kind())
         for _, step in to_steps(mechanism):
-            found = _as_sampled(step)
+            found = as_sampled(step)
             if found is None or not self.dominates(found):
                 raise NotPriced(f"a step of {step.kind} is not dominated by the partition's reference step")
         return tuple(Segment(count, (1,)) for count, _ in to_steps(mechanism))
@@ -128,19 +129,9 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
         Raises:
             ArithmeticError: if a charge is infinite, or no ε is proven.
         """
-        count = loss.at(0)
-        if count is None:
-            raise ArithmeticError("the account holds an infinite charge")
-        if count == 0:
-            return Fraction(0)
-        reached = checkpoint(count, self.capacity or count_capacity(self.step, self.epsilon, self.delta))
-        epsilon = count_epsilon(self.step, reached.at, self.delta * reached.weight)
-        if epsilon is None:
-            raise ArithmeticError("no finite ε is proven at this δ")
-        return epsilon
-
-
-def _as_sampled(step: Mechanism) -> PoissonGaussian | None:
-    if isinstance(step, Gaussian):
-        return PoissonGaussian(Fraction(1), step.noise_multiplier, 1)
-    return step if isinstance(step, PoissonGaussian) else None
+        return checkpoint_epsilon(
+            loss,
+            0,
+            lambda: self.capacity or count_capacity(self.step, self.epsilon, self.delta),
+            lambda count, share: count_epsilon(self.step, count, self.delta * share),
+        )

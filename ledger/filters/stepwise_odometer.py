@@ -8,9 +8,12 @@ at n_j, so the sum of what is lost over all j is at most δ·Σκ <= δ.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
+
+from ledger.mechanisms.loss import Loss
 
 WITHIN: Final = 5
 """Checkpoints up to the budget, each twice the one before; they share half of δ equally."""
@@ -39,3 +42,27 @@ def checkpoint(count: int, capacity: int) -> Checkpoint:
     while count > at:
         beyond, at = beyond + 1, 2 * at
     return Checkpoint(at, Fraction(3, 10 * beyond * beyond))
+
+
+def checkpoint_epsilon(
+    loss: Loss, slack: int, capacity: Callable[[], int], epsilon: Callable[[int, Fraction], Fraction | None]
+) -> Fraction:
+    """The ε of the checkpoint that a loss has reached, counted at its first coordinate; 0 when nothing ran.
+
+    Args:
+        slack: δ units that the loss may hold at the second coordinate, if it has one.
+        capacity: the count that keeps the budget, which the checkpoints divide.
+        epsilon: the ε that so many counts keep at this share of δ, None if none is proven.
+
+    Raises:
+        ArithmeticError: if a charge is infinite, the slack is overdrawn, or no ε is proven.
+    """
+    if any(loss.infinite) or sum(loss.finite[1:]) > slack:
+        raise ArithmeticError("the account holds an infinite charge, or more than its slack")
+    if loss.finite[0] == 0:
+        return Fraction(0)
+    reached = checkpoint(loss.finite[0], capacity())
+    found = epsilon(reached.at, reached.weight)
+    if found is None:
+        raise ArithmeticError("no finite ε is proven at this δ")
+    return found

@@ -17,7 +17,7 @@ from ledger.domain.gate import Caps
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import TDP
 from ledger.filters import RULES, Cap, Catalogue, NoRoom, Opening, Rule, Terms, choose_rule
-from ledger.filters.catalogue import PRICE_MAX, TYPES_MAX
+from ledger.filters.step_types import PRICE_MAX, TYPES_MAX
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.mechanism import GROUP_MAX, Mechanism, Relation
 from ledger.mechanisms.plan import RECORD, RunPlan, group_of

@@ -1,0 +1,84 @@
+"""The kinds of steps that a catalogue lists, and the potential that their prices in ticks make."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Final
+
+from ledger.accounting.pld import GridTooLarge
+from ledger.accounting.pld_mechanisms import compose
+from ledger.mechanisms.loss import Segment
+from ledger.mechanisms.mechanism import STEPS_MAX, Gaussian, Mechanism, PoissonGaussian
+from ledger.mechanisms.price_proofs import ZERO_OUT, NotPriced
+from ledger.wire.field_types import Positive, between
+from ledger.wire.records import Record
+
+if TYPE_CHECKING:
+    from ledger.accounting.loss_potential import Laws, Potential
+
+TYPES_MAX: Final = 8
+PRICE_MAX: Final = 64
+"""Ticks of one block."""
+INTERVAL: Final = 1e-4
+"""The grid on which the steps of a block are composed, in nats."""
+
+
+class StepType(Record, frozen=True):
+    """A kind of step that a partition is for: a Poisson-sampled Gaussian, charged in blocks.
+
+    Attributes:
+        steps: of one block; a block that has begun is charged whole.
+        ticks: the price of one block.
+    """
+
+    noise_multiplier: Fraction
+    probability: Positive
+    steps: Annotated[int, between(1, STEPS_MAX)]
+    ticks: Annotated[int, between(1, PRICE_MAX)]
+
+    def __post_init__(self) -> None:
+        """Hold the step to the bounds of a mechanism. Raises: Malformed."""
+        super().__post_init__()
+        _ = self.block
+
+    @property
+    def block(self) -> PoissonGaussian:
+        """All steps of one block."""
+        return PoissonGaussian(self.probability, self.noise_multiplier, self.steps)
+
+    def dominates(self, step: PoissonGaussian) -> bool:
+        """Whether a step is at most one of this type: sampled as rarely, with as much noise."""
+        return step.probability <= self.probability and step.noise_multiplier >= self.noise_multiplier
+
+    def segment(self, count: int) -> Segment:
+        """The price of so many steps."""
+        return Segment(count, (self.ticks, 0), min(count, self.steps))
+
+
+def as_sampled(step: Mechanism) -> PoissonGaussian | None:
+    """A step as a sampled Gaussian one, None if it is none."""
+    if isinstance(step, Gaussian):
+        return PoissonGaussian(Fraction(1), step.noise_multiplier, 1)
+    return step if isinstance(step, PoissonGaussian) else None
+
+
+@lru_cache(maxsize=4)
+def potential(epsilon: Fraction, delta: Fraction, types: tuple[StepType, ...]) -> Potential:
+    """The potential of a catalogue, computed as far as it was needed. Raises: NotPriced."""
+    from ledger.accounting.loss_potential import Potential
+
+    blocks = [(laws_of(one.block, ZERO_OUT, epsilon), one.ticks) for one in types]
+    return Potential(epsilon, delta, blocks)
+
+
+@lru_cache(maxsize=32)
+def laws_of(mechanism: Mechanism, relation: str, epsilon: Fraction) -> Laws:
+    """Its laws of loss, on the lattice of a budget. Raises: NotPriced."""
+    from ledger.accounting.loss_lattice import lattice_laws
+    from ledger.accounting.loss_potential import lattice_step
+
+    try:
+        return lattice_laws(compose(mechanism, relation, INTERVAL), lattice_step(epsilon))
+    except GridTooLarge as error:
+        raise NotPriced(f"{mechanism.kind}: {error}") from None
