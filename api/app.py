@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 
 from fastapi import APIRouter, Depends, FastAPI
@@ -74,22 +74,13 @@ def create_app(  # noqa: PLR0913 - the parts of a service
         dependencies=[Depends(Authenticator(book, Tokens(issuers, log.origin, clock))), Depends(check_query)],
     )
     problems.install(app)
-    context = ReadContext(
-        SnapshotProvider(book, clock),
-        Cursors(cursor_key or secrets.token_bytes(32)),
-        key_store,
-        Progress(clock),
-        log,
-        book.stated_tree,
-    )
+    cursors = Cursors(cursor_key or secrets.token_bytes(32))
+    context = ReadContext(SnapshotProvider(book, clock), cursors, key_store, Progress(clock), log, book.stated_tree)
     streams = Streams()
     metrics = Metrics(partial(_size, book), partial(len, streams))
     for router in (
         *_command_routers(book, key_store, binding, clock),
-        *(reads.ROUTES.router(context) for reads in (log_routes, registry, accounts, lineage, planning)),
-        progress_router(context.snapshots, context.progress),
-        event_router(context.snapshots, streams),
-        health_router(context.snapshots, metrics),
+        *_read_routers(context, streams, metrics),
     ):
         app.include_router(router)
     # Built at the first request for it, once: it takes half a second.
@@ -98,6 +89,14 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     app.add_middleware(Requests, metrics=metrics)
     app.openapi = document  # type: ignore[method-assign] # FastAPI's documented way
     return app
+
+
+def _read_routers(context: ReadContext, streams: Streams, metrics: Metrics) -> Iterator[APIRouter]:
+    for reads in (log_routes, registry, accounts, lineage, planning):
+        yield reads.ROUTES.router(context)
+    yield progress_router(context.snapshots, context.progress)
+    yield event_router(context.snapshots, streams)
+    yield health_router(context.snapshots, metrics)
 
 
 def _command_routers(

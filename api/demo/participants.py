@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from client.keys.signer import Signer
-from client.service.service import Answer, Service
+from client.service.answers import Answer
+from client.service.service import Service
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 

@@ -21,7 +21,7 @@ from client.cli.error_report import errors_reported
 from client.cli.output import print_fields, print_json, print_outcome
 
 if TYPE_CHECKING:
-    from client.service.service import Answer
+    from client.service.answers import Answer
     from ledger.wire.canonical_json import Object
 
 Function = Callable[..., Any]

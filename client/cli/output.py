@@ -12,7 +12,7 @@ import typer
 from client.cli.arguments import EPOCH
 
 if TYPE_CHECKING:
-    from client.service.service import Answer
+    from client.service.answers import Answer
     from ledger.wire.canonical_json import Json, Object
 
 

@@ -40,10 +40,20 @@ class JwtClaims(JWTClaimsRegistry):
         """Raises: Malformed, naming the first claim that is missing or wrong."""
         try:
             self.validate(claims)
-            if self._life_s_max is not None and not 0 < claims["exp"] - claims["iat"] <= self._life_s_max:  # type: ignore[operator] # numbers, as validated
-                raise InvalidClaimError("exp", f"must be after iat by at most {self._life_s_max} s")
+            self._check_life(claims)
         except ClaimError as error:
             raise Malformed(f"{self._prefix}{error.claim}", error.description) from None
+
+    def _check_life(self, claims: Object) -> None:
+        """Hold ``exp`` to ``iat``. Raises: InvalidClaimError."""
+        if self._life_s_max is None:
+            return
+        begins, ends = claims["iat"], claims["exp"]
+        # Numbers, as validated; the comparison tells the type checker so.
+        if not (
+            isinstance(begins, int | float) and isinstance(ends, int | float) and 0 < ends - begins <= self._life_s_max
+        ):
+            raise InvalidClaimError("exp", f"must be after iat by at most {self._life_s_max} s")
 
     def check_value(self, claim_name: str, value: Any) -> None:  # noqa: ANN401 - any JSON
         """Compare one claim with its option; a list is no value. Raises: InvalidClaimError."""

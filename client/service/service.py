@@ -6,8 +6,8 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, Self
+from dataclasses import replace
+from typing import Final, Self
 from urllib.parse import quote as percent_encode
 
 import httpx
@@ -18,13 +18,14 @@ from client.http.endpoints import DOCUMENTS, JSON_TYPE, MODEL_KEYS, QUOTES, SIGN
 from client.http.retry_policy import RetryPolicy
 from client.http.transport import Sender, object_of
 from client.keys.signer import Signer
+from client.service.answers import Answer, Stored
 from client.service.checkpoint_guard import CheckpointGuard
 from client.service.seen_checkpoint import SeenCheckpoint
 from ledger.crypto.detached_jws import Call
 from ledger.crypto.public_keys import PublicKey
 from ledger.domain.command import Command
 from ledger.log.verification import verify_account
-from ledger.verifier import RECEIPT_BYTES_MAX, LogKey
+from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
@@ -32,38 +33,7 @@ ATTEMPTS: Final = 4
 PAGE: Final = 200
 PAGES_MAX: Final = 1_000
 TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
-_TAG_MAX: Final = 100
 _BYTES_TYPE: Final = "application/octet-stream"
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the service did: ``body`` is the entry's body, ``receipt`` proves the entry at ``index`` offline.
-
-    Attributes:
-        repeated: the service had this very command already; everything else is the same answer again.
-        envelope: of a key release, the data keys sealed to the clean room; None from an authorise-only store.
-    """
-
-    outcome: str
-    id: str
-    index: int | None
-    body: c.Object
-    receipt: str | None
-    repeated: bool = False
-    envelope: c.Object | None = None
-
-
-class Stored(NamedTuple):
-    """A document beside the log, and the signature over it, each by its digest.
-
-    Attributes:
-        replaces: the tag of the version of a policy or a contract that the document would replace.
-    """
-
-    document: str
-    signature: str
-    replaces: str | None
 
 
 class Service:
@@ -160,13 +130,8 @@ class Service:
     def put_document(self, signer: Signer, data: bytes) -> Stored:
         """Store a document and the signature over it. Raises: Refused, Unreachable."""
         digest = c.digest(data)
-        stored = object_of(self._send("PUT", f"{DOCUMENTS}/{digest}", data, signer, digest, content_type=_BYTES_TYPE))
-        replaces = stored.get("replaces")
-        return Stored(
-            document=c.sha256(stored.get("document"), "document"),
-            signature=c.sha256(stored.get("signature"), "signature"),
-            replaces=None if replaces is None else c.string(replaces, "replaces", _TAG_MAX),
-        )
+        response = self._send("PUT", f"{DOCUMENTS}/{digest}", data, signer, digest, content_type=_BYTES_TYPE)
+        return Stored.of(object_of(response))
 
     def policy_impact(self, data: bytes) -> c.Object:
         """What publishing a policy would change; records nothing. Raises: Refused, Unreachable."""
@@ -291,23 +256,12 @@ class Service:
 
     def _decided(self, path: str, signer: Signer, command: Command, replaces: str | None = None) -> Answer:
         response = self._send("POST", path, command.to_bytes(), signer, command.id, replaces=replaces)
-        members = ("body", "id", "index", "outcome", "receipt", "repeated")
-        known = c.fields(object_of(response), "answer", members, ("envelope",))
-        index = known["index"]
-        if isinstance(index, int):
-            self._guard.sender.recorded.append(index)
-        receipt = None if known["receipt"] is None else c.string(known["receipt"], "answer.receipt", RECEIPT_BYTES_MAX)
-        if receipt is not None:
-            self._guard.trusted_receipt(receipt)
-        return Answer(
-            outcome=c.string(known["outcome"], "answer.outcome"),
-            id=c.name(known["id"], "answer.id"),
-            index=index,
-            body=known["body"],
-            receipt=receipt,
-            repeated=c.boolean(known["repeated"], "answer.repeated"),
-            envelope=known.get("envelope"),
-        )
+        answer = Answer.of(object_of(response))
+        if answer.index is not None:
+            self._guard.sender.recorded.append(answer.index)
+        if answer.receipt is not None:
+            self._guard.trusted_receipt(answer.receipt)
+        return answer
 
 
 def _path(name: str) -> str:

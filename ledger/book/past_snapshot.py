@@ -6,15 +6,16 @@ from collections.abc import Callable
 
 from ledger.commands.apply import apply
 from ledger.commands.entry import Entry
+from ledger.domain.facts import Charge, Span
 from ledger.domain.memory_state import MemoryState
+from ledger.domain.organisation_graph import END
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import Executor
 from ledger.store.merkle_tables import Tree
 from ledger.store.snapshot import Log
 
 Sign = Callable[[int, bytes], str]
-"""The signed checkpoint of a size and a root."""
-"""Signs the checkpoint of a tree."""
+"""Makes the signed checkpoint of a tree of this size, with this root."""
 
 
 class PastSnapshot(Log, MemoryState):
@@ -35,6 +36,11 @@ class PastSnapshot(Log, MemoryState):
         self._sign = sign
         for index, data in enumerate(self):
             apply(self, Entry.parse(data), index)
+
+    def latest(self, author: int, most: int) -> list[Charge]:
+        """The newest charges authored at a node, newest first."""
+        self._authored.take(self.charges)
+        return [self.charges[name] for name in reversed(self._authored.names(Span(author, 0, END))[-most:])]
 
     @property
     def checkpoint(self) -> str:

@@ -19,7 +19,7 @@ from ledger.domain.facts import (
     SigningKey,
     Span,
 )
-from ledger.domain.organisation_graph import END, Node, NodeKind
+from ledger.domain.organisation_graph import Node, NodeKind
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Loss, Segment, loss_of
 
@@ -67,11 +67,6 @@ class MemoryState:
         """How many charges there are in these spans."""
         self._authored.take(self.charges)
         return sum(len(self._authored.names(one)) for one in spans)
-
-    def latest(self, author: int, most: int) -> list[Charge]:
-        """The newest charges authored at a node, newest first."""
-        self._authored.take(self.charges)
-        return [self.charges[name] for name in reversed(self._authored.names(Span(author, 0, END))[-most:])]
 
     def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
         """Per partition: posted and pending loss of the charges in these spans."""

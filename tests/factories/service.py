@@ -24,7 +24,8 @@ from api.server.http_server import LOOPBACK, base_url, listen, serving
 from client.http.endpoints import JSON_TYPE, SIGNATURE_HEADER
 from client.http.problems import Refused
 from client.keys.signer import Signer
-from client.service.service import Answer, Service
+from client.service.answers import Answer
+from client.service.service import Service
 from ledger.book.book import Book, Outcome, Submission
 from ledger.book.wall_clock import unix_ms
 from ledger.commands.registry import PATHS

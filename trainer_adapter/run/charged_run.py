@@ -20,7 +20,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from client.http.problems import Refused, Unreachable
-from client.service.service import Answer, Service
+from client.service.answers import Answer
+from client.service.service import Service
 from ledger.domain.exit_codes import ExitCode
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment

@@ -19,7 +19,8 @@ from client.http.retry_policy import RetryPolicy
 from client.keys.data_encryption import decrypt
 from client.keys.hpke_envelope import unseal
 from client.keys.signer import Signer, load_private
-from client.service.service import ATTEMPTS, Answer, Service
+from client.service.answers import Answer
+from client.service.service import ATTEMPTS, Service
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from client.service.service import Answer, Service
+from client.service.answers import Answer
+from client.service.service import Service
 from ledger.commands.entry import Entry
 from ledger.domain.outcomes import Code
 from ledger.log.verification import verify_receipt

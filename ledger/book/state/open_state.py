@@ -230,7 +230,3 @@ class OpenState(MemoryState):
     def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
         """Per partition: posted and pending loss of the charges in these spans."""
         return self.sums.exposures(spans)
-
-    def latest(self, author: int, most: int) -> list[Charge]:
-        """Raises: NotImplementedError. Readers ask for the newest charges, and their state holds all."""
-        raise NotImplementedError

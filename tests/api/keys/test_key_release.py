@@ -11,7 +11,7 @@ from sqlalchemy import text
 from api.keys.data_key_store import KeyStore
 from client.http.problems import Refused
 from client.keys.hpke_envelope import unseal
-from client.service.service import Answer
+from client.service.answers import Answer
 from ledger.wire.canonical_json import Object, base64url
 from ledger.wire.malformed import Malformed
 from tests.factories.documents import PARTITION

@@ -14,8 +14,8 @@ from api.keys.data_key_store import KeyStore
 from client.cli.main import app
 from client.keys.hpke_envelope import unseal
 from client.keys.signer import Signer
+from client.service.answers import Answer
 from client.service.key_grant_check import Grant, Proven, check, fetch
-from client.service.service import Answer
 from ledger.verifier import LogKey
 from ledger.wire.canonical_json import Object
 from ledger.wire.malformed import Malformed
