@@ -33,6 +33,7 @@ from ledger.domain.outcomes import Code
 from ledger.filters import PureSum, Rule, read_rule
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number, parse_number
+from ledger.wire.field_types import TIME_MAX
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import convert
 
@@ -43,12 +44,14 @@ EPSILON_SLACK: Final = Fraction(1, 10**9)
 NEARLY_FULL: Final = Fraction(999, 1_000)
 """Used to so much at least, an account may have been refused what fits here: for lack of room, and so overstated."""
 ZERO: Final = Fraction(0)
+PERMIT: Final = Verdict(permit=True, checks=(), until=TIME_MAX)
+"""A verdict that is taken as recorded: of every entry with the same bytes."""
 
 
 def check_before(  # noqa: PLR0913, PLR0917 - the state, what is claimed and where, and who decides and verifies
     facts: Facts, entry: Entry, index: int, log_x: str, witness: Witness, gate: Gate | None = None
-) -> None:
-    """Check an entry against the facts before it.
+) -> PricedCharge | None:
+    """Check an entry against the facts before it; what was found of a charge that is pending.
 
     Args:
         log_x: the log's public key, which alone signs a lapse.
@@ -66,13 +69,13 @@ def check_before(  # noqa: PLR0913, PLR0917 - the state, what is claimed and whe
     if isinstance(pending.body, EnterDocument) and refused:
         signers(facts, pending.body)
     if gate is None and refused:
-        return
+        return None
     deciding = _recorded_gate(entry) if gate is None else _lenient(gate, denied=entry.code is Code.POLICY_DENIED)
     try:
         if refused:
             _check_refused(facts, pending, index, deciding, entry)
         elif entry.kind == CHARGE.name:
-            _check_pending(CHARGE.context(facts, pending, entry.time, index, deciding), entry)
+            return _check_pending(CHARGE.context(facts, pending, entry.time, index, deciding), entry)
         elif entry.kind == PARTITION.name:
             _check_opened(PARTITION.context(facts, pending, entry.time, index, deciding), entry)
         else:
@@ -81,6 +84,7 @@ def check_before(  # noqa: PLR0913, PLR0917 - the state, what is claimed and whe
             _compare(decided.derived, entry)
     except Rejected as refusal:
         _check_code(refusal.decided, entry)
+    return None
 
 
 def _check_code(decided: Decision, entry: Entry) -> None:
@@ -98,7 +102,7 @@ def _check_refused(facts: Facts, pending: PendingCommand, index: int, gate: Gate
     _check_code(decided, entry)
 
 
-def _check_pending(context: Context[MakeCharge], entry: Entry) -> None:
+def _check_pending(context: Context[MakeCharge], entry: Entry) -> PricedCharge:
     """Decided by the recorded numbers; whether there was room, :func:`check_fits` looks at."""
     _check_code(Decision(Code.PENDING), entry)
     facts, numbers = context.facts, RecordedPrices(entry)
@@ -106,6 +110,7 @@ def _check_pending(context: Context[MakeCharge], entry: Entry) -> None:
     _compare(priced.derived(), entry)
     if entry.body.get("alerts", []) != priced.alerts(facts, numbers):
         _check_alerts(facts, priced, entry)
+    return priced
 
 
 def _check_alerts(facts: Facts, priced: PricedCharge, entry: Entry) -> None:
@@ -141,7 +146,7 @@ def _recorded_gate(entry: Entry) -> Gate:
     def gate(_request: Request, facts: Facts) -> Verdict:
         recorded = entry.body.get("header")
         header = None if recorded is None else convert(Header, recorded, "body.header")
-        return Verdict(permit=True, checks=(), header=header, caps=_caps(entry, facts))
+        return replace(PERMIT, header=header, caps=_caps(entry, facts))
 
     return gate
 

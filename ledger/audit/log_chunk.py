@@ -1,20 +1,21 @@
 """A chunk of the log read by itself: all that can be checked of stored entries without the state.
 
-Of a long book other processes do this ahead of the one that applies (:mod:`ledger.audit.worker_pool`), so what comes in
-and what goes out is plain values.
+The signatures in it other processes verify (:mod:`ledger.audit.worker_pool`), so what they are given is plain values.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+from ledger.audit.signed_run import SignedRun, read_signed
 from ledger.commands.apply import Effect
 from ledger.commands.entry import Entry
 from ledger.commands.entry_reader import Read, read_entry
 from ledger.crypto.detached_jws import verify
 from ledger.crypto.organisation_keys import key_of
 from ledger.domain.decision import Rejected
-from ledger.verifier import leaf_hash, state_entry_secret
+from ledger.verifier import leaf_hash
 from ledger.wire.malformed import Malformed
 
 FAULTS = (Malformed, Rejected, LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)
@@ -33,53 +34,57 @@ class Chunk(NamedTuple):
     Attributes:
         start: the index of the first.
         leaves: their leaf hashes.
-        effects: what applying each takes, or the whole of it.
-        marks: of each its id, kind and the least time after it, and its secret (ledger.verifier.state_entry_secret).
-        times: of the first, and the least one after the last; None if there is none.
+        read: what applying each takes, what deciding it again takes, or the whole of it.
+        times: of each, the least one after it.
     """
 
     start: int
     leaves: list[bytes]
-    effects: list[Effect]
-    marks: list[tuple[str, str, int, bytes]]
-    times: tuple[int, int] | None
+    read: list[Effect | SignedRun]
+    times: list[int]
     wrong: Wrong | None
 
 
-def read_chunk(start: int, stored: list[Stored], *, whole: bool) -> Chunk:
-    """Read what is stored from the index ``start`` on: ``whole`` entries, or what applying them takes.
+def read_chunk(start: int, stored: list[Stored], last: int, *, whole: bool) -> Chunk:
+    """Read what is stored from the index ``start`` on: to decide it again, if ``whole``, or what applying it takes.
 
     Every entry must stand at its place, have canonical bytes and bounded fields, be filed under its own id, kind and
-    time, and be no older than the one before it.
+    time, and be no older than the one before it; ``last`` is the least time of the first.
     """
     wrong: Wrong | None = None
     leaves: list[bytes] = []
-    read: list[Effect] = []
-    marks: list[tuple[str, str, int, bytes]] = []
-    first, least = None, 0
-    take = _entire if whole else read_entry
+    found: list[Effect | SignedRun] = []
+    times: list[int] = []
+    take: Callable[[bytes], tuple[Read, Effect | SignedRun]] = _entire if whole else _effect
     for index, (position, name, kind, time, data) in enumerate(stored, start):
         try:
             if index != position:
                 raise Malformed("", "is missing")
-            taken = take(data)
-            if taken[:3] != (name, kind, time):
+            read, taken = take(data)
+            if read[:3] != (name, kind, time):
                 raise Malformed("", "is filed under an id, kind or time that is not its own")
-            if time < least:
+            if time < last:
                 raise Malformed("time", "lies before the time of the entry before it")
         except FAULTS as error:
             wrong = index, describe_error(error)
             break
-        first, least = time if first is None else first, taken.time_after
-        read.append(taken.effect)
+        last = read.time_after
+        found.append(taken)
         leaves.append(leaf_hash(data))
-        marks.append((name, kind, taken.time_after, state_entry_secret(data)))
-    return Chunk(start, leaves, read, marks, None if first is None else (first, least), wrong)
+        times.append(last)
+    return Chunk(start, leaves, found, times, wrong)
 
 
-def _entire(data: bytes) -> Read:
+def _effect(data: bytes) -> tuple[Read, Effect]:
+    read = read_entry(data)
+    return read, read.effect
+
+
+def _entire(data: bytes) -> tuple[Read, Effect | SignedRun]:
+    if (run := read_signed(data)) is not None:
+        return run.read, run
     entry = Entry.parse(data)
-    return Read(entry.id, entry.kind, entry.time, entry)
+    return Read(entry.id, entry.kind, entry.time, entry), entry
 
 
 def describe_error(error: Exception) -> str:

@@ -10,9 +10,7 @@ the end is held whole.
 from __future__ import annotations
 
 import gc
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from sqlalchemy import select
@@ -20,8 +18,11 @@ from sqlalchemy.exc import DatabaseError
 
 from ledger.accounts.account_sums import AccountSums
 from ledger.audit.entry_check import check_before, check_fits
-from ledger.audit.log_chunk import FAULTS, Chunk, Signed, Stored, Wrong, describe_error, first_wrong, read_chunk
+from ledger.audit.log_chunk import FAULTS, Stored, describe_error, read_chunk
 from ledger.audit.projection_check import check_sums, find_invalid_text
+from ledger.audit.run_permits import RunPermits
+from ledger.audit.signature_batch import SignatureBatch
+from ledger.audit.signed_run import SignedRun
 from ledger.audit.statement_check import StatementCheck
 from ledger.audit.tree_rebuild import TreeRebuild
 from ledger.audit.trusted_checkpoints import check_trusted
@@ -29,6 +30,7 @@ from ledger.audit.verification_report import VerificationReport
 from ledger.audit.worker_pool import WorkerPool, worker_count
 from ledger.commands.apply import apply, apply_effect
 from ledger.commands.entry import Entry
+from ledger.commands.governance.state_statement import STATEMENT
 from ledger.crypto.ed25519 import UnknownLibrary, checked_libsodium
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.domain.gate import Gate
@@ -51,8 +53,6 @@ CHUNK: Final = 1_024
 CHUNK_BYTES: Final = 1 << 21
 """Entries that are read together, and bytes of them (and one fetch more); eight chunks for each process are held."""
 _FETCHED: Final = 64
-_BATCH: Final = 256
-"""Signatures that are verified together."""
 Step = Callable[[int, int], None]
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -89,12 +89,12 @@ def verify(  # noqa: PLR0913 - what to check, against what, and who decides
         Fork: if the log's key has signed another history than the book's.
         Shorter: if the book ends before a checkpoint that was kept.
     """
-    # To read an entry by itself takes less time than to hand it to another process.
-    count = (worker_count(book.size) if decisions else 0) if processes is None else processes
+    # Only signatures are worth another process: to read an entry takes less time than to hand it over.
+    count = (worker_count(book.size) if decisions and signatures else 0) if processes is None else processes
     try:
         check_trusted(book, kept, key)
         with WorkerPool(count, wait=processes is not None) as pool:
-            batch = _SignatureBatch(pool, enabled=signatures)
+            batch = SignatureBatch(pool, enabled=signatures)
             return _Replay(book, key, batch, gate, decisions=decisions).run(step, len(kept))
     except DatabaseError:
         find_invalid_text(book.connection)
@@ -135,57 +135,18 @@ verify_book = _of_book(verify)
 """The same of the book at a URL. Raises: BookUnusable too, if this program cannot read its schema."""
 
 
-class _SignatureBatch:
-    """The signatures that are not verified yet, in order of entries. ``enabled=False`` verifies nothing."""
-
-    def __init__(self, pool: WorkerPool, *, enabled: bool = True) -> None:
-        """Begin with no signature."""
-        self.pool, self._enabled = pool, enabled
-        self._collected: list[Signed] = []
-        self._results: deque[Callable[[], Wrong | None]] = deque()
-        self.count = 0
-
-    def add(self, index: int, signature: str, raw: bytes, key: SignerKey) -> None:
-        """Verify this signature soon. Raises: VerificationFailed, at an earlier entry with an invalid signature."""
-        if not self._enabled:
-            return
-        self.count += 1
-        self._collected.append((index, signature, raw, key.x))
-        if len(self._collected) == _BATCH:
-            self._submit()
-            self._check(self.pool.ahead)
-
-    def finish(self) -> None:
-        """Verify the rest. Raises: VerificationFailed, at the first entry whose signature does not verify."""
-        self._submit()
-        self._check(0)
-
-    def _submit(self) -> None:
-        collected, self._collected = self._collected, []
-        if collected:
-            self._results.append(self.pool.submit(first_wrong, collected))
-
-    def _check(self, unfinished: int) -> None:
-        while len(self._results) > unfinished:
-            if (wrong := self._results.popleft()()) is not None:
-                # The results come in order of entries: no later one is the first that is wrong.
-                self._results.clear()
-                self._collected.clear()
-                raise VerificationFailed(*wrong)
-
-
 class _Replay:
     """One book, from its first entry on."""
 
     def __init__(
-        self, book: Snapshot, key: LogKey, signatures: _SignatureBatch, gate: Gate | None, *, decisions: bool
+        self, book: Snapshot, key: LogKey, signatures: SignatureBatch, gate: Gate | None, *, decisions: bool
     ) -> None:
-        self._book, self._key, self._signatures, self._gate = book, key, signatures, gate
+        self._book, self._key, self._signatures = book, key, signatures
         self._decisions = decisions
         self._log_x = c.base64url(key.public)
-        self._statements = StatementCheck()
-        parts: dict[str, Any] = {**self._statements.journal.parts()}
-        self._state = MemoryState(documents=StoredDocuments(book.connection), **parts)
+        self._statements = StatementCheck(stated=_holds_statement(book))
+        self._state = MemoryState(documents=StoredDocuments(book.connection), **self._statements.parts)
+        self._permits = RunPermits(self._state, gate, self._log_x)
         self._growth = TreeRebuild(book, key)
         self._last = 0
 
@@ -193,9 +154,8 @@ class _Replay:
         book, state = self._book, self._state
         documents = _check_documents(book)
         try:
-            for chunk in self._read():
-                self._apply(chunk)
-                self._growth.grow(chunk.leaves)
+            for stored in _stored(book):
+                self._growth.grow(self._apply(stored))
                 # The state has no reference cycles; the collector's search for some took a sixth of the time.
                 gc.freeze()
                 step(self._growth.size, book.size)
@@ -222,49 +182,64 @@ class _Replay:
             signatures=self._signatures.count,
             kept=kept,
             decided=self._decisions,
-            judged=self._decisions and self._gate is not None,
+            judged=self._decisions and self._permits.gate is not None,
             root=book.root.hex(),
             log=self._key.origin,
             moved=moved,
             not_run=not_run,
         )
 
-    def _read(self) -> Iterator[Chunk]:
-        """The log, chunk by chunk, a few of them read ahead."""
-        pool, ahead = self._signatures.pool, deque[Callable[[], Chunk]]()
-        read, start = partial(read_chunk, whole=self._decisions), 0
-        for stored in _stored(self._book):
-            ahead.append(pool.submit(read, start, stored))
-            start += len(stored)
-            if len(ahead) > pool.ahead:
-                yield ahead.popleft()()
-        while ahead:
-            yield ahead.popleft()()
-
-    def _apply(self, chunk: Chunk) -> None:
-        if chunk.times is not None and chunk.times[0] < self._last:
-            raise VerificationFailed(chunk.start, "time: lies before the time of the entry before it")
+    def _apply(self, stored: list[Stored]) -> list[bytes]:
+        """Read, check and apply the next entries; returns their leaf hashes."""
+        chunk = read_chunk(self._growth.size, stored, self._last, whole=self._decisions)
         index, state, sums = chunk.start, self._state, AccountSums(self._state)
         try:
-            for index, (one, mark) in enumerate(zip(chunk.effects, chunk.marks, strict=True), chunk.start):
-                if self._decisions:
-                    self._decide(one, index)
+            for index, (one, time) in enumerate(zip(chunk.read, chunk.times, strict=True), chunk.start):
+                row = stored[index - chunk.start]
+                if isinstance(one, SignedRun):
+                    self._decide_run(one, row, index, sums)
+                elif self._decisions:
+                    assert isinstance(one, Entry)
+                    self._decide(None, one, index)
                 else:
                     apply_effect(state, one, index, sums)
                     sums.put()
-                self._statements.check(one, mark)
+                self._statements.check(one, row, time)
+                self._last = time
         except FAULTS as error:
             raise VerificationFailed(index, describe_error(error)) from None
         if chunk.wrong is not None:
             raise VerificationFailed(*chunk.wrong)
-        if chunk.times is not None:
-            self._last = chunk.times[1]
+        return chunk.leaves
 
-    def _decide(self, entry: object, index: int) -> None:
-        assert isinstance(entry, Entry)
-        check_before(self._state, entry, index, self._log_x, partial(self._signatures.add, index), self._gate)
+    def _decide_run(self, run: SignedRun, stored: Stored, index: int, sums: AccountSums) -> None:
+        """Decide by what is kept of a run alike, or in full."""
+        key = self._permits.signer(run, index)
+        if key is None:
+            self._decide(run, Entry.parse(stored[-1]), index)
+            return
+        self._signatures.add(index, run.entry.signature, run.raw, key)
+        apply_effect(self._state, run.read.effect, index, sums)
+        sums.put()
+        if not self._permits.fits(run):
+            check_fits(self._state, Entry.parse(stored[-1]))
+
+    def _decide(self, run: SignedRun | None, entry: Entry, index: int) -> None:
+        signers: list[SignerKey] = []
+
+        def witness(signature: str, raw: bytes, key: SignerKey) -> None:
+            signers.append(key)
+            self._signatures.add(index, signature, raw, key)
+
+        priced = check_before(self._state, entry, index, self._log_x, witness, self._permits.gate)
         apply(self._state, entry, index)
         check_fits(self._state, entry)
+        self._permits.keep(run, entry, signers[-1], priced)
+
+
+def _holds_statement(book: Snapshot) -> bool:
+    chosen = select(ENTRY.c.position).where(ENTRY.c.kind == STATEMENT.name).limit(1)
+    return book.connection.execute(chosen).first() is not None
 
 
 def _stored(book: Snapshot) -> Iterator[list[Stored]]:

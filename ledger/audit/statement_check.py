@@ -2,44 +2,59 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from ledger.audit.log_chunk import Stored
+from ledger.audit.signed_run import SignedRun
 from ledger.commands.apply import Effect
 from ledger.commands.entry import Entry
 from ledger.commands.governance.state_statement import STATEMENT, Stated, StateStatement
 from ledger.state_tree.journal import StateJournal
 from ledger.state_tree.sparse_tree import SparseTree
+from ledger.verifier import state_entry_secret
 from ledger.wire.malformed import Malformed
 
 
 class StatementCheck:
     """The tree of what was stated so far, and the changes since; the state's parts are the journal's."""
 
-    def __init__(self) -> None:
-        """Of an empty log."""
-        self.journal = StateJournal()
+    def __init__(self, *, stated: bool) -> None:
+        """Of an empty log; ``stated`` where it will have a statement: without one no change is noted."""
+        self._noted = stated
+        self._journal = StateJournal()
         self._tree = SparseTree()
 
-    def check(self, applied: Effect, mark: tuple[str, str, int, bytes]) -> None:
+    @property
+    def parts(self) -> dict[str, Any]:
+        """Empty parts of a state, which note their changes here."""
+        return {**self._journal.parts()} if self._noted else {}
+
+    def check(self, applied: Effect | SignedRun, stored: Stored, time: int) -> None:
         """Take note of an entry that was applied, and check it if it is a statement.
 
         Args:
             applied: the entry, or what applying it took.
-            mark: its id, kind, time and secret.
+            stored: as it is stored.
+            time: the least time (ms) after it.
 
         Raises:
             Malformed: if it states a root that is not that of the entries, or describes a size that no statement may.
         """
-        self.journal.record(*mark)
-        if mark[1] != STATEMENT.name:
+        _, name, kind, _, data = stored
+        journal = self._journal
+        if self._noted:
+            journal.record(name, kind, time, state_entry_secret(data))
+        if kind != STATEMENT.name:
             return
         stated = _stated(applied)
-        if not self.journal.stated < stated.size < self.journal.size:
+        if not journal.stated < stated.size < journal.size:
             raise Malformed("body.request.size", "must lie after the size of the statement before, and before this one")
-        self._tree = self.journal.advance(stated.size).applied(self._tree)
+        self._tree = journal.advance(stated.size).applied(self._tree)
         if self._tree.root.hex() != stated.root:
             raise Malformed("body.request.root", f"is not that of the state that the first {stated.size} entries make")
 
 
-def _stated(applied: Effect) -> Stated:
+def _stated(applied: Effect | SignedRun) -> Stated:
     if isinstance(applied, Entry) and isinstance(body := applied.command_body, StateStatement):
         return Stated(body.size, body.root)
     if isinstance(applied, Stated):

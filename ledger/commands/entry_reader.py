@@ -140,6 +140,12 @@ def read_entry(data: bytes) -> Read:
 
 def _read_run(data: bytes) -> Read | None:
     """The entry of a run, None if it is another or the strict reader has to look at it."""
+    found = read_run(data)
+    return None if found is None else found[0]
+
+
+def read_run(data: bytes) -> tuple[Read, RunEntry[Any]] | None:
+    """The same, with all that its entry says."""
     # No quote stands bare inside a text, and after the kind there is no object: it is the last of that name.
     at = data.rfind(_KIND) + len(_KIND)
     kind = data[at : data.find(b'"', at)].decode(errors="replace")
@@ -151,7 +157,7 @@ def _read_run(data: bytes) -> Read | None:
     try:
         _did(entry.actor)
         _key_id(entry.key_id)
-        return Read(entry.id, kind, entry.time, applied(entry))
+        return Read(entry.id, kind, entry.time, applied(entry)), entry
     except (Malformed, KeyError, AttributeError, TypeError):
         return None
 

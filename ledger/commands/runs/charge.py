@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ledger.accounts.account_sums import Prices
 from ledger.accounts.headroom import Limit, Room
@@ -84,7 +84,9 @@ def decide(context: Context[MakeCharge]) -> Decision:
         return _admit(context, price(context))
     alike = _alike(context)
     found: tuple[PricedCharge, c.Object] | None = context.kept.get(alike)
-    if found is not None and _still_holds(context, found[0]):
+    body = context.body
+    own = OwnTerms(body.contract, body.deadline, body.clean_room.signing.thumbprint)
+    if found is not None and still_holds(context.facts, found[0].verdict, own, context.now):
         priced, derived = found
         if all(room.enough for room in priced.rooms(context.facts)):
             decided = _admitted(context, priced, derived)
@@ -129,15 +131,22 @@ def _alike(context: Context[MakeCharge]) -> Hashable:
     )
 
 
-def _still_holds(context: Context[MakeCharge], found: PricedCharge) -> bool:
-    """Whether this charge may be admitted as one alike was; what is its own is checked."""
-    body, now, verdict = context.body, context.now, found.verdict
+class OwnTerms(NamedTuple):
+    """What of a charge is compared with the time and the state, though a verdict on one alike is kept."""
+
+    contract: str
+    deadline: int
+    key_id: str
+
+
+def still_holds(facts: Facts, verdict: Verdict, own: OwnTerms, now: int) -> bool:
+    """Whether a verdict on a charge alike permits this one now (ms), but for the room in its accounts."""
     return (
         verdict.until is not None
         and now < verdict.until
-        and now < body.deadline <= now + DEADLINE_MS_MAX
-        and (verdict.runs_max is None or context.facts.contracts[body.contract].runs < verdict.runs_max)
-        and body.clean_room.signing.thumbprint not in context.facts.keys
+        and now < own.deadline <= now + DEADLINE_MS_MAX
+        and (verdict.runs_max is None or facts.contracts[own.contract].runs < verdict.runs_max)
+        and own.key_id not in facts.keys
     )
 
 

@@ -1,0 +1,121 @@
+"""Permits of the policy that are kept for runs alike, as the writer keeps them, and what verification does by them.
+
+Most entries of a long log are charges that differ from an earlier one in nothing but their id, clean room, deadline,
+time and signature: every other byte is the same. What was decided of the earlier one in full (roles, contract, policy,
+prices, limits) is then true of this one, until the moment and the number of runs that the verdict names, as long as
+nothing but runs was entered since. What is each run's own is checked here (``still_holds`` of the charge's module), and
+the room in every account. A settlement is decided by its own guards, and only the gate's permit is kept. Nothing is
+refused by what is kept: what it does not permit is decided in full, and so is one in a thousand that it does permit.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ledger.accounts.account_loss import counted_loss
+from ledger.audit.entry_check import PERMIT
+from ledger.audit.recorded_prices import RecordedPrices
+from ledger.audit.signed_run import SignedRun
+from ledger.commands.context import PendingCommand
+from ledger.commands.decide import decide_unsigned, signing_key
+from ledger.commands.entry import Entry
+from ledger.commands.kept_verdicts import KeptVerdicts
+from ledger.commands.registry import KINDS
+from ledger.commands.runs.charge import CHARGE, OwnTerms, PricedCharge, still_holds
+from ledger.commands.runs.charge_entry import Charged
+from ledger.crypto.organisation_keys import SignerKey
+from ledger.domain.command import Command
+from ledger.domain.decision import Rejected
+from ledger.domain.facts import Facts
+from ledger.domain.gate import Gate, Request, Verdict
+from ledger.domain.memory_state import MemoryState
+from ledger.filters import Cap, Rule, read_rule
+
+
+class _Permitted(NamedTuple):
+    """A charge that was permitted: by which key, with which numbers, and the accounts that must have room."""
+
+    key: SignerKey
+    priced: PricedCharge
+    numbers: RecordedPrices
+    limits: tuple[tuple[tuple[str, str], Rule, Cap], ...]
+
+
+class RunPermits:
+    """What was decided of runs since the last entry that was of none.
+
+    Attributes:
+        gate: the policy's gate, to decide in full with; None where recorded verdicts are taken.
+    """
+
+    def __init__(self, state: MemoryState, gate: Gate | None, log_x: str) -> None:
+        """Of a state, which the entries change; ``log_x`` is the log's public key."""
+        self._state, self._asked, self._log_x = state, gate, log_x
+        self._charges: KeptVerdicts[_Permitted] = KeptVerdicts()
+        self._others: KeptVerdicts[Verdict] = KeptVerdicts()
+        self._verdict: Verdict | None = None
+        self.gate: Gate | None = None if gate is None else self._ask
+
+    def _ask(self, request: Request, facts: Facts) -> Verdict:
+        assert self._asked is not None
+        self._verdict = self._asked(request, facts)
+        return self._verdict
+
+    def signer(self, run: SignedRun, index: int) -> SignerKey | None:
+        """The key that a run must verify with, if what is kept permits it; None if it must be decided in full."""
+        effect = run.read.effect
+        if not isinstance(effect, Charged):
+            verdict = self._others.get(run.alike)
+            return None if verdict is None or self._others.is_sampled() else self._decided(run, verdict, index)
+        permitted, charge, state = self._charges.get(run.alike), effect.charge, self._state
+        if permitted is None or self._charges.is_sampled():
+            return None
+        own, priced = OwnTerms(charge.contract, charge.deadline, charge.key_id), permitted.priced
+        if not still_holds(state, priced.verdict, own, run.read.time) or priced.alerts(state, permitted.numbers):
+            return None
+        return permitted.key
+
+    def _decided(self, run: SignedRun, verdict: Verdict, index: int) -> SignerKey | None:
+        """Decide what is no charge by its own guards, none of which looks at the untyped body."""
+        entry = run.entry
+        if verdict.until is None or entry.time >= verdict.until:
+            return None
+        command = Command(entry.kind, entry.id, entry.actor, entry.key_id, {})
+        pending = PendingCommand(command, entry.body.request, run.raw, entry.signature)
+        try:
+            key = signing_key(self._state, pending, self._log_x)
+        except Rejected:
+            return None
+        found = decide_unsigned(self._state, pending, entry.time, index, lambda _request, _facts: verdict)
+        return key if found.code.word == entry.body.outcome and not found.derived else None
+
+    def fits(self, run: SignedRun) -> bool:
+        """Whether a run that was permitted here, and applied, left room in every account that it touches."""
+        permitted, state = self._charges.get(run.alike), self._state
+        limits = () if permitted is None else permitted.limits
+        return all(rule.admits(counted_loss(state, state.accounts[place]), cap) for place, rule, cap in limits)
+
+    def keep(self, run: SignedRun | None, entry: Entry, key: SignerKey, priced: PricedCharge | None) -> None:
+        """Keep what was decided in full of an entry, which was applied; drop all that it may have changed.
+
+        Args:
+            key: that it verifies with.
+            priced: what was found of a charge that is pending.
+        """
+        verdict, self._verdict = self._verdict, None
+        if KINDS[entry.kind].effect is None:
+            self._charges.drop()
+            self._others.drop()
+        elif run is None:
+            return
+        elif priced is not None:
+            if priced.verdict.until is not None:
+                self._charges.keep(run.alike, _Permitted(key, priced, RecordedPrices(entry), self._limits(priced)))
+        elif entry.kind != CHARGE.name:
+            kept = PERMIT if self._asked is None else verdict
+            if kept is not None and kept.permit and kept.until is not None:
+                self._others.keep(run.alike, kept)
+
+    def _limits(self, priced: PricedCharge) -> tuple[tuple[tuple[str, str], Rule, Cap], ...]:
+        terms = {one.ref: one.terms for one in priced.partitions}
+        return tuple(((one.partition, one.holder), read_rule(terms[one.partition]), one.cap) for one in priced.limits)
