@@ -36,7 +36,7 @@ def effect_of(entry: Entry, body: Record | None = None) -> Effect:
     kind = KINDS[entry.kind]
     if kind.effect is not None:
         return kind.effect(entry.recorded(body))
-    return entry if kind.apply is not None else None
+    return entry if kind.changes_state else None
 
 
 def apply_effect(state: MemoryState, effect: Effect, index: int, sums: AccountSums) -> None:
@@ -51,6 +51,4 @@ def apply_effect(state: MemoryState, effect: Effect, index: int, sums: AccountSu
         return
     # What is no run may look at accounts.
     sums.put()
-    apply_kind = KINDS[effect.kind].apply
-    if apply_kind is not None:
-        apply_kind(Change(state, index, effect.recorded()))
+    KINDS[effect.kind].change(Change(state, index, effect.recorded()))

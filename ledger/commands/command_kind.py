@@ -37,6 +37,11 @@ class Recorded(Generic[B_co]):
     body: B_co
     derived: c.Object
 
+    def fixed(self, kind: type[R]) -> R:
+        """What the decision fixed, as the entry records it beside the request and the outcome. Raises: Malformed."""
+        fixed = {name: value for name, value in self.derived.items() if name not in {"outcome", "request"}}
+        return convert(kind, fixed, "body")
+
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[B_co]):
@@ -52,9 +57,8 @@ class Change(Generic[B_co]):
         return self.entry.body
 
     def recorded(self, kind: type[R]) -> R:
-        """What the decision fixed, as the entry records it beside the request and the outcome. Raises: Malformed."""
-        fixed = {name: value for name, value in self.entry.derived.items() if name not in {"outcome", "request"}}
-        return convert(kind, fixed, "body")
+        """See :meth:`Recorded.fixed`."""
+        return self.entry.fixed(kind)
 
     def lineage_edit(self) -> LineageEdit:
         """An edit of the lineage graph by this entry."""
@@ -76,7 +80,8 @@ class CommandKind(Generic[B]):
         decide: the guards on the current state, in order; changes nothing. Raises: Malformed, Rejected.
         roles: the roles that may send it; a clean room's is ``CCR``. None sends what has no role but the book itself.
         path: where it is sent over HTTP.
-        apply: how its entry changes the state; None if it changes nothing but the log.
+        apply: how its entry changes the state.
+        edit: of a lineage event, the edit that its entry makes to the graph; a preview makes it too.
         effect: of a run's entry, what applying it takes. Raises: Malformed.
         recorded: what its entry records beside the request and the outcome.
         binds_all: its entries bind, or may bind, every organisation on record, which may all see them.
@@ -89,10 +94,25 @@ class CommandKind(Generic[B]):
     roles: tuple[str, ...] = ()
     path: str = ""
     apply: Callable[[Change[B]], None] | None = None
+    edit: Callable[[LineageEdit, Recorded[B]], None] | None = None
     effect: Callable[[Recorded[B]], RunEffect] | None = None
     recorded: type[Record] | None = None
     binds_all: bool = False
     changes_prices: bool = False
+
+    @property
+    def changes_state(self) -> bool:
+        """Whether its entry, which is not one of a run, changes more than the log."""
+        return self.apply is not None or self.edit is not None
+
+    def change(self, change: Change[B]) -> None:
+        """Make its entry true."""
+        if self.apply is not None:
+            self.apply(change)
+        if self.edit is not None:
+            edit = change.lineage_edit()
+            self.edit(edit, change.entry)
+            edit.apply_to(change.state)
 
     @property
     def asks_role(self) -> bool:

@@ -16,6 +16,8 @@ from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Loss, Segment
 
 GLOBAL: Final = "global"
+EVERYONE: Final = "everyone"
+"""The one recipient of a model that is to be published."""
 
 
 def holder_of(node: int) -> str:
@@ -134,7 +136,7 @@ class Charge(NamedTuple):
 
     Attributes:
         author: the node that charged the run.
-        recipients: to whom the model goes, fixed before anything ran.
+        recipients: to whom the model goes, fixed before anything ran; ``(EVERYONE,)`` if it is to be published.
         base: the charges of the models that the run starts from.
         pipeline: the digest of what the clean room is to run; None where the charge does not say.
         notices: each model that was announced to the providers, and when (ms).
@@ -159,6 +161,15 @@ class Charge(NamedTuple):
     index: int  # type: ignore[assignment]  # see SigningKey
     notices: tuple[tuple[str, int], ...] = ()
     pipeline: str | None = None
+
+    @property
+    def is_meant_for_everyone(self) -> bool:
+        """Whether its model is to be published."""
+        return EVERYONE in self.recipients
+
+    def is_meant_for(self, did: str) -> bool:
+        """Whether its model is to go to an organisation."""
+        return did in self.recipients or self.is_meant_for_everyone
 
     def settled(self, state: ChargeState, steps_posted: int | None) -> Charge:
         """The same, posted for so many steps or voided."""

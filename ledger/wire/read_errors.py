@@ -85,7 +85,8 @@ def _explain_choice(node: inspect.UnionType, value: Any, where: str, rule: str) 
     choices = [one for one in node.types if not isinstance(one, inspect.NoneType)]
     tagged = [one for one in choices if isinstance(one, inspect.StructType) and one.tag_field]
     if not tagged:
-        explain(choices[0], value, where, rule)
+        words = [one for one in choices if isinstance(one, inspect.LiteralType)]
+        explain(words[0] if words and isinstance(value, str) else choices[0], value, where, rule)
         return
     tag = str(tagged[0].tag_field)
     named = c.members(value, where).get(tag)

@@ -192,8 +192,8 @@ def _extra(node: inspect.Type) -> dict[str, Any]:
     return {}
 
 
-def _all_different(value: tuple[Any, ...] | None, where: str) -> None:
-    if value is not None and len(set(value)) != len(value):
+def _all_different(value: tuple[Any, ...] | str | None, where: str) -> None:
+    if isinstance(value, tuple) and len(set(value)) != len(value):
         raise Malformed(where, "names an item twice")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, structs
 
@@ -50,7 +50,7 @@ class PlannedCharge(Record, frozen=True):
     partitions: Annotated[tuple[Ref, ...], distinct(16)]
     plan: RunPlan
     base: Annotated[tuple[_Named, ...], distinct(RUNS_MAX)] = ()
-    recipients: Annotated[tuple[_Named, ...], distinct(RUNS_MAX)] = ()
+    recipients: Annotated[tuple[_Named, ...], distinct(RUNS_MAX)] | Literal["everyone"] = ()
 
 
 class PlannedRun(PlannedCharge, frozen=True, kw_only=True):

@@ -26,9 +26,10 @@
     ...
 
 Paths are relative to the file. The charge also states, where the file does: ``base``, the charges of the models that
-the run starts from; ``recipients``, to whom its model will go; ``unit_records_max``, the records of one privacy unit
-after joins; and the SHA-256 of the file ``pipeline``, which the clean room's attestation names too. ``grants`` is the
-folder where providers put the data keys that the service does not give: see :mod:`trainer_adapter.session.key_grants`.
+the run starts from; ``recipients``, to whom its model will go, or "everyone"; ``unit_records_max``, the records of one
+privacy unit after joins; and the SHA-256 of the file ``pipeline``, which the clean room's attestation names too.
+``grants`` is the folder where providers put the data keys that the service does not give: see
+:mod:`trainer_adapter.session.key_grants`.
 With a table ``[train.resume]`` (``key``, a file of 32 bytes that its owner alone may read, and ``every_s``) a killed
 run can go on: see :mod:`trainer_adapter.run.checkpointing`.
 
@@ -57,6 +58,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from client.profile.profile import read_table
 from ledger.domain.command import parse_ref
+from ledger.domain.facts import EVERYONE
 from ledger.log.verification import parse_log_key
 from ledger.mechanisms.mechanism import GROUP_MAX
 from ledger.mechanisms.plan import Plan
@@ -142,6 +144,10 @@ def _read_several(read: Callable[[object, str], str], value: object, where: str)
     return [read(one, f"{where}[{place}]") for place, one in enumerate(c.strings(value, where, CHARGES_MAX))]
 
 
+def _read_recipients(value: object, where: str) -> list[str] | str:
+    return EVERYONE if value == EVERYONE else _read_several(c.did, value, where)
+
+
 @dataclass(frozen=True, slots=True)
 class Attester:
     """The development attester that signs for the clean room: the name that a policy trusts, and its key's file."""
@@ -182,7 +188,7 @@ class Assignment:
     )
     resume: Resume | None = field(default=None, metadata=_read_by(partial(_read_fields, Resume)))
     base: list[c.Json] | None = field(default=None, metadata=_plain(partial(_read_several, c.name)))
-    recipients: list[c.Json] | None = field(default=None, metadata=_plain(partial(_read_several, c.did)))
+    recipients: list[c.Json] | str | None = field(default=None, metadata=_plain(_read_recipients))
     unit_records_max: int | None = field(default=None, metadata=_plain(c.integer, 1, GROUP_MAX))
 
     @property

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from ledger.commands.command_fields import Parents, Several
-from ledger.commands.command_kind import Change, CommandKind
+from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context
 from ledger.domain.decision import Decision
 from ledger.domain.organisation_graph import NodeKind
 from ledger.domain.roles import SRO
+from ledger.organisation_lineage.graph_edits import LineageEdit
 from ledger.wire.field_types import Positive
 from ledger.wire.records import Record
 
@@ -27,15 +28,22 @@ def decide(context: Context[Declare]) -> Decision:
     return context.permit(Parents(tuple(sorted({one.node for one in members}))))
 
 
-def apply(change: Change[Declare]) -> None:
+def draw(edit: LineageEdit, entry: Recorded[Declare]) -> None:
     """Add a coalition that follows its members wherever they move."""
-    edit, body = change.lineage_edit(), change.body
-    edit.add_node(NodeKind.COALITION, change.entry.actor, body.epsilon, members=tuple(sorted(body.members)))
-    for node in sorted({change.state.organisations[did].node for did in body.members}):
+    body = entry.body
+    edit.add_node(NodeKind.COALITION, entry.actor, body.epsilon, members=tuple(sorted(body.members)))
+    for node in sorted({edit.facts.organisations[did].node for did in body.members}):
         edit.add_edge(node, edit.index, None)
-    edit.apply_to(change.state)
 
 
 COALITION: Final = CommandKind(
-    "coalition", Declare, decide, (SRO,), "/v1/coalitions", apply, recorded=Parents, binds_all=True, changes_prices=True
+    "coalition",
+    Declare,
+    decide,
+    (SRO,),
+    "/v1/coalitions",
+    edit=draw,
+    recorded=Parents,
+    binds_all=True,
+    changes_prices=True,
 )

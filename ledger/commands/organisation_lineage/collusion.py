@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Annotated, Final
 
 from ledger.commands.command_fields import Parents, Several
-from ledger.commands.command_kind import Change, CommandKind
+from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Facts
 from ledger.domain.organisation_graph import NodeKind, descendants, forebears
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import SRO
-from ledger.organisation_lineage.graph_edits import members_at
+from ledger.organisation_lineage.graph_edits import LineageEdit, members_at
 from ledger.wire.canonical_json import INTEGER_MAX
 from ledger.wire.field_types import between
 from ledger.wire.records import Record
@@ -39,14 +39,14 @@ def decide(context: Context[Collude]) -> Decision:
     return context.permit(Parents(parents))
 
 
-def apply(change: Change[Collude]) -> None:
+def draw(edit: LineageEdit, entry: Recorded[Collude]) -> None:
     """Join the organisations that have known what each of them knew after the effective date.
 
     Where they stood stays as it was. But a model that any of them handed over or made public since then carried what
     all of them knew at that moment, and so do copies of what its recipients knew: those arrows are added. One that
     was found to collude with one of them before is taken in with all its past: too much rather than too little.
     """
-    edit, facts, body = change.lineage_edit(), change.state, change.body
+    facts, body = edit.facts, entry.body
     stood = {facts.organisations[did].stood(body.effective) for did in body.organisations}
     family = descendants(facts.nodes, stood, body.effective)
     parents = _occupied(facts, family)
@@ -60,7 +60,6 @@ def apply(change: Change[Collude]) -> None:
         for node in sorted(family - had):
             if node < cut:
                 edit.add_edge(node, model, cut)
-    edit.apply_to(change.state)
 
 
 def _occupied(facts: Facts, family: Iterable[int]) -> tuple[int, ...]:
@@ -75,5 +74,5 @@ def _given_since(facts: Facts, family: frozenset[int], effective: int) -> list[i
 
 
 COLLUSION: Final = CommandKind(
-    "collusion", Collude, decide, (SRO,), "/v1/collusions", apply, recorded=Parents, binds_all=True
+    "collusion", Collude, decide, (SRO,), "/v1/collusions", edit=draw, recorded=Parents, binds_all=True
 )

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from ledger.commands.command_fields import Organisations, Parents
-from ledger.commands.command_kind import Change, CommandKind
+from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import SRO
-from ledger.organisation_lineage.graph_edits import merge
+from ledger.organisation_lineage.graph_edits import LineageEdit, merge
 from ledger.wire.field_types import Did
 from ledger.wire.records import Record
 
@@ -65,15 +65,14 @@ def _decide(field: str) -> Callable[[Context[Join]], Decision]:
     return decide
 
 
-def apply(change: Change[Join]) -> None:
+def draw(edit: LineageEdit, entry: Recorded[Join]) -> None:
     """Move all organisations at the parents' nodes to one new node."""
-    edit = merge(change.lineage_edit(), change.body.organisation, change.recorded(Parents).parents)
-    edit.apply_to(change.state)
+    merge(edit, entry.body.organisation, entry.fixed(Parents).parents)
 
 
 MERGER: Final = CommandKind(
-    "merger", Merge, _decide("parents"), (SRO,), "/v1/mergers", apply, recorded=Parents, binds_all=True
+    "merger", Merge, _decide("parents"), (SRO,), "/v1/mergers", edit=draw, recorded=Parents, binds_all=True
 )
 ACQUISITION: Final = CommandKind(
-    "acquisition", Acquire, _decide("acquired"), (SRO,), "/v1/acquisitions", apply, recorded=Parents, binds_all=True
+    "acquisition", Acquire, _decide("acquired"), (SRO,), "/v1/acquisitions", edit=draw, recorded=Parents, binds_all=True
 )

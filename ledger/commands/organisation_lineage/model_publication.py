@@ -1,11 +1,26 @@
-"""A model made public carries all that its giver knew to everyone, present and to come."""
+"""A model made public carries what its giver knew to everyone, present and to come.
+
+Everything, at the moment of giving: no one can say by which runs the model was chosen. Only where the run's own charge
+was for everyone, it is what the author knew when it asked, and the run: the *own ancestry* of the model. The argument:
+
+1. The plan, the data, the base models and that the model goes public were fixed by the charge's entry. Whatever the
+   author chose them by, it knew then; so the model is a function of the runs before the cut, the run, and public coins.
+2. The cut holds all that the author's node knew, not only the models that the charge names as its base: a learning rate
+   may encode what another run has shown.
+3. What is withheld says something too: an author who declares a hundred models for everyone and publishes the one that
+   later runs favour tells of those. The declaration is a promise to publish whatever comes out. A giver that was found
+   to collude, or is not the charge's actor, gets no benefit of it, and gives all that it knows.
+4. The charge counts for everyone from the publication on, as a transfer does for its recipient; nobody knows it before.
+5. Organisations registered later get an arrow from the newest publication alone. A giver of everything knows all
+   earlier publications; a model's own ancestry need not hold them, so the newest knows the one before it by an arrow.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from ledger.commands.command_fields import NodeIndex
-from ledger.commands.command_kind import Change, CommandKind
+from ledger.commands.command_fields import Index, NodeIndex
+from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Charge, Organisation
@@ -13,6 +28,7 @@ from ledger.domain.organisation_graph import Arrow, NodeKind, knows
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import SRO
 from ledger.organisation_lineage.exposure import count_missing
+from ledger.organisation_lineage.graph_edits import LineageEdit
 from ledger.wire.field_types import Did, Name
 from ledger.wire.records import Record
 
@@ -25,10 +41,11 @@ class Publish(Record, frozen=True):
 
 
 class Published(Record, frozen=True):
-    """Who made the model public, as the entry records it."""
+    """Who made the model public, as the entry records it; ``before``, if the arrow to it is cut there, and not now."""
 
     giver: Did
     node: NodeIndex
+    before: Index | None = None
 
 
 def decide(context: Context[Publish]) -> Decision:
@@ -36,10 +53,22 @@ def decide(context: Context[Publish]) -> Decision:
     facts, body = context.facts, context.body
     reporter, charge = context.require_role(), context.charge(body.charge)
     giver = find_giver(context, body.giver, charge, reporter)
-    public, arrow = facts.publication, Arrow(giver.node, context.index)
+    public, declared = facts.publication, charge.is_meant_for_everyone
+    arrow = brought_by(context, giver, charge, declared=declared)
     if public is not None and not count_missing(facts, public, arrow, context.index):
-        raise Rejected(Code.CONFLICT, f"all that {giver.did} knows is public already", "body.charge")
-    return context.permit(Published(giver.did, giver.node))
+        what = f"all that {giver.did} knows" if not declared else f"all that charge {charge.id} rests on"
+        raise Rejected(Code.CONFLICT, f"{what} is public already", "body.charge")
+    whole = arrow == Arrow(giver.node, context.index)
+    return context.permit(Published(giver.did, arrow.node, None if whole else arrow.before))
+
+
+def brought_by(context: Context[Record], giver: Organisation, charge: Charge, *, declared: bool) -> Arrow:
+    """What a model brings: its own ancestry, if its charge declared for whom it is; else all that its giver knows."""
+    # Whose collusion was found knew more when it asked than its own node says.
+    colluded = any(context.facts.nodes[node].kind is NodeKind.COLLUSION for _, node in giver.moves)
+    if declared and giver.did == charge.actor and not colluded:
+        return Arrow(charge.author, charge.index + 1)
+    return Arrow(giver.node, context.index)
 
 
 def find_giver(context: Context[Record], named: str | None, charge: Charge, reporter: Organisation) -> Organisation:
@@ -54,19 +83,21 @@ def find_giver(context: Context[Record], named: str | None, charge: Charge, repo
     return giver
 
 
-def apply(change: Change[Publish]) -> None:
+def draw(edit: LineageEdit, entry: Recorded[Publish]) -> None:
     """Add a public node that every lineage knows, and every organisation registered later.
 
-    Its giver knows what was published before, so that a new organisation needs an arrow from the newest alone.
+    Its giver knows what was published before, so that a new organisation needs an arrow from the newest alone; a model
+    that brings its own ancestry alone gets an arrow from the publication before it.
     """
-    edit, recorded = change.lineage_edit(), change.recorded(Published)
+    recorded, last = entry.fixed(Published), edit.facts.publication
     edit.add_node(NodeKind.PUBLIC, recorded.giver)
-    edit.add_edge(recorded.node, edit.index, edit.index)
-    for one in sorted({organisation.node for organisation in change.state.organisations.values()}):
+    edit.add_edge(recorded.node, edit.index, edit.index if recorded.before is None else recorded.before)
+    if recorded.before is not None and last is not None:
+        edit.add_edge(last, edit.index, None)
+    for one in sorted({organisation.node for organisation in edit.facts.organisations.values()}):
         edit.add_edge(edit.index, one, None)
-    edit.apply_to(change.state)
 
 
 PUBLICATION: Final = CommandKind(
-    "publication", Publish, decide, (SRO,), "/v1/publications", apply, recorded=Published, binds_all=True
+    "publication", Publish, decide, (SRO,), "/v1/publications", edit=draw, recorded=Published, binds_all=True
 )

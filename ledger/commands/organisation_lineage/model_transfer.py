@@ -1,7 +1,7 @@
 """A model handed over, with all that its giver knew: no one can say by which runs it was chosen and tuned.
 
 A seed may be the output of another run, the model the best of a hundred. Only where the run's own charge named
-the recipient was all fixed before anything was seen, and the model carries its own ancestry alone.
+the recipient, or everyone, was all fixed before anything was seen, and the model carries its own ancestry alone.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 from typing import Final
 
 from ledger.commands.command_fields import Index, NodeIndex
-from ledger.commands.command_kind import Change, CommandKind
+from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context
-from ledger.commands.organisation_lineage.model_publication import find_giver
+from ledger.commands.organisation_lineage.model_publication import brought_by, find_giver
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.organisation_graph import Arrow, NodeKind
+from ledger.domain.organisation_graph import NodeKind
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.domain.roles import SRO, TDC
 from ledger.organisation_lineage.exposure import count_missing
+from ledger.organisation_lineage.graph_edits import LineageEdit
 from ledger.wire.field_types import Did, Name
 from ledger.wire.records import Record
 
@@ -46,22 +47,18 @@ def decide(context: Context[Transfer]) -> Decision:
     if SRO not in reporter.roles and charge.state is not ChargeState.POSTED:
         detail = f"charge {charge.id} is {charge.state}: a model is handed over after its run was posted"
         raise Rejected(Code.CONFLICT, detail, "body.charge")
-    # Whose collusion was found knew more when it asked than its own node says.
-    colluded = any(facts.nodes[node].kind is NodeKind.COLLUSION for _, node in giver.moves)
-    planned = giver.did == charge.actor and recipient.did in charge.recipients and not colluded
-    arrow = Arrow(charge.author, charge.index + 1) if planned else Arrow(giver.node, context.index)
+    arrow = brought_by(context, giver, charge, declared=charge.is_meant_for(recipient.did))
     if not count_missing(facts, recipient.node, arrow, context.index):
         raise Rejected(Code.CONFLICT, f"{recipient.did} knows all that this would bring", "body.recipient")
     return context.permit(Handover(arrow.cut, giver.did, arrow.node))
 
 
-def apply(change: Change[Transfer]) -> None:
+def draw(edit: LineageEdit, entry: Recorded[Transfer]) -> None:
     """Add a node of the model, which knows what the arrow brings; the recipient's node knows it too."""
-    edit, recorded = change.lineage_edit(), change.recorded(Handover)
+    recorded = entry.fixed(Handover)
     edit.add_node(NodeKind.MODEL, recorded.giver)
     edit.add_edge(recorded.node, edit.index, recorded.before)
-    edit.add_edge(edit.index, change.state.organisations[change.body.recipient].node, None)
-    edit.apply_to(change.state)
+    edit.add_edge(edit.index, edit.facts.organisations[entry.body.recipient].node, None)
 
 
-TRANSFER: Final = CommandKind("transfer", Transfer, decide, (SRO, TDC), "/v1/transfers", apply, recorded=Handover)
+TRANSFER: Final = CommandKind("transfer", Transfer, decide, (SRO, TDC), "/v1/transfers", edit=draw, recorded=Handover)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from ledger.commands.command_fields import Parents
-from ledger.commands.command_kind import Change, CommandKind
+from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.organisation_graph import Arrow, NodeKind
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import SRO
 from ledger.organisation_lineage.exposure import count_missing
+from ledger.organisation_lineage.graph_edits import LineageEdit
 from ledger.wire.field_types import Did
 from ledger.wire.records import Record
 
@@ -36,18 +37,17 @@ def decide(context: Context[Split]) -> Decision:
     return context.permit(Parents((parent.node, child.node)))
 
 
-def apply(change: Change[Split]) -> None:
+def draw(edit: LineageEdit, entry: Recorded[Split]) -> None:
     """Move the child to a node that knows all that both knew.
 
     From the same node it goes alone: the group is divided. From another all that stand with it move. A coalition that
     follows the organisation follows the child too: else what its members know would be used outside of its cap.
     """
-    edit, child = change.lineage_edit(), change.body.child
-    parent, own = change.recorded(Parents).parents
+    child = entry.body.child
+    parent, own = entry.fixed(Parents).parents
     edit.add_node(NodeKind.ORGANISATION, child)
-    edit.merge_into((child,) if parent == own else change.state.nodes[own].members, sorted({parent, own}))
-    edit.extend_coalitions(child, change.body.organisation)
-    edit.apply_to(change.state)
+    edit.merge_into((child,) if parent == own else edit.facts.nodes[own].members, sorted({parent, own}))
+    edit.extend_coalitions(child, entry.body.organisation)
 
 
-SPLIT: Final = CommandKind("split", Split, decide, (SRO,), "/v1/splits", apply, recorded=Parents, binds_all=True)
+SPLIT: Final = CommandKind("split", Split, decide, (SRO,), "/v1/splits", edit=draw, recorded=Parents, binds_all=True)

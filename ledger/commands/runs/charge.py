@@ -165,7 +165,7 @@ def price(context: Context[MakeCharge]) -> PricedCharge:
     context.contract(body.contract)
     partitions = tuple(context.partition(ref, f"partitions[{place}]") for place, ref in enumerate(body.partitions))
     context.require_new_clean_room(body.clean_room, "run")
-    context.organisations(body.recipients, "recipients")
+    context.organisations(body.recipients if isinstance(body.recipients, tuple) else (), "recipients")
     _check_base(context, author.node)
     if not context.now < body.deadline <= context.now + DEADLINE_MS_MAX:
         rule = "must lie after now and within thirty days of it"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from ledger.accounts.account_sums import AccountSums, Prices, touched
 from ledger.commands.command_fields import Count, Natural, NodeIndex, RecordedHolder
 from ledger.commands.command_kind import Recorded
 from ledger.commands.registration.partition import UnitRecords
 from ledger.crypto.public_keys import CleanRoomKeys
-from ledger.domain.facts import Charge, SigningKey
+from ledger.domain.facts import EVERYONE, Charge, SigningKey
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import ChargeState
 from ledger.filters import Cap
@@ -25,11 +25,21 @@ RUNS_MAX: Final = 16
 """Recipients that a charge names, and runs that it starts from."""
 
 
+Recipients = Annotated[tuple[Did, ...], distinct(RUNS_MAX)] | Literal["everyone"]
+"""Organisations, or everyone: then the model is to be published whatever comes out."""
+
+
+def named_recipients(recipients: Recipients) -> tuple[str, ...]:
+    """As the charge keeps them."""
+    return (EVERYONE,) if isinstance(recipients, str) else recipients
+
+
 class MakeCharge(Record, frozen=True):
     """One run's loss laid on all its partitions or on none, for one clean room known by its two keys.
 
     Attributes:
-        recipients: to whom the model will be handed over, fixed before anything runs.
+        recipients: to whom the model will be handed over, fixed before anything runs; "everyone" if it is to be
+            published.
         base: the charges of the models that the run starts from.
         pipeline: the digest of what the clean room is to run, where it is said; its attestation must say the same.
         unit_records_max: how many records one privacy unit has at most in what is trained on, after joins, where more
@@ -41,7 +51,7 @@ class MakeCharge(Record, frozen=True):
     plan: RunPlan
     clean_room: CleanRoomKeys
     deadline: Time
-    recipients: Annotated[tuple[Did, ...], distinct(RUNS_MAX)] = ()
+    recipients: Recipients = ()
     base: Annotated[tuple[Name, ...], distinct(RUNS_MAX)] = ()
     pipeline: Sha256 | None = None
     unit_records_max: UnitRecords | None = None
@@ -147,7 +157,7 @@ def charged(  # noqa: PLR0913, PLR0917 - what an entry says, part by part
         key_release=None,
         deadline=body.deadline,
         prices=(),
-        recipients=body.recipients,
+        recipients=named_recipients(body.recipients),
         base=body.base,
         index=-1,
         pipeline=body.pipeline,

@@ -49,7 +49,7 @@ BODIES: Final[dict[str, dict[str, str]]] = {
         "partitions": "list 1 16 ref",
         "pipeline": "optional sha256",
         "plan": "plan",
-        "recipients": "optional list 1 16 did",
+        "recipients": "optional everyone_or list 1 16 did",
         "unit_records_max": "optional integer 1 64",
     },
     "key_release": {"charge": "name", "evidence": "sha256", "nonce": "bytes32"},

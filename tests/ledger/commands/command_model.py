@@ -215,6 +215,7 @@ _STRINGS: Final[dict[str, Callable[[str, str], bool]]] = {
     "word": lambda text, words: text in words.split(" "),
 }
 _OTHERS: Final[dict[str, Callable[[Any, str], None]]] = {
+    "everyone_or": lambda value, rule: None if value == "everyone" else _check(value, rule),
     "boolean": lambda value, _: _require(isinstance(value, bool)),
     "integer": _is_integer,
     "key": _is_key,

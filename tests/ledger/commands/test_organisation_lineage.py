@@ -53,7 +53,7 @@ def knows(world: PermissiveWorld, did: str) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("named", [{}, {"recipients": [B]}])
+@pytest.mark.parametrize("named", [{}, {"recipients": [B]}, {"recipients": "everyone"}])
 def test_a_seed_that_leaks_is_in_the_receivers_exposure(named: dict[str, Any]) -> None:
     """A seeds r1 by the output of r0 and hands r1 over. Its receiver knows r0, and later runs only if unplanned."""
     world = fresh()
@@ -123,6 +123,48 @@ def test_fine_tuning_carries_the_base() -> None:
     assert not enter(world, "transfer", B, charge="tuned", recipient=C).code.refused
     assert knows(world, C) == {"base", "tuned"}
     assert run(world, "more", B, recipients=[LATE]).code.word == "not_found"
+
+
+def test_a_model_declared_for_everyone_brings_what_its_author_knew_when_it_asked() -> None:
+    """What the author chose by, and the run; neither later runs nor those of others. The base need not be named."""
+    world = fresh()
+    run(world, "seed", A, LOUD)
+    run(world, "meant", A, where="two", recipients="everyone")
+    run(world, "later", A)
+    assert world.state.charges["meant"].recipients == ("everyone",)
+    assert not enter(world, "publication", charge="meant").code.refused
+    for did in (B, C, SRO, HOSPITAL):
+        assert knows(world, did) == {"seed", "meant"}
+    refused = enter(world, "publication", charge="meant")
+    assert (refused.code.word, refused.field) == ("conflict", "body.charge")
+    assert "all that charge meant rests on is public already" in refused.detail
+
+
+def test_who_registers_later_knows_every_publication() -> None:
+    """A declared model's own ancestry lacks what was published after its charge: an arrow from there brings it."""
+    world = fresh()
+    run(world, "meant", A, recipients="everyone")
+    run(world, "other", B)
+    assert not enter(world, "publication", charge="other").code.refused
+    assert not enter(world, "publication", charge="meant").code.refused
+    assert not world.register(LATE, "TDC").code.refused
+    assert knows(world, LATE) == {"meant", "other"}
+
+
+def test_only_the_declaring_author_publishes_for_less() -> None:
+    """Who got the model gives all it knows, and so does an author that was found to collude."""
+    world = fresh()
+    run(world, "meant", A, recipients="everyone")
+    assert not enter(world, "transfer", A, charge="meant", recipient=B).code.refused
+    run(world, "mine", B)
+    assert not enter(world, "publication", charge="meant", giver=B).code.refused
+    assert knows(world, D) == {"meant", "mine"}
+    run(world, "also", A, recipients="everyone")
+    run(world, "hidden", C)
+    run(world, "after", A)
+    assert not enter(world, "collusion", organisations=[A, C], effective=world.clock.now).code.refused
+    assert not enter(world, "publication", charge="also").code.refused
+    assert knows(world, D) == {"meant", "mine", "also", "hidden", "after"}
 
 
 def test_what_is_public_is_known_to_all_present_and_to_come() -> None:

@@ -79,8 +79,8 @@ class Sets:
         self.knows[index] = set(given)
         self.knows[self.stands[recipient]] |= given
 
-    def _publication(self, index: int, giver: str) -> None:
-        self.public |= self.knows[self.stands[giver]]
+    def _publication(self, index: int, giver: str, declared: str = "") -> None:
+        self.public |= self.ancestry[declared] if declared else self.knows[self.stands[giver]]
         self.knows[index] = set(self.public)
         for node in set(self.stands.values()):
             self.knows[node] |= self.public

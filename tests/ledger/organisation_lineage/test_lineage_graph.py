@@ -80,6 +80,7 @@ class Play:
         # A loud run is infinite at the higher orders; its ε takes a second for each number of steps.
         steps, noise, probability = ((4, "2", "0.1"), (4, "2", "0.1"), (2, "0.3", "1"))[more % 3]
         named: dict[str, Any] = {"recipients": [self.did(one + 1)]} if more % 2 else {}
+        named = {"recipients": "everyone"} if more % 4 == 2 else named
         contract = CONTRACTS[BANKS[one % len(BANKS)]]
         decided = self.world.decide_charge(
             name, did, contract, where, dense_plan(1 + more % steps, noise, probability), **named
@@ -134,7 +135,8 @@ class Play:
         givers = [did for did in self.banks if found.id in self.sets.knows[self.sets.stands[did]]]
         giver = givers[more % len(givers)]
         stood = {self.world.state.nodes[node].kind for _, node in self.world.state.organisations[giver].moves}
-        planned = giver == found.actor and recipient in found.recipients and NodeKind.COLLUSION not in stood
+        declared = {recipient, "everyone"} & {*found.recipients}
+        planned = giver == found.actor and bool(declared) and NodeKind.COLLUSION not in stood
         given = self.sets.ancestry[found.id] if planned else self.sets.knows[self.sets.stands[giver]]
         nothing = given <= self.sets.knows[self.sets.stands[recipient]]
         body: Any = {"charge": found.id, "giver": giver, "recipient": recipient}
@@ -150,10 +152,14 @@ class Play:
             return
         found = runs[one % len(runs)]
         body: Any = {"charge": found.id}
+        stood = {self.world.state.nodes[node].kind for _, node in self.world.state.organisations[found.actor].moves}
+        planned = found.recipients == ("everyone",) and NodeKind.COLLUSION not in stood
+        given = self.sets.ancestry[found.id] if planned else self.sets.knows[self.sets.stands[found.actor]]
         decided = self.world.decide("publication", f"e-{self.world.index}", SRO, body)
         if decided.code.refused:
-            assert self.sets.knows[self.sets.stands[found.actor]] <= self.sets.public
-        self.note(decided, "publication", found.actor)
+            assert given <= self.sets.public
+        done = self.note(decided, "publication", found.actor, found.id if planned else "")
+        self.planned |= planned and done
 
     def do_coalition(self, one: int, other: int, more: int) -> None:
         """A coalition of two or three."""
