@@ -148,7 +148,7 @@ def _own_key() -> str:
 def _critical() -> str:
     header: dict[str, Any] = {"alg": "Ed25519", "crit": ["exp"], "exp": 1, "kid": "okp"}
     sealed = ".".join(c.base64url(c.dump(one)) for one in (header, CLAIMS))
-    signature = KEYS["Ed25519"].raw_value.sign(sealed.encode())  # type: ignore[union-attr,call-arg]
+    signature = KEYS["Ed25519"].raw_value.sign(sealed.encode())  # type: ignore[union-attr,call-arg] # an Ed25519 key's own
     return f"{sealed}.{c.base64url(signature)}"
 
 
