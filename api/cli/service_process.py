@@ -1,4 +1,4 @@
-"""``epsilon serve``: opens the book, shows it to its witnesses, and serves until an interrupt or a contradiction."""
+"""``epsilon serve``: shows the book to its witnesses, opens it, and serves until an interrupt or a contradiction."""
 
 from __future__ import annotations
 
@@ -57,7 +57,12 @@ def run_service(
     with ExitStack() as opened:
         try:
             kept = settings.kept_file(log)
-            _say_what_is_kept(kept, first_start=first_start)
+            _say_what_is_kept(kept)
+            empty = sign(Checkpoint(settings.origin, 0, EMPTY_ROOT), log_key)
+            submission = WitnessSubmission(
+                settings.book, settings.witnesses, required=settings.witnesses_required, empty=empty
+            )
+            opened.callback(submission.close)
             book = Book.open(
                 settings.book,
                 gate=gate,
@@ -67,18 +72,9 @@ def run_service(
                 watch=ClockWatch(settings.clock if settings.production else None, pauses=settings.production),
                 kept=kept,
                 first_start=first_start,
+                show_first=submission.show,
             )
             opened.callback(book.close)
-            empty = sign(Checkpoint(settings.origin, 0, EMPTY_ROOT), log_key)
-            submission = WitnessSubmission(
-                settings.book,
-                settings.witnesses,
-                required=settings.witnesses_required,
-                empty=empty,
-                cosigned=book.witnessed,
-            )
-            opened.callback(submission.close)
-            submission.show()
         except (BookUnusable, FileNotFoundError, WitnessContradicts, WitnessMissing) as error:
             typer.echo(str(error), err=True)
             raise typer.Exit(getattr(error, "exit_code", Code.CONFLICT.exit_code)) from None
@@ -91,22 +87,24 @@ def run_service(
         server = server_of(app)
 
         def stop() -> None:
-            """Take no more commands, and end."""
+            """Take no more commands, and end. A book that is contradicted signs nothing more, no statement either."""
+            if isinstance(submission.failure, WitnessContradicts):
+                book.stop(submission.failure)
             book.close()
             server.should_exit = True
 
-        submission.start(stop)
+        submission.start(stop, book.witnessed)
         server.run(sockets=[listener])
+        submission.close()
     if submission.failure is not None:
         typer.echo(f"The service stopped: {submission.failure}.", err=True)
         raise typer.Exit(submission.failure.exit_code)
 
 
-def _say_what_is_kept(kept: Path | None, *, first_start: bool) -> None:
-    """Say and log whether an older copy of the book would be noticed."""
-    log = logging.getLogger("api.rollback")
+def _say_what_is_kept(kept: Path | None) -> None:
+    """Say, and log if not, whether an older copy of the book would be noticed."""
     if kept is None:
-        log.warning("no checkpoint is kept: allow_rollback")
+        logging.getLogger("api.rollback").warning("no checkpoint is kept: allow_rollback")
         typer.echo(
             "WARNING: the profile says allow_rollback: an older copy of this book would be served, and would give "
             "spent budgets back.",
@@ -114,8 +112,6 @@ def _say_what_is_kept(kept: Path | None, *, first_start: bool) -> None:
         )
         return
     typer.echo(f"The newest checkpoint is kept at {kept}: no older copy of this book is served.", err=True)
-    if first_start and not kept.exists():
-        log.warning("first start: this book is taken for the newest copy without a kept checkpoint")
 
 
 def preload_pricing() -> Thread:

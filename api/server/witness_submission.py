@@ -59,9 +59,7 @@ class _Asked:
 class WitnessSubmission:
     """Shows a book's newest checkpoint to witnesses until it is closed."""
 
-    def __init__(
-        self, book: str, witnesses: Sequence[Witness], *, required: bool, empty: str, cosigned: Callable[[int], object]
-    ) -> None:
+    def __init__(self, book: str, witnesses: Sequence[Witness], *, required: bool, empty: str) -> None:
         """Nothing is sent yet.
 
         Args:
@@ -69,38 +67,45 @@ class WitnessSubmission:
             witnesses: whom to show it to.
             required: whether the service needs the cosignature of each.
             empty: the log's checkpoint of no entries, which is shown for an empty book.
-            cosigned: called with a witness's time (Unix ms) when it has just cosigned.
         """
         self._engines: tuple[Engine, Engine] = engine_of(book, writes=True), engine_of(book, writes=False)
         self._asked = [_Asked(one) for one in witnesses]
-        self._required, self._empty, self._cosigned = required, empty, cosigned
+        self._required, self._empty = required, empty
         self._ending = threading.Event()
         self._threads: list[threading.Thread] = []
         self.failure: WitnessContradicts | WitnessMissing | None = None
         """Why the service has to stop; None while it need not."""
 
-    def show(self) -> None:
+    def show(self) -> list[int]:
         """Show the newest checkpoint to each witness once, to all at the same time, and wait for their answers.
+
+        Returns:
+            The times (Unix ms) of those that have cosigned, by their own clocks.
 
         Raises:
             WitnessContradicts: if one has seen a longer log or another history.
             WitnessMissing: if one that is required does not cosign.
         """
         if not self._asked:
-            return
+            return []
         with ThreadPoolExecutor(len(self._asked)) as pool:
-            for done in [pool.submit(self._show_to, one) for one in self._asked]:
-                done.result()
+            times = [done.result() for done in [pool.submit(self._show_to, one) for one in self._asked]]
         for one in self._asked:
             if self._required and one.problem:
                 raise WitnessMissing(
                     f"{one.problem}: the profile requires its cosignature; start again when it answers"
                 )
+        return [one for one in times if one is not None]
 
-    def start(self, stop: Callable[[], object]) -> None:
-        """Go on showing it every few seconds; ``stop`` is called in another thread when the service must stop."""
+    def start(self, stop: Callable[[], object], cosigned: Callable[[int], object]) -> None:
+        """Go on showing it every few seconds.
+
+        Args:
+            stop: called in another thread when the service must stop; :attr:`failure` says why.
+            cosigned: called with a witness's time (Unix ms) when it has just cosigned.
+        """
         for one in self._asked:
-            thread = threading.Thread(target=self._run, args=(one, stop), name="witness", daemon=True)
+            thread = threading.Thread(target=self._run, args=(one, stop, cosigned), name="witness", daemon=True)
             self._threads.append(thread)
             thread.start()
 
@@ -110,11 +115,13 @@ class WitnessSubmission:
         for engine in self._engines:
             engine.dispose()
 
-    def _run(self, asked: _Asked, stop: Callable[[], object]) -> None:
+    def _run(self, asked: _Asked, stop: Callable[[], object], cosigned: Callable[[int], object]) -> None:
         while not self._ending.wait(ROUND_S):
             failure: WitnessContradicts | WitnessMissing | None = None
             try:
-                self._show_to(asked)
+                time_ms = self._show_to(asked)
+                if time_ms is not None:
+                    cosigned(time_ms)
             except WitnessContradicts as contradiction:
                 failure = contradiction
             if self._required and asked.problem and time.monotonic() - asked.cosigned_s > MISSING_S_MAX:
@@ -125,9 +132,9 @@ class WitnessSubmission:
                 self._ending.set()
                 stop()
 
-    def _show_to(self, asked: _Asked) -> None:
-        """Show it to one witness, and note what came of it. Raises: WitnessContradicts."""
-        name, problem = asked.witness.key.name, ""
+    def _show_to(self, asked: _Asked) -> int | None:
+        """Show it to one witness and note what came of it; its time (ms) if it cosigned. Raises: WitnessContradicts."""
+        name, problem, time_ms = asked.witness.key.name, "", None
         writes, reads = self._engines
         try:
             done = witness_newest(writes, asked.witness, reads=reads, again=True, empty=self._empty)
@@ -145,11 +152,11 @@ class WitnessSubmission:
             # The book's own writer notices a lost database, and stops if it must.
             problem = f"the book could not be read for {name} ({type(error).__name__})"
         else:
-            asked.cosigned_s = time.monotonic()
-            self._cosigned(done.time_ms)
+            asked.cosigned_s, time_ms = time.monotonic(), done.time_ms
         if problem != asked.problem:
             if problem:
                 _LOG.warning("%s; it is asked again every %.0f seconds", problem, ROUND_S)
             else:
                 _LOG.info("%s cosigns again", name)
         asked.problem = problem
+        return time_ms

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
@@ -85,6 +85,7 @@ class Book:
         first_start: bool = False,
         volatile: bool = False,
         statements: bool = True,
+        show_first: Callable[[], Iterable[int]] = tuple,
     ) -> Self:
         """Open a book whose schema is in place.
 
@@ -99,6 +100,8 @@ class Book:
             first_start: make it for a book with entries too, if it is not there.
             volatile: accept a PostgreSQL server that may lose what it committed, as one for tests.
             statements: state the state from time to time, and at closing.
+            show_first: shows the book to witnesses once it was checked and before anything is signed or written, and
+                returns their times (Unix ms); what it raises leaves the book as it was.
 
         Raises:
             BookUnusable: if there is no book, its schema is not this program's, a trigger is missing, the role
@@ -115,6 +118,8 @@ class Book:
             check_usable(engines[1], state, keeping, volatile=volatile)
             with engines[1].begin() as connection:
                 recorder.clock.begin(state.time, newest_cosigned(Log(connection)))
+            for time in show_first():
+                recorder.clock.witnessed(time)
             if keeping is not None:
                 keeping.begin()
             begin_epoch(engines[0], lock)
@@ -275,8 +280,15 @@ class Book:
         """Why the book takes no more commands; None while it takes them."""
         return self._writer.stopped
 
+    def stop(self, why: Exception) -> None:
+        """Sign and record nothing more, from now on: whoever waits gets BookStopped, and the book is yet to be closed.
+
+        What is being committed at this moment may still be recorded.
+        """
+        self._writer.stop(why)
+
     def close(self) -> None:
-        """Commit what is waiting and release the book."""
+        """Commit what is waiting, state the last changes and release the book; a stopped one is only released."""
         self._rows.close()
         self._writer.close()
         self._closed = True

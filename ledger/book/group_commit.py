@@ -76,7 +76,7 @@ class Writer:
         self._state, self.statements = state, state.statements
         self._lock = lock
         self._recorder = recorder
-        self._queue: CallQueue[Finished | Future[Pinned | None] | str] = CallQueue()
+        self._queue: CallQueue[Finished | Future[Pinned | None] | Exception | str] = CallQueue()
         self._calls: deque[Call] = deque()
         self._verdicts: KeptVerdicts[Any] = KeptVerdicts()
         self._deciding: list[Call] = []
@@ -84,6 +84,7 @@ class Writer:
         self._transaction: Connection | None = None
         self._committing: Batch | None = None
         self._ending = False
+        self._halted: Exception | None = None
         self.stopped: str | None = None
         self.pricing = CommandPricing(self._reads, recorder, self._priced)
         self._committer = Committer(writes, lock, kept, self._finished)
@@ -133,6 +134,12 @@ class Writer:
             recheck(connection, self._lock)
         except (BookUnusable, FileChangedError) as error:
             raise BookStopped(str(error)) from None
+
+    def stop(self, why: Exception) -> None:
+        """Decide and sign nothing more, no lapse and no statement; what is being committed may still be recorded."""
+        self._halted = why
+        self._queue.put_back(why)
+        self._thread.join()
 
     def close(self) -> None:
         """Commit what is waiting, end the threads and release the lock."""
@@ -203,6 +210,8 @@ class Writer:
                 self._ending = True
             elif isinstance(message, Future):
                 self._pins.ask(message)
+            elif isinstance(message, Exception):
+                raise message
             else:
                 self._note_finished(*message)
             message = self._queue.get(0) if len(self._calls) < BATCH_MAX else None
@@ -270,6 +279,8 @@ class Writer:
         return self._batch
 
     def _hand_over(self, batch: Batch) -> None:
+        if self._halted is not None:
+            raise self._halted
         close_batch(batch, self._recorder.signer)
         self._committing, self._batch = batch, None
         self._committer.commit(batch, self._transaction)

@@ -66,7 +66,7 @@ def test_yesterdays_book_is_not_served(world: StoredWorld, tmp_path: Path) -> No
     assert "start once with --first-start" in told
     served = Served(profile, "--first-start")
     assert f"The newest checkpoint is kept at {kept}: no older copy of this book is served.\n" in served.before
-    assert '"message": "first start: this book is taken for the newest copy' in "".join(served.before)
+    assert '"message": "first start: this book of 10 entries is taken for the newest copy' in "".join(served.before)
     assert served.end() == ""
     world.book = world.open(kept=kept)
     world.submit(world.charge("a", run=SMALL))

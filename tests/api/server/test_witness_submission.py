@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from tests.factories.callers import Everybody
 from tests.factories.documents import SMALL
 from tests.factories.people import LOG, LOG_KEY, ORIGIN
 from tests.factories.service import machine_clock
-from tests.factories.stored import ENGINES, StoredWorld, copy, open_world
+from tests.factories.stored import ENGINES, StoredWorld, copy, open_world, rows
 from tests.ledger.cli.test_witness_client import COSIGNER, PLAIN, Answer, answering, line, note_of
 from tests.ledger.log import third_party
 
@@ -53,12 +53,10 @@ def witness(tmp_path: Path) -> Iterator[third_party.Witness]:
 
 
 @contextmanager
-def submitting(
-    book: Path | str, *witnesses: str, required: bool = False, cosigned: Callable[[int], object] = int
-) -> Iterator[WitnessSubmission]:
+def submitting(book: Path | str, *witnesses: str, required: bool = False) -> Iterator[WitnessSubmission]:
     """What a service has."""
     asked = [Witness.parse(one) for one in witnesses]
-    submission = WitnessSubmission(str(book), asked, required=required, empty=EMPTY, cosigned=cosigned)
+    submission = WitnessSubmission(str(book), asked, required=required, empty=EMPTY)
     try:
         yield submission
     finally:
@@ -88,12 +86,12 @@ def test_the_newest_checkpoint_is_cosigned_and_the_time_of_the_witness_is_told(
     times: list[int] = []
     with (
         open_world(tmp_path_factory.mktemp("book"), engine) as world,
-        submitting(world.url, witness.named, required=True, cosigned=times.append) as submission,
+        submitting(world.url, witness.named, required=True) as submission,
     ):
         before = machine_clock().now
         for count, names in ((1, ()), (1, ()), (2, ("a",))):
             charged(world, *names)
-            submission.show()
+            times += submission.show()
             with world.book.read() as facts:
                 stored = facts.connection.execute(select(COSIGNATURE.c.tree_size)).scalars().all()
             assert (len(stored), max(stored)) == (count, world.size)
@@ -218,6 +216,8 @@ def test_a_service_whose_book_and_kept_checkpoint_are_yesterdays_does_not_start(
     kept = default_path(LOG)
     world.book.close()
     world.book = world.open(kept=kept, first_start=True)
+    # Today it is past its deadline, and nothing is stated yet: the service would record both at once.
+    charged(world, "late")
     world.book.close()
     backup, note = copy(world.path, tmp_path / "backup.sqlite"), kept.read_bytes()
     world.book = world.open(kept=kept)
@@ -226,13 +226,17 @@ def test_a_service_whose_book_and_kept_checkpoint_are_yesterdays_does_not_start(
     show(world.url, witness.named)
     copy(backup, world.path)
     kept.write_bytes(note)
+    before = rows(world.path)
     refused = CliRunner().invoke(app, ["serve", str(profile_of(world, witness.named))])
     assert (refused.exit_code, "Serving " in refused.stderr) == (7, False)
-    # A statement that was due at the opening may make it another history instead of a shorter one.
+    assert "has cosigned 12 entries of this log, and the book has 11: " in refused.stderr
     assert "; serve the newest book, and give both checkpoints to an auditor" in refused.stderr
+    # It has signed nothing: no lapse, no statement of the state.
+    assert (rows(world.path), kept.read_bytes()) == (before, note)
     away = profile_of(world, f"{COSIGNER.key.vkey}=http://127.0.0.1:9", 'witnesses = "required"')
     refused = CliRunner().invoke(app, ["serve", str(away)])
     assert (refused.exit_code, "Serving " in refused.stderr) == (75, False)
+    assert rows(world.path) == before
 
 
 @pytest.mark.usefixtures("_logging")
@@ -254,6 +258,12 @@ def test_a_running_service_is_stopped_by_a_witness(
     """One that contradicts, and one that is required and stays away; at the start all was well."""
     monkeypatch.setattr(witness_submission, "ROUND_S", 0.05)
     monkeypatch.setattr(witness_submission, "MISSING_S_MAX", 0.1)
+    # A change of just now, which is stated in half a minute, or when the book is closed.
+    world.book.close()
+    world.book = world.open(statements=True)
+    world.reopen()
+    world.clock.now = machine_clock().now
+    assert world.submit(world.merger())[0].index == 11
     world.book.close()
 
     begun = threading.Event()
@@ -271,8 +281,9 @@ def test_a_running_service_is_stopped_by_a_witness(
     assert (result.exit_code, "Serving " in result.stderr) == (code, True)
     last = result.stderr.splitlines()[-1]
     assert last.startswith(f"The service stopped: {COSIGNER.key.name} {told}"), last
-    # It let go of the book.
+    # It let go of the book; and stated the last changes only where no witness contradicts.
     world.book = world.open()
+    assert world.size == (13 if code == 75 else 12)
 
 
 def test_the_settings(world: StoredWorld, tmp_path: Path) -> None:
