@@ -10,6 +10,7 @@ power cut may leave it a second older than the book, never newer. Processes that
 
 from __future__ import annotations
 
+import logging
 import time
 from hashlib import sha256
 from pathlib import Path
@@ -28,6 +29,7 @@ from ledger.wire.malformed import Malformed
 KEEP_S: Final = 1.0
 """The least time between two writings."""
 NOTE_BYTES_MAX: Final = 65_536
+_LOG: Final = logging.getLogger("ledger.rollback")
 
 
 def default_path(key: LogKey) -> Path:
@@ -75,6 +77,12 @@ class CheckpointFile:
                     f"there is no checkpoint kept at {self._path}, so whether this book of {book.size} entries is the "
                     "newest copy is unknown: put that file back, or, if the book was never served from here, start "
                     "once with --first-start"
+                )
+            if book.size:
+                _LOG.warning(
+                    "first start: this book of %d entries is taken for the newest copy; no checkpoint was kept at %s",
+                    book.size,
+                    self._path,
                 )
             return
         if kept.size > book.size:

@@ -63,8 +63,8 @@ def test_a_restored_backup_is_refused(world: StoredWorld, kept: Path, tmp_path: 
     assert world.submit(world.charge("a", run=SMALL))[0].repeated
 
 
-def test_a_missing_file_stops_the_start(world: StoredWorld, kept: Path) -> None:
-    """Restoring the book and deleting the file is no way around it; an operator's word is, once."""
+def test_a_missing_file_stops_the_start(world: StoredWorld, kept: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Restoring the book and deleting the file is no way around it; an operator's word is, once, and is logged."""
     _grow(world, kept, "a")
     kept.unlink()
     told = r"there is no checkpoint kept at .*/checkpoint, so whether this book of 11 entries is the newest copy"
@@ -72,7 +72,11 @@ def test_a_missing_file_stops_the_start(world: StoredWorld, kept: Path) -> None:
         with pytest.raises(BookUnusable, match=told):
             world.open(kept=kept)
     assert not kept.exists()
+    caplog.clear()
     world.book = world.open(kept=kept, first_start=True)
+    (record,) = [one for one in caplog.records if one.name == "ledger.rollback"]
+    told = f"first start: this book of 11 entries is taken for the newest copy; no checkpoint was kept at {kept}"
+    assert (record.levelname, record.message) == ("WARNING", told)
     assert Checkpoint.open(kept.read_text(), LOG).size == 11
     world.reopen()
     world.book.close()
