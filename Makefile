@@ -14,6 +14,8 @@ UNIT   := $(addprefix tests/ledger/,accounting accounts commands crypto domain f
 # Seconds of processor time that all tests together may use: half as much again as they do on a usual machine.
 TEST_CPU_S ?= 1050
 UNIT_CPU_S ?= 240
+# For tests that take hours: none is ended because it takes long.
+ENDLESS := -o faulthandler_timeout=0
 
 # A PYTHONPATH of somebody else's must not reach our commands, nor an activated environment.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
@@ -51,7 +53,7 @@ openapi: .venv/.ready ## build the OpenAPI document into build/openapi, and writ
 	@$(BIN)/python -m tests.api.wire.openapi_build
 
 bench: .venv/.ready .venv/.peers datasets ## measure: speed (pytest-benchmark), and accuracy at a price
-	@$(BIN)/python -m pytest -n 0 -m bench --benchmark-enable tests/bench
+	@$(BIN)/python -m pytest -n 0 $(ENDLESS) -m bench --benchmark-enable tests/bench
 	@$(BIN)/python -m tests.bench.accuracy --into .venv/accuracy.jsonl
 
 bench-book: .venv/.ready ## the table of the book's speed, one JSON object a row; BOOK='--rounds 2 --entries 1000' makes it short
@@ -65,7 +67,7 @@ utility: .venv/.ready ## how many runs each admission rule lets through
 
 soak: .venv/.ready .venv/.witness ## the long tests, and examples that no run drew before
 	@$(BIN)/python -m pytest -m "hypothesis and not bench and not soak" --hypothesis-profile=default
-	@$(BIN)/python -m pytest -n 0 -m soak
+	@$(BIN)/python -m pytest -n 0 $(ENDLESS) -m soak
 
 lock: ## write the locks anew (needs uv)
 	@command -v uv > /dev/null || { echo "make lock needs uv: pip install uv"; exit 1; }

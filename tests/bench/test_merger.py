@@ -58,4 +58,5 @@ def _in_memory(runs: int) -> Side[MemoryState]:
 
 def test_in_memory(benchmark: BenchmarkFixture) -> None:
     """In 2 s, against one with a hundredth of the runs."""
-    compare(benchmark, _in_memory(MANY), _in_memory(FEW), rounds=5, limit=LIMIT_S)
+    told = compare(benchmark, _in_memory(MANY), _in_memory(FEW), rounds=5, limit=LIMIT_S)
+    assert told.within, told.line

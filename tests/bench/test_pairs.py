@@ -60,6 +60,7 @@ def test_pairs(benchmark: BenchmarkFixture, tmp_path: Path, engine: str, clients
                 rounds=3,
             )
         floor.close()
+        assert world.size > 2 * len(waits)
     _tell_waits(waits)
 
 

@@ -47,10 +47,11 @@ def test_a_question(benchmark: BenchmarkFixture, question: str, load: str) -> No
 
     known = dense_plan(steps, noise, probability)
     ask(market.ask(known))
-    compare(
+    told = compare(
         benchmark,
         Side(f"{question} of a plan seen before, {load}", 1, lambda: market.ask(known), ask),
         Side("of a new one", 1, lambda: market.ask(new()), ask),
         3,
         limit=SEEN_S,
     )
+    assert told.within, told.line

@@ -32,6 +32,8 @@ pytestmark = pytest.mark.bench
 FEW: Final = int(os.environ.get("EPSILON_BENCH_REPLAYED", "20000"))
 MANY: Final = int(os.environ.get("EPSILON_BENCH_LONGEST", "100000"))
 """The length of the log in which proofs are made; 1000000 for the whole question."""
+ABOUT_THE_SAME: Final = 3
+"""The most that an entry of a log ten times as long may cost, in times."""
 
 
 def _entries(path: Path) -> list[bytes]:
@@ -127,7 +129,8 @@ def test_replay_of_a_longer_log(benchmark: BenchmarkFixture) -> None:
             lambda _: verify_book(url_of(path), LOG, no_step, signatures=False),
         )
 
-    compare(benchmark, replay(FEW), replay(FEW // 10), rounds=3)
+    told = compare(benchmark, replay(FEW), replay(FEW // 10), rounds=3)
+    assert told.median < ABOUT_THE_SAME, told.line
 
 
 def test_inclusion_proof(benchmark: BenchmarkFixture) -> None:
@@ -146,7 +149,8 @@ def test_inclusion_proof(benchmark: BenchmarkFixture) -> None:
             assert verify_receipt(receipt, entries[place], LOG)[0] == place
         floor = Side("SHA-256 of a kilobyte, 40 times", len(places), nothing, lambda _: _hashes(40 * len(places)))
         ours = Side(f"inclusion proof of {MANY}", len(places), nothing, proofs)
-        compare(benchmark, ours, floor, rounds=7, limit=0.001)
+        told = compare(benchmark, ours, floor, rounds=7, limit=0.001)
+        assert told.within, told.line
     engine.dispose()
 
 

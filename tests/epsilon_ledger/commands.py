@@ -30,13 +30,17 @@ def leaves() -> list[tuple[tuple[str, ...], Any]]:
     return [(names, one) for names, one in walk() if not hasattr(one, "commands")]
 
 
-def check(words: list[str]) -> None:
-    """Parse what stands after `epsilon`, down to the last option, without running it. Raises: typer's usage errors."""
+def parsed(words: list[str]) -> tuple[str, ...]:
+    """Parse what stands after `epsilon`, down to the last option, without running it; the command's name.
+
+    Raises: typer's usage errors.
+    """
     command, names = root(), []
     while words and words[0] in getattr(command, "commands", {}):
         command = command.commands[words[0]]
         names.append(words.pop(0))
     if not words and hasattr(command, "commands"):
-        return
+        return tuple(names)
     assert names or words[0].startswith("--"), words
     command.make_context(" ".join(names), words)
+    return tuple(names)

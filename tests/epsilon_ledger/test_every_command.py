@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 from ledger.domain.outcomes import Code
-from tests.epsilon_ledger.commands import check, leaves, root, walk
+from tests.epsilon_ledger.commands import leaves, parsed, root, walk
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "commands.md"
@@ -71,7 +71,7 @@ def test_every_help_ends_with_examples_that_parse() -> None:
         for line in found:
             words = _after_epsilon(line)
             assert tuple(words[: len(names)]) == names, line
-            check(words)
+            assert parsed(words)[: len(names)] == names, line
 
 
 def test_every_help_says_what_it_does() -> None:
@@ -90,8 +90,9 @@ def _lines(page: Path) -> Iterator[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_line_to_type_parses(page: Path) -> None:
     """What stands in a block of shell is a command with options that it has."""
+    known = {names for names, _ in walk()}
     for line in _lines(page):
-        check(_after_epsilon(line))
+        assert parsed(_after_epsilon(line)) in known, line
 
 
 def test_the_page_lists_every_command() -> None:

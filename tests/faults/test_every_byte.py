@@ -155,3 +155,4 @@ def test_every_byte(healthy: tuple[str, Engine], tell: Callable[[str], None]) ->
         if seen.total() % 200 == 0:
             tell(f"{engine.dialect.name}: {len(every)} bytes, of which changed: {dict(seen)}")
     tell(f"{engine.dialect.name}: {len(every)} bytes, of which changed: {dict(seen)}")
+    assert seen["found"] > seen.total() * 2 / 3, seen

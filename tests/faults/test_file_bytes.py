@@ -129,3 +129,4 @@ def test_so_many_bits_of_the_file(book: Path, tmp_path: Path, tell: Callable[[st
         if seen.total() % 200 == 0:
             tell(f"bits of the file: {dict(seen)}")
     tell(f"bits of the file: {dict(seen)}")
+    assert seen["found"] > FLIPS / 5, seen

@@ -91,3 +91,4 @@ def test_hundreds_of_failures(template: Path, tmp_path: Path, kind: str, capsys:
             shutil.rmtree(path)
     with capsys.disabled():
         print(f"\n{kind}: 300 failures of the disk: {dict(there)}")  # noqa: T201 - the figures
+    assert there["stopped"] + there["not opened"] == 300

@@ -21,4 +21,5 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedWorld]:
 @pytest.mark.parametrize("table", TABLES)
 def test_the_life_of_a_charge(world: ServedWorld, table: str) -> None:
     """Each row's outcome is the one its last columns say, and the accounts follow."""
-    ChargeTable(world, table, over_http=True).run()
+    chosen = ChargeTable(world, table, over_http=True)
+    assert chosen.run() == chosen.rows()

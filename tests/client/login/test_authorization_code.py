@@ -120,6 +120,15 @@ def test_the_command_opens_a_browser_and_keeps_the_token_to_itself(desk: Desk, t
     assert (read.returncode, BANK_A in read.stdout, token in read.stdout + read.stderr) == (0, True, False)
 
 
+@pytest.fixture
+def control_c() -> Iterator[None]:
+    """What is started heeds it. A shell has its background jobs ignore it, and what they start ignores it too."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("control_c")
 def test_control_c_ends_the_wait(desk: Desk, tmp_path: Path) -> None:
     """Nothing is kept, and no trace of Python's is shown."""
     command = [sys.executable, "-m", "epsilon_ledger", "login", str(desk.profile), "--no-browser"]

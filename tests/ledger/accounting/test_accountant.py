@@ -28,14 +28,13 @@ def renyi_price(probability: Fraction, noise: Fraction, orders: tuple[int, ...])
 RELATIVE, ABSOLUTE = Fraction(1001, 10**12), Fraction(13, 10**13)
 
 
-def check(probability: Fraction, noise: Fraction, order: int) -> None:
-    """Never below the exact divergence, and above it by the documented slack at most."""
+def priced_above(probability: Fraction, noise: Fraction, order: int) -> bool:
+    """Whether the price is never below the exact divergence, and above it by the documented slack at most."""
     exact = sampled_gaussian(probability, noise, order)
     (units,) = renyi_price(probability, noise, (order,))
     if units is None:
-        assert exact * (1 + RELATIVE) + ABSOLUTE > Fraction(LOSS_MAX - 1, NAT)
-        return
-    assert exact <= units * UNIT <= exact * (1 + RELATIVE) + ABSOLUTE + UNIT
+        return exact * (1 + RELATIVE) + ABSOLUTE > Fraction(LOSS_MAX - 1, NAT)
+    return exact <= units * UNIT <= exact * (1 + RELATIVE) + ABSOLUTE + UNIT
 
 
 @pytest.mark.parametrize("order", [2, 3, 8, 32])
@@ -63,7 +62,7 @@ def test_price_is_never_below_and_hardly_above_the_exact_divergence(
     probability: Fraction, noise: Fraction, order: int
 ) -> None:
     """Over the whole range of plans, at integer orders."""
-    check(probability, noise, order)
+    assert priced_above(probability, noise, order)
 
 
 EXTREMES = [
@@ -90,7 +89,7 @@ EXTREMES = [
 @pytest.mark.parametrize(("probability", "noise", "order"), EXTREMES)
 def test_price_at_the_ends_of_the_range(probability: Fraction, noise: Fraction, order: int) -> None:
     """Where the library's relative error is largest, where a step loses nothing, and where it loses all."""
-    check(probability, noise, order)
+    assert priced_above(probability, noise, order)
 
 
 def test_a_loss_beyond_256_nat_is_infinite() -> None:

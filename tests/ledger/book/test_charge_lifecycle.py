@@ -21,4 +21,5 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.parametrize("table", TABLES)
 def test_the_life_of_a_charge(world: StoredWorld, table: str) -> None:
     """Each row's outcome is the one its last columns say, and the accounts follow."""
-    ChargeTable(world, table).run()
+    chosen = ChargeTable(world, table)
+    assert chosen.run() == chosen.rows()

@@ -83,8 +83,7 @@ def test_what_such_a_key_would_allow() -> None:
     neutral = PublicKey("Ed25519", c.base64url((1).to_bytes(32, "little")))
     head = c.base64url(c.dump({"alg": "Ed25519", "b64": False, "crit": ["b64"], "kid": neutral.thumbprint}))
     forged = f"{head}..{c.base64url((1).to_bytes(32, 'little') + bytes(32))}"
-    verify(forged, b"anything", neutral)
-    verify(forged, b"anything else", neutral)
+    assert [verify(forged, said, neutral) for said in (b"anything", b"anything else")] == [None, None]
 
 
 def test_no_x25519_point_that_gives_a_known_secret_is_a_key() -> None:

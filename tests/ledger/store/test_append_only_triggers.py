@@ -114,7 +114,8 @@ def test_entries_leave_no_gap(database: sqlite3.Connection, position: str) -> No
 def test_the_next_place_is_open(database: sqlite3.Connection) -> None:
     """The triggers refuse by what they should: the same statement at the next position passes."""
     place = "(SELECT count(*) FROM entry)"
-    database.execute(f"INSERT INTO entry VALUES ({place}, 'new', 'post', 1, x'7b7d')")  # noqa: S608 - above
+    done = database.execute(f"INSERT INTO entry VALUES ({place}, 'new', 'post', 1, x'7b7d')")  # noqa: S608 - above
+    assert done.rowcount == 1
 
 
 AHEAD: Final = {

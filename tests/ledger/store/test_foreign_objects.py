@@ -87,4 +87,5 @@ def test_what_is_not_in_the_books_own_schema_is_left_alone(tmp_path: Path) -> No
         execute(database.owner, "CREATE RULE zz AS ON INSERT TO other.plain DO INSTEAD NOTHING")
         execute(database.owner, "CREATE VIEW totals AS SELECT count(*) FROM entry")
         world.reopen()
+        assert world.size == 0
         world.book.close()
