@@ -34,6 +34,7 @@ from ledger.book.past_snapshot import PastSnapshot
 from ledger.book.prepare import read_submission
 from ledger.book.state.row_comparison import RowComparison
 from ledger.book.state.state_statements import StatedTree
+from ledger.book.state.uncollected_objects import UNCOLLECTED
 from ledger.book.submitted_command import (
     BookBusy,
     BookPaused,
@@ -110,6 +111,7 @@ class Book:
         """
         lock = take_lock(url)
         engines = engine_of(url, writes=True), engine_of(url, writes=False)
+        UNCOLLECTED.hold()
         try:
             recorder = Recorder(gate, WallClock(clock, watch), LogSigner(log_key, origin))
             keeping = None if kept is None else CheckpointFile(kept, recorder.signer, first_start=first_start)
@@ -124,8 +126,10 @@ class Book:
                 keeping.begin()
             begin_epoch(engines[0], lock)
             writer = Writer(engines, recorder, state, keeping, lock)
+            UNCOLLECTED.hold_more()
             return cls(engines, recorder, writer, RowComparison(writer.pin, state.records))
         except BaseException:
+            UNCOLLECTED.release()
             for engine in engines:
                 engine.dispose()
             if lock is not None:
@@ -291,6 +295,8 @@ class Book:
         """Commit what is waiting, state the last changes and release the book; a stopped one is only released."""
         self._rows.close()
         self._writer.close()
+        if not self._closed:
+            UNCOLLECTED.release()
         self._closed = True
         self._writes.dispose()
         self._reads.dispose()

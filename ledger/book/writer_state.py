@@ -9,7 +9,6 @@ checkpoint covers them.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Final
@@ -22,6 +21,7 @@ from ledger.book.state.pinned_snapshots import Pinned
 from ledger.book.state.proven_entries import ProvenEntries
 from ledger.book.state.settled_records import SettledRecords
 from ledger.book.state.state_statements import StateStatements
+from ledger.book.state.uncollected_objects import UNCOLLECTED
 from ledger.commands.apply import apply_effect
 from ledger.commands.context import PendingCommand
 from ledger.commands.entry import Entry
@@ -119,6 +119,7 @@ class WriterState:
         self._documents.connection = connection
         before, sums, only_runs = self.size, AccountSums(self.facts), True
         self.facts.folding = True
+        UNCOLLECTED.hold()
         try:
             for index, data in entries_from(connection, before):
                 if index != self.size:
@@ -129,12 +130,12 @@ class WriterState:
                 only_runs = only_runs and KINDS[entry.kind].effect is not None
                 if not self.size % _FOLDED:
                     self.facts.forget_changes()
-                    # The state has no reference cycles: the collector's search for some takes a third of the time.
-                    gc.freeze()
+                    # Searching it for garbage would take a third of the time.
+                    UNCOLLECTED.hold_more()
         except _APPLY_ERRORS as error:
             raise Malformed("", f"entry {self.size}: {error}") from None
         finally:
-            gc.unfreeze()
+            UNCOLLECTED.release()
         self.facts.folding = False
         if self.size > before:
             self._check_signed(connection)

@@ -1,0 +1,43 @@
+"""Objects that the garbage collector does not search while a book is open: a full search stops every thread.
+
+What is alive when a book is opened (modules, documents, the state) is some hundred thousand objects, and the collector
+walks all of them again and again: 0.2 s in which nobody gets an answer. The state has no reference cycles, so
+nothing is lost by leaving them out. What becomes garbage later is searched as ever; the rest again when the last book
+of the process is closed.
+"""
+
+from __future__ import annotations
+
+import gc
+from threading import Lock
+
+
+class UncollectedObjects:
+    """Counts who wants no searches; of the whole process, as the collector is."""
+
+    def __init__(self) -> None:
+        """Nobody yet."""
+        self._lock = Lock()
+        self._holders = 0
+
+    def hold(self) -> None:
+        """Leave what is alive out of every search, until as many :meth:`release` were called."""
+        with self._lock:
+            self._holders += 1
+            if self._holders == 1:
+                gc.freeze()
+
+    def hold_more(self) -> None:
+        """The same of what has become alive since, for somebody who holds."""
+        gc.freeze()
+
+    def release(self) -> None:
+        """Search everything again, once nobody holds."""
+        with self._lock:
+            self._holders -= 1
+            if not self._holders:
+                gc.unfreeze()
+
+
+UNCOLLECTED = UncollectedObjects()
+"""The one of this process."""
