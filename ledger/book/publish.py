@@ -23,7 +23,7 @@ from ledger.book.submitted_command import BookBusy
 from ledger.log.checkpoint import LogSigner, receipt
 from ledger.store.database_state import PROJECTIONS
 from ledger.store.engine import is_postgres, lock_log, sent_together
-from ledger.store.merkle_tables import log_size
+from ledger.store.merkle_tables import appended
 from ledger.store.projection_table import put_rows, replace_rows
 from ledger.store.sqlite_file.file_lock import FileLock
 from ledger.store.tables import CHECKPOINT, ENTRY, TREE_NODE
@@ -66,8 +66,7 @@ def write_batch(connection: Connection, batch: Batch) -> None:
         Malformed: if the log has other entries than those that the batch was decided on.
     """
     # On PostgreSQL the state has caught up under the lock, and the database compares each place.
-    found = batch.start if is_postgres(connection) else log_size(connection)
-    if found != batch.start:
+    if not is_postgres(connection) and (found := appended(connection)) != batch.start:
         raise Malformed("checkpoint", f"is of {batch.start} entries, the book has {found} others")
     with sent_together(connection):
         for name, values in batch.changes.items():
@@ -112,6 +111,7 @@ class Committer:
             finished: is called in the thread when a commit is over; answers the callers.
         """
         self._writes, self._lock, self._kept, self._finished = writes, lock, kept, finished
+        self._own: Connection | None = None
         self._inbox: SimpleQueue[tuple[Batch, Connection | None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="book-commits", daemon=True)
         self._thread.start()
@@ -125,12 +125,15 @@ class Committer:
         """
         connection = self._writes.connect()
         try:
-            connection.begin()
-            lock_log(connection)
-            recheck(connection, self._lock)
+            return self._begun(connection)
         except BaseException:
             connection.close()
             raise
+
+    def _begun(self, connection: Connection) -> Connection:
+        connection.begin()
+        lock_log(connection)
+        recheck(connection, self._lock)
         return connection
 
     def commit(self, batch: Batch, connection: Connection | None) -> None:
@@ -151,6 +154,8 @@ class Committer:
             if self._kept is not None:
                 with suppress(OSError):
                     self._kept.write()
+            if self._own is not None:
+                self._own.close()
         except BaseException as error:  # noqa: BLE001 - the writer stops, whatever it was
             self._finished((None, error))
 
@@ -167,8 +172,12 @@ class Committer:
 
     def _serve(self, batch: Batch, connection: Connection | None) -> bool:
         try:
-            if batch.rows:
-                self._commit(batch, self.begin() if connection is None else connection)
+            if batch.rows and connection is None:
+                self._commit_alone(batch)
+            elif batch.rows and connection is not None:
+                with connection:
+                    write_batch(connection, batch)
+                    connection.commit()
             elif connection is not None:
                 connection.close()
         except BaseException as error:  # noqa: BLE001 - whatever it was, the outcome is unknown
@@ -179,8 +188,14 @@ class Committer:
         self._finished((batch, None))
         return True
 
-    @staticmethod
-    def _commit(batch: Batch, connection: Connection) -> None:
-        with connection:
-            write_batch(connection, batch)
-            connection.commit()
+    def _commit_alone(self, batch: Batch) -> None:
+        """Commit where no other process writes, by one connection for all batches."""
+        if self._own is None:
+            self._own = self._writes.connect()
+        try:
+            write_batch(self._begun(self._own), batch)
+            self._own.commit()
+        except BaseException:
+            # Nothing is committed after this, and the next process finds no lock.
+            self._own.close()
+            raise

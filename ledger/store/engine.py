@@ -12,7 +12,7 @@ lock, before the others time out; when it resumes, its transaction is gone.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
 import psycopg
 from sqlalchemy import URL, Connection, Dialect, Engine, Executable, Result, create_engine, event, make_url, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.sql.selectable import TypedReturnsRows
 
 from ledger.wire.malformed import Malformed
@@ -114,7 +114,7 @@ def _sqlite_engine(url: URL, *, writes: bool) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        run_plainly(connection, "BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
 
@@ -212,6 +212,26 @@ def lock_log(connection: Connection) -> None:
     """
     if is_postgres(connection):
         connection.execute(_LOCK, {"key": WRITE_LOCK})
+
+
+def run_plainly(connection: Connection, statement: str, values: Sequence[_Any] = ()) -> list[_Any]:
+    """Run a statement of the driver's own dialect without SQLAlchemy, which takes longer than SQLite; its rows.
+
+    Raises:
+        DBAPIError: as SQLAlchemy raises it.
+    """
+    dialect = connection.dialect
+    assert dialect.dbapi is not None
+    cursor = connection.connection.cursor()
+    try:
+        for listener in connection.engine.dispatch.before_cursor_execute:
+            listener(connection, cursor, statement, values, None, False)  # noqa: FBT003 - as SQLAlchemy calls it
+        cursor.execute(statement, values)
+        return [*cursor.fetchall()] if cursor.description else []
+    except dialect.dbapi.Error as error:
+        raise DBAPIError.instance(statement, None, error, dialect.dbapi.Error, dialect=dialect) from error
+    finally:
+        cursor.close()
 
 
 @contextmanager

@@ -7,10 +7,10 @@ from contextlib import suppress
 from functools import cache
 from typing import Final
 
-from sqlalchemy import TextClause, bindparam, func, select, text
+from sqlalchemy import Connection, TextClause, bindparam, func, select, text
 
 from ledger.log import merkle
-from ledger.store.engine import Executor
+from ledger.store.engine import Executor, run_plainly
 from ledger.store.projection_table import append_rows
 from ledger.store.tables import CHECKPOINT, ENTRY, TREE_NODE
 from ledger.verifier import leaf_hash
@@ -144,6 +144,12 @@ class Tree:
 def log_size(connection: Executor) -> int:
     """How many entries there are, in one step of the index."""
     last = connection.execute(_LAST).scalar()
+    return 0 if last is None else int(last) + 1
+
+
+def appended(connection: Connection) -> int:
+    """The same, for whoever commits: within a transaction that writes."""
+    ((last,),) = run_plainly(connection, "SELECT max(position) FROM entry")
     return 0 if last is None else int(last) + 1
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 from sqlalchemy import Connection, Row, Table, bindparam, insert, select, tuple_
 from sqlalchemy.dialects import postgresql
 
-from ledger.store.engine import Executor, is_postgres
+from ledger.store.engine import Executor, is_postgres, run_plainly
 from ledger.store.row_mapping import Fields, TableMapping
 
 K = TypeVar("K")
@@ -65,12 +65,13 @@ class ProjectionTable(Mapping[K, V], Generic[K, V]):
 
     def row_that_differs(self, key: K, stored: V | None, made: V | None) -> Any:  # noqa: ANN401 - of any table
         """The whole key of the first row that one of two values under a key has and the other has not."""
-        names = [column.name for column in self._table.primary_key.columns]
+        columns = [*self._table.columns]
+        places = [columns.index(column) for column in self._table.primary_key.columns]
         has, should = ([] if one is None else self._mapping.dump(key, one) for one in (stored, made))
         apart = [one for one in has if one not in should] + [one for one in should if one not in has]
-        if len(names) == 1 or not apart:
+        if len(places) == 1 or not apart:
             return key
-        return tuple(apart[0][name] for name in names)
+        return tuple(apart[0][place] for place in places)
 
     def where(self, *conditions: Any) -> list[V]:  # noqa: ANN401 - SQLAlchemy's own types
         """The values of one-row tables that meet conditions."""
@@ -129,20 +130,20 @@ def put_rows(connection: Connection, table: Table, rows: Sequence[tuple[Any, ...
         return
     if is_postgres(connection):
         columns = tuple(list(column) for column in zip(*rows, strict=True))
-        connection.exec_driver_sql(_putting(table, 0, replaces=replaces, postgres=True), columns)
+        run_plainly(connection, _putting(table, 0, replaces=replaces, postgres=True), columns)
         return
     start = 0
     while start < len(rows):
         # Sizes are powers of two, so that the driver's cache holds every statement.
         size = min(_ROWS_MAX, 1 << (len(rows) - start).bit_length() - 1)
         values = tuple(chain.from_iterable(rows[start : start + size]))
-        connection.exec_driver_sql(_putting(table, size, replaces=replaces, postgres=False), values)
+        run_plainly(connection, _putting(table, size, replaces=replaces, postgres=False), values)
         start += size
 
 
 def replace_rows(connection: Connection, mapping: TableMapping[K, V], values: Iterable[tuple[K, V]]) -> None:
     """Write the rows of values, each in place of those that have its key."""
-    rows = [tuple(row.values()) for key, value in values for row in mapping.dump(key, value)]
+    rows = [row for key, value in values for row in mapping.dump(key, value)]
     put_rows(connection, mapping.table, rows, replaces=True)
 
 

@@ -55,9 +55,9 @@ class TableMapping(Generic[K, V]):
         table: Table,
         key: tuple[str, ...],
         load: Callable[[Rows], V],
-        dump: Callable[[K, V], list[Fields]],
+        dump: Callable[[K, V], list[tuple[Any, ...]]],
     ) -> None:
-        """See the class."""
+        """See the class; ``dump`` gives rows in the order of the columns."""
         self.table, self.key, self.load, self.dump = table, key, load, dump
         self.columns = [table.c[name] for name in key]
         self.key_of: Callable[[Row[Any]], Any] = itemgetter(*map(table.c.keys().index, key))
@@ -139,8 +139,9 @@ class RecordMapping(Generic[V]):
         hints = get_type_hints(record)
         self._types = {index if name == "index" else name: hint for name, hint in hints.items()}
         converters = [None if hint in _PLAIN else _CONVERTERS[hint] for hint in hints.values()]
-        self._fields = [*zip(hints, self._types, converters, strict=True)]
         self._loads = [(place, one.load) for place, one in enumerate(converters) if one is not None]
+        self._dumps = [(place, one.dump) for place, one in enumerate(converters) if one is not None]
+        self._values: Callable[[V], tuple[Any, ...]] = attrgetter(*hints)
 
     def columns(self, *key: str) -> list[Column[Any]]:
         """The columns, in the order of the fields; ``key`` names those of the primary key."""
@@ -156,9 +157,9 @@ class RecordMapping(Generic[V]):
             values[place] = load(values[place])
         return self._record(*values)
 
-    def dump(self, value: V) -> Fields:
-        """The row of a value."""
-        return {
-            column: getattr(value, name) if one is None else one.dump(getattr(value, name))
-            for name, column, one in self._fields
-        }
+    def dump(self, value: V) -> tuple[Any, ...]:
+        """The row of a value, in the order of the columns."""
+        values = [*self._values(value)]
+        for place, dump in self._dumps:
+            values[place] = dump(values[place])
+        return tuple(values)

@@ -19,7 +19,7 @@ from ledger.domain.facts import Account, Charge, Contract, Dataset, Organisation
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
 from ledger.domain.organisation_graph import Node
 from ledger.mechanisms.loss import Loss
-from ledger.store.row_mapping import Fields, RecordMapping, Rows, TableMapping, number, text
+from ledger.store.row_mapping import RecordMapping, Rows, TableMapping, number, text
 
 V = TypeVar("V")
 SCHEMA_REVISION: Final = "0003"
@@ -198,7 +198,7 @@ CONTRACT_HEADS: Final[TableMapping[str, str]] = TableMapping(
     _table("contract_head", text("id", key=True), text("document")),
     ("id",),
     lambda rows: str(rows[0].document),
-    lambda key, document: [{"id": key, "document": document}],
+    lambda key, document: [(key, document)],
 )
 """The newest version of each contract id."""
 
@@ -213,13 +213,9 @@ def _load_account(rows: Rows) -> Account:
     return Account(rows[0].partition, rows[0].holder, posted, pending)
 
 
-def _dump_account(key: tuple[str, str], value: Account) -> list[Fields]:
-    names = ("posted", "posted_infinite", "pending", "pending_infinite")
-    columns = zip(value.posted.finite, value.posted.infinite, value.pending.finite, value.pending.infinite, strict=True)
-    return [
-        {"partition": key[0], "holder": key[1], "coordinate": place, **dict(zip(names, sums, strict=True))}
-        for place, sums in enumerate(columns)
-    ]
+def _dump_account(key: tuple[str, str], value: Account) -> list[tuple[Any, ...]]:
+    sums = zip(value.posted.finite, value.posted.infinite, value.pending.finite, value.pending.infinite, strict=True)
+    return [(*key, place, *one) for place, one in enumerate(sums)]
 
 
 ACCOUNTS: Final[TableMapping[tuple[str, str], Account]] = TableMapping(
@@ -241,12 +237,12 @@ FORGIVEN: Final[TableMapping[tuple[str, str], Loss]] = TableMapping(
     _table("forgiven", text("partition", key=True), text("holder", key=True), text("loss")),
     ("partition", "holder"),
     lambda rows: Loss.parse(json.loads(rows[0].loss)),
-    lambda key, loss: [{"partition": key[0], "holder": key[1], "loss": json.dumps(loss.to_json())}],
+    lambda key, loss: [(*key, json.dumps(loss.to_json()))],
 )
 """What was settled on an account when the last decree on it was entered."""
 
 
-def _read_only(key: object, value: object) -> list[Fields]:
+def _read_only(key: object, value: object) -> list[tuple[Any, ...]]:
     raise TypeError(f"{key} of {type(value).__name__} is append-only")
 
 

@@ -20,14 +20,16 @@ import signal
 import sqlite3
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
-from threading import Event
+from threading import Event, current_thread
+from types import FrameType
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Engine, event
 from sqlalchemy.pool import Pool
 
 from ledger.book.submitted_command import BookStopped, Submission
@@ -157,22 +159,15 @@ def _at_instructions(most: int) -> None:
 
 
 def _after_commit(most: int) -> None:
-    """A writing connection goes back to its pool after the commit and before anyone is answered."""
-    kill, writing = _killer(most), set[int]()
+    """The driver's commit of a batch has returned, and nobody is answered yet."""
+    kill = _killer(most)
 
-    def began(connection: Connection, cursor: object, statement: str, *rest: object) -> None:
-        del cursor, rest
-        if statement.startswith("INSERT INTO entry"):
-            writing.add(id(connection.connection.dbapi_connection))
-
-    def returned(connection: object, record: object) -> None:
-        del record
-        if id(connection) in writing:
-            writing.discard(id(connection))
+    def returned(frame: FrameType, happened: str, value: object) -> None:
+        del value
+        if happened == "return" and frame.f_code.co_name == "do_commit" and current_thread().name == "book-commits":
             kill()
 
-    event.listen(Engine, "before_cursor_execute", began)
-    event.listen(Pool, "checkin", returned)
+    threading.setprofile(returned)
 
 
 if __name__ == "__main__":
