@@ -68,6 +68,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "read_accounts": (SRO, TSO, TDP, TDC, AUDITOR),
     "read_account_proof": (SRO, TSO, TDP, TDC, AUDITOR),
     "read_charge": (SRO, TDP, TDC, CCR, AUDITOR),
+    "read_charge_epsilon": (SRO, TDP, TDC, CCR, AUDITOR),
     "read_contract_head": (SRO, TDP, TDC, AUDITOR),
     "read_dataset": (*_PARTIES, AUDITOR),
     "read_decision": (*_PARTIES, CCR, AUDITOR),

@@ -21,10 +21,11 @@ from client.http.problems import Refused
 from client.keys.data_encryption import encrypt
 from client.keys.signer import Signer
 from ledger.accounting.calibration import calibrate_noise
-from ledger.accounting.epsilon_report import report_epsilon
+from ledger.accounts.run_epsilon import RunEpsilon
 from ledger.mechanisms.plan import Plan
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal, parse_number
+from ledger.wire.records import convert
 
 STEPS: Final = 60
 PROBABILITY: Final = Fraction(1, 2)
@@ -93,19 +94,14 @@ class Story:
         with self._console.status("calibrating the noise with privacy loss distributions"):
             noise = calibrate_noise(PROBABILITY, STEPS, RUN_EPSILON, _DELTA, participants.RELATION)
         self._plan = Plan(PROBABILITY, noise, Fraction(1), STEPS, digits.RECORDS // 2)
-        reported = report_epsilon(self._plan.mechanism(STEPS), _DELTA, participants.RELATION)
-        self._print(
-            f"each plans {STEPS} steps, sampling probability 1/2, noise multiplier "
-            f"{self._plan.to_json()['noise_multiplier']}: ε {ceil_decimal(reported.epsilon, 4)} "
-            f"at δ {participants.DELTA} by {reported.accountant} under {reported.relation} ({reported.version})"
-        )
+        quoted = self._banks[0].service.quote(self._banks[0].signer, self._banks[0].did, self._charge_body(self._first))
+        for line in convert(tuple[RunEpsilon, ...], quoted.body["run_epsilon"]):
+            self._print(
+                f"each plans {STEPS} steps, sampling probability 1/2, noise multiplier "
+                f"{self._plan.to_json()['noise_multiplier']}: {line} ({line.version})"
+            )
+        self._print("that ε is of the whole plan, and bounds a run whenever it stops: it is the same number everywhere")
         self._run(self._banks[0], self._first, "2026-q3.sealed", accuracy_target="0.8")
-
-    def _released(self, steps: int) -> Fraction:
-        """The ε of the steps that ran, by PLD; nothing for none."""
-        if not steps:
-            return Fraction(0)
-        return report_epsilon(self._plan.mechanism(steps), _DELTA, participants.RELATION).epsilon
 
     def until_refused(self) -> None:
         """Chapter 3: runs follow until one no longer fits."""
@@ -196,13 +192,13 @@ class Story:
         return {"more": str(everyone["runs_like_the_last"]), "share": f"{share} %", "odometer": everyone["odometer"]}
 
     def table(self) -> Table:
-        """What each run released, what share is used, and how many more such runs fit."""
+        """What each run reveals by its whole plan, what share is used, and how many more such runs fit."""
         table = Table(title="What was released, and what is left", title_justify="left")
         for name in ("run", "partition"):
             table.add_column(name, no_wrap=True)
         for name in ("steps", "accuracy"):
             table.add_column(name, justify="right", no_wrap=True)
-        for name in (f"ε at δ {participants.DELTA} (PLD)", "share used", "such runs that still fit"):
+        for name in (f"ε of the run at δ {participants.DELTA}", "share used", "such runs that still fit"):
             table.add_column(name, justify="right", overflow="fold")
         for run in self._runs:
             name = run.task.partition.rpartition("/")[2]
@@ -210,8 +206,10 @@ class Story:
                 table.add_row(run.task.id, name, "0", "refused", "0", run.shares["share"], "0")
                 continue
             steps, accuracy = run.report["steps"], f"{run.report['accuracy']:.1%}"
-            epsilon = ceil_decimal(self._released(steps), 4)
-            table.add_row(run.task.id, name, str(steps), accuracy, epsilon, run.shares["share"], run.shares["more"])
+            # Of the whole plan, however few of its steps ran.
+            table.add_row(
+                run.task.id, name, str(steps), accuracy, run.report["epsilon"], run.shares["share"], run.shares["more"]
+            )
         return table
 
     def _chapter(self, number: int, title: str) -> None:

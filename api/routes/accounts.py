@@ -8,14 +8,16 @@ from typing import Annotated, Final, TypeVar
 from fastapi import Query
 from fastapi.responses import PlainTextResponse, Response
 
-from api.auth.authorisation import sees_entry
+from api.auth.authorisation import Caller, sees_entry
 from api.auth.visibility import get_visible, not_found, visible_partition
 from api.http.field_types import PathHolder, PathName, PathRef, QueryRef
 from api.http.pagination import Page, fetch_from, scope_of
 from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
 from api.wire import account_answers as answers
 from api.wire.responses import shows_text
+from ledger.accounts.run_epsilon import ChargeEpsilon, RunEpsilon
 from ledger.book.state.account_proof import account_proof
+from ledger.commands.runs.model_ancestry import charged_epsilon, epsilon_with_ancestry
 from ledger.domain import facts as domain
 from ledger.wire import canonical_json as c
 from ledger.wire.records import write
@@ -103,3 +105,24 @@ def read_charge(view: View, id: PathName) -> answers.ChargeWithProgress:  # noqa
     found = get_visible(view.facts.charges.get(c.name(id, "id")), view.caller.sees_charge, view.facts, f"charge {id}")
     progress = None if view.as_of is not None else view.context.progress.of(found.id)
     return answers.ChargeWithProgress.project(found, progress=progress)
+
+
+@ROUTES.route("/v1/charges/{id}/epsilon", slow=True)
+def read_charge_epsilon(view: View, id: PathName) -> ChargeEpsilon:  # noqa: A002 - the wire's name
+    """What the run of a charge reveals by its whole plan, and with all that its model descends from.
+
+    Raises: Malformed, Problem.
+    """
+    caller, facts = view.caller, view.facts
+    found = get_visible(facts.charges.get(c.name(id, "id")), caller.sees_charge, facts, f"charge {id}")
+    return ChargeEpsilon(
+        charge=found.id,
+        run_epsilon=charged_epsilon(facts, found),
+        with_ancestry=tuple(line for line in epsilon_with_ancestry(facts, found) if _sees(caller, found, line, facts)),
+    )
+
+
+def _sees(caller: Caller, charge: domain.Charge, line: RunEpsilon, facts: domain.Facts) -> bool:
+    """Whose model it is sees every line: it knows all runs that the model starts from, whoever provides the data."""
+    own = caller.charge == charge.id or caller.organisation == charge.actor
+    return own or caller.sees_partition(facts.partitions[line.partition], facts)

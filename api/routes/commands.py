@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -28,8 +29,10 @@ from api.wire.command_requests import command_schema
 from api.wire.registry_answers import Stored
 from api.wire.responses import BINARY, BYTES_TYPE, answer, json_response, shows, takes, with_headroom
 from client.http.endpoints import DOCUMENTS, JSON_TYPE, QUOTES
-from ledger.book.book import Book, Submission
+from ledger.accounts.run_epsilon import run_epsilon
+from ledger.book.book import Book, Outcome, Submission
 from ledger.commands.registry import PATHS
+from ledger.commands.runs.charge import CHARGE
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.store.snapshot import Snapshot
@@ -100,7 +103,7 @@ class _Decider(NamedTuple):
             return await run_sync(self._release, submission)
         # A dry run does not use up the nonce of a key release.
         if asked.dry:
-            outcome = await run_sync(self.book.quote, submission)
+            outcome = await run_sync(self._quote, submission)
         else:
             (outcome,) = await self.book.submit_async([submission])
         if outcome.code.refused:
@@ -121,6 +124,16 @@ class _Decider(NamedTuple):
         if asked.kind in VERSIONED:
             check_version(facts, command, asked.if_match, caller)
         return caller, submission
+
+    def _quote(self, submission: Submission) -> Outcome:
+        """What a command would get now; of a charge with the ε of its run."""
+        outcome = self.book.quote(submission)
+        if submission.command.kind != CHARGE.name or outcome.code.refused:
+            return outcome
+        body = CHARGE.read_body(submission.command)
+        with self.book.read() as facts:
+            lines: list[c.Json] = [run_epsilon(facts.partitions[ref], body).to_json() for ref in body.partitions]
+        return replace(outcome, body={**outcome.body, "run_epsilon": lines})
 
     def _release(self, submission: Submission) -> Response:
         with log_withheld(submission.command):

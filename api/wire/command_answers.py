@@ -23,6 +23,7 @@ from api.http.field_types import (
 from api.http.problems import ProblemDetails
 from api.wire.command_requests import titled
 from client.keys.hpke_envelope import Envelope
+from ledger.accounts.run_epsilon import RunLines
 from ledger.commands.command_kind import CommandKind
 from ledger.commands.entry import Entry
 from ledger.commands.registry import KINDS
@@ -83,6 +84,8 @@ def _narrowed(kind: str) -> Mapping[str, Any]:
     required = {field.name: field.type for field in fixed if field.required}
     # A quote or a dry run has what was decided, and nothing more.
     optional = {"outcome": outcome, "request": request, **{one.name: one.type for one in fixed if not one.required}}
+    if kind == "charge":
+        optional["run_epsilon"] = RunLines
     doc = f"What the decision on a {kind.replace('_', ' ')} fixed, and the request."
     return {"body": _record(titled(kind, "Decided"), required, optional, doc), "outcome": outcome}
 

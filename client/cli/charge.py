@@ -20,7 +20,7 @@ from client.cli.arguments import (
 )
 from client.cli.command_group import TOP_LEVEL, CommandGroup, Result
 from client.cli.error_report import errors_reported
-from client.cli.output import print_outcome
+from client.cli.output import epsilon_lines, print_fields, print_outcome
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -46,7 +46,8 @@ def quote(caller: Profile, charge: _Body, contract: _Contract = "", deadline: Op
     body = _body(charge, contract, deadline)
     with caller.open() as service:
         answer = service.quote(caller.signer(), caller.actor, body)
-    return Result(answer.body, f"The charge would be {answer.outcome}.")
+    lines = [f"  {line}" for line in epsilon_lines(answer.body.get("run_epsilon"))]
+    return Result(answer.body, "\n".join([f"The charge would be {answer.outcome}.", *lines]))
 
 
 @group.signed_command(
@@ -60,10 +61,19 @@ def make(charge: _Body, *, contract: _Contract = "", deadline: OptionalTime = No
     return _body(charge, contract, deadline)
 
 
-@group.read_command("bank-a.toml run-1", "hospital.toml run-1 --json")
+def _print_charge(shown: Object) -> None:
+    lines = {name: shown[name] for name in ("run_epsilon", "with_ancestry")}
+    print_fields({name: value for name, value in shown.items() if name not in lines})
+    for name, value in lines.items():
+        title = "The run" if name == "run_epsilon" else "The run with all runs that its model descends from"
+        for line in epsilon_lines(value):
+            typer.echo(f"{title}: {line}")
+
+
+@group.read_command("bank-a.toml run-1", "hospital.toml run-1 --json", table=_print_charge)
 def show(service: Service, charge: ChargeId) -> Object:
-    """Show the current state of a charge: pending, posted or voided, its steps and its deadline."""
-    return service.charge(charge)
+    """Show a charge: its state, steps and deadline, and the ε of the whole run."""
+    return {**service.charge(charge), **service.run_epsilon(charge)}
 
 
 @group.command("bank-a.toml run-1 80 --room room.pem", "bank-a.toml run-1 0 --room room.pem --json")

@@ -54,6 +54,14 @@ def print_rows(
     Console(stderr=to_stderr).print(table)
 
 
+def epsilon_lines(value: Json) -> list[str]:
+    """Each line of a run's ε in an answer as people read it; none where the service gives none."""
+    from ledger.accounts.run_epsilon import RunEpsilon
+    from ledger.wire.records import convert
+
+    return [] if value is None else [str(line) for line in convert(tuple[RunEpsilon, ...], value, "epsilon")]
+
+
 def objects(value: Json) -> list[Object]:
     """The objects in a list of an answer; none where it is no list."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -167,6 +167,10 @@ class Service:
         """The current state of a charge. Raises: Refused, Unreachable."""
         return self._get(f"/v1/charges/{_path(charge)}")
 
+    def run_epsilon(self, charge: str) -> c.Object:
+        """The ε of a charge's run, and with all that its model descends from. Raises: Refused, Unreachable."""
+        return self._get(f"/v1/charges/{_path(charge)}/epsilon")
+
     def contract(self, document: str) -> c.Object:
         """The current state of a contract, by its document's digest. Raises: Refused, Unreachable."""
         return self._get(f"/v1/contracts/{_path(document)}")

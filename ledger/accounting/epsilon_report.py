@@ -84,12 +84,18 @@ def report_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Repo
     if not known:
         raise Malformed("noise_multiplier", "leaves an infinite ε at this δ")
     accountant = min(known, key=lambda name: known[name])
-    epsilon = Fraction(math.ceil(known[accountant] * 10**_PLACES), 10**_PLACES)
-    return Report(epsilon, delta, accountant, relation, f"dp-accounting {version('dp-accounting')}")
+    return Report(
+        report_up(known[accountant]), delta, accountant, relation, f"dp-accounting {version('dp-accounting')}"
+    )
+
+
+def report_up(epsilon: Fraction) -> Fraction:
+    """An ε as it is reported: rounded up to a billionth."""
+    return Fraction(math.ceil(epsilon * 10**_PLACES), 10**_PLACES)
 
 
 def reported_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Fraction:
-    """The ε of :func:`report`. Raises: Malformed, NotPriced."""
+    """The ε of :func:`report_epsilon`. Raises: Malformed, NotPriced."""
     return report_epsilon(mechanism, delta, relation).epsilon
 
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Protocol, TypeVar, TypeVarTuple, cast
 
-from ledger.accounting.epsilon_report import reported_epsilon
+from ledger.accounting.epsilon_report import Report, report_epsilon
 from ledger.domain.decision import Rejected
 from ledger.domain.facts import Partition
 from ledger.domain.outcomes import Code
@@ -67,10 +67,14 @@ class ComputedPrices:
         """A run's price under a partition's rule. Raises: Malformed, Rejected."""
         return self.number(_price, partition.terms, partition.relation, _group(partition, run), run.plan)
 
-    def epsilon(self, partition: Partition, run: PricedRun) -> Fraction:
-        """The ε of the whole run at the partition's δ. Raises: Malformed, Rejected."""
+    def report(self, partition: Partition, run: PricedRun) -> Report:
+        """The ε of the whole run at the partition's δ, and what proves it. Raises: Malformed, Rejected."""
         delta, unit_records = partition.delta, _group(partition, run)
-        return self.number(_epsilon, delta.numerator, delta.denominator, partition.relation, unit_records, run.plan)
+        return self.number(_report, delta.numerator, delta.denominator, partition.relation, unit_records, run.plan)
+
+    def epsilon(self, partition: Partition, run: PricedRun) -> Fraction:
+        """The ε of :meth:`report`. Raises: Malformed, Rejected."""
+        return self.report(partition, run).epsilon
 
     def cap(self, bound: Bound) -> Cap:
         """The capacity that a charge must stay within. Raises: Malformed, NoRoom."""
@@ -185,9 +189,9 @@ def _covered(terms: str, relation: str, unit_records: int, plan: RunPlan, segmen
 
 
 @lru_cache(maxsize=65_536)
-def _epsilon(numerator: int, denominator: int, relation: str, unit_records: int, plan: RunPlan) -> Fraction:
+def _report(numerator: int, denominator: int, relation: str, unit_records: int, plan: RunPlan) -> Report:
     with _priced(unit_records, plan) as whole:
-        return reported_epsilon(whole, Fraction(numerator, denominator), relation)
+        return report_epsilon(whole, Fraction(numerator, denominator), relation)
 
 
 def _capacity(rule: Rule, epsilon: Fraction) -> Cap:

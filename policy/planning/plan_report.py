@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec import structs
 
+from ledger.accounts.run_epsilon import RunEpsilon
 from ledger.commands.entry import Entry
 from ledger.domain.facts import GLOBAL
 from ledger.domain.gate import Check
@@ -69,7 +70,11 @@ class StepsThatFit(Record, frozen=True):
 
 
 class PlanReport(Record, frozen=True):
-    """What a planned run would get now, how much of it fits, and what would pass instead."""
+    """What a planned run would get now, how much of it fits, and what would pass instead.
+
+    Attributes:
+        run_epsilon: of the whole run, one line a partition; absent where it has no price.
+    """
 
     advice: Advice | None
     blocked: tuple[Check, ...]
@@ -78,6 +83,7 @@ class PlanReport(Record, frozen=True):
     noise_multiplier_least: Fraction | None
     runs: MoreRuns
     steps_most: StepsThatFit
+    run_epsilon: tuple[RunEpsilon, ...] = ()
 
 
 def report(question: WhatIf, first: int, since: int) -> PlanReport:
@@ -95,6 +101,7 @@ def report(question: WhatIf, first: int, since: int) -> PlanReport:
         noise_multiplier_least=least_noise_admitted(question),
         runs=runs_that_fit(question),
         steps_most=_steps(question),
+        run_epsilon=question.run_epsilon,
     )
 
 

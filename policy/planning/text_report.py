@@ -123,6 +123,7 @@ def decision_lines(decision: DecisionReport) -> Iterator[str]:
 def run_lines(report: PlanReport) -> Iterator[str]:
     """The report of a planned run."""
     yield from decision_lines(report.decision)
+    yield from (f"The run: {line}." for line in report.run_epsilon)
     steps, noise, runs = report.steps_most, report.noise_multiplier_least, report.runs
     epochs = "" if steps.epochs is None else f", {format_number(steps.epochs)} epochs"
     yield f"At this noise multiplier, at most {steps.steps} steps would be admitted{epochs}."

@@ -17,6 +17,7 @@ from msgspec import Meta, structs
 from ledger.accounts.headroom import Limit, Room
 from ledger.accounts.limits import limits_on
 from ledger.accounts.pricing import COMPUTED
+from ledger.accounts.run_epsilon import RunEpsilon, run_epsilon
 from ledger.commands.context import PendingCommand
 from ledger.commands.decide import decide_unsigned
 from ledger.commands.runs.charge_entry import RUNS_MAX, MakeCharge
@@ -132,6 +133,14 @@ class WhatIf:
         checks = (*verdict.checks, *(room.check(self.holder) for room in rooms))
         failed = next((check for check in checks if not check.passed), None)
         return DecisionReport(failed or self._fullest(rooms), checks, decided.detail, decided.code.word)
+
+    @cached_property
+    def run_epsilon(self) -> tuple[RunEpsilon, ...]:
+        """The ε of the whole run, one line a partition; none if it has no price."""
+        try:
+            return tuple(run_epsilon(one, self.body(self.run.plan)) for one in self.partitions)
+        except (Rejected, Malformed, KeyError):
+            return ()
 
     def verdict(self, epsilons: Sequence[tuple[str, Fraction]]) -> Verdict:
         """The gate's, at this ε of the run on each partition."""

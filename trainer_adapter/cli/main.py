@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -70,7 +69,7 @@ def train(
                 run = _run_for_programs if as_json else _run_for_people
                 report = run(known, service, pause=pause, resume=resume)
     if as_json:
-        _print_event("report", **asdict(report))
+        _print_event("report", **report.to_json())
     else:
         typer.echo(report.in_words())
 
@@ -123,7 +122,7 @@ def _run_for_programs(job: Job, service: Service, *, pause: Pause | None, resume
     from trainer_adapter.cli.train import train_job
 
     def on_step(run: Run, step: int) -> None:
-        _print_event("step", epsilon=run.remaining().spent.number, step=step, steps=run.steps)
+        _print_event("step", epsilon=run.privacy.epsilon.number, step=step, steps=run.steps)
 
     def say(line: str) -> None:
         _print_event("stage", text=line)
@@ -148,8 +147,7 @@ def _run_for_people(job: Job, service: Service, *, pause: Pause | None, resume: 
         task = progress.add_task("noisy steps", total=job.plan.steps, loss="")
 
         def on_step(run: Run, step: int) -> None:
-            left = run.remaining()
-            progress.update(task, completed=step, loss=f"{left.spent} of {left.charged.number}")
+            progress.update(task, completed=step, loss=f"ε {run.privacy.epsilon.number} in all")
 
         return train_job(job, service, say, on_step=on_step, pause=pause, resume=resume)
 

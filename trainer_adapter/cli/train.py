@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from client.service.service import Service
+from ledger.accounts.run_epsilon import ChargeEpsilon
+from ledger.wire.canonical_json import Object
 from ledger.wire.malformed import Malformed
 from trainer_adapter.cli import models
 from trainer_adapter.job.job_spec import Job
@@ -32,6 +34,7 @@ class Report:
     Attributes:
         accuracy: of the released model on the public test set, as a share.
         model: the released model's SHA-256, or empty if its release was refused.
+        privacy: the ε of the whole run, one line a partition, and with all that its model descends from.
     """
 
     accuracy: float
@@ -40,13 +43,21 @@ class Report:
     model: str
     steps: int
     steps_charged: int
+    privacy: ChargeEpsilon
+
+    def to_json(self) -> Object:
+        """For programs. ``epsilon`` is the greatest of ``run_epsilon``."""
+        told = self.privacy.to_json()
+        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "privacy"}
+        return {**own, **told, "epsilon": self.privacy.epsilon.number}
 
     def in_words(self) -> str:
         """For people."""
-        return (
+        done = (
             f"{self.charge}: {self.steps} of {self.steps_charged} steps on {self.device}; "
             f"accuracy {self.accuracy:.1%} on the public test set"
         )
+        return "\n  ".join((done, *self.privacy.in_words))
 
 
 def train_job(  # noqa: PLR0913 - one name for each thing a command may choose
@@ -96,7 +107,7 @@ def train_job(  # noqa: PLR0913 - one name for each thing a command may choose
             if target is not None and run.budget.at_block_boundary and _public_accuracy(run, test) >= target:
                 break
     steps, right = run.taken, _public_accuracy(run, test)
-    return Report(right, job.id, device_in_words(device), run.release(), steps, run.steps)
+    return Report(right, job.id, device_in_words(device), run.release(), steps, run.steps, run.privacy)
 
 
 def _public_accuracy(run: ModelRun, test: tuple[Tensor, Tensor]) -> float:

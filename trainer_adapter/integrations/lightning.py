@@ -42,9 +42,9 @@ class LedgerCallback(Callback):
             trainer.should_stop = True
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: object) -> None:
-        """Log the privacy loss, and stop before a step that was not charged."""
+        """Log the ε of the run, and stop before a step that was not charged."""
         left = self._run.remaining()
-        logged = {"epsilon": float(left.spent), "steps_left": float(left.steps)}
+        logged = {"epsilon": float(left.epsilon), "steps_left": float(left.steps)}
         pl_module.log_dict(logged, prog_bar=True, batch_size=1)
         if left.steps == 0:
             trainer.should_stop = True

@@ -15,7 +15,6 @@ from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
 from trainer_adapter.run.charged_run import Run
 
-PLACES: Final = 6
 PUBLIC: Final = frozenset({"public/accuracy", "public/auc", "public/loss"})
 """Metrics that may be given: measured on public records alone, which the caller vouches for."""
 
@@ -30,25 +29,28 @@ class PublicLog:
     def begin(self) -> None:
         """Name the charge and the plan. After the run is open. Raises: Malformed."""
         known, plan = self._run.assignment, self._run.assignment.plan
-        charged = self._run.spent(plan.steps)
+        told = self._run.privacy.epsilon
         for name, value in {
-            "dp/accountant": charged.accountant,
+            "dp/accountant": told.accountant,
             "dp/batch_size_expected": str(plan.batch_size_expected),
             "dp/charge": known.id,
             "dp/clipping_norm": format_number(plan.clipping_norm),
             "dp/contract": known.contract,
-            "dp/delta": format_number(charged.delta),
-            "dp/epsilon_charged": charged.rounded_up(PLACES),
+            "dp/delta": format_number(told.delta),
+            "dp/epsilon_charged": "infinite" if told.epsilon is None else format_number(told.epsilon),
+            "dp/epsilon_partition": told.partition,
             "dp/noise_multiplier": format_number(plan.noise_multiplier),
             "dp/partitions": " ".join(known.data)[:6_000],
             "dp/plan": plan.digest,
+            "dp/relation": told.relation,
             "dp/sampling_probability": format_number(plan.sampling_probability),
             "dp/steps": str(plan.steps),
+            "dp/unit": told.unit,
         }.items():
             self._client.log_param(self._id, name, value)
 
     def step(self, step: int, metrics: Mapping[str, float] | None = None) -> None:
-        """Log the loss of privacy at a step, and metrics of public records.
+        """Log the ε of the whole run, the same at each step, and metrics of public records.
 
         Raises:
             Malformed: for a metric that is not on the list; then nothing is logged.
@@ -56,8 +58,6 @@ class PublicLog:
         private = sorted(set(metrics or {}) - PUBLIC)
         if private:
             raise Malformed(private[0], f"is not among what may leave a clean room: {', '.join(sorted(PUBLIC))}")
-        spent = self._run.remaining().spent
-        epsilon = float("inf") if spent.epsilon is None else float(spent.rounded_up(PLACES))
-        logged = {**(metrics or {}), "dp/epsilon": epsilon}
+        logged = {**(metrics or {}), "dp/epsilon": float(self._run.privacy.epsilon)}
         for name, value in logged.items():
             self._client.log_metric(self._id, name, value, step=step)

@@ -43,6 +43,6 @@ class LedgerTrainerCallback(TrainerCallback):
             control.should_training_stop = True
 
     def on_log(self, *_: object, logs: object = None, **__: object) -> None:
-        """Add the loss of privacy so far to what is logged."""
+        """Add the ε of the whole run to what is logged."""
         if isinstance(logs, dict):
-            logs["epsilon"] = float(self._run.remaining().spent)
+            logs["epsilon"] = float(self._run.remaining().epsilon)

@@ -22,6 +22,7 @@ from typing import Final, Self
 from client.http.problems import Refused, Unreachable
 from client.service.answers import Answer
 from client.service.service import Service
+from ledger.accounts.run_epsilon import ChargeEpsilon, RunEpsilon
 from ledger.domain.exit_codes import ExitCode
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
@@ -32,8 +33,8 @@ from trainer_adapter.run.progress import ProgressReporter
 from trainer_adapter.run.step_budget import StepBudget
 from trainer_adapter.session.key_grants import NotGranted
 from trainer_adapter.session.model_release import ModelReleaseRequest, Pause
-from trainer_adapter.session.privacy_loss_report import EpsilonSpent, QuoteReport
 from trainer_adapter.session.protocol import Say, Session, clean_room_service, consumer_service
+from trainer_adapter.session.quote_report import QuoteReport
 
 LOG_FILE: Final = "steps.log"
 
@@ -43,16 +44,16 @@ class Remaining:
     """The remaining budget of a run.
 
     Attributes:
-        steps: that may still be taken. spent: the loss so far. charged: the loss of the whole run.
+        steps: that may still be taken.
+        epsilon: of the whole run, whichever of its steps were taken.
     """
 
     steps: int
-    spent: EpsilonSpent
-    charged: EpsilonSpent
+    epsilon: RunEpsilon
 
     def __str__(self) -> str:
         """For people."""
-        return f"{self.steps} steps left; {self.spent} of {self.charged}"
+        return f"{self.steps} steps left; the run is {self.epsilon}"
 
 
 class Run:
@@ -141,7 +142,7 @@ class Run:
             more = "" if store is None else ", or go on with it"
             raise FileExistsError(EEXIST, f"holds a run already: name another id and output{more}", str(folder))
         self._session = session
-        session.load_prices(self._charge(session, fresh=identity is None))
+        session.load_privacy(self._charge(session, fresh=identity is None))
         self._resumed = identity is not None
         if self._resumed and (posted := session.steps_posted()) is not None:
             self.say(f"{posted} steps were posted before this process")
@@ -203,13 +204,18 @@ class Run:
         """Why the ledger wants the run to end, or nothing; returns at once."""
         return "" if self._progress is None else self._progress.ended()
 
-    def spent(self, steps: int) -> EpsilonSpent:
-        """The loss of the first steps of the run. Raises: Malformed, before :meth:`open_data`."""
-        return self.session.losses.spent(steps)
+    @property
+    def privacy(self) -> ChargeEpsilon:
+        """What the run reveals, by its whole plan, and with all that its model descends from.
+
+        Raises:
+            Malformed: before :meth:`open_data`.
+        """
+        return self.session.privacy
 
     def remaining(self) -> Remaining:
-        """What is left of the run, and its loss so far. Raises: Malformed, before :meth:`begin`."""
-        return Remaining(self.budget.left, self.spent(self.budget.steps_durable), self.spent(self.steps))
+        """What is left of the run, and the ε of the whole of it. Raises: Malformed, before :meth:`begin`."""
+        return Remaining(self.budget.left, self.privacy.epsilon)
 
     def release_model(self, data: bytes, pause: Pause | None = None) -> str:
         """After the block: request the release of the model, as safetensors; its SHA-256 if it left, or nothing.

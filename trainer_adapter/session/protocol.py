@@ -21,14 +21,16 @@ from client.keys.hpke_envelope import unseal
 from client.keys.signer import Signer, load_private
 from client.service.answers import Answer
 from client.service.service import ATTEMPTS, Service
+from ledger.accounts.run_epsilon import ChargeEpsilon
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import convert
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.job.signals import stop_signals
 from trainer_adapter.session.clean_room_identity import CleanRoomIdentity, DevelopmentAttester
 from trainer_adapter.session.key_grants import ProviderGrants
-from trainer_adapter.session.privacy_loss_report import LossReport, QuoteReport, quote_report
+from trainer_adapter.session.quote_report import QuoteReport, quote_report
 from trainer_adapter.session.receipt_check import check_recorded
 
 CHALLENGES_MAX: Final = 8
@@ -56,10 +58,10 @@ class Session:
 
     Attributes:
         identity: the clean room's keys; secret.
-        losses: what the run's steps cost, from :meth:`load_prices` on.
+        privacy: what the run reveals, as the service answers it, from :meth:`load_privacy` on.
     """
 
-    losses: LossReport
+    privacy: ChargeEpsilon
 
     def __init__(
         self,
@@ -123,12 +125,12 @@ class Session:
         self._save(self.identity)
         return self._service.submit(self._consumer, known.actor, "charge", self.charge_body(), known.id)
 
-    def load_prices(self, charge: Answer) -> None:
-        """Check that the charge is recorded, and read what the run costs. Raises: Refused, Unreachable, Malformed."""
+    def load_privacy(self, charge: Answer) -> None:
+        """Check that the charge is recorded, and read what the run reveals. Raises: Refused, Unreachable, Malformed."""
         known = self._assignment
-        index, entry = check_recorded(self._own, charge, known.log, "charge", Code.PENDING)
+        index, _ = check_recorded(self._own, charge, known.log, "charge", Code.PENDING)
         self._say(f"charge {known.id} is {charge.outcome}, entry {index}")
-        self.losses = LossReport(self._own, entry.body["prices"], self._assignment.data)
+        self.privacy = convert(ChargeEpsilon, self._own.run_epsilon(known.id), "epsilon")
 
     def steps_posted(self) -> int | None:
         """The steps that the charge was posted for, None while it is pending.

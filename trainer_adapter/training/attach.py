@@ -24,16 +24,17 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from client.service.service import Service
+from ledger.accounts.run_epsilon import ChargeEpsilon, RunEpsilon, greatest
 from ledger.mechanisms.plan import USER
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import write
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import MICROBATCH, Engine
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.run.charged_run import Run
 from trainer_adapter.run.checkpointing import Position, Stateful
 from trainer_adapter.session.model_release import Pause
-from trainer_adapter.session.privacy_loss_report import EpsilonSpent
 from trainer_adapter.session.protocol import Say
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
 from trainer_adapter.training.training_records import read_records, read_users
@@ -222,7 +223,7 @@ class ModelRun(Run):
             Malformed: before a step was posted. Unreachable, OSError. Whatever ``pause`` raises.
         """
         steps = self._at.step
-        data = model_bytes(self.model, self.assignment, steps, self.spent(steps))
+        data = model_bytes(self.model, self.assignment, steps, self.privacy)
         return self.release_model(data, self.options.pause)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -242,20 +243,37 @@ class ModelRun(Run):
             self.checkpoints.save_run(self._at, self.model, self.optimiser, self.options.also)
 
 
-def model_bytes(model: nn.Module, assignment: Assignment, steps: int, spent: EpsilonSpent) -> bytes:
+def model_bytes(model: nn.Module, assignment: Assignment, steps: int, privacy: ChargeEpsilon) -> bytes:
     """A model after ``steps`` steps as safetensors, whose metadata name what it cost.
 
-    The same model and run make the same bytes. ``epsilon`` is of this run alone, rounded up, by the ledger's own
-    odometer; ``infinite`` where it has no bound.
+    The same model and run make the same bytes. ``epsilon`` is of the whole plan, however few of its steps ran: the
+    greatest of the lines in ``run_epsilon``, whose partition, δ and accountant stand beside it. Of a model that starts
+    from charged ones, ``epsilon_with_ancestry`` is the greatest of ``with_ancestry``; ``infinite`` if none is proven.
     """
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
+    told = privacy.epsilon
     about = {
-        "accountant": spent.accountant,
+        "accountant": told.accountant,
         "charge": assignment.id,
         "contract": assignment.contract,
-        "delta": format_number(spent.delta),
-        "epsilon": spent.rounded_up(6),
+        "delta": format_number(told.delta),
+        "epsilon": _decimal(told),
+        "partition": told.partition,
         "plan": assignment.plan.digest,
+        "relation": told.relation,
+        "run_epsilon": _json(privacy.run_epsilon),
         "steps": str(steps),
+        "unit": told.unit,
     }
+    if privacy.with_ancestry:
+        about["epsilon_with_ancestry"] = _decimal(greatest(privacy.with_ancestry))
+        about["with_ancestry"] = _json(privacy.with_ancestry)
     return save(tensors, about)
+
+
+def _decimal(line: RunEpsilon) -> str:
+    return "infinite" if line.epsilon is None else format_number(line.epsilon)
+
+
+def _json(lines: tuple[RunEpsilon, ...]) -> str:
+    return write(lines).decode()

@@ -78,6 +78,7 @@ class Tour:
         """Charged, told of, voided; many at once."""
         world, pairs = self.world, self.pairs
         self._post("/v1/charges/run-1/progress", {"steps": 40}, "CCR")
+        self._get("/v1/charges/run-1/epsilon", "TDP")
         self._submit(world.bank, BANK_A, "charge", pairs.charge(pairs.own, CleanRoom()), "run-5")
         self._submit(world.bank, BANK_A, "void", {"charge": "run-5"}, "void-of-run-5")
         items: list[c.Json] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,11 @@ from typer.testing import CliRunner
 from api.cli.main import app as api_commands
 from client.cli.main import app as client_commands
 from client.keys.signer import Signer
+from ledger.accounting.epsilon_report import report_epsilon
+from ledger.mechanisms.plan import Plan
 from ledger.verifier import Balance, verify_account
 from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import ceil_decimal
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, CleanRoom
 from tests.factories.service import ServedWorld
@@ -71,10 +75,11 @@ def test_quote_tells_the_decision_without_recording_it(world: ServedWorld, profi
     path = tmp_path / "charge.json"
     path.write_bytes(c.dump(body))
     permitted = CliRunner().invoke(client_commands, ["quote", str(profile), str(path)])
-    assert (permitted.exit_code, permitted.stdout) == (0, "The charge would be pending.\n")
-    plan = body["plan"]
-    assert isinstance(plan, dict)
-    path.write_bytes(c.dump({**body, "plan": {**plan, "steps": 400}}))
+    plan = Plan.parse(body["plan"])
+    told = report_epsilon(plan.whole, Fraction(1, 100_000), "REPLACE_SPECIAL")
+    line = f"ε {ceil_decimal(told.epsilon, 4)} at δ 0.00001 on {PARTITION}, by PLD (unit record, REPLACE_SPECIAL)"
+    assert (permitted.exit_code, permitted.stdout) == (0, f"The charge would be pending.\n  {line}\n")
+    path.write_bytes(c.dump({**body, "plan": {**plan.to_json(), "steps": 400}}))
     denied = CliRunner().invoke(client_commands, ["quote", str(profile), str(path)])
     assert (denied.exit_code, denied.stdout) == (3, "")
     assert "run_above_contract" in denied.stderr

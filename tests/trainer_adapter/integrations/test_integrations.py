@@ -98,7 +98,7 @@ def test_lightning(place: Place) -> None:
         )
         trainer.fit(Module(), DataLoader(PUBLIC, batch_size=8))
         shown = float(trainer.callback_metrics["epsilon"])
-        told = run.remaining().charged.epsilon
+        told = run.remaining().epsilon.epsilon
     assert told is not None
     assert shown == pytest.approx(float(told), rel=1e-6)
     assert len(seen) == _posted(place, "lightning") == PLAN.steps
@@ -167,7 +167,7 @@ def test_mlflow(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
                     log.step(step, {"public/accuracy": 0.5, "train_loss": 0.1})
                 assert client.get_run(logged).data.metrics == {}
             log.step(step, {"public/accuracy": 0.5})
-        charged = run.remaining().charged.epsilon
+        charged = run.remaining().epsilon.epsilon
     found = client.get_run(logged).data
     assert set(found.metrics) == {"dp/epsilon", "public/accuracy"}
     assert charged is not None

@@ -414,7 +414,7 @@ def test_a_step_lighter_in_noise_or_denser_is_refused(place: Place) -> None:
         bench.optimiser.noise_multiplier = 8.0
         accountant.step(noise_multiplier=8.0, sample_rate=0.5)
         assert len(accountant) == 1
-        spent = bench.run.spent(PLAN.steps).epsilon
+        spent = bench.run.privacy.epsilon.epsilon
         assert spent is not None
         assert accountant.get_epsilon(1e-4) >= spent
         with pytest.raises(ValueError, match="no ε is reported for a smaller one"):

@@ -20,9 +20,12 @@ from torch.nn.functional import cross_entropy
 from api.demo import digits
 from client.http.problems import Refused
 from client.keys.data_encryption import encrypt
+from ledger.accounting.epsilon_report import report_epsilon
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.plan import Plan
+from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import write
 from tests.trainer_adapter.live_service import PLAN, Place, open_place
 from trainer_adapter.job.step_log import steps_begun
 from trainer_adapter.training.attach import ModelRun, Options, attach
@@ -81,7 +84,7 @@ def test_a_plan_records_nothing_and_foresees_the_account(place: Place) -> None:
     by_holder = {one.holder: one for one in seen.accounts}
     assert set(by_holder) == set(shown)
     assert by_holder["global"].runs == shown["global"]["runs_like_the_last"]
-    assert str(seen).startswith(f"The run would be charged {run.remaining().charged}.")
+    assert str(seen).startswith(f"The run would be charged {run.remaining().epsilon}.")
 
 
 def test_a_plan_that_would_be_refused_says_why(place: Place) -> None:
@@ -120,18 +123,20 @@ def test_a_loop_that_is_left_posts_the_steps_taken(place: Place, after: int) -> 
     assert steps_begun(log, f"left-{after}", PLAN) == -(-after // 10) * 10
 
 
-def test_what_is_left_shrinks_and_counts_begun_blocks(place: Place) -> None:
-    """The loss so far is of all that was begun, never less; at the end it is the whole run's."""
-    told = []
-    with _attached(place, "shrinks") as run:
-        for _ in run:
+def test_the_run_has_one_epsilon_from_its_plan_to_its_end(place: Place) -> None:
+    """What is left shrinks step by step; the ε is the quote's before the run, at each step and of what was posted."""
+    told, run = [], _attached(place, "shrinks")
+    quoted = run.plan().lines
+    with run:
+        for step in run:
             left = run.remaining()
-            told.append((left.steps, left.spent.epsilon))
-    assert [steps for steps, _ in told] == list(range(PLAN.steps - 1, -1, -1))
-    assert told[0][1] == told[9][1] == run.spent(10).epsilon
-    assert told[-1][1] == run.spent(PLAN.steps).epsilon
-    assert told[0][1] is not None
-    assert 0 < told[0][1] < (told[-1][1] or 0)
+            told.append((left.steps, left.epsilon))
+            if step == 7:
+                break
+    assert told == [(PLAN.steps - step, quoted[0]) for step in range(1, 8)]
+    assert (run.privacy.run_epsilon, run.privacy.with_ancestry) == (quoted, ())
+    exact = report_epsilon(PLAN.whole, quoted[0].delta, quoted[0].relation)
+    assert (quoted[0].epsilon, quoted[0].accountant) == (exact.epsilon, exact.accountant)
 
 
 def test_one_run_has_one_loop(place: Place) -> None:
@@ -193,15 +198,20 @@ def test_the_released_model_names_what_it_cost(place: Place) -> None:
     assert run.release()
     with safe_open(place.folder / "runs" / "named" / "model.safetensors", framework="pt") as file:
         about = file.metadata()
-    spent = run.spent(10)
-    assert spent.epsilon is not None
-    assert Fraction(about["epsilon"]) >= spent.epsilon > Fraction(about["epsilon"]) - Fraction(1, 10**6)
-    assert {name: about[name] for name in ("accountant", "charge", "delta", "plan", "steps")} == {
-        "accountant": "renyi odometer",
+    (told,) = run.privacy.run_epsilon
+    assert told.epsilon is not None
+    assert about == {
+        "accountant": "PLD",
         "charge": "named",
+        "contract": place.contract,
         "delta": "0.0001",
+        "epsilon": format_number(told.epsilon),
+        "partition": place.ref,
         "plan": PLAN.digest,
+        "relation": told.relation,
+        "run_epsilon": write((told,)).decode(),
         "steps": "10",
+        "unit": "record",
     }
 
 

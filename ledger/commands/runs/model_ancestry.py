@@ -1,0 +1,101 @@
+"""What a recorded run reveals by its whole plan, alone and together with all runs that its model descends from.
+
+A run that starts from models of other runs names their charges (``base``), and those may name others. What the model
+reveals of a partition is bounded by what all these distinct runs reveal together, each in full and counted once. Their
+plans may have been chosen one after another, each after the models before it were seen. So a partition with several of
+them gets the odometer of its own rule on the sum of their prices, which holds for plans so chosen; one with a single
+run gets that run's own number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Final, Protocol
+
+from ledger.accounting.epsilon_report import report_up
+from ledger.accounts.run_epsilon import RunEpsilon, run_epsilon
+from ledger.commands.entry import Entry
+from ledger.commands.runs.charge import CHARGE
+from ledger.commands.runs.charge_entry import MakeCharge
+from ledger.domain.facts import Charge, Facts, Partition
+from ledger.filters import read_rule
+from ledger.mechanisms.loss import Loss, loss_of
+
+ANCESTRY_MAX: Final = 1_000
+"""Runs that a model may descend from for a bound to be computed of them together."""
+
+
+class RecordedFacts(Facts, Protocol):
+    """The state and the entries that made it."""
+
+    def entry(self, index: int) -> bytes:
+        """The exact bytes of an entry. Raises: KeyError."""
+
+
+def charged_body(book: RecordedFacts, charge: Charge) -> MakeCharge:
+    """The body of the command that made a charge."""
+    return CHARGE.read_body(Entry.parse(book.entry(charge.index)).command)
+
+
+def charged_epsilon(book: RecordedFacts, charge: Charge) -> tuple[RunEpsilon, ...]:
+    """What the run of a charge reveals, one line a partition. Raises: Malformed, Rejected."""
+    body = charged_body(book, charge)
+    return tuple(run_epsilon(book.partitions[ref], body) for ref in charge.partitions)
+
+
+def epsilon_with_ancestry(book: RecordedFacts, charge: Charge) -> tuple[RunEpsilon, ...]:
+    """What the run of a charge and all that its model descends from reveal together, one line a partition.
+
+    None if the run starts from no model. With more than a thousand runs no bound is computed: each ε is None.
+
+    Raises:
+        Malformed, Rejected.
+    """
+    if not charge.base:
+        return ()
+    runs = model_ancestry(book.charges, charge)
+    by_partition: dict[str, list[Charge]] = {}
+    for run in runs:
+        for ref in run.partitions:
+            by_partition.setdefault(ref, []).append(run)
+    if len(runs) > ANCESTRY_MAX:
+        return tuple(_odometer(book.partitions[ref], by_partition[ref], None) for ref in sorted(by_partition))
+    return tuple(_together(book, book.partitions[ref], by_partition[ref]) for ref in sorted(by_partition))
+
+
+def model_ancestry(charges: Mapping[str, Charge], charge: Charge) -> tuple[Charge, ...]:
+    """The charge, and all that its model descends from, each once; more than the limit where not all are listed."""
+    found, waiting = {charge.id: charge}, [charge]
+    while waiting and len(found) <= ANCESTRY_MAX:
+        for name in waiting.pop().base:
+            if name not in found:
+                found[name] = charges[name]
+                waiting.append(found[name])
+    return tuple(found.values())
+
+
+def _together(book: RecordedFacts, partition: Partition, runs: list[Charge]) -> RunEpsilon:
+    if len(runs) == 1:
+        return run_epsilon(partition, charged_body(book, runs[0]))
+    rule = read_rule(partition.terms)
+    total = Loss.zero(len(rule.coordinates))
+    for run in runs:
+        # In full, whatever was posted: what a run reveals may rest on where it stopped.
+        total += loss_of(dict(run.prices)[partition.ref], run.steps)
+    try:
+        return _odometer(partition, runs, rule.odometer(total))
+    except ArithmeticError:
+        return _odometer(partition, runs, None)
+
+
+def _odometer(partition: Partition, runs: list[Charge], epsilon: Fraction | None) -> RunEpsilon:
+    return RunEpsilon(
+        accountant=f"{read_rule(partition.terms).kind()} odometer",
+        delta=partition.delta,
+        epsilon=None if epsilon is None else report_up(epsilon),
+        partition=partition.ref,
+        relation=partition.relation,
+        runs=len(runs),
+        unit=partition.unit,
+    )
