@@ -1,4 +1,4 @@
-"""The ε of a run over HTTP: one number from its quote to its posting, and the bound with all that a model starts from."""
+"""The ε of a run over HTTP: one number from its quote to its posting, and the bound with a model's ancestry."""
 
 from __future__ import annotations
 
