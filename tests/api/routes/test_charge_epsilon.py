@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from fractions import Fraction
 from typing import Any
+
+import pytest
 
 from ledger.accounting.epsilon_report import report_epsilon
 from ledger.accounts.run_epsilon import RunEpsilon
@@ -12,24 +15,32 @@ from ledger.mechanisms.loss import loss_of
 from ledger.mechanisms.plan import Plan
 from ledger.wire import canonical_json as c
 from ledger.wire.records import convert
+from policy.planning.plan_report import report
+from policy.planning.text_report import run_lines
+from policy.planning.what_if import PlannedRun, WhatIf
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
 from tests.factories.service import ServedWorld
+from trainer_adapter.session.quote_report import QuoteReport
 
 
-def _charged(world: ServedWorld, name: str, *base: str, steps: int | None = None) -> c.Object:
-    """A run of its own clean room that starts from the models of others, posted for so many steps; its body."""
+def _charged(world: ServedWorld, name: str, *base: str, steps: int | None = None) -> None:
+    """A run of its own clean room that starts from the models of others, posted for so many steps."""
     room = CleanRoom()
     body = world.charge_body(world.contract, room)
     body |= {"base": list[c.Json](base)} if base else {}
     answer = world.service.submit(world.bank, BANK_A, "charge", body, name)
     assert answer.outcome == "pending"
     if steps is not None:
-        nonce = world.service.challenge(name)
-        release: c.Object = {"charge": name, "evidence": world.attest(room, name, nonce), "nonce": nonce}
-        world.service.submit(room.signer, BANK_A, "key_release", release, f"key-of-{name}")
-        world.service.submit(room.signer, BANK_A, "post", {"charge": name, "steps": steps}, f"post-of-{name}")
-    return body
+        _posted(world, name, room, Plan.parse(body["plan"]), steps)
+
+
+def _posted(world: ServedWorld, name: str, room: CleanRoom, plan: Plan, steps: int) -> None:
+    nonce = world.service.challenge(name)
+    evidence = world.attest(room, name, nonce, plan.digest)
+    release: c.Object = {"charge": name, "evidence": evidence, "nonce": nonce}
+    world.service.submit(room.signer, BANK_A, "key_release", release, f"key-of-{name}")
+    world.service.submit(room.signer, BANK_A, "post", {"charge": name, "steps": steps}, f"post-of-{name}")
 
 
 def _told(world: ServedWorld, name: str, did: str = BANK_A) -> Any:  # noqa: ANN401 - JSON
@@ -38,26 +49,39 @@ def _told(world: ServedWorld, name: str, did: str = BANK_A) -> Any:  # noqa: ANN
     return response.json()
 
 
-def test_quote_plan_and_charge_tell_one_number_whenever_the_run_stops(world: ServedWorld) -> None:
-    """That of the whole plan, before the charge, while it runs, and after forty of its steps were posted."""
-    body = world.charge_body(world.contract, CleanRoom())
+def _plan(seed: int) -> Plan:
+    """A plan that the contract and the policy permit."""
+    choose = random.Random(seed)  # noqa: S311 - the same plans every time
+    noise, clipping = Fraction(choose.randint(200, 900), 100), Fraction(choose.randint(1, 9), 4)
+    return Plan(Fraction(1, choose.randint(15, 60)), noise, clipping, choose.randint(2, 90), 64)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_surface_tells_one_number_whenever_the_run_stops(world: ServedWorld, seed: int) -> None:
+    """That of the whole plan: of a quote, a plan, a charge before and after some of its steps are posted, on screen."""
+    plan, name = _plan(seed), f"run-{seed}"
+    exact = report_epsilon(plan.whole, Fraction(1, 100_000), "REPLACE_SPECIAL")
+    line = RunEpsilon(
+        exact.accountant, exact.delta, exact.epsilon, PARTITION, exact.relation, 1, "record", exact.version
+    )
+    room = CleanRoom()
+    body = {**world.charge_body(world.contract, room), "plan": plan.to_json()}
     quoted: Any = world.service.quote(world.bank, BANK_A, body).body
     planned = {name: body[name] for name in ("contract", "partitions", "plan")}
     response = world.http.post("/v1/plans", json=planned, headers=world.everybody.shown(BANK_A))
-    plan = Plan.parse(body["plan"])
-    exact = report_epsilon(plan.whole, Fraction(1, 100_000), "REPLACE_SPECIAL")
-    (line,) = convert(tuple[RunEpsilon, ...], quoted["run_epsilon"])
-    assert (line.epsilon, line.accountant, line.partition) == (exact.epsilon, exact.accountant, PARTITION)
-    assert response.json()["run_epsilon"] == quoted["run_epsilon"]
-    _charged(world, "whole")
-    _charged(world, "part", steps=40)
-    for name in ("whole", "part"):
-        for did in (BANK_A, HOSPITAL):
-            assert _told(world, name, did) == {
-                "charge": name,
-                "run_epsilon": quoted["run_epsilon"],
-                "with_ancestry": [],
-            }
+    with world.book.read() as facts:
+        lines = list(run_lines(report(WhatIf(facts, PlannedRun.parse(planned, BANK_A), world.clock.now), 0, 0)))
+    assert quoted["run_epsilon"] == response.json()["run_epsilon"] == [line.to_json()]
+    assert f"The run: {line}." in lines
+    shown = QuoteReport(
+        permitted=True, reasons=(), lines=convert(tuple[RunEpsilon, ...], quoted["run_epsilon"]), accounts=()
+    )
+    assert str(shown) == f"The run would be charged {line}."
+    world.service.submit(world.bank, BANK_A, "charge", body, name)
+    told: c.Object = {"charge": name, "run_epsilon": [line.to_json()], "with_ancestry": []}
+    assert _told(world, name) == _told(world, name, HOSPITAL) == told
+    _posted(world, name, room, plan, plan.steps // 2)
+    assert _told(world, name) == _told(world, name, HOSPITAL) == told
 
 
 def test_a_model_that_starts_from_others_is_bounded_with_each_of_their_runs_once(world: ServedWorld) -> None:
