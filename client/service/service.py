@@ -212,6 +212,16 @@ class Service:
         """The receipt of a command's entry, under the newest checkpoint. Raises: Refused, Unreachable, Malformed."""
         return self._guard.trusted_receipt(self._guard.send("GET", f"/v1/receipts/{_path(id)}").text)
 
+    def trust_receipt(self, receipt: str) -> None:
+        """Hold the checkpoint of a receipt that was kept to the log that was seen, by the service's proof.
+
+        Whether the receipt proves an entry is not checked here.
+
+        Raises:
+            SeenCheckpointError, Refused, Unreachable, Malformed, OSError.
+        """
+        self._guard.trusted_receipt(receipt)
+
     def checkpoint(self) -> str:
         """The newest checkpoint, a signed note. Raises: Refused, Unreachable, Malformed."""
         note = self._guard.send("GET", "/v1/checkpoint").text

@@ -32,7 +32,10 @@ class PreparedConstants:
 
     @classmethod
     def load(cls, known: Iterable[Constants], service: Service, log: LogKey) -> PreparedConstants:
-        """Look the constants up. Raises: Malformed, for those that no released model holds; OSError, Refused."""
+        """Look the constants up. Raises: Malformed, for those that no released model holds; OSError, Refused.
+
+        SeenCheckpointError is Malformed too: the service does not go on from the log that this user has seen.
+        """
         return cls(tuple((one.kind, _tensors(one, service, log)) for one in known))
 
     def inputs(self, inputs: Tensor) -> Tensor:
@@ -72,10 +75,16 @@ def _tensors(known: Constants, service: Service, log: LogKey) -> dict[str, Tenso
 
 
 def _released(source: Charged, service: Service, log: LogKey) -> dict[str, Tensor]:
-    """The tensors of a model that this ledger released for that charge, as its receipt proves."""
+    """The tensors of a model that this ledger released for that charge, as its receipt proves.
+
+    The receipt lies in a file, so its checkpoint is held to what was seen of the log: a release of a history that was
+    given up is none.
+    """
+    service = service.held_to(log)
     with source.model.open("rb") as file:
         data = file.read(RELEASED_BYTES_MAX + 1)
     index, receipt = receipt_of(source.model)
+    service.trust_receipt(receipt)
     recorded = service.entry(index)
     proven, _ = verify_receipt(receipt, recorded, log)
     entry = Entry.parse(recorded)

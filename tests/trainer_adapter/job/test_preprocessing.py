@@ -13,9 +13,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from api.demo import digits
+from client.keys.signer import load_private
+from client.service.seen_checkpoint import SeenCheckpoint, SeenCheckpointError
+from ledger.log.checkpoint import sign
 from ledger.mechanisms.plan import Plan
+from ledger.verifier import Checkpoint
 from ledger.wire.malformed import Malformed
-from tests.trainer_adapter.live_service import Place, open_place
+from tests.trainer_adapter.live_service import ORIGIN, Place, open_place
 from trainer_adapter.job.preprocessing import Charged, read_preprocessing
 from trainer_adapter.training.attach import Options, attach
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
@@ -163,3 +167,26 @@ def test_statistics_that_no_release_proves_are_refused(place: Place) -> None:
         ):
             next(iter(run))
     assert len(place.kinds()) == size
+
+
+def test_statistics_of_another_history_are_refused(place: Place) -> None:
+    """The log's key signed the release and a longer log, which this user has seen: the service was set back."""
+    path = _means(place, "set-back")
+    private = load_private(place.folder / "log.pem")
+    seen = SeenCheckpoint(place.address.log, "").path
+    longer = Checkpoint(ORIGIN, len(place.kinds()) + 1, bytes(32))
+    seen.parent.mkdir(parents=True, exist_ok=True)
+    seen.write_text(sign(longer, private), encoding="utf-8")
+    known = place.assignment(
+        "by-another", extra=f'\n[[train.preprocessing]]\nkind = "normalise"\ncharge = "set-back"\nmodel = "{path}"\n'
+    )
+    with pytest.raises(SeenCheckpointError, match="does not prove that its log goes on from"):
+        PreparedConstants.load(known.preprocessing, place.service, known.log)
+    # A receipt of that other history is refused by a service that is the newest, too.
+    seen.unlink()
+    receipt = path.with_suffix(".receipt")
+    entry, _, _ = receipt.read_text(encoding="utf-8").partition("\n\n")
+    other = Checkpoint(ORIGIN, 5, bytes(32))
+    receipt.write_text(f"{entry}\n\n{sign(other, private)}", encoding="utf-8")
+    with pytest.raises(SeenCheckpointError, match="does not prove that its log goes on from"):
+        PreparedConstants.load(known.preprocessing, place.service, known.log)
