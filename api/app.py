@@ -11,6 +11,7 @@ from fastapi.responses import Response
 
 from api.auth.access_tokens import Issuer, Tokens
 from api.auth.authentication import Authenticator
+from api.auth.bad_signatures import BadSignatures
 from api.auth.signed_request import Binding
 from api.http import problems
 from api.http.body import check_query
@@ -79,7 +80,7 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     streams = Streams()
     metrics = Metrics(partial(_size, book), partial(len, streams))
     for router in (
-        *_command_routers(book, key_store, binding, clock),
+        *_command_routers(book, key_store, binding, clock, BadSignatures(metrics.bad_signatures.inc)),
         *_read_routers(context, streams, metrics),
     ):
         app.include_router(router)
@@ -100,15 +101,15 @@ def _read_routers(context: ReadContext, streams: Streams, metrics: Metrics) -> I
 
 
 def _command_routers(
-    book: Book, key_store: KeyStore, binding: Binding, clock: Callable[[], int]
+    book: Book, key_store: KeyStore, binding: Binding, clock: Callable[[], int], signatures: BadSignatures
 ) -> tuple[APIRouter, ...]:
     challenges, reads = Challenges(clock), GroupedReads(book)
     return (
-        command_router(book, reads, KeyReleases(book, key_store, challenges), binding),
-        batch_router(book, reads, binding),
+        command_router(book, reads, KeyReleases(book, key_store, challenges), binding, signatures),
+        batch_router(book, reads, binding, signatures),
         challenge_router(book, challenges),
-        model_key_router(book, key_store, binding),
-        document_router(book, binding),
+        model_key_router(book, key_store, binding, signatures),
+        document_router(book, binding, signatures),
     )
 
 

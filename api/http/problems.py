@@ -50,7 +50,7 @@ class ServiceCode(StableCode):
     URL_TOO_LONG = 414, "The URL is longer than allowed"
     MEDIA_TYPE_UNSUPPORTED = 415, "The service does not read this media type"
     VERSION_MISSING = 428, "The request must name the version that it replaces"
-    TOO_MANY = 429, "The caller has too many of these open", 30
+    TOO_MANY = 429, "The caller has too many of these open, or sent too many that are invalid", 30
     HEAD_TOO_LARGE = 431, "The headers are larger than allowed"
     INTERNAL = 500, "Internal error; retry the same request"
     BUSY = 503, "The service is busy; retry the same request", 2

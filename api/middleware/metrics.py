@@ -26,6 +26,9 @@ class Metrics:
             registry=self._registry,
             buckets=_BUCKETS_S,
         )
+        self.bad_signatures = Counter(
+            "epsilon_bad_signatures", "Signatures that did not verify", registry=self._registry
+        )
         self.in_flight = Gauge("epsilon_requests_in_flight", "Requests being answered", registry=self._registry)
         Gauge("epsilon_log_entries", "Entries of the log", registry=self._registry).set_function(size)
         Gauge("epsilon_event_streams", "Event streams that are open", registry=self._registry).set_function(streams)

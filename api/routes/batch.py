@@ -18,6 +18,7 @@ from fastapi.responses import Response
 
 from api.auth.authentication import Calling
 from api.auth.authorisation import Caller
+from api.auth.bad_signatures import BadSignatures
 from api.auth.signed_request import Binding
 from api.auth.visibility import require_visible
 from api.http.body import Batch
@@ -30,6 +31,7 @@ from api.wire.responses import answered, json_response, shows, status_of, takes,
 from client.http.endpoints import BATCH, BATCH_MAX
 from ledger.book.book import Book, Outcome, Submission
 from ledger.domain.command import COMMAND_BYTES_MAX
+from ledger.domain.outcomes import Code
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -37,25 +39,29 @@ from ledger.wire.malformed import Malformed
 _SIGNATURE_MAX: Final = 4_096
 
 
-def batch_router(book: Book, reads: GroupedReads, binding: Binding) -> APIRouter:
+def batch_router(book: Book, reads: GroupedReads, binding: Binding, signatures: BadSignatures) -> APIRouter:
     """The one route."""
     router = APIRouter(tags=["commands"])
 
     @router.post(
         BATCH,
         operation_id="charge_batch",
-        responses=shows(batch_schema(), 401, 403, 404, 408, 413, 415, 422, description="An outcome for each, in order"),
+        responses=shows(
+            batch_schema(), 401, 403, 404, 408, 413, 415, 422, 429, description="An outcome for each, in order"
+        ),
         openapi_extra=takes(batch_request_schema()),
     )
     async def submit(raw: Batch, caller: Calling, dry_run: DryRun = "false") -> Response:
         dry = dry_run == "true"
         path = f"{BATCH}?dry_run=true" if dry else BATCH
+        signatures.check(caller)
         charges = await reads.run(lambda facts: _prepare_all(raw, _BatchContext(facts, binding, caller, path)))
         ready = [one for one in charges if isinstance(one, Submission)]
         if dry:
             outcomes = await run_sync(lambda: [book.quote(one) for one in ready])
         else:
             outcomes = await book.submit_async(ready)
+        signatures.add(caller, sum(one.code is Code.SIGNATURE_INVALID for one in outcomes))
         return await run_sync(_render, _Decided(book, caller, dry), charges, outcomes)
 
     return router

@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from api.auth.authentication import Calling, DeferredCaller, UnauthenticatedRequest
 from api.auth.authorisation import Caller
+from api.auth.bad_signatures import BadSignatures
 from api.auth.signed_request import Binding, verify_registered_key
 from api.auth.visibility import require_visible
 from api.http.body import SIGNATURE_PARAMETER, Document, Raw, Signature
@@ -94,21 +95,22 @@ class _Decider(NamedTuple):
     reads: GroupedReads
     releases: KeyReleases
     binding: Binding
+    signatures: BadSignatures
 
     async def decide(self, asked: _Asked) -> Response:
         """Decide a command, or say what it would get now. Raises: BookBusy, BookStopped, Malformed, Problem."""
         caller, submission = await self.reads.run(partial(self._let_in, asked))
-        command = submission.command
-        if asked.is_release:
-            return await run_sync(self._release, submission)
-        # A dry run does not use up the nonce of a key release.
-        if asked.dry:
-            outcome = await run_sync(self._quote, submission)
-        else:
-            (outcome,) = await self.book.submit_async([submission])
-        if outcome.code.refused:
-            raise await run_sync(with_headroom, self.book, outcome, command, caller)
-        return answer(outcome, status=200 if asked.dry else None)
+        with self.signatures.counted(caller):
+            if asked.is_release:
+                return await run_sync(self._release, submission)
+            # A dry run does not use up the nonce of a key release.
+            if asked.dry:
+                outcome = await run_sync(self._quote, submission)
+            else:
+                (outcome,) = await self.book.submit_async([submission])
+            if outcome.code.refused:
+                raise await run_sync(with_headroom, self.book, outcome, submission.command, caller)
+            return answer(outcome, status=200 if asked.dry else None)
 
     def _let_in(self, asked: _Asked, facts: Snapshot) -> tuple[Caller, Submission]:
         """Who asks for a command that may go to the book. Raises: Malformed, Problem."""
@@ -141,9 +143,11 @@ class _Decider(NamedTuple):
             return answer(outcome, {"envelope": envelope})
 
 
-def command_router(book: Book, reads: GroupedReads, releases: KeyReleases, binding: Binding) -> APIRouter:
+def command_router(
+    book: Book, reads: GroupedReads, releases: KeyReleases, binding: Binding, signatures: BadSignatures
+) -> APIRouter:
     """POST routes of :data:`ledger.commands.registry.PATHS`, and /v1/quotes: what a charge would get now."""
-    router, decider = APIRouter(tags=["commands"]), _Decider(book, reads, releases, binding)
+    router, decider = APIRouter(tags=["commands"]), _Decider(book, reads, releases, binding, signatures)
     for kind, path in PATHS.items():
         answered = {JSON_TYPE: {"schema": schema_of(answer_to(kind))}}
         router.add_api_route(
@@ -153,7 +157,7 @@ def command_router(book: Book, reads: GroupedReads, releases: KeyReleases, bindi
             operation_id=f"submit_{kind}",
             status_code=201,
             responses={
-                **declared(401, 403, 404, 408, 409, 413, 415, 422, *((412, 428) if kind in VERSIONED else ())),
+                **declared(401, 403, 404, 408, 409, 413, 415, 422, 429, *((412, 428) if kind in VERSIONED else ())),
                 201: {"description": "Recorded now", "content": answered, "links": _LINKS},
                 200: {"description": "Recorded before: the same answer; or a dry run's", "content": answered},
             },
@@ -163,7 +167,9 @@ def command_router(book: Book, reads: GroupedReads, releases: KeyReleases, bindi
     @router.post(
         QUOTES,
         operation_id="quote_charge",
-        responses=shows(answer_to("charge"), 401, 403, 404, 408, 409, 413, 415, 422, description="It would be charged"),
+        responses=shows(
+            answer_to("charge"), 401, 403, 404, 408, 409, 413, 415, 422, 429, description="It would be charged"
+        ),
         openapi_extra=takes(command_schema("charge"), parameters=[SIGNATURE_PARAMETER]),
     )
     async def quote(raw: Raw, jws: Signature, unknown: DeferredCaller) -> Response:
@@ -216,7 +222,7 @@ def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
     return router
 
 
-def document_router(book: Book, binding: Binding) -> APIRouter:
+def document_router(book: Book, binding: Binding, signatures: BadSignatures) -> APIRouter:
     """PUT /v1/documents/{sha256}: bytes stored beside the log, signed by a registered key."""
     router = APIRouter()
 
@@ -224,14 +230,14 @@ def document_router(book: Book, binding: Binding) -> APIRouter:
         f"{DOCUMENTS}/{{sha256}}",
         operation_id="put_document",
         tags=["documents"],
-        responses=shows(Stored, 401, 403, 408, 413, 422, description="Stored, now or before"),
+        responses=shows(Stored, 401, 403, 408, 413, 422, 429, description="Stored, now or before"),
         openapi_extra=takes(BINARY, BYTES_TYPE, [SIGNATURE_PARAMETER]),
     )
     def put(sha256: PathDigest, raw: Document, jws: Signature, caller: Calling) -> Response:
         if c.sha256(sha256, "sha256") != c.digest(raw):
             raise Malformed("sha256", "is not the SHA-256 digest of the body")
         binding.check(jws, "PUT", f"{DOCUMENTS}/{sha256}", sha256)
-        with book.read() as facts:
+        with signatures.counted(caller), book.read() as facts:
             verify_registered_key(facts, jws, raw)
         document, signature = book.put_document(raw), book.put_document(jws.encode("ascii"))
         with book.read() as facts:

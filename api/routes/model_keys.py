@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.auth.authentication import Calling
+from api.auth.bad_signatures import BadSignatures
 from api.auth.signed_request import Binding, verify_registered_key
 from api.http.body import SIGNATURE_PARAMETER, Raw, Signature
 from api.http.field_types import Digest, KeyBytes
@@ -49,7 +50,7 @@ class Deposited(Record, frozen=True):
     model: Digest
 
 
-def model_key_router(book: Book, store: KeyStore, binding: Binding) -> APIRouter:
+def model_key_router(book: Book, store: KeyStore, binding: Binding, signatures: BadSignatures) -> APIRouter:
     """GET /v1/deposit-key and POST /v1/model-keys."""
     router = APIRouter(tags=["key release"])
 
@@ -60,7 +61,7 @@ def model_key_router(book: Book, store: KeyStore, binding: Binding) -> APIRouter
     @router.post(
         MODEL_KEYS,
         operation_id="deposit_model_key",
-        responses=shows(Deposited, 401, 403, 404, 408, 413, 415, 422, description="Stored"),
+        responses=shows(Deposited, 401, 403, 404, 408, 413, 415, 422, 429, description="Stored"),
         openapi_extra=takes(ModelKeyDeposit, parameters=[SIGNATURE_PARAMETER]),
     )
     def deposit(raw: Raw, jws: Signature, caller: Calling) -> Response:
@@ -70,7 +71,7 @@ def model_key_router(book: Book, store: KeyStore, binding: Binding) -> APIRouter
         if charge != caller.charge:
             raise Problem(Code.NOT_FOUND, f"there is no charge {charge}", field="charge")
         binding.check(jws, "POST", MODEL_KEYS, model)
-        with book.read() as facts:
+        with signatures.counted(caller), book.read() as facts:
             if verify_registered_key(facts, jws, raw).charge != charge:
                 # A thief of the clean room's token alone could replace the model's key by one of its own.
                 detail = f"the clean room of charge {charge} must sign it"
