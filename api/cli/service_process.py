@@ -73,6 +73,7 @@ def run_service(
                 kept=kept,
                 first_start=first_start,
                 show_first=submission.show,
+                snapshot=settings.snapshot_file(log),
             )
             opened.callback(book.close)
         except (BookUnusable, FileNotFoundError, WitnessContradicts, WitnessMissing) as error:

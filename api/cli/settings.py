@@ -7,6 +7,7 @@
     clock = "clock"
     kept = "/var/lib/epsilon-kept/checkpoint"
     keys = "keys"
+    snapshot = "book.sqlite.snapshot"
     log_key = "log.pem"
     origin = "epsilon.example/ledger"
     host = "127.0.0.1"
@@ -25,7 +26,9 @@
 Paths are relative to the profile; ``book`` may also be the URL of a PostgreSQL database, its password left to libpq's
 own means (PGPASSFILE). ``kept`` holds the newest checkpoint: a book older than that is refused, so store it where
 backups of the book do not reach; left out, it lies in the user's state folder (XDG_STATE_HOME or ~/.local/state).
-``allow_rollback = true`` keeps none, and says so at every start. Without ``keys`` the service authorises only:
+``allow_rollback = true`` keeps none, and says so at every start. ``snapshot`` is the file with a snapshot of the book's
+state, by which it opens faster; left out, it lies beside an SQLite book, and of a PostgreSQL one in the user's state
+folder. Without ``keys`` the service authorises only:
 providers hand keys over themselves, against receipts. ``issuers`` name whose tokens are accepted, each with a file of
 its public keys (a JWK Set), which is read again when it changes. ``url`` is the service as callers know it, which their
 signatures name; left out, it is where it listens.
@@ -51,6 +54,7 @@ from urllib.parse import urlsplit
 from client.http.base_url import base_of, is_loopback
 from client.profile.profile import read_table
 from ledger.book.checkpoint_file import default_path
+from ledger.book.state.snapshot_file import snapshot_path
 from ledger.cli.witness_client import Witness
 from ledger.store.engine import url_of
 from ledger.verifier import LogKey
@@ -73,6 +77,7 @@ class Settings:
         clock: the file of the readings of the clock that were last known to be right.
         keys: None where the service authorises only.
         kept: the file of the newest checkpoint; None for the one in the user's state folder.
+        snapshot: the file of the state's snapshot; None for the one in its usual place.
         allow_rollback: no checkpoint is kept, and an older copy of the book is served like the newest.
         url: None where the service is known by where it listens.
         witnesses: who is shown the newest checkpoint.
@@ -83,6 +88,7 @@ class Settings:
     clock: Path
     keys: Path | None
     kept: Path | None
+    snapshot: Path | None
     allow_rollback: bool
     log_key: Path
     origin: str
@@ -98,11 +104,16 @@ class Settings:
         """Where the newest checkpoint of a log is kept; None where none is."""
         return None if self.allow_rollback else self.kept or default_path(log)
 
+    def snapshot_file(self, log: LogKey) -> Path:
+        """Where the snapshot of a log's state lies. Raises: FileNotFoundError, if there is no folder for it."""
+        return self.snapshot or snapshot_path(self.book, log)
+
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read a profile. Raises: Malformed, OSError."""
         names = ("book", "host", "issuers", "log_key", "origin", "port")
-        optional = ("allow_rollback", "clock", "keys", "kept", "production", "url", "witness_keys", "witnesses")
+        paths = ("clock", "keys", "kept", "snapshot")
+        optional = ("allow_rollback", *paths, "production", "url", "witness_keys", "witnesses")
         known = c.fields(read_table(path, "serve"), "serve", names, optional)
         production = c.boolean(known.get("production", False), "serve.production")
         allow_rollback = c.boolean(known.get("allow_rollback", False), "serve.allow_rollback")
@@ -114,6 +125,7 @@ class Settings:
             clock=path.parent / c.string(known.get("clock", f"{path.stem}.clock"), "serve.clock"),
             keys=path.parent / c.string(known["keys"], "serve.keys") if "keys" in known else None,
             kept=path.parent / c.string(known["kept"], "serve.kept") if "kept" in known else None,
+            snapshot=path.parent / c.string(known["snapshot"], "serve.snapshot") if "snapshot" in known else None,
             allow_rollback=allow_rollback,
             log_key=path.parent / c.string(known["log_key"], "serve.log_key"),
             origin=c.string(known["origin"], "serve.origin", 200),

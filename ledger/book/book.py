@@ -29,10 +29,11 @@ from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.document_quota import DocumentQuota
 from ledger.book.group_commit import CLOSED, Writer
 from ledger.book.lost_database import busy_where_lost
-from ledger.book.opening_checks import begin_epoch, check_usable, take_lock
+from ledger.book.opening_checks import begin_epoch, take_lock, usable_state
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.book.prepare import read_submission
 from ledger.book.state.row_comparison import RowComparison
+from ledger.book.state.snapshot_file import SnapshotFile
 from ledger.book.state.state_statements import StatedTree
 from ledger.book.state.uncollected_objects import UNCOLLECTED
 from ledger.book.submitted_command import (
@@ -45,7 +46,6 @@ from ledger.book.submitted_command import (
     Submission,
 )
 from ledger.book.wall_clock import ClockWatch, WallClock
-from ledger.book.writer_state import WriterState
 from ledger.domain.facts import Charge, Partition
 from ledger.domain.gate import DOCUMENT_BYTES_MAX, Gate
 from ledger.log.checkpoint import LogSigner
@@ -84,6 +84,7 @@ class Book:
         watch: ClockWatch | None = None,
         kept: Path | None = None,
         first_start: bool = False,
+        snapshot: Path | None = None,
         volatile: bool = False,
         statements: bool = True,
         show_first: Callable[[], Iterable[int]] = tuple,
@@ -99,6 +100,8 @@ class Book:
             watch: what the clock is held against, so that a jump pauses writing; without, it is believed.
             kept: a file outside the book that holds its newest checkpoint; made for an empty book.
             first_start: make it for a book with entries too, if it is not there.
+            snapshot: the file with a snapshot of the state, from which the book opens faster; written after many
+                entries and at closing, if ``statements`` are made.
             volatile: accept a PostgreSQL server that may lose what it committed, as one for tests.
             statements: state the state from time to time, and at closing.
             show_first: shows the book to witnesses once it was checked and before anything is signed or written, and
@@ -115,9 +118,9 @@ class Book:
         try:
             recorder = Recorder(gate, WallClock(clock, watch), LogSigner(log_key, origin))
             keeping = None if kept is None else CheckpointFile(kept, recorder.signer, first_start=first_start)
-            state = WriterState(recorder.signer.key)
+            snapshots = None if snapshot is None else SnapshotFile(snapshot, recorder.signer.key)
+            state = usable_state(engines[1], recorder.signer.key, keeping, snapshots, volatile=volatile)
             state.statements.enabled = statements
-            check_usable(engines[1], state, keeping, volatile=volatile)
             with engines[1].begin() as connection:
                 recorder.clock.begin(state.time, newest_cosigned(Log(connection)))
             for time in show_first():

@@ -146,7 +146,7 @@ class Writer:
         self._queue.put_back(_CLOSE)
         self._thread.join()
         self._committer.close()
-        self._state.statements.close()
+        self._state.close()
         self.pricing.close()
         if self._lock is not None:
             self._lock.release()

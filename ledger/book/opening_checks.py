@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from pathlib import Path
+from typing import Final
 
 from sqlalchemy import Connection, Engine, make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from ledger.book.checkpoint_file import CheckpointFile
+from ledger.book.state.snapshot_file import SnapshotFile
 from ledger.book.writer_state import WriterState
 from ledger.crypto.ed25519 import UnknownLibrary, checked_libsodium
 from ledger.log.verification_findings import VerificationFailed
@@ -21,15 +24,23 @@ from ledger.store.snapshot import Snapshot
 from ledger.store.sqlite_file.file_lock import FileChangedError, FileLock, LockHeldError
 from ledger.store.sqlite_file.mounted_filesystem import FilesystemRefusedError
 from ledger.store.successor_book import successor_of
+from ledger.verifier import LogKey
 from ledger.wire.malformed import Malformed
 
+_LOG: Final = logging.getLogger("ledger.book")
+_SNAPSHOT_ERRORS: Final = (ValueError, LookupError, AssertionError, ArithmeticError, TypeError, AttributeError)
+"""What reading a state that is not this log's may raise; a lost database is none of them."""
 
-def check_usable(engine: Engine, state: WriterState, kept: CheckpointFile | None, *, volatile: bool) -> None:
-    """Check that a book is complete, append-only, durable and of this log, and read it into the writer's state.
+
+def usable_state(
+    engine: Engine, key: LogKey, kept: CheckpointFile | None, snapshots: SnapshotFile | None, *, volatile: bool
+) -> WriterState:
+    """Check that a book is complete, append-only, durable and of this log; the writer's state after its last entry.
 
     Args:
-        state: of the empty log; of the book's last entry afterwards.
+        key: the log's.
         kept: the file with the checkpoint that the book must extend.
+        snapshots: the file from whose state the book is opened, if it is the log's.
         volatile: a server whose commits do not wait for the disk is accepted.
 
     Raises:
@@ -52,7 +63,7 @@ def check_usable(engine: Engine, state: WriterState, kept: CheckpointFile | None
             if setting is not None:
                 raise BookUnusable(f"the server has {setting} off, and may lose what it committed: turn it on")
             try:
-                state.catch_up(connection)
+                state = _read_state(connection, key, snapshots)
                 snapshot = Snapshot(connection)
                 if kept is not None:
                     kept.check(snapshot, state.root)
@@ -66,6 +77,28 @@ def check_usable(engine: Engine, state: WriterState, kept: CheckpointFile | None
         raise BookUnusable(f"the database cannot be reached: {str(error.orig).strip()}") from None
     except DatabaseError as error:
         raise _no_book(error) from None
+    return state
+
+
+def _read_state(connection: Connection, key: LogKey, snapshots: SnapshotFile | None) -> WriterState:
+    """The state after the last entry: by the snapshot and the entries since, or by the whole log. Raises: Malformed."""
+    state = WriterState(key, snapshots)
+    if snapshots is not None:
+        try:
+            found = snapshots.read()
+            if found is not None:
+                state.resume(connection, found)
+                snapshots.believed(found)
+                _LOG.info("opened by the snapshot of %d entries, and %d since", found.size, state.size - found.size)
+                return state
+        except _SNAPSHOT_ERRORS as error:
+            _LOG.warning("the snapshot of the state is not believed, and the whole log is read: %s", error)
+            state.statements.close()
+            state, snapshots = WriterState(key, snapshots), None
+    state.catch_up(connection)
+    if snapshots is not None and snapshots.is_expected(state.size):
+        _LOG.info("there is no snapshot of the state: the whole log was read")
+    return state
 
 
 def _no_book(error: DatabaseError) -> BookUnusable:

@@ -20,6 +20,7 @@ from ledger.book.state.open_state import Changes, OpenState
 from ledger.book.state.pinned_snapshots import Pinned
 from ledger.book.state.proven_entries import ProvenEntries
 from ledger.book.state.settled_records import SettledRecords
+from ledger.book.state.snapshot_file import SnapshotFile
 from ledger.book.state.state_statements import StateStatements
 from ledger.book.state.uncollected_objects import UNCOLLECTED
 from ledger.commands.apply import apply_effect
@@ -30,11 +31,14 @@ from ledger.commands.governance.state_statement import Stated
 from ledger.commands.registry import KINDS
 from ledger.commands.runs.charge_entry import Charged
 from ledger.log.merkle import CompactRange
+from ledger.log.merkle import Read as NodeReader
 from ledger.log.verification import open_checkpoint
 from ledger.state_tree.journal import StateJournal
+from ledger.state_tree.leaves import LOG, SPANS
+from ledger.state_tree.snapshot_format import StateSnapshot
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import Executor
-from ledger.store.merkle_tables import Tree, entries_from, latest_checkpoint
+from ledger.store.merkle_tables import Tree, entries_from, latest_checkpoint, log_size
 from ledger.verifier import LogKey, state_entry_secret
 from ledger.wire.malformed import Malformed
 
@@ -58,13 +62,14 @@ class WriterState:
         statements: the statements of the state.
     """
 
-    def __init__(self, key: LogKey) -> None:
-        """The state of an empty log, whose public key is ``key``."""
+    def __init__(self, key: LogKey, snapshots: SnapshotFile | None = None) -> None:
+        """The state of an empty log, whose public key is ``key``; its snapshots go to a file, if there is one."""
+        self._snapshots = snapshots
         self._documents = StoredDocuments()
         self._entries = ProvenEntries()
         self.records = SettledRecords()
         self.facts = OpenState(self._documents, self.records, self._entries)
-        self._journal = StateJournal(self.facts.noted, self.facts.sums)
+        self._journal = StateJournal(self.facts.noted, self.facts.sums, keeps_names=snapshots is not None)
         self.statements = StateStatements(self._journal)
         self.time = 0
         self.durable = 0
@@ -72,6 +77,40 @@ class WriterState:
         self._key = key
         self._tree = CompactRange()
         self._deadlines: list[tuple[int, str]] = []
+
+    def resume(self, connection: Executor, snapshot: StateSnapshot) -> None:
+        """Go on from a snapshot instead of an empty log, with the entries since applied.
+
+        Nothing of it is believed before all of these is true: its root follows from its records; the entries since hold
+        a statement of this root and size; and with the nodes of the tree below them, which are read from the database,
+        they hash to the root that the newest checkpoint of the log's key signs.
+
+        Raises:
+            Malformed: if it is not; then this state is good for nothing.
+        """
+        if snapshot.size >= log_size(connection):
+            raise Malformed("", f"is of {snapshot.size} entries, which the book has not and a statement of them")
+        self.begin_at(snapshot, Tree(connection, snapshot.size).read)
+        self.catch_up(connection)
+        if self.statements.unconfirmed:
+            raise Malformed("", f"no statement in the log says that the state of {snapshot.size} entries is this one")
+
+    def begin_at(self, snapshot: StateSnapshot, read: NodeReader) -> None:
+        """Take over the state of a snapshot; ``read`` gives the nodes of the log's tree."""
+        parts = snapshot.parts()
+        self._tree = CompactRange.resumed(snapshot.size, read)
+        self.facts.resume(snapshot.size, parts)
+        self.records.resume(snapshot.names, sum(one.runs for one in parts[SPANS].values()))
+        self._journal.resume(snapshot.size, snapshot.names, parts["charges"])
+        self.statements.resume(snapshot.size, snapshot.names, snapshot.tree)
+        self.time = parts[LOG][""].time
+        self._deadlines = sorted((one.deadline, name) for name, one in parts["charges"].items())
+
+    def close(self) -> None:
+        """End the threads that state and write what is in memory, once the last snapshot is written."""
+        self.statements.close()
+        if self._snapshots is not None:
+            self._snapshots.close(self.statements.newest(self.durable))
 
     @property
     def size(self) -> int:
@@ -106,6 +145,8 @@ class WriterState:
         """Note that the first ``size`` entries and their rows are durable, and seen by every query from now on."""
         self.durable = size
         self._entries.committed(size, self._tree)
+        if self._snapshots is not None:
+            self._snapshots.offer(self.statements.newest(size))
 
     def catch_up(self, connection: Executor) -> bool:
         """Apply the entries that the state lacks: when the book is opened, and what other processes appended.

@@ -36,6 +36,17 @@ class SpanSums:
         self._newest = -1
         self._authors: dict[int, _Author] = {}
 
+    def resume(self, size: int, cuts: Iterable[int], buckets: Iterable[tuple[int, int, int, _Sums]]) -> None:
+        """Go on from a log of ``size`` entries, with its cuts and each bucket's author, start, count and sums."""
+        self._cuts = array("Q", sorted({0, *cuts}))
+        # At most: a span ends at a cut or at the end of the log, so which entry was the newest charge does not matter.
+        self._newest = size - 1
+        self._authors = {}
+        for author, start, runs, sums in sorted(buckets):
+            found = self._authors.setdefault(author, _Author())
+            found.open_bucket(start)
+            found.counts[-1], found.sums[-1] = runs, sums
+
     def cut(self, index: int) -> None:
         """A span may end before ``index``, or begin there. Called before a charge of that index or a later one is."""
         if index > self._cuts[-1]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -22,12 +22,12 @@ _DATABASE_SUFFIXES: Final = ("", "-wal", "-shm", "-journal")
 """What SQLite leaves beside a file that is written as a database."""
 
 
-def replace_file(path: Path, data: bytes, *, mode: int = PRIVATE, durable: bool = True) -> None:
+def replace_file(path: Path, data: bytes | Iterable[bytes], *, mode: int = PRIVATE, durable: bool = True) -> None:
     """Write a file in place of the one that may be there. Raises: OSError; then the old one is as it was.
 
     Args:
         path: the file; its folder exists.
-        data: all it will hold.
+        data: all it will hold, or the pieces of that.
         mode: its permissions, less the umask.
         durable: False where the caller synchronises many files at once.
     """
@@ -82,9 +82,9 @@ def _part_of(path: Path, mode: int) -> Iterator[Path]:
             Path(f"{part}{suffix}").unlink(missing_ok=True)
 
 
-def _write(part: Path, data: bytes, *, durable: bool) -> None:
+def _write(part: Path, data: bytes | Iterable[bytes], *, durable: bool) -> None:
     with part.open("wb") as file:
-        file.write(data)
+        file.writelines((data,) if isinstance(data, bytes) else data)
         if durable:
             file.flush()
             os.fsync(file.fileno())

@@ -7,6 +7,7 @@ and position P covers the leaves P·2^L to (P + 1)·2^L - 1. A proof reads about
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Self
 
 from ledger.verifier import EMPTY_ROOT, leaf_hash, node_hash
 
@@ -97,6 +98,17 @@ class CompactRange:
         """An empty tree."""
         self.size = 0
         self._newest: dict[int, tuple[int, bytes]] = {}
+
+    @classmethod
+    def resumed(cls, size: int, read: Read) -> Self:
+        """A tree of ``size`` leaves, from the hashes of its largest complete subtrees, which its root is made of."""
+        tree = cls()
+        tree.size = size
+        for level in range(size.bit_length()):
+            if size >> level & 1:
+                position = (size >> level) - 1
+                tree._newest[level] = position, read(level, position)
+        return tree
 
     @property
     def nodes(self) -> dict[tuple[int, int], bytes]:

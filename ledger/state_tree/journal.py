@@ -8,7 +8,7 @@ which another thread may do.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -56,14 +56,16 @@ class StateChanges(NamedTuple):
 
     Attributes:
         size: the later size.
+        names: the names that are used up to there, in pieces, where the journal keeps them.
     """
 
     size: int
     records: dict[tuple[str, Any], tuple[Any, bytes]]
+    names: tuple[bytes, ...] = ()
 
     def then(self, later: StateChanges) -> StateChanges:
         """These and later changes together."""
-        return StateChanges(later.size, {**self.records, **later.records})
+        return later._replace(records={**self.records, **later.records})
 
     def applied(self, tree: SparseTree) -> SparseTree:
         """The tree at the later size, from that of the earlier."""
@@ -80,14 +82,24 @@ class StateJournal:
         stated: the size that the newest statement describes, 0 if there is none.
     """
 
-    def __init__(self, changes: list[Noted] | None = None, sums: SpanSums | None = None) -> None:
-        """Of an empty log; ``changes`` gets what is set, and ``sums`` are those of the state, if it keeps any."""
+    def __init__(
+        self, changes: list[Noted] | None = None, sums: SpanSums | None = None, *, keeps_names: bool = False
+    ) -> None:
+        """Of an empty log.
+
+        Args:
+            changes: gets what is set.
+            sums: those of the state, if it keeps any.
+            keeps_names: whether the names that are used are kept, for a snapshot of the state.
+        """
         self.changes: list[Noted] = [] if changes is None else changes
         self._pending: set[str] = set()
         self._keeps_sums = sums is None
         self._sums = SpanSums() if sums is None else sums
         self.stated = 0
         self._named = sha256()
+        self._names: list[bytes] | None = [] if keeps_names else None
+        self._new_names = bytearray()
         self._entries: deque[_Touched] = deque()
         self._first = 0
         self._records: dict[tuple[str, Any], tuple[Any, bytes]] = {}
@@ -97,6 +109,14 @@ class StateJournal:
     def parts(self) -> dict[str, TrackedPart]:
         """Empty parts of a state, which note their changes here."""
         return {part: TrackedPart(part, self.changes) for part in PARTS if part not in {CUTS, LOG, SPANS}}
+
+    def resume(self, size: int, names: bytes, pending: Iterable[str]) -> None:
+        """Go on from a stated size, with the names that are used up to there and the charges that are pending."""
+        self._first = self.stated = size
+        self._named.update(names)
+        self._pending.update(pending)
+        if self._names is not None:
+            self._names.append(names)
 
     @property
     def size(self) -> int:
@@ -170,13 +190,18 @@ class StateJournal:
             facts = LogFacts(self._named.hexdigest(), self._last.time)
             self._records[LOG, ""] = facts, self._last.secret
         found, self._records, self._since, self.stated = self._records, {}, None, size
-        return StateChanges(size, found)
+        if self._names is not None and self._new_names:
+            self._names.append(bytes(self._new_names))
+            self._new_names.clear()
+        return StateChanges(size, found, tuple(self._names or ()))
 
     def _take(self, count: int) -> None:
         """Sum up the changes of the first entries that are kept one by one."""
         for one in (self._entries.popleft() for _ in range(count)):
             self._records |= {(part, key): (value, one.secret) for part, key, value in one.changes}
             self._named.update(one.names)
+            if self._names is not None:
+                self._new_names += one.names
             self._last = one
             self._first += 1
             if self._since is None and not one.states:

@@ -8,7 +8,7 @@ key is new, is known from memory alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -21,6 +21,7 @@ from ledger.domain.outcomes import ChargeState
 from ledger.domain.span_sums import SpanSums
 from ledger.mechanisms.loss import Loss
 from ledger.state_tree.journal import Noted, TrackedPart
+from ledger.state_tree.leaves import CUTS, SPANS
 from ledger.store.database_state import PROJECTIONS
 from ledger.store.documents import StoredDocuments
 
@@ -171,6 +172,15 @@ class OpenState(MemoryState):
         parts: dict[str, Any] = {**self.parts}
         super().__init__(documents=documents, **parts)
         self.folding = False
+
+    def resume(self, size: int, parts: Mapping[str, Mapping[Any, Any]]) -> None:
+        """Go on from the records that the leaves of a state of ``size`` entries are of; none of them is noted."""
+        for name, part in self.parts.items():
+            held: dict[Any, Any] = part.open if isinstance(part, OpenPart) else part
+            # Of a dictionary's own, which tells nobody.
+            dict.update(held, parts[name])
+        cuts = [*parts["nodes"], *parts[CUTS]]
+        self.sums.resume(size, cuts, ((*place, *one) for place, one in parts[SPANS].items()))
 
     @property
     def in_memory(self) -> MemoryState:

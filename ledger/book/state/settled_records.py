@@ -7,6 +7,8 @@ changed or removed changes no answer, and an entry that was stops the writer.
 
 from __future__ import annotations
 
+from struct import iter_unpack
+
 from ledger.book.state.position_index import PositionIndex
 from ledger.book.state.proven_entries import ProvenEntries
 from ledger.commands.entry import Entry
@@ -36,6 +38,14 @@ class SettledRecords:
         self.position = 0
         self.ids, self.changes, self.keys = PositionIndex(), PositionIndex(), PositionIndex()
         self.charges = 0
+
+    def resume(self, names: bytes, charges: int) -> None:
+        """Go on with the names that a log uses, as its leaf hashes them, and the number of its charges."""
+        kinds: tuple[list[bytes], ...] = [], [], []
+        for kind, place in iter_unpack(">B16s", names):
+            kinds[kind].append(place)
+        self.ids, self.changes, self.keys = map(PositionIndex.of, kinds)
+        self.charges = charges
 
     def positions(self, charge: str) -> list[int]:
         """Every position that :meth:`charge` reads."""

@@ -30,17 +30,19 @@ _BY_POSITION: Final = attrgetter("position")
 
 
 class StatedTree(NamedTuple):
-    """The tree of a state, and the position of the entry that stated its root."""
+    """The tree of a state, the position of the entry that stated its root, and the names that are used, if kept."""
 
     position: int
     size: int
     tree: SparseTree
+    names: tuple[bytes, ...] = ()
 
 
 class _Building(NamedTuple):
     """The tree of a size, as it is being made; with the statement of another process, if one was recorded."""
 
     size: int
+    names: tuple[bytes, ...]
     tree: Future[SparseTree]
     recorded: tuple[int, Stated] | None = None
 
@@ -64,6 +66,17 @@ class StateStatements:
         self._other: _Building | None = None
         self._unbuilt: tuple[StateChanges, tuple[int, Stated]] | None = None
         self._known: deque[StatedTree] = deque(maxlen=_KEPT)
+        self._resumed: tuple[Stated, StatedTree] | None = None
+
+    def resume(self, size: int, names: bytes, tree: SparseTree) -> None:
+        """Go on from the tree of a size, whose statement is one of the next entries (:attr:`unconfirmed`)."""
+        self._tree = tree
+        self._resumed = Stated(size, tree.root.hex()), StatedTree(-1, size, tree, (names,))
+
+    @property
+    def unconfirmed(self) -> bool:
+        """Whether no statement has come yet of the tree that this went on from."""
+        return self._resumed is not None
 
     def newest(self, size: int) -> StatedTree | None:
         """The newest stated tree whose statement is one of the first ``size`` entries; None if it is not known yet."""
@@ -101,10 +114,14 @@ class StateStatements:
         Raises:
             Malformed: if it is of a state that is not known any more.
         """
+        if self._resumed is not None and stated == self._resumed[0]:
+            self._known.append(self._resumed[1]._replace(position=index))
+            self._resumed = None
+            return
         own = self._own
         if own is not None and stated == Stated(own.size, own.tree.result().root.hex()):
             self._own = None
-            self._known.append(StatedTree(index, own.size, own.tree.result()))
+            self._known.append(StatedTree(index, own.size, own.tree.result(), own.names))
         elif stated.size >= self._journal.stated:
             changes = self._journal.advance(stated.size)
             if self._unbuilt is not None:
@@ -133,7 +150,7 @@ class StateStatements:
         if other.tree.result().root.hex() != stated.root:
             raise Malformed("", f"entry {index}: the state of {stated.size} entries has another root than it states")
         self._other = None
-        self._known.append(StatedTree(index, stated.size, other.tree.result()))
+        self._known.append(StatedTree(index, stated.size, other.tree.result(), other.names))
 
     def _build(self, changes: StateChanges, recorded: tuple[int, Stated] | None = None) -> _Building:
         def build() -> SparseTree:
@@ -141,7 +158,7 @@ class StateStatements:
             self._tree = changes.applied(self._tree)
             return self._tree
 
-        return _Building(changes.size, self._hashing.submit(build), recorded)
+        return _Building(changes.size, changes.names, self._hashing.submit(build), recorded)
 
     def stop(self) -> None:
         """State nothing any more."""

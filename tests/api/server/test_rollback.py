@@ -112,5 +112,8 @@ def test_the_settings(world: StoredWorld, tmp_path: Path) -> None:
         ("allow_rollback = true", None),
     ):
         assert Settings.load(profile_of(world, more)).kept_file(LOG) == file
+    assert Settings.load(profile_of(world, "")).snapshot_file(LOG) == Path(f"{world.path}.snapshot")
+    elsewhere = Settings.load(profile_of(world, 'snapshot = "elsewhere"')).snapshot_file(LOG)
+    assert elsewhere == tmp_path / "server" / "elsewhere"
     with pytest.raises(Malformed, match=r"^serve.allow_rollback: keeps no checkpoint"):
         Settings.load(profile_of(world, 'allow_rollback = true\nkept = "a"'))
