@@ -33,7 +33,6 @@ from ledger.book.opening_checks import begin_epoch, take_lock, usable_state
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.book.prepare import read_submission
 from ledger.book.state.row_comparison import RowComparison
-from ledger.book.state.snapshot_file import SnapshotFile
 from ledger.book.state.state_statements import StatedTree
 from ledger.book.state.uncollected_objects import UNCOLLECTED
 from ledger.book.submitted_command import (
@@ -100,8 +99,7 @@ class Book:
             watch: what the clock is held against, so that a jump pauses writing; without, it is believed.
             kept: a file outside the book that holds its newest checkpoint; made for an empty book.
             first_start: make it for a book with entries too, if it is not there.
-            snapshot: the file with a snapshot of the state, from which the book opens faster; written after many
-                entries and at closing, if ``statements`` are made.
+            snapshot: the file of a snapshot of the state, by which the book opens faster; written with ``statements``.
             volatile: accept a PostgreSQL server that may lose what it committed, as one for tests.
             statements: state the state from time to time, and at closing.
             show_first: shows the book to witnesses once it was checked and before anything is signed or written, and
@@ -118,8 +116,7 @@ class Book:
         try:
             recorder = Recorder(gate, WallClock(clock, watch), LogSigner(log_key, origin))
             keeping = None if kept is None else CheckpointFile(kept, recorder.signer, first_start=first_start)
-            snapshots = None if snapshot is None else SnapshotFile(snapshot, recorder.signer.key)
-            state = usable_state(engines[1], recorder.signer.key, keeping, snapshots, volatile=volatile)
+            state = usable_state(engines[1], recorder.signer.key, keeping, snapshot, volatile=volatile)
             state.statements.enabled = statements
             with engines[1].begin() as connection:
                 recorder.clock.begin(state.time, newest_cosigned(Log(connection)))

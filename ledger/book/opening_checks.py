@@ -33,14 +33,14 @@ _SNAPSHOT_ERRORS: Final = (ValueError, LookupError, AssertionError, ArithmeticEr
 
 
 def usable_state(
-    engine: Engine, key: LogKey, kept: CheckpointFile | None, snapshots: SnapshotFile | None, *, volatile: bool
+    engine: Engine, key: LogKey, kept: CheckpointFile | None, snapshot: Path | None, *, volatile: bool
 ) -> WriterState:
     """Check that a book is complete, append-only, durable and of this log; the writer's state after its last entry.
 
     Args:
         key: the log's.
         kept: the file with the checkpoint that the book must extend.
-        snapshots: the file from whose state the book is opened, if it is the log's.
+        snapshot: the file with a state of this log, by which the book is opened if it can be believed.
         volatile: a server whose commits do not wait for the disk is accepted.
 
     Raises:
@@ -63,12 +63,12 @@ def usable_state(
             if setting is not None:
                 raise BookUnusable(f"the server has {setting} off, and may lose what it committed: turn it on")
             try:
-                state = _read_state(connection, key, snapshots)
-                snapshot = Snapshot(connection)
+                state = _read_state(connection, key, None if snapshot is None else SnapshotFile(snapshot, key))
+                found = Snapshot(connection)
                 if kept is not None:
-                    kept.check(snapshot, state.root)
-                check_open_rows(snapshot, state.facts.in_memory_parts())
-                check_documents(snapshot, state.facts.in_memory_parts())
+                    kept.check(found, state.root)
+                check_open_rows(found, state.facts.in_memory_parts())
+                check_documents(found, state.facts.in_memory_parts())
             except (Malformed, KeyError, VerificationFailed) as error:
                 raise BookUnusable(f"the book is not this log's, or was changed: {error}") from None
     except OperationalError as error:
