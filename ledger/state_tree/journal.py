@@ -22,6 +22,7 @@ from ledger.verifier import state_key
 from ledger.wire.malformed import Malformed
 
 _WORD: Final = 8
+_NOTHING: Final[tuple[Any, bytes]] = None, b""
 
 
 Noted = tuple[str, Any, Any]
@@ -198,7 +199,7 @@ class StateJournal:
     def _take(self, count: int) -> None:
         """Sum up the changes of the first entries that are kept one by one."""
         for one in (self._entries.popleft() for _ in range(count)):
-            self._records |= {(part, key): (value, one.secret) for part, key, value in one.changes}
+            self._sum_up(one)
             self._named.update(one.names)
             if self._names is not None:
                 self._new_names += one.names
@@ -206,6 +207,15 @@ class StateJournal:
             self._first += 1
             if self._since is None and not one.states:
                 self._since = one.time
+
+    def _sum_up(self, one: _Touched) -> None:
+        """Take one entry's changes; what came and went since the stated size never had a leaf, and leaves nothing."""
+        for part, key, value in one.changes:
+            before = None if value is not None else self._records.get((part, key), _NOTHING)[0]
+            if before is not None and before.index >= self.stated:
+                del self._records[part, key]
+            else:
+                self._records[part, key] = value, one.secret
 
 
 def name_digest(name: str) -> bytes:

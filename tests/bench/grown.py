@@ -16,17 +16,23 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
+from ledger.book.state.state_statements import EVERY
 from ledger.commands.apply import apply
 from ledger.commands.entry import Entry
+from ledger.commands.governance.state_statement import STATEMENT
+from ledger.crypto import detached_jws
+from ledger.domain.command import LEDGER_ACTOR, Command
 from ledger.domain.memory_state import MemoryState
 from ledger.log.checkpoint import sign
+from ledger.state_tree.journal import StateJournal
+from ledger.state_tree.sparse_tree import SparseTree
 from ledger.store import tables
 from ledger.store.database_state import DatabaseState, write_state
 from ledger.store.engine import engine_of
 from ledger.store.merkle_tables import Tree
 from ledger.store.projection_table import append_rows
 from ledger.store.tables import CHECKPOINT, ENTRY
-from ledger.verifier import Checkpoint
+from ledger.verifier import Checkpoint, state_entry_secret
 from ledger.wire import canonical_json as c
 from tests.factories import stored as world
 from tests.factories.documents import contract, plan
@@ -74,13 +80,13 @@ def _first(opened: StoredWorld) -> None:
 def _grow(opened: StoredWorld, entries: int) -> None:
     engine = engine_of(opened.url, writes=True)
     with engine.begin() as connection:
-        state = MemoryState(documents=dict(DatabaseState(connection).documents))
         table = ENTRY
         old = connection.execute(select(table.c.data).order_by(table.c.position)).scalars().all()
-        for index, data in enumerate(old):
-            apply(state, Entry.parse(data), index)
-        _append(connection, state, _pairs(opened, Entry.parse(old[-1])), entries)
-        write_state(connection, state)
+        stated = _Stated(dict(DatabaseState(connection).documents))
+        for data in old:
+            stated.apply(Entry.parse(data), data)
+        _append(connection, stated, _pairs(opened, Entry.parse(old[-1])), entries)
+        write_state(connection, stated.state)
     engine.dispose()
 
 
@@ -102,14 +108,43 @@ def _pairs(opened: StoredWorld, first: Entry) -> Iterator[Entry]:
         number += 1
 
 
-def _append(connection: Connection, state: MemoryState, made: Iterator[Entry], entries: int) -> None:
-    tree = Tree(connection)
+class _Stated:
+    """The state of the entries so far, and the book's own statements of it, as often as the writer makes them."""
+
+    def __init__(self, documents: dict[str, bytes]) -> None:
+        self._journal, self._tree = StateJournal(), SparseTree()
+        parts: dict[str, Any] = {**self._journal.parts()}
+        self.state = MemoryState(documents=documents, **parts)
+
+    def apply(self, entry: Entry, data: bytes) -> None:
+        """Apply the next entry."""
+        apply(self.state, entry, self._journal.size)
+        self._journal.record(entry.id, entry.kind, entry.time_after, state_entry_secret(data))
+
+    def due(self, time: int) -> Entry | None:
+        """The next entry, if it is a statement."""
+        size = self._journal.size
+        if size - self._journal.stated < EVERY:
+            return None
+        self._tree = self._journal.advance(size).applied(self._tree)
+        request: c.Object = {"root": self._tree.root.hex(), "size": size}
+        command = Command(
+            STATEMENT.name, f"statement-{size}", LEDGER_ACTOR, detached_jws.public_key(LOG_KEY).thumbprint, request
+        )
+        body: c.Object = {"outcome": "permitted", "request": request}
+        signature = detached_jws.sign(LOG_KEY, command.to_bytes())
+        return Entry(command.kind, command.id, time, command.actor, command.key_id, body, signature)
+
+
+def _append(connection: Connection, stated: _Stated, made: Iterator[Entry], entries: int) -> None:
+    tree, time = Tree(connection), 0
     while tree.size < entries:
         rows: list[dict[str, object]] = []
         for index in range(tree.size, min(entries, tree.size + CHUNK)):
-            entry = next(made)
+            entry = stated.due(time) or next(made)
+            time = entry.time
             data = entry.to_bytes()
-            apply(state, entry, index)
+            stated.apply(entry, data)
             tree.append(data)
             rows.append({"position": index, "id": entry.id, "kind": entry.kind, "time": entry.time, "data": data})
         append_rows(connection, ENTRY, rows)
