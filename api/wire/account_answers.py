@@ -28,10 +28,11 @@ from api.http.pagination import Page, fetch_from
 from api.http.problems import RemainingShare
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.commands.registration.partition import UNITS, RuleTerms
+from ledger.commands.runs.account_epsilon import account_epsilon
 from ledger.domain import facts as domain
 from ledger.domain.facts import GLOBAL, Facts, holder_of
 from ledger.domain.outcomes import ChargeState
-from ledger.filters import Rule, read_rule
+from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import RELATIONS
 from ledger.store.snapshot import Snapshot
@@ -132,6 +133,7 @@ class AccountLoss(Record, frozen=True):
 class Account(Record, frozen=True):
     """The loss of one partition seen for one holder."""
 
+    bound: Annotated[str, Meta(description="the name of what proves the ε so far")]
     holder: Holder
     odometer: Annotated[RoundedUp, Meta(description="the ε so far at the partition's δ, rounded up")] | None
     organisations: Organisations
@@ -190,10 +192,12 @@ class AccountBook:
         """One of them, with what a person wants to know."""
         rule = read_rule(self.partition.terms)
         cap, last = rule.cap(self.partition.epsilon), self.last
+        epsilon = account_epsilon(self.facts, account)
         price = loss_of(dict(last.prices)[self.partition.ref], last.steps) if last else None
         return Account(
             holder=account.holder,
-            odometer=_odometer(rule, account.loss),
+            bound=epsilon.bound,
+            odometer=None if epsilon.epsilon is None else ceil_decimal(epsilon.epsilon, 4),
             organisations=_organisations(self.facts, account.holder),
             pending=AccountLoss.of_loss(account.pending),
             posted=AccountLoss.of_loss(account.posted),
@@ -224,13 +228,6 @@ def _last(facts: Snapshot | PastSnapshot, ref: str) -> domain.Charge | None:
 def _organisations(facts: Facts, holder: str) -> tuple[str, ...]:
     node = None if holder == GLOBAL else facts.nodes.get(int(holder.partition(":")[2]))
     return () if node is None else tuple(sorted(node.members))
-
-
-def _odometer(rule: Rule, loss: Loss) -> str | None:
-    try:
-        return ceil_decimal(rule.odometer(loss), 4)
-    except ArithmeticError:
-        return None
 
 
 def remaining(facts: Snapshot, refs: c.Json, caller: Caller) -> tuple[RemainingShare, ...]:

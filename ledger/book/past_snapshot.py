@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 
 from ledger.commands.apply import apply
 from ledger.commands.entry import Entry
 from ledger.domain.facts import Charge, Span
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.organisation_graph import END
+from ledger.domain.outcomes import ChargeState
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import Executor
 from ledger.store.merkle_tables import Tree
@@ -41,6 +43,16 @@ class PastSnapshot(Log, MemoryState):
         """The newest charges authored at a node, newest first."""
         self._authored.take(self.charges)
         return [self.charges[name] for name in reversed(self._authored.names(Span(author, 0, END))[-most:])]
+
+    def holders(self, ref: str, most: int) -> list[str]:
+        """The first so many holders of accounts of a partition, in order."""
+        return sorted(holder for of, holder in self.accounts if of == ref)[:most]
+
+    def begun(self, ref: str, spans: Iterable[Span], most: int) -> list[Charge]:
+        """The first so many charges in these spans to a partition that were not voided."""
+        self._authored.take(self.charges)
+        found = (self.charges[name] for span in spans for name in self._authored.names(span))
+        return [*islice((one for one in found if ref in one.partitions and one.state is not ChargeState.VOIDED), most)]
 
     @property
     def checkpoint(self) -> str:

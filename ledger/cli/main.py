@@ -153,19 +153,18 @@ def _table(objects: list[c.Object], *names: str) -> tuple[list[str], list[list[c
 
 
 def _account(facts: Snapshot | PastSnapshot, one: Account) -> c.Object:
+    from ledger.commands.runs.account_epsilon import account_epsilon
     from ledger.filters import read_rule
     from ledger.wire.exact_numbers import ceil_decimal
 
     partition = facts.partitions[one.partition]
     rule = read_rule(partition.terms)
-    try:
-        odometer = ceil_decimal(rule.odometer(one.loss), _PLACES)
-    except ArithmeticError:
-        # An account of this loss has no finite bound.
-        odometer = None
+    epsilon = account_epsilon(facts, one)
     return {
+        "bound": epsilon.bound,
         "holder": one.holder,
-        "odometer": odometer,
+        # An account may have no finite bound.
+        "odometer": None if epsilon.epsilon is None else ceil_decimal(epsilon.epsilon, _PLACES),
         "partition": one.partition,
         "pending": _loss(one.pending),
         "posted": _loss(one.posted),

@@ -50,6 +50,7 @@ class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
         slack: δ units kept for black boxes; the potential has the rest.
         capacity: ticks that keep the budget, as found at opening: the checkpoints of the odometer divide it.
         types: of the steps.
+        odometers: 2 where the rule's own and the PLD of the first run share δ less slack, half each; see :class:`Rule`.
     """
 
     per_unit: ClassVar[bool] = True
@@ -59,12 +60,15 @@ class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
     slack: Annotated[int, between(0, DELTA_ONE)]
     capacity: Annotated[int, between(1, TICKS_MAX)]
     types: Annotated[tuple[StepType, ...], Meta(min_length=1, max_length=TYPES_MAX)]
+    odometers: Literal[2] | None = None
     v: Literal[1] = constant(1)
 
     def __post_init__(self) -> None:
         """Hold δ beyond the slack to its least. Raises: Malformed."""
         super().__post_init__()
         require_delta(self.certain)
+        if self.odometers is not None and self.odometers != odometers_at(self.certain):
+            raise Malformed("odometers", "leave each too small a part of δ")
 
     @classmethod
     def choose(cls, opening: Opening) -> Catalogue:
@@ -139,13 +143,18 @@ class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
         return checkpoint_epsilon(loss, self.slack, lambda: self.capacity, self._checkpoint)
 
     def _checkpoint(self, ticks: int, share: Fraction) -> Fraction | None:
-        return _epsilon(self, ticks, self.certain * share) if ticks <= self.price_line.most else None
+        return _epsilon(self, ticks, self.odometer_delta * share) if ticks <= self.price_line.most else None
 
 
 def require_delta(certain: Fraction) -> None:
     """Raises: Malformed, if the part of δ that is not slack is too small for the rounding of convolutions."""
     if not DELTA_LEAST <= certain < 1:
         raise Malformed("delta", "must be at least 1e-6 beyond the slack, and less than 1, for the rule catalogue")
+
+
+def odometers_at(certain: Fraction) -> Literal[2] | None:
+    """How many odometers may share this part of δ."""
+    return 2 if certain >= 2 * DELTA_LEAST else None
 
 
 def require_added(relation: str) -> None:

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Final
 
 from ledger.accounting.pld_counting import count_capacity
-from ledger.filters.catalogue import TICKS_MAX, Catalogue, require_added, require_delta
+from ledger.filters.catalogue import TICKS_MAX, Catalogue, odometers_at, require_added, require_delta
 from ledger.filters.rule import Opening
 from ledger.filters.step_types import PRICE_MAX, TYPES_MAX, StepType, as_sampled, potential
 from ledger.mechanisms.decomposition import to_steps
@@ -135,7 +135,9 @@ class _Search:
         capacity = potential(self._epsilon, self._certain, types).capacity(self._epsilon, self._certain, TICKS_MAX)
         if capacity < min(prices):
             raise Malformed("prices", f"leave no room for a block: the budget is {capacity} ticks")
-        rule = Catalogue(self._opening.delta, self._epsilon, self._opening.slack, capacity, types)
+        rule = Catalogue(
+            self._opening.delta, self._epsilon, self._opening.slack, capacity, types, odometers_at(self._certain)
+        )
         return Corner(rule, tuple(capacity // cost for cost in self._costs(types)), capacity // sum(self._costs(types)))
 
     def loads(self, corner: Corner) -> Fraction:

@@ -55,6 +55,7 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
         slack: δ units that the runs' τ and black boxes share; the Gaussian has the rest.
         menu: the values of τ that a certificate may have, in δ units, fixed at opening.
         capacity: μ² of the budget, as found at opening: the checkpoints of the odometer divide it.
+        odometers: 2 where the rule's own and the PLD of the first run share δ less slack, half each; see :class:`Rule`.
     """
 
     searched: ClassVar[bool] = True
@@ -63,6 +64,7 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
     slack: Annotated[int, between(1, DELTA_ONE)]
     menu: Annotated[tuple[Annotated[int, between(1, DELTA_ONE)], ...], distinct(MENU_MAX)]
     capacity: Annotated[int, between(1, INTEGER_MAX)] | None = None
+    odometers: Literal[2] | None = None
     v: Literal[1] = constant(1)
 
     def __post_init__(self) -> None:
@@ -87,7 +89,7 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
         menu = tuple(sorted({max(1, units // part) for part in _PARTS}))
         certain = delta - Fraction(units, DELTA_ONE)
         capacity = gaussian_capacity(opening.caps[0], certain) if certain > 0 else 0
-        return cls(delta, opening.caps[0], units, menu, capacity or None)
+        return cls(delta, opening.caps[0], units, menu, capacity or None, 2)
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
@@ -138,7 +140,7 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
             loss,
             self.slack,
             lambda: self.capacity or gaussian_capacity(self.epsilon, self.certain),
-            lambda square, share: gaussian_epsilon(square, self.certain * share),
+            lambda square, share: gaussian_epsilon(square, self.odometer_delta * share),
         )
 
 

@@ -41,6 +41,7 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
         delta: of the partition's budget; ``epsilon`` likewise, which the odometer's checkpoints divide.
         noise_multiplier: of the reference step; ``probability`` is its sampling probability.
         capacity: steps that keep the budget, as found at opening: the checkpoints of the odometer divide it.
+        odometers: 2 where the rule's own and the PLD of the first run share δ, half each; see :class:`Rule`.
     """
 
     takes_slack: ClassVar[bool] = False
@@ -51,6 +52,7 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
     noise_multiplier: Fraction
     probability: Positive
     capacity: Annotated[int, between(1, COUNT_MAX)] | None = None
+    odometers: Literal[2] | None = None
     v: Literal[1] = constant(1)
 
     def __post_init__(self) -> None:
@@ -81,7 +83,7 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
         if step is None:
             raise Malformed("load", "must be one plan of Poisson-sampled Gaussian steps: its step is the reference")
         capacity = count_capacity(PoissonGaussian(step.probability, step.noise_multiplier, 1), caps[0], delta)
-        return cls(delta, caps[0], step.noise_multiplier, step.probability, capacity or None)
+        return cls(delta, caps[0], step.noise_multiplier, step.probability, capacity or None, 2)
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
@@ -133,5 +135,5 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
             loss,
             0,
             lambda: self.capacity or count_capacity(self.step, self.epsilon, self.delta),
-            lambda count, share: count_epsilon(self.step, count, self.delta * share),
+            lambda count, share: count_epsilon(self.step, count, self.odometer_delta * share),
         )

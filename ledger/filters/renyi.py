@@ -55,12 +55,14 @@ class Renyi(Rule, frozen=True, tag="renyi"):
         orders: the integer orders, ascending; every account of the partition keeps its loss at all of them.
         weights: per order, its share of δ in thousandths.
         slack: δ units kept aside for charges that are (ε, δ) black boxes; the orders share the rest.
+        odometers: 2 where the rule's own and the PLD of the first run share δ less slack, half each; see :class:`Rule`.
     """
 
     delta: Positive
     orders: Annotated[tuple[Annotated[int, between(2, ORDER_MAX)], ...], Meta(min_length=1, max_length=ORDERS_MAX)]
     weights: Annotated[tuple[Annotated[int, between(1, WEIGHT_ONE)], ...], Meta(max_length=ORDERS_MAX)]
     slack: Annotated[int, between(0, DELTA_ONE)] = constant(0)
+    odometers: Literal[2] | None = None
     v: Literal[1] = constant(1)
 
     def __post_init__(self) -> None:
@@ -116,7 +118,7 @@ class Renyi(Rule, frozen=True, tag="renyi"):
         # What orders that coincide leave over goes to the first.
         shares = (WEIGHT_ONE - sum(split[1 : len(chosen)]), *split[1 : len(chosen)])
         pairs = sorted(zip(chosen, shares, strict=True))
-        return cls(delta, tuple(order for order, _ in pairs), tuple(share for _, share in pairs), kept)
+        return cls(delta, tuple(order for order, _ in pairs), tuple(share for _, share in pairs), kept, 2)
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
@@ -124,7 +126,7 @@ class Renyi(Rule, frozen=True, tag="renyi"):
         return (*map(order, self.orders), SLACK)
 
     @property
-    def shared(self) -> Fraction:
+    def certain(self) -> Fraction:
         """The part of δ that the orders share."""
         return self.delta - Fraction(self.slack, DELTA_ONE)
 
@@ -199,8 +201,11 @@ class Renyi(Rule, frozen=True, tag="renyi"):
 
     def bounds(self, epsilon: Fraction) -> tuple[Fraction, ...]:
         """B(α; ε, w·δ) per order, rounded down; not positive where the order is closed."""
+        return self._bounds(epsilon, self.certain)
+
+    def _bounds(self, epsilon: Fraction, shared: Fraction) -> tuple[Fraction, ...]:
         return tuple(
-            _bound(order, epsilon, self.shared * Fraction(weight, WEIGHT_ONE))
+            _bound(order, epsilon, shared * Fraction(weight, WEIGHT_ONE))
             for order, weight in zip(self.orders, self.weights, strict=True)
         )
 
@@ -220,7 +225,7 @@ class Renyi(Rule, frozen=True, tag="renyi"):
             raise ArithmeticError("the account holds more than its slack")
         bounds = [
             Fraction(at, NAT) - bound
-            for place, bound in enumerate(self.bounds(Fraction(0)))
+            for place, bound in enumerate(self._bounds(Fraction(0), self.odometer_delta))
             if (at := loss.at(place)) is not None
         ]
         if not bounds:

@@ -89,6 +89,25 @@ class Rule(Record, frozen=True, tag_field="kind"):
         """What a loss is measured by."""
         raise NotImplementedError
 
+    @property
+    def certain(self) -> Fraction:
+        """The part of δ that is not slack."""
+        return self.delta
+
+    @property
+    def odometers(self) -> int | None:
+        """How many odometers share that part, as the terms say; None where there is one. See ``odometer_delta``."""
+        return None
+
+    @property
+    def odometer_delta(self) -> Fraction:
+        """The δ of each odometer, beside the slack: all of it, or half where the first run's PLD is one of two.
+
+        The rule's own odometer is at this δ. The other one is told while exactly one run has begun: the ε of its whole
+        plan at this δ by PLD (:mod:`ledger.commands.runs.account_epsilon`).
+        """
+        return self.certain / (self.odometers or 1)
+
     def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
         """The price of a mechanism, piece by piece. Raises: NotPriced, for one without a proven price."""
         raise NotImplementedError
@@ -118,7 +137,7 @@ class Rule(Record, frozen=True, tag_field="kind"):
             return False
 
     def odometer(self, loss: Loss) -> Fraction:
-        """The privacy odometer: the anytime-valid ε of a loss at the partition's δ, rounded up.
+        """The rule's own privacy odometer: the anytime-valid ε of a loss at ``odometer_delta``, rounded up.
 
         Raises:
             ArithmeticError: if no finite ε is proven.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -82,6 +83,27 @@ class DatabaseState:
         table = t.CHARGES.table
         newest = select(table.c.id).where(table.c.author == author).order_by(table.c.entered.desc()).limit(most)
         return sorted(self.charges.where(table.c.id.in_(newest)), key=lambda one: -one.index)
+
+    def holders(self, ref: str, most: int) -> list[str]:
+        """The first so many holders of accounts of a partition, in order."""
+        table = t.ACCOUNTS.table
+        chosen = select(table.c.holder).where(table.c.partition == ref).distinct().order_by(table.c.holder).limit(most)
+        return [str(holder) for (holder,) in self.connection.execute(chosen)]
+
+    def begun(self, ref: str, spans: Iterable[Span], most: int) -> list[Charge]:
+        """The first so many charges in these spans to a partition that were not voided."""
+        table, found = t.CHARGES.table, list[Charge]()
+        # A list of references is stored as JSON, in which no reference has a character that JSON escapes.
+        wanted = (
+            table.c.partitions.contains(json.dumps(ref), autoescape=True),
+            table.c.state != ChargeState.VOIDED.value,
+        )
+        for span in spans:
+            ids = select(table.c.id).where(*_within(span), *wanted).order_by(table.c.entered).limit(most - len(found))
+            found += sorted(self.charges.where(table.c.id.in_(ids)), key=lambda one: one.index)
+            if len(found) == most:
+                break
+        return found
 
     def due(self, now: int, most: int) -> list[str]:
         """The ids of pending charges whose deadline has passed, oldest first."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from ledger.filters import Cap, Opening, Rule, choose_rule, read_rule
 from ledger.filters.stepwise_odometer import WITHIN, checkpoint
@@ -163,6 +164,23 @@ def test_the_odometer_never_falls_and_starts_at_nothing(name: str) -> None:
     assert told[-1] > 0
 
 
+@EACH
+def test_two_odometers_have_half_of_delta_each(name: str) -> None:
+    """The rule's own is as a partition with half of δ beyond the slack would report it, with the same checkpoints."""
+    one = ALL[name]
+    if one.rule.delta == 0:
+        assert one.rule.odometers is None
+        return
+    slack = one.rule.delta - one.rule.certain
+    assert one.rule.odometer_delta == one.rule.certain / 2
+    whole = structs.replace(one.rule, odometers=None)
+    half = structs.replace(whole, delta=slack + one.rule.certain / 2)
+    assert whole.odometer_delta == one.rule.certain
+    for runs in (1, 3):
+        loss = times(one.loss(), runs)
+        assert whole.odometer(loss) < one.rule.odometer(loss) == pytest.approx(half.odometer(loss), rel=1e-3)
+
+
 def test_checkpoints_share_delta_once() -> None:
     """Fixed beforehand, ascending past every count, their shares of δ sum to at most one, beyond the budget too."""
     for capacity in (1, 2, 3, 7, 1000, 2435):
@@ -182,6 +200,10 @@ BAD = [
     ("reference", "noise_multiplier", "0"),
     ("reference", "noise_multiplier", 1),
     ("reference", "v", 2),
+    ("reference", "odometers", 1),
+    ("renyi", "odometers", 3),
+    ("gaussian", "odometers", None),
+    ("pure", "odometers", 2),
     ("reference", "extra", 1),
     ("gaussian", "slack", 0),
     ("gaussian", "slack", DELTA_ONE // 1000 + 1),

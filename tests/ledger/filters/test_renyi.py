@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from ledger.filters import Cap, NoRoom, Opening, choose_rule, read_rule
 from ledger.filters.renyi import Renyi
@@ -35,6 +36,8 @@ LOADS = st.one_of(
 )
 MANY = settings(deadline=None, max_examples=50)
 RULE = Renyi.choose(Opening(Fraction(1, 10**5), (Fraction(3), Fraction(1)), None))
+ALONE = structs.replace(RULE, odometers=None)
+"""The terms of a partition that was opened when the rule's own odometer had all of δ."""
 CAP = RULE.cap(Fraction(3))
 WIDTH = len(RULE.orders) + 1
 CEILING = max(bound for bound in CAP.capacity if bound is not None)
@@ -169,15 +172,17 @@ def test_the_odometer_is_never_below_its_formula(loss: Loss) -> None:
         with pytest.raises(ArithmeticError):
             RULE.odometer(loss)
         return
-    exact = min(
-        Fraction(loss.finite[place], NAT) - capacity(order, Fraction(0), RULE.delta * Fraction(weight, 1000))
-        for place, (order, weight) in enumerate(zip(RULE.orders, RULE.weights, strict=True))
-        if not loss.infinite[place]
-    )
-    told = RULE.odometer(loss)
-    assert max(Fraction(0), exact) <= told < max(Fraction(0), exact) + Fraction(4, NAT)
+    for rule in (RULE, ALONE):
+        exact = min(
+            Fraction(loss.finite[place], NAT)
+            - capacity(order, Fraction(0), rule.odometer_delta * Fraction(weight, 1000))
+            for place, (order, weight) in enumerate(zip(rule.orders, rule.weights, strict=True))
+            if not loss.infinite[place]
+        )
+        told = rule.odometer(loss)
+        assert max(Fraction(0), exact) <= told < max(Fraction(0), exact) + Fraction(4, NAT)
     if RULE.admits(loss, CAP):
-        assert told <= CAP.epsilon + Fraction(4, NAT)
+        assert ALONE.odometer(loss) <= CAP.epsilon + Fraction(4, NAT)
 
 
 def test_the_odometer_reads_the_budget_when_an_order_is_exactly_full() -> None:
@@ -189,7 +194,7 @@ def test_the_odometer_reads_the_budget_when_an_order_is_exactly_full() -> None:
             loss = Loss((*finite, 0), (*infinite, 0))
             assert RULE.admits(loss, CAP)
             assert RULE.share(loss, CAP) == 1
-            assert abs(RULE.odometer(loss) - CAP.epsilon) < Fraction(6, NAT)
+            assert abs(ALONE.odometer(loss) - CAP.epsilon) < Fraction(6, NAT)
             over = Loss((*(at + (other == place) for other, at in enumerate(finite)), 0), loss.infinite)
             assert not RULE.admits(over, CAP)
 

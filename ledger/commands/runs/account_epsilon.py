@@ -1,0 +1,114 @@
+"""The ε of an account as a bound: the smaller of two odometers that share δ, both fixed when the partition opened.
+
+The rule's own odometer holds at every moment, for every strategy. Beside it, while exactly one run has ever begun, the
+ε of that run's whole plan holds by its privacy loss distribution: the plan was fixed before anything was seen, and
+stopping early is a post-processing of the whole run. Each is reported at its part of δ less slack
+(:attr:`ledger.filters.Rule.odometer_delta`). On the event that the first is the smaller one it fails with at most its
+part, and on the event that the second is, with at most its own; so the smaller one keeps δ, the slack included. With
+the whole of δ for each it would not: an analyst who stops where the smaller one is wrong reaches 1.5 times δ.
+
+A charge that was voided has drawn nothing; every other one has begun or may, also one posted for no step. Whoever knows
+a run knows all that its author knew before it, so the plan of an only run was chosen without any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final, Protocol
+
+from ledger.accounts.pricing import COMPUTED
+from ledger.commands.entry import Entry
+from ledger.commands.runs.charge_entry import MakeCharge
+from ledger.domain.decision import Rejected
+from ledger.domain.facts import GLOBAL, Account, Charge, Facts, Partition, Span
+from ledger.filters import Rule, read_rule
+from ledger.organisation_lineage.exposure import known_spans
+from ledger.wire.malformed import Malformed
+
+LINEAGES_MAX: Final = 200
+RUNS_MAX: Final = 10_000
+"""Among more lineages or charges the first run is not looked for: the rule's own odometer is reported."""
+
+
+class ReadableBook(Facts, Protocol):
+    """The facts and entries of a book at one size, with the charges that are settled."""
+
+    @property
+    def size(self) -> int:
+        """How many entries there are."""
+
+    def entry(self, index: int) -> bytes:
+        """The exact bytes of an entry. Raises: KeyError."""
+
+    def holders(self, ref: str, most: int) -> list[str]:
+        """The first so many holders of accounts of a partition, in order."""
+
+    def begun(self, ref: str, spans: Iterable[Span], most: int) -> list[Charge]:
+        """The first so many charges in these spans to a partition that were not voided."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountEpsilon:
+    """What is reported of an account as ε.
+
+    Attributes:
+        epsilon: rounded up; None where no finite ε is proven.
+        delta: of the partition's budget: ε and δ hold together, at every moment.
+        bound: the name of the odometer that proves it.
+    """
+
+    epsilon: Fraction | None
+    delta: Fraction
+    bound: str
+
+
+def account_epsilon(book: ReadableBook, account: Account) -> AccountEpsilon:
+    """The smaller odometer of an account. Slow where it has one run, whose plan is new; cached afterwards."""
+    partition = book.partitions[account.partition]
+    rule = read_rule(partition.terms)
+    own = AccountEpsilon(_own(rule, account), partition.delta, f"{rule.kind()} odometer")
+    run = only_run(book, partition, account.holder) if rule.odometers and not account.loss.empty else None
+    epsilon = None if run is None else _whole_plan(book, partition, run, rule.odometer_delta)
+    if epsilon is None or (own.epsilon is not None and own.epsilon <= epsilon):
+        return own
+    return AccountEpsilon(epsilon, partition.delta, "PLD of the plan of its one run")
+
+
+def only_run(book: ReadableBook, partition: Partition, holder: str) -> Charge | None:
+    """The charge of the one run of a partition that a holder knows, pending or posted; None of none or of several."""
+    spans = _spans(book, partition.ref, holder)
+    begun = book.begun(partition.ref, spans, 2) if book.runs(spans) <= RUNS_MAX else []
+    return begun[0] if len(begun) == 1 else None
+
+
+def _spans(book: ReadableBook, ref: str, holder: str) -> list[Span]:
+    """The spans of all charges that count for a holder; every account of a partition is of a lineage that knows one."""
+    if holder != GLOBAL:
+        return known_spans(book.nodes, _node(holder), book.size)
+    holders = book.holders(ref, LINEAGES_MAX + 2)
+    if len(holders) > LINEAGES_MAX + 1:
+        return []
+    return [Span(_node(one), 0, book.size) for one in holders if one != GLOBAL]
+
+
+def _node(holder: str) -> int:
+    return int(holder.partition(":")[2])
+
+
+def _own(rule: Rule, account: Account) -> Fraction | None:
+    try:
+        return rule.odometer(account.loss)
+    except ArithmeticError:
+        return None
+
+
+def _whole_plan(book: ReadableBook, partition: Partition, run: Charge, delta: Fraction) -> Fraction | None:
+    """The ε of the run's whole plan at a δ, None if none is proven."""
+    body = Entry.parse(book.entry(run.index)).command_body
+    assert isinstance(body, MakeCharge)
+    try:
+        return COMPUTED.epsilon(replace(partition, delta=delta), body)
+    except (Rejected, Malformed):
+        return None
