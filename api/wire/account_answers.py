@@ -40,7 +40,12 @@ from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal, format_number
 from ledger.wire.field_types import Did, Name
 from ledger.wire.records import Record
+from policy.decisions.documents_in_force import contract_in_force
+from policy.documents import ContractDocument
 from policy.planning.account_caps import AccountStatus, PartitionBounds, account_status, partition_bounds
+from policy.planning.account_figures import PartitionFigures
+from policy.planning.holder_names import holder_name
+from policy.planning.reported_values import Percent
 
 _SHARE_UNIT: Final = 10_000
 _LINEAGES_MAX: Final = 200
@@ -134,14 +139,22 @@ class Account(Record, frozen=True):
     """The loss of one partition seen for one holder."""
 
     bound: Annotated[str, Meta(description="the name of what proves the ε so far")]
+    closed: Annotated[str, Meta(description="why no run at all may be charged")] | None
+    binding: Annotated[str, Meta(description="the capacity that binds")] | None
     holder: Holder
+    name: Annotated[str, Meta(description="whose account it is, in words")]
     odometer: Annotated[RoundedUp, Meta(description="the ε so far at the partition's δ, rounded up")] | None
     organisations: Organisations
     pending: AccountLoss
     posted: AccountLoss
     runs_like_the_last: (
-        Annotated[Natural, Meta(description="more runs like the newest charge that would fit the budget")] | None
+        Annotated[
+            Natural,
+            Meta(description="more runs like the newest charge that fit under all that binds; null where nothing does"),
+        ]
+        | None
     )
+    share: Annotated[Percent, Meta(description="of the capacity that binds, rounded up")]
     share_of_budget: RoundedUp
     under_its_cap: AccountStatus | None
 
@@ -165,21 +178,26 @@ class AccountPage(Record, frozen=True):
 
 @dataclass(frozen=True)
 class AccountBook:
-    """The accounts of one partition, against its budget and the caps that policies set at one time.
+    """The accounts of one partition under all that binds them at one time.
 
-    ``runs_like_the_last`` is how many more runs at the full price of the newest charge would fit the budget
-    if no one else charged; null before the first charge. A tighter cap may admit fewer.
+    ``runs_like_the_last`` is how many more runs at the full price of the newest charge would be admitted
+    if no one else charged; null before the first charge.
     """
 
     facts: Snapshot | PastSnapshot
     partition: domain.Partition
     bounds: PartitionBounds | None
-    last: domain.Charge | None
+    figures: PartitionFigures
+    newest: dict[str, domain.Charge]
 
     @classmethod
     def at(cls, facts: Snapshot | PastSnapshot, partition: domain.Partition, now: int) -> Self:
         """Under the bounds in force at ``now`` (ms)."""
-        return cls(facts, partition, partition_bounds(facts, partition, now), _last(facts, partition.ref))
+        newest = _newest(facts, partition.ref)
+        last = max(newest.values(), key=lambda one: one.index, default=None)
+        price = loss_of(dict(last.prices)[partition.ref], last.steps) if last else None
+        figures = PartitionFigures.at(facts, partition, now, price)
+        return cls(facts, partition, partition_bounds(facts, partition, now), figures, newest)
 
     def page(self, page: Page[Account]) -> AccountPage:
         """A page of accounts, with what all of them share."""
@@ -191,20 +209,29 @@ class AccountBook:
     def account(self, account: domain.Account) -> Account:
         """One of them, with what a person wants to know."""
         rule = read_rule(self.partition.terms)
-        cap, last = rule.cap(self.partition.epsilon), self.last
         epsilon = account_epsilon(self.facts, account)
-        price = loss_of(dict(last.prices)[self.partition.ref], last.steps) if last else None
+        figures = self.figures.of(account.holder, self._contract(account.holder))
         return Account(
-            holder=account.holder,
+            binding=figures.binding,
             bound=epsilon.bound,
+            closed=figures.closed,
+            holder=account.holder,
+            name=holder_name(self.facts, account.holder),
             odometer=None if epsilon.epsilon is None else ceil_decimal(epsilon.epsilon, 4),
             organisations=_organisations(self.facts, account.holder),
             pending=AccountLoss.of_loss(account.pending),
             posted=AccountLoss.of_loss(account.posted),
-            runs_like_the_last=None if price is None else rule.runs(account.loss, cap, price),
-            share_of_budget=ceil_decimal(rule.share(account.loss, cap), 4),
+            runs_like_the_last=figures.runs,
+            share=figures.share,
+            share_of_budget=ceil_decimal(rule.share(account.loss, rule.cap(self.partition.epsilon)), 4),
             under_its_cap=self._status(account),
         )
+
+    def _contract(self, holder: str) -> ContractDocument | None:
+        """The contract of the newest run that a lineage itself has charged, while it is in force."""
+        charge = self.newest.get(holder)
+        contract = self.facts.contracts.get(charge.contract) if charge else None
+        return contract_in_force(self.facts, contract, self.figures.now) if contract else None
 
     def frozen(self, account: domain.Account) -> FrozenAccount | None:
         """One of them, if it is over its cap."""
@@ -217,12 +244,15 @@ class AccountBook:
         return account_status(self.facts, account, self.bounds) if self.bounds else None
 
 
-def _last(facts: Snapshot | PastSnapshot, ref: str) -> domain.Charge | None:
-    """The newest charge, among the newest ones of each lineage that knows something of the partition."""
+def _newest(facts: Snapshot | PastSnapshot, ref: str) -> dict[str, domain.Charge]:
+    """By lineage that knows something of the partition its newest charge to it, among its newest ones."""
     holders = (holder for (_, holder), _ in fetch_from(facts.accounts, partition=ref)(None, _LINEAGES_MAX))
-    authors = [int(holder.partition(":")[2]) for holder in holders if holder != GLOBAL]
-    newest = (next((one for one in facts.latest(at, _RUNS_MAX) if ref in one.partitions), None) for at in authors)
-    return max((one for one in newest if one), key=lambda one: one.index, default=None)
+    authors = {holder: int(holder.partition(":")[2]) for holder in holders if holder != GLOBAL}
+    found = (
+        (holder, next((one for one in facts.latest(at, _RUNS_MAX) if ref in one.partitions), None))
+        for holder, at in authors.items()
+    )
+    return {holder: one for holder, one in found if one}
 
 
 def _organisations(facts: Facts, holder: str) -> tuple[str, ...]:

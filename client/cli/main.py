@@ -65,16 +65,23 @@ def logout(profile: Profile) -> Result:
 
 
 def _print_accounts(partitions: list[Object]) -> None:
-    rows = []
     for partition in partitions:
         budget = partition["budget"]
         delta = cell(budget["delta"]) if isinstance(budget, dict) else "-"
-        for one in objects(partition["accounts"]):
-            used = cell(one["share_of_budget"]), cell(one["odometer"]), delta, cell(one["runs_like_the_last"])
-            rows.append((cell(partition["partition"]), _holder(one), *used))
-    print_rows(
-        ("partition", "account of", "share of budget", "ε so far (odometer)", "at δ", "runs like the last"), rows
-    )
+        epsilon = cell(budget["epsilon"]) if isinstance(budget, dict) else "-"
+        retired = "; retired" if partition.get("retired") else ""
+        typer.echo(f"{cell(partition['partition'])}: a budget of ε {epsilon} at δ {delta}{retired}")
+        rows = [
+            (
+                cell(one.get("name")),
+                cell(one.get("share")),
+                cell(one["runs_like_the_last"]),
+                f"{cell(one['odometer'])} ({cell(one.get('bound'))}, δ {delta})",
+                cell(one.get("closed") or one.get("binding") or "nothing: it is only watched"),
+            )
+            for one in objects(partition["accounts"])
+        ]
+        print_rows(("account of", "used", "more runs like the last", "ε at most", "what binds"), rows, fold_from=3)
 
 
 @TOP_LEVEL.read_command(
@@ -91,7 +98,7 @@ def account(
     ] = None,
     holder: Annotated[str, typer.Option(help="Whose account is proven: global or lineage:N.")] = "global",
 ) -> list[Object]:
-    """Show the accounts of one partition, or of all: the budget used, and how many more runs fit."""
+    """Show the accounts of one partition, or of all: the share used of what binds, the runs that fit, and ε."""
     if proof is not None:
         from ledger.files.atomic_file import SHARED, replace_file
 
@@ -101,9 +108,3 @@ def account(
         said = "It shows what the log's key signed; that it is right, `epsilon verify` shows."
         typer.echo(f"Wrote {proof}: check it by `verifier.py account {proof} --log log.vkey`. {said}", err=True)
     return [service.accounts(ref) for ref in ([partition] if partition else service.partitions())]
-
-
-def _holder(account: Object) -> str:
-    organisations = account["organisations"]
-    names = [str(one) for one in organisations] if isinstance(organisations, list) else []
-    return ", ".join(names) or ("everyone" if account["holder"] == "global" else str(account["holder"]))

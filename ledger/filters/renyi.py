@@ -179,6 +179,8 @@ class Renyi(Rule, frozen=True, tag="renyi"):
 
     def runs(self, loss: Loss, cap: Cap, run: Loss) -> int:
         """The most runs that fit at one order, and in the slack."""
+        if not self.admits(loss, cap):
+            return 0
         fit = [
             (bound - at) // cost
             for place, bound in enumerate(cap.capacity[:-1])

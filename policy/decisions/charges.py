@@ -120,17 +120,28 @@ def _check_delta(case: Case, code: str, found: Partition, most: Fraction | None,
 
 def _check_coalitions(case: Case, policy: Policy) -> None:
     """Check that the policy's coalitions of the consumer are declared: until then their members cannot charge."""
-    organisations = case.facts.organisations
-    author = organisations.get(case.actor)
+    author = case.facts.organisations.get(case.actor)
     if author is None:
         return
-    declared = [case.facts.nodes[one] for one in coalitions_of(case.facts.nodes, author.node)]
-    for named in policy.coalitions:
-        if author.node not in {organisations[did].node for did in named.members if did in organisations}:
-            continue
-        bound = any(covers(named, one) for one in declared)
+    undeclared = undeclared_coalitions(case.facts, author, policy)
+    for named in _coalitions_of(case.facts, author, policy):
         expected = f"declared with a cap of at most {format_number(named.epsilon_max)}"
-        case.check("coalition_not_declared", bound, f"coalition {named.name}", expected, policy.source)
+        declared = named not in undeclared
+        case.check("coalition_not_declared", declared, f"coalition {named.name}", expected, policy.source)
+
+
+def undeclared_coalitions(facts: Facts, author: Organisation, policy: Policy) -> tuple[Coalition, ...]:
+    """The policy's coalitions of an organisation that are not declared."""
+    declared = [facts.nodes[one] for one in coalitions_of(facts.nodes, author.node)]
+    named = _coalitions_of(facts, author, policy)
+    return tuple(one for one in named if not any(covers(one, node) for node in declared))
+
+
+def _coalitions_of(facts: Facts, author: Organisation, policy: Policy) -> tuple[Coalition, ...]:
+    known = facts.organisations
+    return tuple(
+        one for one in policy.coalitions if author.node in {known[did].node for did in one.members if did in known}
+    )
 
 
 def covers(named: Coalition, declared: Node) -> bool:

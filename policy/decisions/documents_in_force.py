@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from ledger.domain.facts import Dataset, Facts, Partition, PolicyVersion
+from ledger.domain.facts import Contract, Dataset, Facts, Partition, PolicyVersion
 from ledger.domain.gate import Caps
 from ledger.wire.field_types import TIME_MAX
 from policy.checks.field_readers import DAY_MS
@@ -43,12 +43,21 @@ class Binding:
     age_source: str
 
 
-def caps_of(epsilon: Fraction, binds: Binding, contract: ContractDocument) -> Caps:
-    """The caps on a charge under a contract, to a partition with a budget of ``epsilon``."""
+def contract_in_force(facts: Facts, contract: Contract, now: int) -> ContractDocument | None:
+    """The document of a contract that runs may be charged under now (ms); None if it is superseded, revoked or over."""
+    newest = facts.contract_heads.get(contract.id) == contract.document
+    if contract.revoked or not newest or not contract.starts <= now < contract.ends:
+        return None
+    return read_contract(facts.documents[contract.document])
+
+
+def caps_of(epsilon: Fraction, binds: Binding, contract: ContractDocument | None) -> Caps:
+    """The caps on a charge to a partition with a budget of ``epsilon``; of the policy alone without a contract."""
     policy, lineage = binds.policy, (binds.lineage_epsilon_max, binds.lineage_source)
-    own = contract.lineage.epsilon_max if contract.lineage else None
-    least, source = _least(lineage, (own, contract.source))
-    share, share_source = _least((policy.share_max, policy.source), (contract.share_max, contract.source))
+    own = contract.lineage.epsilon_max if contract and contract.lineage else None
+    quota, stated_by = (contract.share_max, contract.source) if contract else (None, "")
+    least, source = _least(lineage, (own, stated_by))
+    share, share_source = _least((policy.share_max, policy.source), (quota, stated_by))
     if least is None or least > epsilon:
         least, source = epsilon, ""
     everyone = epsilon if binds.caps_everyone else None

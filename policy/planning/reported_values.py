@@ -12,6 +12,8 @@ from ledger.wire.exact_numbers import ceil_decimal
 from ledger.wire.field_types import between, register_type
 
 NO_ROOM: Final = "no room at all"
+INFINITE: Final = "infinite"
+"""Where a charge has no bound: no share of a capacity."""
 
 Natural = Annotated[int, between(0, INTEGER_MAX)]
 Holder = Annotated[
@@ -36,6 +38,13 @@ class Percent(str):
         found.share = share
         return found
 
+    @classmethod
+    def infinite(cls) -> Self:
+        """Of a loss without a bound."""
+        found = cls(INFINITE)
+        found.share = None
+        return found
+
 
 register_type(
     Percent,
@@ -43,7 +52,7 @@ register_type(
     str,
     {
         "type": "string",
-        "pattern": rf"^({NO_ROOM}|[0-9]+\.[0-9] %)$",
+        "pattern": rf"^({NO_ROOM}|{INFINITE}|[0-9]+\.[0-9] %)$",
         "description": "percent of capacity, rounded up",
     },
 )

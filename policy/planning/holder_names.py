@@ -1,0 +1,36 @@
+"""Holders of accounts in the words of people: organisations by name, and never the number of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ledger.domain.facts import GLOBAL, Facts
+from ledger.domain.organisation_graph import Node, NodeKind
+
+
+def holder_name(facts: Facts, holder: str) -> str:
+    """Whose account it is; of a lineage that is only asked about, that it is."""
+    if holder == GLOBAL:
+        return "everyone"
+    node = facts.nodes.get(int(holder.partition(":")[2]))
+    return "a hypothetical lineage" if node is None else _node_name(facts, node)
+
+
+def organisation_names(facts: Facts, members: Iterable[str]) -> str:
+    """Organisations by name, by their DIDs where two have the same name."""
+    known = {did: facts.organisations[did].name for did in sorted(members) if did in facts.organisations}
+    alike = len(set(known.values())) < len(known)
+    return ", ".join(did if alike else name for did, name in known.items())
+
+
+def _node_name(facts: Facts, node: Node) -> str:
+    giver = organisation_names(facts, (node.organisation,)) or node.organisation
+    match node.kind:
+        case NodeKind.COALITION:
+            return f"the coalition of {organisation_names(facts, node.members)}"
+        case NodeKind.MODEL:
+            return f"a model that {giver} gave away"
+        case NodeKind.PUBLIC:
+            return f"a model that {giver} made public"
+        case _:
+            return organisation_names(facts, node.members) or f"{giver}, before it changed"

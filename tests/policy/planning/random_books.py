@@ -1,0 +1,162 @@
+"""Random books in memory: runs that stop, mergers, coalitions, decrees, policies that change, old partitions."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final
+
+from ledger.domain.facts import GLOBAL, Charge, holder_of
+from ledger.domain.outcomes import ChargeState
+from ledger.mechanisms.loss import Loss, loss_of
+from ledger.wire import canonical_json as c
+from policy.checks.field_readers import format_time
+from policy.decisions.documents_in_force import read_contract
+from policy.documents import ContractDocument
+from policy.planning.account_figures import AccountFigures, PartitionFigures
+from tests.factories.documents import contract_id, dataset, plan
+from tests.factories.memory import FOUR_BANKS, ref_of
+from tests.factories.people import BANKS, DAY_MS, HOSPITAL, MERGED, SRO
+from tests.policy.planning.market import Market, policy_document
+
+PLANS: Final = (plan(60, "2"), plan(100, "2"), plan(30, "1.5"), plan(400, "4"))
+"""Prices between a fortieth and a fifth of a budget."""
+REF: Final = ref_of("one")
+NAMED: Final = "the-two"
+
+
+class RandomBook(Market):
+    """One book of a seed: opened, then changed at random."""
+
+    def __init__(self, seed: int) -> None:
+        """Found it."""
+        super().__init__()
+        self.source = random.Random(seed)  # noqa: S311 - the same books every time
+        self.asked, self.version = 0, 1
+        self.banks = list(BANKS)
+        for did, role in FOUR_BANKS.items():
+            self.register(did, role)
+        self.enter(self._policy(), "policy", SRO, SRO)
+        self.enter(dataset(), "dataset", HOSPITAL, HOSPITAL)
+        assert not self.open("one", self.source.choice(["3", "6"])).code.refused
+        for bank in BANKS:
+            self.contract_of(bank, **self._terms())
+
+    def _policy(self) -> dict[str, Any]:
+        pick = self.source.choice
+        level, coalition = pick([0, 1, 1, 2]), {"epsilon_max": "5", "members": [*BANKS[:2]], "name": NAMED}
+        return policy_document(
+            self.version,
+            level=level,
+            model_release=level < 2,
+            lineage={"epsilon_max": pick(["2", "3", "5"])},
+            quota=pick([None, None, {"share_max": "0.4"}, {"share_max": "0.75"}]),
+            partition_age_days_max=pick([20, 90]) if level else None,
+            coalitions=pick([None, None, None, [coalition]]),
+            effective=format_time(self.clock.now),
+        )
+
+    def _terms(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if self.source.random() < 0.3:
+            found["lineage"] = {"epsilon_max": self.source.choice(["2", "4"])}
+        if self.source.random() < 0.2:
+            found["share_max"] = "0.5"
+        return found
+
+    def change(self) -> None:
+        """One event; most are runs, and what is refused changes nothing."""
+        events = (self._charge,) * 12 + (
+            *(self._settle,) * 5,
+            self._merge,
+            self._coalition,
+            self._decree,
+            self._govern,
+            self._wait,
+            self._retire,
+        )
+        self.source.choice(events)()
+
+    def charge_as(self, bank: str, run: c.Object) -> bool:
+        """Whether a run is charged."""
+        self.asked += 1
+        digest = self.state.contract_heads[contract_id(bank)]
+        return not self.decide_charge(f"run-{self.asked}", bank, digest, ("one",), run).code.refused
+
+    def _charge(self) -> None:
+        self.charge_as(self.source.choice(BANKS), self.source.choice(PLANS))
+
+    def _settle(self) -> None:
+        pending = [one for one in self.state.charges.values() if one.state is ChargeState.PENDING]
+        if pending:
+            one = self.source.choice(pending)
+            if self.source.random() < 0.5:
+                self.decide_void(one.id)
+            else:
+                self.post(one.id, self.source.randint(0, one.steps))
+
+    def _merge(self) -> None:
+        if self.source.random() < 0.3 and MERGED not in self.state.organisations:
+            self.register(MERGED, "TDC")
+            self.merge(MERGED, tuple(self.source.sample(BANKS, 2)))
+
+    def _coalition(self) -> None:
+        body: c.Object = {"epsilon": self.source.choice(["3", "5"]), "members": [*BANKS[:2]]}
+        self.decide("coalition", f"coalition-{self.index}", SRO, body)
+
+    def _decree(self) -> None:
+        settled = sorted(one.holder for one in self.state.accounts.values() if not one.posted.empty)
+        holder = self.source.choice(settled or [GLOBAL])
+        body: c.Object = {"holder": holder, "partition": REF, "reason": "an order"}
+        self.decide("decree", f"decree-{self.index}", SRO, body)
+
+    def _govern(self) -> None:
+        self.version += 1
+        self.enter(self._policy(), f"policy-{self.version}", SRO, SRO)
+
+    def _wait(self) -> None:
+        self.clock.now += self.source.choice([1, 5, 12]) * DAY_MS
+
+    def _retire(self) -> None:
+        if self.source.random() < 0.2:
+            self.decide("retirement", f"retire-{self.index}", HOSPITAL, {"partition": REF})
+
+    @property
+    def last(self) -> tuple[Charge, Loss, c.Object] | None:
+        """The newest charge, what it cost, and its plan."""
+        newest = max(self.state.charges.values(), key=lambda one: one.index, default=None)
+        if newest is None:
+            return None
+        run = next(one for one in PLANS if c.digest(c.dump(one)) == newest.plan)
+        return newest, loss_of(dict(newest.prices)[REF], newest.steps), run
+
+    def contract_held(self, bank: str) -> ContractDocument:
+        """The newest version of a bank's contract."""
+        return read_contract(self.state.documents[self.state.contract_heads[contract_id(bank)]])
+
+    def figures_of(self, holder: str, contract: ContractDocument | None = None) -> AccountFigures:
+        """What is told of an account, its lineage under a contract."""
+        last = self.last
+        price = None if last is None else last[1]
+        return PartitionFigures.at(self.state, self.state.partitions[REF], self.clock(), price).of(holder, contract)
+
+    def figures(self, bank: str) -> AccountFigures:
+        """What is told of a bank's lineage."""
+        return self.figures_of(holder_of(self.state.organisations[bank].node), self.contract_held(bank))
+
+
+def random_book(seed: int) -> RandomBook:
+    """A book after some events."""
+    book = RandomBook(seed)
+    for _ in range(book.source.randint(3, 25)):
+        book.change()
+    return book
+
+
+def admitted(book: RandomBook, bank: str, run: c.Object, most: int) -> int:
+    """How many such runs a loop of quotes admits, each charged before the next is asked."""
+    digest = book.state.contract_heads[contract_id(bank)]
+    for count in range(most):
+        if not book.ask(run, bank=bank, digest=digest).is_admitted:
+            return count
+        assert book.charge_as(bank, run)
+    return most
