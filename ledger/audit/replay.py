@@ -13,7 +13,7 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 from sqlalchemy.exc import DatabaseError
 
 from ledger.accounts.account_sums import AccountSums
@@ -38,7 +38,7 @@ from ledger.domain.memory_state import MemoryState
 from ledger.log.verification import verify_receipt
 from ledger.log.verification_findings import Fork, Shorter, VerificationFailed
 from ledger.store.cosignatures import check_cosignatures
-from ledger.store.database_integrity import check_integrity, is_damage
+from ledger.store.database_integrity import check_integrity, check_revision, is_damage
 from ledger.store.database_state import check_rows
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import engine_of
@@ -113,7 +113,7 @@ def _of_book(check: Callable[Concatenate[Snapshot, P], T]) -> Callable[Concatena
         engine = engine_of(url, writes=False)
         try:
             with engine.begin() as connection:
-                check_schema(connection, READABLE_SINCE)
+                _check_revision(connection)
                 return check(Snapshot(connection), *args, **kwargs)
         except DatabaseError as error:
             if not is_damage(error, engine):
@@ -129,6 +129,14 @@ def _of_book(check: Callable[Concatenate[Snapshot, P], T]) -> Callable[Concatena
             engine.dispose()
 
     return check_book
+
+
+def _check_revision(connection: Connection) -> None:
+    try:
+        check_schema(connection, READABLE_SINCE)
+    except BookUnusable:
+        check_revision(connection)
+        raise
 
 
 verify_book = _of_book(verify)

@@ -7,6 +7,8 @@ if a superuser has added its extension amcheck, and lets the role that verifies 
 
 from __future__ import annotations
 
+import mmap
+import re
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +21,7 @@ from sqlalchemy import (
     String,
     Table,
     create_engine,
+    inspect,
     text,
 )
 from sqlalchemy.exc import DatabaseError, SQLAlchemyError
@@ -26,7 +29,7 @@ from sqlalchemy.exc import DatabaseError, SQLAlchemyError
 from ledger.log.verification_findings import VerificationFailed
 from ledger.store.append_only_triggers import foreign_object, sqlite_triggers
 from ledger.store.engine import Executor, is_postgres
-from ledger.store.tables import SCHEMA_REVISION, metadata
+from ledger.store.tables import ENTRY, SCHEMA_REVISION, metadata
 
 _AMCHECK: Final = text(
     "SELECT n.nspname, has_schema_privilege(n.oid, 'USAGE') AND has_function_privilege(p.oid, 'EXECUTE') "
@@ -46,8 +49,15 @@ Table(
     PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
 _REVISION: Final = text("SELECT version_num FROM alembic_version")
+_FOUR_DIGITS: Final = re.compile(r"[0-9]{4}")
+_FIRST: Final = "0001"
+_ADDED: Final = {"0002": "seal", "0003": "epoch"}
+"""By revision, a table that books have since."""
+_Schema = dict[tuple[str, str], tuple[str, str]]
+"""By kind and name of an object, its table and its text."""
 _KINDS: Final = ("table", "index", "trigger", "view")
 _HEADER_BYTES: Final = 24
+_WORDS_OF_A_BOOK: Final = (b"CREATE TABLE entry", b'{"actor":"did:')
 _SHORT_READ: Final = 10 | 2 << 8
 _DAMAGED: Final = frozenset({1, 11, 20, 24, 26, _SHORT_READ})
 """Result codes of SQLite: error (of the schema's text), corrupt, mismatch, format, not a database; and a short read."""
@@ -90,9 +100,39 @@ def _check_postgres(connection: Connection) -> str:
     return ""
 
 
-def _check_schema_text(connection: Connection) -> None:
-    """Compare tables, indexes and triggers with a new book's; whether a trigger is missing, ``db check`` says."""
-    have = _schema_of(connection)
+def check_revision(connection: Executor) -> None:
+    """Check a revision that this program does not read: whether the schema can be of another than its own.
+
+    Raises:
+        VerificationFailed: if the revision is none, or the schema contradicts it. A book of a newer program is sound.
+    """
+    assert isinstance(connection, Connection)
+    tables = set(inspect(connection).get_table_names())
+    if ENTRY.name not in tables:
+        return
+    revision = str(connection.execute(_REVISION).scalar())[:40]
+    if not _FOUR_DIGITS.fullmatch(revision) or revision < _FIRST:
+        raise VerificationFailed(None, f"the schema says that its revision is {revision!r}, which is none")
+    later = [name for since, name in _ADDED.items() if since > revision and name in tables]
+    if later:
+        raise VerificationFailed(None, f"the schema says that its revision is {revision}, and has the table {later[0]}")
+    if revision > SCHEMA_REVISION and _is_own(connection):
+        raise VerificationFailed(None, f"the schema is that of revision {SCHEMA_REVISION}, and says another")
+
+
+def _is_own(connection: Connection) -> bool:
+    """Whether a schema has what this program declares, and no more: that of a newer program differs somewhere."""
+    if not is_postgres(connection):
+        have = _schema_of(connection)
+        return _declared(have) == have
+    found = inspect(connection)
+    declared = {one.name: one.columns.keys() for one in (*metadata.sorted_tables, *_REVISIONS.sorted_tables)}
+    have_columns = {name: [column["name"] for column in found.get_columns(name)] for name in found.get_table_names()}
+    return have_columns == declared and foreign_object(connection) is None
+
+
+def _declared(have: _Schema) -> _Schema:
+    """The tables and indexes of a new book, and those of its triggers that a schema has."""
     fresh = create_engine("sqlite://")
     try:
         with fresh.begin() as other:
@@ -104,6 +144,13 @@ def _check_schema_text(connection: Connection) -> None:
     for name, statement in sqlite_triggers().items():
         if ("trigger", name) in have:
             declared["trigger", name] = statement.split(" ON ")[1].split()[0], _words(statement)
+    return declared
+
+
+def _check_schema_text(connection: Connection) -> None:
+    """Compare tables, indexes and triggers with a new book's; whether a trigger is missing, ``db check`` says."""
+    have = _schema_of(connection)
+    declared = _declared(have)
     if str(connection.execute(_REVISION).scalar()) != SCHEMA_REVISION:
         # An older book lacks what was added since: some of it at least, or its revision is not what it says.
         older = {key: described for key, described in declared.items() if ("table", described[0]) in have}
@@ -121,7 +168,7 @@ def _check_schema_text(connection: Connection) -> None:
         raise VerificationFailed(None, f"{foreign} is not this program's")
 
 
-def _schema_of(connection: Connection) -> dict[tuple[str, str], tuple[str, str]]:
+def _schema_of(connection: Connection) -> _Schema:
     """The table and the text of each object of an SQLite file, by its kind and name."""
     found = connection.exec_driver_sql("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master")
     return {(str(kind), str(name)): (str(table), _words(str(statement))) for kind, name, table, statement in found}
@@ -143,7 +190,7 @@ def is_damage(error: DatabaseError, engine: Engine) -> bool:
     if not {code, code & 0xFF} & _DAMAGED:
         return False
     if code & 0xFF == 26:
-        return _was_sqlite(Path(str(engine.url.database)))
+        return _was_book(Path(str(engine.url.database)))
     return code & 0xFF != 1 or _holds_tables(engine)
 
 
@@ -152,11 +199,20 @@ def _is_corruption(error: DatabaseError) -> bool:
     return str(getattr(error.orig, "sqlstate", "") or "").startswith("XX")
 
 
-def _was_sqlite(path: Path) -> bool:
-    """Whether a file begins as SQLite's do, but for its first words or the rest: bytes 21 to 23 are the same in all."""
+def _was_book(path: Path) -> bool:
+    """Whether a file that SQLite does not take for its own began as one, or holds what a book does.
+
+    It begins as SQLite's do, but for its first words or the rest (bytes 21 to 23 are the same in all); or it is no
+    text, and has the schema's words or an entry in it.
+    """
     with path.open("rb") as file:
         head = file.read(_HEADER_BYTES)
-    return head.startswith(b"SQLite format 3\0") or head[21:24] == b"\x40\x20\x20"
+        if head.startswith(b"SQLite format 3\0") or head[21:24] == b"\x40\x20\x20":
+            return True
+        if not head:
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return data.find(b"\0") >= 0 and any(data.find(words) >= 0 for words in _WORDS_OF_A_BOOK)
 
 
 def _holds_tables(engine: Engine) -> bool:

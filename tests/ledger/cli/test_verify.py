@@ -122,7 +122,7 @@ def test_a_book_without_its_key(book: Path, tmp_path: Path) -> None:
 
 def test_a_book_of_a_newer_program(book: Path, tmp_path: Path) -> None:
     """What this program cannot know is not called damaged: exit 5."""
-    newer = tampered(book, tmp_path / "b", "UPDATE alembic_version SET version_num = ?", "9999")
+    newer = tampered(book, tmp_path / "b", "CREATE TABLE later (x); UPDATE alembic_version SET version_num = '9999'")
     told = _verify(newer, "--log", book.parent / "log.vkey")
     assert (told.exit_code, "9999 is newer than this program, which knows" in told.output) == (5, True), told.output
 

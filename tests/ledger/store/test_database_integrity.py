@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError, OperationalError
 
 from ledger.audit.replay import VerificationFailed, verify_book
 from ledger.store.database_integrity import check_integrity
 from ledger.store.engine import engine_of
+from ledger.store.schema_revision import BookUnusable
 from tests.factories.people import LOG
 from tests.factories.stored import StoredWorld, copy, no_step, open_world
 from tests.ledger.audit.forge import tampered
@@ -86,6 +87,58 @@ def test_a_changed_schema_is_found(book: Path, tmp_path: Path, script: str, foun
     changed = tampered(book, tmp_path / "book.sqlite", f"PRAGMA writable_schema = ON; {script};")
     with pytest.raises(VerificationFailed, match=found):
         verify_book(f"sqlite:///{changed}", LOG, no_step)
+
+
+@pytest.mark.parametrize("revision", ["0001", "0002", "0004", "8003", "000;", "00³3", "000", "0000"])
+def test_a_revision_that_the_schema_contradicts_is_damage(book: Path, tmp_path: Path, revision: str) -> None:
+    """One bit of it is enough for most of these: the tables are those of this program's."""
+    changed = tampered(book, tmp_path / "b", "UPDATE alembic_version SET version_num = ?", revision)
+    with pytest.raises(VerificationFailed, match="the schema "):
+        verify_book(f"sqlite:///{changed}", LOG, no_step)
+
+
+def test_a_book_of_a_newer_program_is_not_damaged(book: Path, tmp_path: Path) -> None:
+    """Its schema has what this program does not know; nor is another application's database a damaged book."""
+    script = "CREATE TABLE later (x INTEGER); UPDATE alembic_version SET version_num = '0004'"
+    with pytest.raises(BookUnusable, match="0004 is newer than this program"):
+        verify_book(f"sqlite:///{tampered(book, tmp_path / 'newer', script)}", LOG, no_step)
+    with closing(sqlite3.connect(tmp_path / "other")) as other:
+        other.executescript("CREATE TABLE alembic_version (version_num); INSERT INTO alembic_version VALUES ('f00d')")
+    with pytest.raises(BookUnusable, match="f00d is newer than this program"):
+        verify_book(f"sqlite:///{tmp_path / 'other'}", LOG, no_step)
+
+
+def test_a_postgresql_book_says_no_revision_but_its_own(tmp_path: Path) -> None:
+    """As on SQLite: a revision is changed, and then the schema with it."""
+    with new_book() as database:
+        world = StoredWorld(tmp_path, database.url)
+        world.book.close()
+        owner = engine_of(database.owner, writes=True)
+        try:
+            for script, error in (
+                ("UPDATE alembic_version SET version_num = '0007'", VerificationFailed),
+                ("UPDATE alembic_version SET version_num = '0001'", VerificationFailed),
+                ("UPDATE alembic_version SET version_num = '000s'", VerificationFailed),
+                ("UPDATE alembic_version SET version_num = '0004'; CREATE TABLE later (x integer)", BookUnusable),
+            ):
+                with owner.begin() as connection:
+                    connection.exec_driver_sql(script)
+                with pytest.raises(error):
+                    verify_book(database.url, LOG, no_step)
+        finally:
+            owner.dispose()
+
+
+@pytest.mark.parametrize("first", [16, 64, 100, 4_096])
+def test_a_file_without_its_first_bytes_is_damaged(book: Path, tmp_path: Path, first: int) -> None:
+    """SQLite says of most that they are no database; they hold entries all the same. What never was a book is none."""
+    path = tmp_path / "book.sqlite"
+    path.write_bytes(bytes(first) + book.read_bytes()[first:])
+    with pytest.raises(VerificationFailed, match="the database cannot be read"):
+        verify_book(f"sqlite:///{path}", LOG, no_step)
+    path.write_bytes(os.urandom(first) + bytes(4_096))
+    with pytest.raises(DatabaseError):
+        verify_book(f"sqlite:///{path}", LOG, no_step)
 
 
 def test_a_foreign_trigger_is_found(book: Path, tmp_path: Path) -> None:
