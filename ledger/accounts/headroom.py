@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
 
 from ledger.accounts.account_loss import counted_loss
 from ledger.domain.facts import GLOBAL, Facts
@@ -45,8 +45,7 @@ class Limit:
         return {"cap": self.cap.to_json(), "holder": self.holder, "partition": self.partition, **quota}
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(NamedTuple):
     """One account before and after a run, under its cap."""
 
     limit: Limit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ledger.accounts.pricing import PriceMissing
@@ -26,7 +26,7 @@ from ledger.domain.command import LEDGER_ACTOR, Command
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.gate import Gate
 from ledger.domain.outcomes import ChargeState, Code
-from ledger.log.checkpoint import LogSigner
+from ledger.log.checkpoint import LogSigner, receipt
 from ledger.store.engine import Executor
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
@@ -59,6 +59,7 @@ class Batch:
         start: how many entries were there before.
         rows: the new entries, as rows of their table.
         count: how many commands were decided.
+        repeated: the places of older entries that commands of this batch repeat.
         note: the signed checkpoint over everything, once the batch is closed.
         changes: of the state, to be written for readers, once the batch is closed.
     """
@@ -87,6 +88,7 @@ class Batch:
         self.parts: list[Part] = []
         self.rows: list[tuple[int, str, str, int, bytes]] = []
         self.count = 0
+        self.repeated: list[int] = []
         self.note: str | None = None
         self.changes: Changes = {}
         self.tree = state.begin(reads)
@@ -160,7 +162,8 @@ class Batch:
         except Malformed as error:
             return outcome_of(pending, Decision(Code.MALFORMED, str(error)))
         self._append(index, entry, data, pending.body)
-        return Outcome(decided.code, command.id, index, body, None, decided.field, decided.detail, repeated=False)
+        proof = self._proof_of(index)
+        return Outcome(decided.code, command.id, index, body, proof, decided.field, decided.detail, repeated=False)
 
     def _append(self, index: int, entry: Entry, data: bytes, body: Record) -> None:
         self.tree.add(self.state.append(Read(entry.id, entry.kind, entry.time, effect_of(entry, body)), data))
@@ -183,7 +186,16 @@ class Batch:
         if entry.command != pending.command:
             return outcome_of(pending, Decision(Code.ID_REUSED, f"the id {name} was used for another command", "id"))
         detail = str(entry.body.get("detail", ""))
-        return Outcome(entry.code, name, index, entry.body, None, "", detail, repeated=True)
+        self.repeated.append(index)
+        return Outcome(entry.code, name, index, entry.body, self._proof_of(index), "", detail, repeated=True)
+
+    def _proof_of(self, index: int) -> Callable[[], str]:
+        return lambda: self.receipt(index)
+
+    def receipt(self, index: int) -> str:
+        """The receipt (C2SP tlog-proof) of an entry under the batch's checkpoint, once the batch is closed."""
+        assert self.note is not None, "every entry is under a checkpoint"
+        return receipt(index, self.tree.proof(index), self.note)
 
 
 def outcome_of(pending: PendingCommand, decided: Decision) -> Outcome:

@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -182,7 +181,7 @@ class Book:
             with self.read() as facts:
                 if not facts.due(self._recorder.now(facts.time), 1):
                     # The prices are cached; should they have changed since, they are computed once more.
-                    return outcome_of(pending, self._recorder.decide(facts, replace(pending, prices=COMPUTED)))
+                    return outcome_of(pending, self._recorder.decide(facts, pending._replace(prices=COMPUTED)))
             # A command would find them lapsed, so they lapse now.
             self._lapse_due()
 

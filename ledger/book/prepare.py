@@ -14,7 +14,6 @@ import os
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
 from time import monotonic
 from typing import Final
@@ -94,7 +93,7 @@ class CommandPricing:
         found = read_submission(one)
         if isinstance(found, Outcome):
             return found
-        return replace(found, prices=self._kept.get(_key(found), _NONE)) if _is_priced(found) else found
+        return found._replace(prices=self._kept.get(_key(found), _NONE)) if _is_priced(found) else found
 
     def send(self, call: Call) -> None:
         """Have the first commands that wait in a call priced; the call comes back to the writer in any case."""
@@ -134,7 +133,7 @@ class CommandPricing:
                         return
                     # Of the first one a price is missing, whatever is kept.
                     kept = self._kept.get(_key(found)) if place else None
-                    found = replace(found, prices=kept) if kept is not None else self._computed(found, since)
+                    found = found._replace(prices=kept) if kept is not None else self._computed(found, since)
                 changing = changing or KINDS[found.command.kind].changes_prices
             call.waiting[place] = found
 
@@ -142,13 +141,13 @@ class CommandPricing:
         if monotonic() - since > WAIT_S:
             raise BookBusy(_BUSY)
         collected = CollectedPrices()
-        self._recorder.decide(Snapshot(self._reads), replace(pending, prices=collected))
+        self._recorder.decide(Snapshot(self._reads), pending._replace(prices=collected))
         prices = collected.prepared()
         if prices.count and isinstance(pending.body, MakeCharge):
             if len(self._kept) >= PRICES_MAX:
                 self._kept.clear()
             self._kept[_key(pending)] = prices
-        return replace(pending, prices=prices)
+        return pending._replace(prices=prices)
 
 
 def _is_priced(pending: PendingCommand) -> bool:

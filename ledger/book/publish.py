@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +19,7 @@ from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.opening_checks import recheck
 from ledger.book.prepare import AGAIN_MAX
 from ledger.book.submitted_command import BookBusy
-from ledger.log.checkpoint import LogSigner, receipt
+from ledger.log.checkpoint import LogSigner
 from ledger.store.database_state import PROJECTIONS
 from ledger.store.engine import is_postgres, lock_log, sent_together
 from ledger.store.merkle_tables import appended
@@ -31,7 +30,6 @@ from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
     from ledger.book.batch import Batch
-    from ledger.book.submitted_command import Outcome
 
 Finished = tuple["Batch | None", BaseException | None]
 """A batch whose commit is over, and what it raised; or what stopped the thread between two batches."""
@@ -39,7 +37,7 @@ _REST_S: Final = 3_600.0
 
 
 def close_batch(batch: Batch, signer: LogSigner) -> None:
-    """Sign a checkpoint over a decided batch, and give each recorded outcome its receipt (C2SP tlog-proof) under it.
+    """Sign a checkpoint over a decided batch, under which each recorded outcome has its receipt.
 
     The outcomes are for callers once the batch is committed, and not before.
     """
@@ -48,15 +46,8 @@ def close_batch(batch: Batch, signer: LogSigner) -> None:
         state.note = signer.sign(batch.tree.size, batch.tree.root())
         batch.changes = state.take_changes()
     batch.note = state.note
-    for part in batch.parts:
-        part.outcomes[:] = [_with_receipt(batch, one) for one in part.outcomes]
-
-
-def _with_receipt(batch: Batch, outcome: Outcome) -> Outcome:
-    if outcome.index is None:
-        return outcome
-    assert batch.note is not None, "every entry is under a checkpoint"
-    return replace(outcome, receipt=receipt(outcome.index, batch.tree.proof(outcome.index), batch.note))
+    # What the proofs of older entries need is read now; those of new ones need nothing that the batch has not.
+    batch.tree.proofs(batch.repeated)
 
 
 def write_batch(connection: Connection, batch: Batch) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from ledger.commands.context import PendingCommand
 from ledger.commands.registry import read_command
@@ -58,14 +61,13 @@ class Submission:
         return self.pending.command
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The outcome of one command.
 
     Attributes:
         index: its entry's place in the log; None if it was not recorded.
         body: the entry's body, or the checks of a quote.
-        receipt: proof of the entry under a signed checkpoint.
+        prove: puts the receipt together; None if nothing was recorded.
         field: the field that is invalid, if one is.
         repeated: the same command was recorded before, and this is the answer that it got then; its id is an
             idempotency key.
@@ -75,7 +77,12 @@ class Outcome:
     id: str
     index: int | None
     body: c.Object
-    receipt: str | None
+    prove: Callable[[], str] | None
     field: str
     detail: str
     repeated: bool
+
+    @property
+    def receipt(self) -> str | None:
+        """Proof of the entry under a signed checkpoint (C2SP tlog-proof), which is made when it is asked for."""
+        return None if self.prove is None else self.prove()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ledger.accounts.account_sums import AccountSums
 from ledger.commands.context import Context, PendingCommand
@@ -26,8 +26,7 @@ R = TypeVar("R", bound=Record)
 B_co = TypeVar("B_co", bound=Record, covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded(Generic[B_co]):
+class Recorded(NamedTuple, Generic[B_co]):
     """A command as its entry records it; ``derived`` is the entry's whole body."""
 
     id: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from ledger.accounts.pricing import COMPUTED, ComputedPrices
 from ledger.commands.kept_verdicts import KeptVerdicts
@@ -22,8 +23,7 @@ from ledger.wire.records import Record
 B_co = TypeVar("B_co", bound=Record, covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class PendingCommand:
+class PendingCommand(NamedTuple):
     """A command as it came in.
 
     Attributes:
@@ -39,8 +39,7 @@ class PendingCommand:
     prices: ComputedPrices = COMPUTED
 
 
-@dataclass(frozen=True, slots=True)
-class Context(Generic[B_co]):
+class Context(Struct, Generic[B_co], frozen=True):
     """One command and what it is decided on: the facts, the time (ms) and place of its entry, and the gate.
 
     Attributes:

@@ -16,6 +16,7 @@ so that no header picks one, and a key is only ever looked up by its thumbprint,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Final
 
 import msgspec
@@ -100,7 +101,7 @@ def _header(signature: str) -> _Header:
 
 def verify(signature: str, payload: bytes, key: SignerKey) -> Call | None:
     """Check a detached JWS over exactly these bytes; the request it is for, if for any. Raises: Malformed."""
-    protected, call = _protected(key.thumbprint), None
+    protected, call = _plain_header(key.thumbprint), None
     # An Ed25519 key has one plain header; what bears another is read for what it is, or for what is wrong with it.
     if (
         not isinstance(key, PublicKey)
@@ -120,10 +121,20 @@ def verify(signature: str, payload: bytes, key: SignerKey) -> Call | None:
     return call
 
 
+@lru_cache(maxsize=4_096)
+def _key_bytes(x: str) -> bytes:
+    return c.unbase64url(x, "key.x")
+
+
 def _verifies(key: SignerKey, signature: bytes, message: bytes) -> bool:
     if not isinstance(key, PublicKey):
         return key.verifies(signature, message)
-    return ed25519.verifies(c.unbase64url(key.x, "key.x"), signature, message)
+    return ed25519.verifies(_key_bytes(key.x), signature, message)
+
+
+@lru_cache(maxsize=4_096)
+def _plain_header(key_id: str) -> str:
+    return _protected(key_id)
 
 
 def _protected(key_id: str, call: Call | None = None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -61,9 +62,14 @@ class PublicKey(Record, frozen=True, tag_field="kty", tag="OKP"):
     @property
     def thumbprint(self) -> str:
         """RFC 7638 thumbprint (SHA-256, base64url): the id of the key."""
-        # RFC 7638, section 3.2: the required members, sorted; neither value holds what JSON would escape.
-        form = f'{{"crv":"{self.curve}","kty":"OKP","x":"{self.x}"}}'
-        return c.base64url(hashlib.sha256(form.encode("ascii")).digest())
+        return _thumbprint(self.curve, self.x)
+
+
+@lru_cache(maxsize=4_096)
+def _thumbprint(curve: str, x: str) -> str:
+    # RFC 7638, section 3.2: the required members, sorted; neither value holds what JSON would escape.
+    form = f'{{"crv":"{curve}","kty":"OKP","x":"{x}"}}'
+    return c.base64url(hashlib.sha256(form.encode("ascii")).digest())
 
 
 def check_key(key: PublicKey, curve: str, where: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -218,6 +219,7 @@ class StateJournal:
                 self._records[part, key] = value, one.secret
 
 
+@lru_cache(maxsize=4_096)
 def name_digest(name: str) -> bytes:
     """What the state keeps of a name that is used: the first 8 bytes of its SHA-256."""
     return sha256(name.encode()).digest()[:_WORD]

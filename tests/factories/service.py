@@ -137,7 +137,9 @@ class ServedWorld(World):
             code, field, detail = Code.of(found["code"]), found.get("field", ""), found["detail"]
             return Outcome(code, command.id, None, {}, None, field, detail, repeated=False)
         code, receipt = Code.of(found["outcome"]), found["receipt"]
-        return Outcome(code, command.id, found["index"], found["body"], receipt, "", "", repeated=found["repeated"])
+        return Outcome(
+            code, command.id, found["index"], found["body"], lambda: str(receipt), "", "", repeated=found["repeated"]
+        )
 
     def found(self, *submissions: Submission) -> None:
         """Send each as soon as it is made: a service stores documents of members alone."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import ClassVar, Final
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from msgspec.structs import replace
 
 from ledger.audit.replay import verify_book
 from ledger.book.book import Outcome
@@ -89,7 +89,7 @@ class WholeBook(RuleBasedStateMachine):
     def check_bytes(self, outcomes: Sequence[Outcome], straight: Sequence[Outcome]) -> None:
         """The book answers what the core decides by the straight path, and its entries are the same bytes."""
         for got, wanted in zip(outcomes, straight, strict=True):
-            assert replace(got, receipt=None, detail="") == replace(wanted, detail=""), (got, wanted)
+            assert replace(got, prove=None, detail="") == replace(wanted, detail=""), (got, wanted)
         log = self._straight.log
         with self.world.book.read() as facts:
             assert facts.size == len(log)

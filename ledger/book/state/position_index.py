@@ -12,6 +12,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from hashlib import sha256
 from itertools import groupby
 from sys import byteorder
@@ -77,6 +78,7 @@ class PositionIndex:
             yield from zip(digests, positions, strict=True)
 
 
+@lru_cache(maxsize=4_096)
 def digest_of(name: str) -> int:
     """The first 8 bytes of a name's SHA-256, as a number."""
     return int.from_bytes(sha256(name.encode()).digest()[:8])
