@@ -15,6 +15,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
+from msgspec import structs
+
 from ledger.accounts.account_loss import counted_loss
 from ledger.audit.recorded_prices import RecordedPrices, keeps, read_cap
 from ledger.commands.context import Context, PendingCommand
@@ -106,7 +108,7 @@ def _check_pending(context: Context[MakeCharge], entry: Entry) -> PricedCharge:
     """Decided by the recorded numbers; whether there was room, :func:`check_fits` looks at."""
     _check_code(Decision(Code.PENDING), entry)
     facts, numbers = context.facts, RecordedPrices(entry)
-    priced = price(replace(context, prices=numbers))
+    priced = price(structs.replace(context, prices=numbers))
     _compare(priced.derived(), entry)
     if entry.body.get("alerts", []) != priced.alerts(facts, numbers):
         _check_alerts(facts, priced, entry)

@@ -66,8 +66,7 @@ class Book:
         self._rows = rows
         self._writes, self._reads = engines
         self._recorder, self._writer = recorder, writer
-        self._storing = threading.Lock()
-        self._quota = DocumentQuota()
+        self._storing, self._quota = threading.Lock(), DocumentQuota()
         self._closed = False
 
     @classmethod

@@ -74,8 +74,7 @@ class Writer:
         self._short = ShortReads(self._reads)
         self._shared = writes.dialect.name == "postgresql"
         self._state, self.statements = state, state.statements
-        self._lock = lock
-        self._recorder = recorder
+        self._lock, self._recorder = lock, recorder
         self._queue: CallQueue[Finished | Future[Pinned | None] | Exception | str] = CallQueue()
         self._calls: deque[Call] = deque()
         self._verdicts: KeptVerdicts[Any] = KeptVerdicts()
@@ -89,7 +88,7 @@ class Writer:
         self.pricing = CommandPricing(self._reads, recorder, self._priced)
         self._committer = Committer(writes, lock, kept, self._finished)
         self._due = DueWork(self._reads, recorder.clock, state, shared=self._shared)
-        self._pins = PinnedSnapshots(self._reads, self._committer.begin)
+        self._pins = PinnedSnapshots(self._reads, self._committer.begin, self._verdicts.drop)
         self._thread = threading.Thread(target=self._run, name="book-writer", daemon=True)
         self._thread.start()
 
@@ -180,7 +179,8 @@ class Writer:
         try:
             while not (self._ending and self._is_done()):
                 idle = not self._receive()
-                self._give_snapshots()
+                if self._pins and self._committing is None and self._batch is None:
+                    self._pins.give(self._state)
                 self._decide_waiting(idle=idle)
                 if self._committing is None and self._batch is not None:
                     self._hand_over(self._batch)
@@ -217,15 +217,6 @@ class Writer:
             message = self._queue.get(0) if len(self._calls) < BATCH_MAX else None
         return found
 
-    def _give_snapshots(self) -> None:
-        if self._pins and self._committing is None and self._batch is None:
-            size = self._state.size
-            try:
-                self._pins.give(self._state)
-            finally:
-                if self._state.size > size:
-                    self._verdicts.drop()
-
     def _note_finished(self, batch: Batch | None, error: BaseException | None) -> None:
         if error is not None:
             raise error
@@ -250,12 +241,8 @@ class Writer:
             return
         if batch is None:
             return
-        room = BATCH_MAX - batch.count
-        ready: list[list[PendingCommand | Outcome]] = []
-        while self._calls and room > 0:
-            self._deciding.append(self._calls.popleft())
-            ready.append(self.pricing.read_first(self._deciding[-1], room))
-            room -= len(ready[-1])
+        ready = self._read(BATCH_MAX - batch.count)
+        self._deciding.extend(self._calls.popleft() for _ in ready)
         self._state.expect([one for some in ready for one in some if isinstance(one, PendingCommand)])
         for call, commands in zip(self._deciding, ready, strict=True):
             if batch.record_call(call, commands) and call.waiting:
@@ -263,13 +250,18 @@ class Writer:
                 self._calls.appendleft(call)
         self._deciding.clear()
 
+    def _read(self, most: int) -> list[list[PendingCommand | Outcome]]:
+        """The first commands that wait, by call: read, and their signatures verified."""
+        return self.pricing.read_first(self._state.facts.in_memory, self._calls, most)
+
     def _begin(self) -> Batch | None:
         """The batch that commands are decided in now; None if that has to wait for a commit."""
         if self._batch is not None:
             return None if self._is_full() else self._batch
+        if self._shared:
+            # While one process has the lock no other appends, so what can be done before is.
+            self._read(BATCH_MAX)
         if (self._shared or self._pins) and self._committing is not None:
-            for call in self._calls:
-                self.pricing.read_first(call, BATCH_MAX)
             return None
         if self._shared:
             self._transaction = self._committer.begin()

@@ -1,4 +1,7 @@
-"""First stop of a command: it is read; and if it needs a price that is not kept, a worker thread computes it.
+"""First stop of a command: it is read and its signature verified; a price that is not kept is computed in a worker.
+
+Signatures are verified by two threads at once, as libsodium works without the interpreter's lock. Where the key is not
+in memory, a command is verified when it is decided.
 
 A price can take seconds to compute, so the writer never does. It decides a command with the prices that are kept. If
 one is missing, the call goes to a worker, with what comes after that command, and then back to the writer, which goes
@@ -11,7 +14,8 @@ few commands are priced at once.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
@@ -26,15 +30,21 @@ from ledger.book.call_queue import Call
 from ledger.book.lost_database import busy_where_lost
 from ledger.book.submitted_command import BookBusy, Outcome, Submission
 from ledger.commands.context import PendingCommand
+from ledger.commands.decide import refusal_by, signing_key
 from ledger.commands.registration.partition import OpenPartition
 from ledger.commands.registry import CLIENT_KINDS, KINDS
 from ledger.commands.runs.charge_entry import MakeCharge
+from ledger.crypto.organisation_keys import SignerKey
+from ledger.domain.decision import Rejected
+from ledger.domain.facts import Facts
 from ledger.domain.outcomes import Code
 from ledger.store.engine import ShortReads
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
+TOGETHER_MIN: Final = 4
+"""Commands from which on a second thread helps to verify them: fewer are verified before it is awake."""
 PRICES_MAX: Final = 16_384
 """Prices that are kept, one for each contract, plan and partitions; all are dropped when there is no place."""
 AT_ONCE: Final = os.cpu_count() or 1
@@ -62,6 +72,47 @@ def read_submission(one: Submission) -> PendingCommand | Outcome:
     return pending
 
 
+class SignatureChecks:
+    """Verifies the signatures of many commands, in the calling thread and one more."""
+
+    def __init__(self, log_x: str) -> None:
+        """See :func:`ledger.commands.decide.verify_signer`."""
+        self._log_x = log_x
+        self._helper = ThreadPoolExecutor(1, thread_name_prefix="book-signatures")
+
+    def verify(self, facts: Facts, commands: Sequence[PendingCommand | Outcome]) -> list[PendingCommand | Outcome]:
+        """The commands, each noting whether it verifies with the key that it names, if ``facts`` have that key."""
+        checked = [*commands]
+        if len(commands) < TOGETHER_MIN:
+            return checked
+        left = deque((place, *found) for place, one in enumerate(commands) if (found := self._key(facts, one)))
+
+        def work(take: Callable[[], tuple[int, PendingCommand, SignerKey]]) -> None:
+            with suppress(IndexError):
+                while True:
+                    place, one, key = take()
+                    refusal = refusal_by(key, one)
+                    noted = {"refused_by": (key.x, refusal)} if refusal else {"verified_by": key.x}
+                    checked[place] = one._replace(**noted)
+
+        helping = self._helper.submit(work, left.pop)
+        work(left.popleft)
+        helping.result()
+        return checked
+
+    def _key(self, facts: Facts, one: PendingCommand | Outcome) -> tuple[PendingCommand, SignerKey] | None:
+        if isinstance(one, Outcome) or one.verified_by or any(one.refused_by):
+            return None
+        try:
+            return one, signing_key(facts, one, self._log_x)
+        except Rejected:
+            return None
+
+    def close(self) -> None:
+        """End the thread."""
+        self._helper.shutdown(cancel_futures=True)
+
+
 def _id_of(raw: bytes) -> str:
     with suppress(Malformed):
         value = c.parse(raw, 65_535)
@@ -80,13 +131,33 @@ class CommandPricing:
         self._priced = priced
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="book-pricing")
         self._kept: dict[Hashable, PreparedPrices] = {}
+        self._signatures = SignatureChecks(recorder.log_x)
 
-    def read_first(self, call: Call, most: int) -> list[PendingCommand | Outcome]:
-        """The first commands that wait in a call; a price that is missing is found when they are decided."""
-        for place, one in enumerate(islice(call.waiting, most)):
-            if isinstance(one, Submission):
-                call.waiting[place] = self._read(one)
-        return [one for one in islice(call.waiting, most) if not isinstance(one, Submission)]
+    def read_first(self, facts: Facts, calls: Iterable[Call], most: int) -> list[list[PendingCommand | Outcome]]:
+        """The first commands that wait in these calls, ``most`` in all, read and verified.
+
+        A price that is missing is found when they are decided.
+
+        Args:
+            facts: have the keys that are in memory.
+        """
+        taken: list[tuple[Call, int]] = []
+        for call in calls:
+            if not most:
+                break
+            taken.append((call, min(most, len(call.waiting))))
+            most -= taken[-1][1]
+        read = [
+            self._read(one) if isinstance(one, Submission) else one
+            for call, count in taken
+            for one in islice(call.waiting, count)
+        ]
+        checked = iter(self._signatures.verify(facts, read))
+        found = [[*islice(checked, count)] for _, count in taken]
+        for (call, _), some in zip(taken, found, strict=True):
+            for place, one in enumerate(some):
+                call.waiting[place] = one
+        return found
 
     def _read(self, one: Submission) -> PendingCommand | Outcome:
         """A command with the prices that are kept for it, or the outcome of what is none."""
@@ -113,6 +184,7 @@ class CommandPricing:
     def close(self) -> None:
         """Price nothing more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._signatures.close()
 
     def _return(self, call: Call, done: Future[None]) -> None:
         error = None if done.cancelled() else done.exception()

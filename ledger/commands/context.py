@@ -28,6 +28,7 @@ class PendingCommand(NamedTuple):
 
     Attributes:
         verified_by: the ``x`` of a key that it was already seen to verify with.
+        refused_by: the ``x`` of a key that it was already seen not to verify with, and why.
         prices: the numbers that were computed for it beforehand; else they are computed while it is decided.
     """
 
@@ -36,6 +37,7 @@ class PendingCommand(NamedTuple):
     raw: bytes
     signature: str
     verified_by: str = ""
+    refused_by: tuple[str, str] = ("", "")
     prices: ComputedPrices = COMPUTED
 
 

@@ -63,15 +63,24 @@ def decide_unsigned(  # noqa: PLR0913, PLR0917 - as above
 def verify_signer(facts: Facts, pending: PendingCommand, log_x: str) -> SignerKey:
     """The key that a command verifies with. Raises: Rejected, if there is none."""
     key = signing_key(facts, pending, log_x)
-    if pending.verified_by == key.x:
-        return key
+    if pending.verified_by != key.x:
+        x, refusal = pending.refused_by
+        if x != key.x:
+            refusal = refusal_by(key, pending)
+        if refusal:
+            raise Rejected(Code.SIGNATURE_INVALID, refusal, "signature")
+    return key
+
+
+def refusal_by(key: SignerKey, pending: PendingCommand) -> str:
+    """Why a command does not verify with a key; empty if it does."""
     try:
         call = verify(pending.signature, pending.raw, key)
     except Malformed as error:
-        raise Rejected(Code.SIGNATURE_INVALID, str(error), "signature") from None
+        return str(error)
     if call is not None and call.id != pending.command.id:
-        raise Rejected(Code.SIGNATURE_INVALID, "signature.header.jti: is not the command's id", "signature")
-    return key
+        return "signature.header.jti: is not the command's id"
+    return ""
 
 
 def signing_key(facts: Facts, pending: PendingCommand, log_x: str) -> SignerKey:

@@ -41,9 +41,13 @@ class Pinned:
 class PinnedSnapshots:
     """Those that were asked for and not given yet; for the writing thread alone."""
 
-    def __init__(self, reads: Engine, begin: Callable[[], Connection]) -> None:
-        """Take snapshots through ``reads``, inside a writing transaction that ``begin`` begins."""
-        self._reads, self._begin = reads, begin
+    def __init__(self, reads: Engine, begin: Callable[[], Connection], caught_up: Callable[[], None]) -> None:
+        """Take snapshots through ``reads``, inside a writing transaction that ``begin`` begins.
+
+        Args:
+            caught_up: is called when entries of other processes were applied.
+        """
+        self._reads, self._begin, self._caught_up = reads, begin, caught_up
         self._asked: deque[Future[Pinned | None]] = deque()
 
     def __bool__(self) -> bool:
@@ -81,6 +85,8 @@ class PinnedSnapshots:
             if state.size != size:
                 raise
         finally:
+            if state.size > size:
+                self._caught_up()
             if pinned is None:
                 reader.close()
         return pinned
