@@ -23,7 +23,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit check openapi bench bench-book datasets utility soak lock clean tools torch-asked
+.PHONY: help demo test unit check openapi bench bench-book datasets utility mutants soak lock clean tools torch-asked
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -65,6 +65,11 @@ datasets: .venv/.ready ## fetch the public data sets that accuracy is measured o
 utility: .venv/.ready ## how many runs each admission rule lets through
 	@$(BIN)/python -m tests.bench.utility
 
+# A mutant that was decided once is not run again unless its function or a test of it changed; `make clean` forgets all.
+mutants: .venv/.ready .venv/.mutmut ## mutation testing of the arithmetic, the rules, the decisions and the lineage: an hour or two
+	@PYTHONPATH=$(CURDIR)/.venv/mutmut $(BIN)/python -m mutmut run
+	@PYTHONPATH=$(CURDIR)/.venv/mutmut $(BIN)/python -m tests.mutants.report
+
 soak: .venv/.ready .venv/.witness ## the long tests, and examples that no run drew before
 	@$(BIN)/python -m pytest -m "hypothesis and not bench and not soak" --hypothesis-profile=default
 	@$(BIN)/python -m pytest -n 0 $(ENDLESS) -m soak
@@ -79,6 +84,7 @@ lock: ## write the locks anew (needs uv)
 	resolve --extra train --group integrations -c "$$t/torch.in" -o "$$t/all" && \
 	resolve -c "$$t/all" -o "$$t/dev" && \
 	resolve --group bench -c "$$t/all" -o "$$t/peers" && \
+	resolve --group mutants -c "$$t/all" -o "$$t/mutants" && \
 	uv pip compile --quiet --upgrade --universal --python-version 3.12 --prerelease disallow --no-deps \
 	  --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
 	  --group witness -o "$$t/others" > /dev/null && \
@@ -93,14 +99,18 @@ lock: ## write the locks anew (needs uv)
 	  echo "# Made by 'make lock'; do not edit."; \
 	  awk 'NR == FNR { if (/^[a-z]/) have[$$1] = 1; next } /^[a-z]/ { keep = !($$1 in have) } keep' \
 	    "$$t/all" "$$t/peers"; } > "$$t/bench.lock" && \
+	{ echo "# What 'make mutants' needs beside dev.lock; install with --no-deps into a folder of its own."; \
+	  echo "# Made by 'make lock'; do not edit."; \
+	  awk 'NR == FNR { if (/^[a-z]/) have[$$1] = 1; next } /^[a-z]/ { keep = !($$1 in have) } keep' \
+	    "$$t/dev" "$$t/mutants"; } > "$$t/mutants.lock" && \
 	{ echo "# The witness and the verifiers that are not ours; install with --no-deps into a folder of its own."; \
 	  echo "# Made by 'make lock'; do not edit."; cat "$$t/others"; } > "$$t/witness.lock" && \
 	if grep -nE '://|^-' "$$t"/*.lock; then \
 	  echo "lock: the lines above name a place; nothing written"; exit 1; fi && \
-	cp "$$t"/*.lock . && echo "lock: dev.lock, train.lock, bench.lock and witness.lock written"
+	cp "$$t"/*.lock . && echo "lock: dev.lock, train.lock, bench.lock, mutants.lock and witness.lock written"
 
 clean: ## remove what make and the tools have made, .venv and demo/ included
-	@rm -rf .venv demo dist build .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks \
+	@rm -rf .venv demo dist build mutants .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks \
 	  .import_linter_cache *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -160,6 +170,13 @@ INSTALL = if command -v uv > /dev/null; then \
 	@$(INSTALL) && \
 	echo "setup: what we are measured against" && \
 	install --no-deps --require-hashes --target .venv/peers -r bench.lock
+	@touch $@
+
+.venv/.mutmut: mutants.lock .venv/.ready
+	@rm -rf $@ .venv/mutmut
+	@$(INSTALL) && \
+	echo "setup: mutation testing" && \
+	install --no-deps --require-hashes --target .venv/mutmut -r mutants.lock
 	@touch $@
 
 # With pip: the witness asks for Python 3.12 and runs with 3.11. What it needs beside itself, dev.lock brings.

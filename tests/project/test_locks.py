@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 HOME = Path(__file__).resolve().parents[2]
-PIN = re.compile(r"[a-z0-9-]+==[A-Za-z0-9.]+(?: ; [a-z_ ()'=!<>.0-9A-Z]+)? \\")
+PIN = re.compile(r"[a-z0-9-]+==[A-Za-z0-9.]+(?: ; [a-z_ ()'=!<>.*0-9A-Z]+)? \\")
 HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}(?: \\)?")
 
 
-@pytest.mark.parametrize("lock", ["bench.lock", "dev.lock", "train.lock", "witness.lock"])
+@pytest.mark.parametrize("lock", ["bench.lock", "dev.lock", "mutants.lock", "train.lock", "witness.lock"])
 def test_a_lock_names_only_versions_and_hashes(lock: str) -> None:
     """Each line is a pin, a hash of the pin above it, or a comment at the head."""
     lines = (HOME / lock).read_text().splitlines()
@@ -22,14 +22,15 @@ def test_a_lock_names_only_versions_and_hashes(lock: str) -> None:
 
 def test_the_locks_share_no_name_and_hold_no_build_of_pytorch() -> None:
     """What one pins, no other pins again; torch, triton and CUDA are in none."""
-    locks = ("dev.lock", "train.lock", "bench.lock", "witness.lock")
-    development, training, peers, others = (set(_names(lock)) for lock in locks)
-    everything = development | training | peers | others
-    assert len(everything) == len(development) + len(training) + len(peers) + len(others)
+    locks = ("dev.lock", "train.lock", "bench.lock", "mutants.lock", "witness.lock")
+    development, training, peers, mutation, others = (set(_names(lock)) for lock in locks)
+    everything = development | training | peers | mutation | others
+    assert len(everything) == len(development) + len(training) + len(peers) + len(mutation) + len(others)
     assert [name for name in everything if re.match("torch$|triton|nvidia|cuda", name)] == []
     assert {"hatchling", "editables", "jinja2", "pytest"} <= development
     assert {"filelock", "safetensors", "sympy"} <= training
     assert {"diffprivlib", "opendp"} <= peers
+    assert {"mutmut", "libcst"} <= mutation
     assert others == {"aics-tlog", "aics-witness", "metamorphic-log"}
 
 
