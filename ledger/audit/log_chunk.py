@@ -1,19 +1,15 @@
-"""A chunk of the log read by itself: all that can be checked of stored entries without the state.
-
-The signatures in it other processes verify (:mod:`ledger.audit.worker_pool`), so what they are given is plain values.
-"""
+"""A chunk of the log read by itself: all that can be checked of stored entries without the state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ledger.audit.signature_batch import Wrong
 from ledger.audit.signed_run import SignedRun, read_signed
 from ledger.commands.apply import Effect
 from ledger.commands.entry import Entry
 from ledger.commands.entry_reader import Read, read_entry
-from ledger.crypto.detached_jws import verify
-from ledger.crypto.organisation_keys import key_of
 from ledger.domain.decision import Rejected
 from ledger.verifier import leaf_hash
 from ledger.wire.malformed import Malformed
@@ -22,10 +18,6 @@ FAULTS = (Malformed, Rejected, LookupError, AssertionError, ValueError, Arithmet
 """What reading or applying an entry that is wrong may raise."""
 Stored = tuple[int, str, str, int, bytes]
 """An entry's position, the id, kind and time it is filed under, and its bytes."""
-Signed = tuple[int, str, bytes, str]
-"""The entry's index, the detached JWS, the bytes it is over, and the key as the registry keeps it."""
-Wrong = tuple[int, str]
-"""The index of an entry, and what is wrong with it."""
 
 
 class Chunk(NamedTuple):
@@ -90,13 +82,3 @@ def _entire(data: bytes) -> tuple[Read, Effect | SignedRun]:
 def describe_error(error: Exception) -> str:
     """An error in one sentence."""
     return f"names {error}, which does not exist" if isinstance(error, KeyError) else str(error)
-
-
-def first_wrong(share: list[Signed]) -> Wrong | None:
-    """The first of some entries whose signature does not verify, and why."""
-    for index, signature, raw, key in share:
-        try:
-            verify(signature, raw, key_of(key))
-        except Malformed as error:
-            return index, str(error)
-    return None

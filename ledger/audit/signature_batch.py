@@ -1,4 +1,8 @@
-"""The signatures over the commands of a log, verified in batches behind the entries that are decided again."""
+"""The signatures over the commands of a log, verified in batches behind the entries that are decided again.
+
+A batch is a task of another process where there is one: what goes in and what comes out is plain values. This module
+imports little, so that a process that does only this has soon begun.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from ledger.audit.log_chunk import Signed, Wrong, first_wrong
 from ledger.audit.worker_pool import WorkerPool
-from ledger.crypto.organisation_keys import SignerKey
+from ledger.crypto.detached_jws import verify
+from ledger.crypto.organisation_keys import SignerKey, key_of
 from ledger.log.verification_findings import VerificationFailed
+from ledger.wire.malformed import Malformed
 
+Signed = tuple[int, str, bytes, str]
+"""The entry's index, the detached JWS, the bytes it is over, and the key as the registry keeps it."""
+Wrong = tuple[int, str]
+"""The index of an entry, and what is wrong with it."""
 _BATCH: Final = 256
 """Signatures that are verified together."""
 
@@ -52,3 +61,13 @@ class SignatureBatch:
                 self._results.clear()
                 self._collected.clear()
                 raise VerificationFailed(*wrong)
+
+
+def first_wrong(share: list[Signed]) -> Wrong | None:
+    """The first of some entries whose signature does not verify, and why."""
+    for index, signature, raw, key in share:
+        try:
+            verify(signature, raw, key_of(key))
+        except Malformed as error:
+            return index, str(error)
+    return None

@@ -1,4 +1,4 @@
-"""A process pool that works ahead of verification: on a long book it reads entries and verifies signatures.
+"""A process pool that works beside verification: on a long book it verifies signatures.
 
 A task is a module's function with plain values as arguments, so its result does not depend on the process that ran it.
 A worker process that is killed costs time and nothing else: this process runs the tasks that it had not answered.
@@ -21,7 +21,7 @@ from typing import Final, ParamSpec, Self, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 ALONE_MAX: Final = 4_096
-"""Entries that one process reads before another would have started."""
+"""Entries that one process verifies before another would have started."""
 
 
 class WorkerPool:
