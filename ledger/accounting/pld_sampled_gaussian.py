@@ -8,15 +8,18 @@ takes nearly all of the time; here that inverse is one expression over the grid.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots_fixed_gap
+from dp_accounting.pld.pld_pmf import DensePLDPmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+_ROUNDING: Final = 1e-12
 
 
 def sampled_gaussian(noise: float, probability: float, interval: float) -> PrivacyLossDistribution:
@@ -38,7 +41,25 @@ def _one_direction(loss: GaussianPrivacyLoss, interval: float) -> Any:  # noqa: 
     bounds = loss.connect_dots_bounds()
     low, high = math.floor(bounds.epsilon_lower / interval), math.ceil(bounds.epsilon_upper / interval)
     deltas = _hockey_stick(loss, np.arange(low, high + 1) * interval)
-    return create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, deltas)
+    return DensePLDPmf(interval, low, connected(deltas, interval), float(deltas.min()), True)  # noqa: FBT003 - the library's
+
+
+def connected(deltas: NDArray[np.float64], interval: float) -> NDArray[np.float64]:
+    """The probabilities of the law whose curve goes straight, in e^ε, from each δ to the next: Algorithm 1 there.
+
+    Args:
+        deltas: at ε one interval apart, ascending; rising nowhere but by rounding.
+    """
+    if len(deltas) == 1:
+        return 1 - deltas
+    # What rises by more than rounding is no curve, and to take the least of it would lower it.
+    assert np.diff(deltas).max() <= _ROUNDING, "a hockey-stick curve rises"
+    steps = np.diff(np.minimum.accumulate(deltas))
+    law, once = np.empty_like(deltas), math.expm1(interval)
+    law[0] = 1 - deltas[0] + steps[0] / once
+    law[1:-1] = (steps[1:] - steps[:-1] * math.exp(interval)) / once
+    law[-1] = steps[-1] / math.expm1(-interval)
+    return np.maximum(0.0, law)
 
 
 def _hockey_stick(loss: GaussianPrivacyLoss, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import count
+from time import process_time
 from typing import Final
 
 import pytest
+from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
+from dp_accounting.pld import PLDAccountant
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from ledger.mechanisms.plan import Plan
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
-from policy.planning.plan_report import advise
+from policy.planning.plan_report import advise, report
 from policy.planning.plan_search import least_noise_admitted, most_steps_admitted, runs_that_fit
 from policy.planning.what_if import WhatIf
 from tests.bench.compare import Side, compare
@@ -32,6 +36,42 @@ QUESTIONS: Final[dict[str, Callable[[WhatIf], object]]] = {
     "advice": advise,
 }
 
+NEW: Final[dict[str, tuple[Callable[[WhatIf], object], float]]] = {
+    "decision": (lambda question: question.decision, 0.2),
+    "whole report": (lambda question: report(question, 0, 0), 0.8),
+}
+"""Of a plan that nobody has asked for: the question, and the seconds of one processor that it may take."""
+
+
+def _new(load: str) -> c.Object:
+    probability, noise, steps = LOADS[load]
+    number = next(_NUMBERS)
+    rarer = Fraction(probability) * Fraction(10**6, 10**6 + number)
+    return dense_plan(steps, format_number(Fraction(noise) + Fraction(number, 10**6)), format_number(rarer))
+
+
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("question", NEW)
+def test_a_new_plan(benchmark: BenchmarkFixture, question: str, load: str) -> None:
+    """Its decision, and all that is advised of it, against one ε by dp_accounting's own accountant at its own grid."""
+    market, (ask, limit) = opened(), NEW[question]
+
+    def theirs(body: c.Object) -> None:
+        whole = Plan.parse(body).whole
+        step = PoissonSampledDpEvent(float(whole.probability), GaussianDpEvent(float(whole.noise_multiplier)))
+        accountant = PLDAccountant(NeighboringRelation.REPLACE_SPECIAL)
+        accountant.compose(step, whole.steps)
+        accountant.get_epsilon(1e-5)
+
+    told = compare(
+        benchmark,
+        Side(f"{question} of a new plan, {load}", 1, lambda: market.ask(_new(load)), ask, process_time),
+        Side("one ε by dp_accounting's PLDAccountant", 1, lambda: _new(load), theirs, process_time),
+        3,
+        limit=limit,
+    )
+    assert told.within, told.line
+
 
 @pytest.mark.parametrize("load", LOADS)
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -39,18 +79,12 @@ def test_a_question(benchmark: BenchmarkFixture, question: str, load: str) -> No
     """Seen before in 200 ms, against the same of a new plan; how long a new one took is told by the ratio."""
     market, ask = opened(), QUESTIONS[question]
     probability, noise, steps = LOADS[load]
-
-    def new() -> c.Object:
-        number = next(_NUMBERS)
-        rarer = Fraction(probability) * Fraction(10**6, 10**6 + number)
-        return dense_plan(steps, format_number(Fraction(noise) + Fraction(number, 10**6)), format_number(rarer))
-
     known = dense_plan(steps, noise, probability)
     ask(market.ask(known))
     told = compare(
         benchmark,
         Side(f"{question} of a plan seen before, {load}", 1, lambda: market.ask(known), ask),
-        Side("of a new one", 1, lambda: market.ask(new()), ask),
+        Side("of a new one", 1, lambda: market.ask(_new(load)), ask),
         3,
         limit=SEEN_S,
     )
