@@ -41,6 +41,7 @@ from tests import postgres
 from tests.bench.book_rows import Condition, in_turns, report, seconds
 from tests.bench.floor import Floor
 from tests.bench.grown import ENDLESS, TINY, grown
+from tests.bench.pipeline_parts import Pipeline
 from tests.bench.test_doors import CLIENTS, EACH, charge, packed, served, today
 from tests.bench.wire import send_all
 from tests.factories.memory import LOG_PUBLIC, MemoryWorld, entry_of
@@ -357,6 +358,21 @@ def parts(asked: argparse.Namespace) -> None:
         report(f"a charge: {name}", times, unit="µs")
 
 
+def stages(asked: argparse.Namespace) -> None:
+    """Microseconds of processor time of one command in the book's own pipeline, by stage."""
+    with TemporaryDirectory() as folder, open_world(Path(folder)) as world:
+        send(world, *made(world, 1))
+        pipeline, found = Pipeline(world), dict[str, list[float]]()
+        for _ in range(asked.rounds + 1):
+            ready = made(world, asked.parts)
+            for kind, phase in zip(("charge", "settlement"), zip(*ready, strict=True), strict=True):
+                for stage, spent in pipeline.spent(phase).items():
+                    found.setdefault(f"a {kind} in a batch: {stage}", []).append(spent)
+        pipeline.close()
+    for name, values in found.items():
+        report(name, values[1:], unit="µs of processor time")
+
+
 def _raw(world: MemoryWorld, number: int) -> tuple[bytes, str]:
     one = world.charge(f"later-{number}", run=TINY)
     return one.raw, one.signature
@@ -373,6 +389,7 @@ ROWS: Final[dict[str, Callable[[argparse.Namespace], None]]] = {
     "verify": verification,
     "grown": grown_books,
     "parts": parts,
+    "stages": stages,
 }
 
 
