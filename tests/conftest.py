@@ -1,5 +1,7 @@
 """The processor time of the tests, summed over all workers: printed at the end of a run, and held by ``--cpu-budget``.
 
+Temporary files lie in memory where there is room for them.
+
 Each test has a state folder of its own under the temporary folder, and so have the processes that it starts: none finds
 what another one kept, and none writes to a home folder.
 
@@ -10,10 +12,12 @@ where its parent waits for it: a server that a fixture starts counts with the te
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections import defaultdict
 from collections.abc import Generator
 from itertools import count
-from tempfile import TemporaryDirectory
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -22,7 +26,25 @@ import pytest
 # as there are cores too, and they would spin while they wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-STATE: Final = TemporaryDirectory(prefix="epsilon-state-")
+MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where Linux keeps files in memory
+MEMORY_BYTES_MIN: Final = 3 << 30
+
+
+def _temporary_files_in_memory() -> None:
+    """Let all temporary files lie in memory, those of started processes too, unless TMPDIR says where.
+
+    Hundreds of databases are made and removed; on a disk the kernel spends as long on them as the tests do. Where there
+    is no such folder, too little room in it, or no program may be run from it, they lie where they usually do.
+    """
+    if "TMPDIR" in os.environ or not MEMORY.is_dir() or not os.access(MEMORY, os.W_OK):
+        return
+    if shutil.disk_usage(MEMORY).free < MEMORY_BYTES_MIN or os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
+        return
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+
+_temporary_files_in_memory()
+STATE: Final = tempfile.TemporaryDirectory(prefix="epsilon-state-")
 # For what is imported, collected or started before the first test.
 os.environ["XDG_STATE_HOME"] = STATE.name
 _NUMBERS: Final = count()

@@ -203,13 +203,13 @@ class Databases:
             migrations.upgrade(self._of(name).owner)
             self._template = name
         name = next(self._names)
-        self._do(f"CREATE DATABASE {name} TEMPLATE {self._template if book else 'template0'}")
+        self._do(f"CREATE DATABASE {name} TEMPLATE {self._template if book else 'template0'} STRATEGY FILE_COPY")
         return self._of(name)
 
     def copy(self, database: Database) -> Database:
         """A copy of a database that nobody has open."""
         name = next(self._names)
-        self._do(f"CREATE DATABASE {name} TEMPLATE {make_url(database.owner).database}")
+        self._do(f"CREATE DATABASE {name} TEMPLATE {make_url(database.owner).database} STRATEGY FILE_COPY")
         return self._of(name)
 
     def lasting(self) -> Database:
@@ -248,7 +248,8 @@ def _text(url: URL) -> str:
 def databases() -> Databases:
     """Those of the one server of this process, which does not wait for the disk: kills of it lose nothing."""
     named = os.environ.get(NAMED)
-    server = None if named else Server(fsync="off", max_connections="200", full_page_writes="off")
+    quick = {"fsync": "off", "full_page_writes": "off", "max_wal_size": "128MB", "max_connections": "200"}
+    server = None if named else Server(**quick)
     found = Databases(named or server.dsn if server else str(named))
     atexit.register(lambda: server.close() if server else found.close())
     return found
