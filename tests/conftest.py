@@ -93,6 +93,16 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without measurements, import none of their modules: they load what ours is measured against."""
+    measures = collection_path.parent.name == "bench" and "\npytestmark = pytest.mark.bench\n" in _text(collection_path)
+    return True if measures and "not bench" in config.option.markexpr else None
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.suffix == ".py" else ""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest."""
     items.sort(

@@ -34,6 +34,9 @@ from tests.golden.golden_books import (
 
 BANKS: Final = ("did:web:bank-a.example", *(f"golden {number}" for number in range(20)))
 """The names that the keys of organisations who charge are derived from."""
+CURRENT: Final = HERE.parents[1] / "ledger" / "verifier.py"
+FIRST: Final = HERE / "verifier-0001.txt"
+"""That of the program which made the books."""
 PLAN: Final = {
     "batch_size_expected": 64,
     "clipping_norm": "1",
@@ -91,9 +94,9 @@ def test_a_golden_book_continues(book: GoldenBook, tmp_path: Path) -> None:
     assert verify(book, "--kept", book.folder / "checkpoint")["entries"] == grown
     epsilon("receipt", book.book, "golden-1", tmp_path / "new")
     name = tmp_path / "new" / str(outcome.index)
-    _old_verifier("receipt", f"{name}.tlog-proof", f"{name}.entry", *book.log)
     epsilon("publish", book.book, tmp_path / "published", *book.log)
-    _old_verifier("tiles", tmp_path / "published", *book.log, "--kept", book.folder / "checkpoint")
+    receipt = ("receipt", f"{name}.tlog-proof", f"{name}.entry", *book.log)
+    _run(FIRST, receipt, ("tiles", tmp_path / "published", *book.log, "--kept", book.folder / "checkpoint"))
 
 
 @pytest.mark.parametrize("name", BOOKS)
@@ -102,10 +105,8 @@ def test_receipts_hold_for_both_verifiers(name: str, tmp_path: Path) -> None:
     folder = unpack(name, tmp_path)
     receipts = sorted((folder / "receipts").glob("*.receipt"))
     assert receipts
-    current = HERE.parents[1] / "ledger" / "verifier.py"
-    for receipt in receipts:
-        for verifier in (current, HERE / "verifier-0001.txt"):
-            _run(verifier, "receipt", receipt, receipt.with_suffix(".entry"), "--log", folder / "log.vkey")
+    for verifier in (CURRENT, FIRST):
+        _run(verifier, *(("receipt", one, one.with_suffix(".entry"), "--log", folder / "log.vkey") for one in receipts))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -137,7 +138,7 @@ def test_a_golden_book_is_published_and_backed_up_as_before(name: str, engine: s
         assert _files(book.folder / "tiles") == before
         epsilon("db", "backup", book.book, tmp_path / "again.zip", *book.log)
         assert _members(tmp_path / "again.zip") == _members(book.folder / "backup.zip")
-    _run(HERE.parents[1] / "ledger" / "verifier.py", "tiles", tmp_path / "tiles", *book.log)
+    _run(CURRENT, ("tiles", tmp_path / "tiles", *book.log))
 
 
 def _members(path: Path) -> dict[str, bytes]:
@@ -179,12 +180,21 @@ def _charge(entries: list[dict[str, Any]], now: int) -> tuple[bytes, str]:
     return raw, signer.sign(raw)
 
 
-def _old_verifier(*arguments: object) -> None:
-    _run(HERE / "verifier-0001.txt", *arguments)
+_EACH: Final = """
+import json, runpy, sys
+for sys.argv in json.load(sys.stdin):
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as end:
+        if end.code:
+            raise
+    print("END")
+"""
 
 
-def _run(verifier: Path, *arguments: object) -> None:
-    done = subprocess.run(
-        [sys.executable, "-I", verifier, *map(str, arguments)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+def _run(verifier: Path, *commands: tuple[object, ...]) -> None:
+    """Have a verifier, alone and without anything of ours beside it, do one after the other; each must succeed."""
+    asked = json.dumps([[str(verifier), *map(str, command)] for command in commands])
+    alone = [sys.executable, "-I", "-c", _EACH]
+    done = subprocess.run(alone, input=asked, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.count("END\n")) == (0, len(commands)), done.stdout + done.stderr

@@ -29,7 +29,7 @@ from tests.api.routes.generated import UNBOUNDED, Asking
 from tests.api.two_of_each import TwoOfEach
 from tests.factories.service import open_world
 
-FEW: Final = 3
+FEW: Final = 2
 MANY: Final = 150
 STEPS: Final = 20
 """Calls of one scenario."""

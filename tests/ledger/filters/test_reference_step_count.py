@@ -77,7 +77,6 @@ def test_the_capacity_is_the_greatest_count_by_brute_force(noise: float, probabi
         assert epsilon - 0.001 <= float(told) <= epsilon + 0.05
 
 
-RULE = Reference.choose(Opening(Fraction(1, 1483), (Fraction(3),), COVID))
 Q, S = COVID.probability, COVID.noise_multiplier
 HAIR = Fraction(1, 10**12)
 DOMINATED: list[Mechanism] = [
@@ -99,25 +98,31 @@ NOT_DOMINATED: list[Mechanism] = [
 ]
 
 
+@pytest.fixture(scope="module")
+def rule() -> Reference:
+    """Of DEPA COVID's plan."""
+    return Reference.choose(Opening(Fraction(1, 1483), (Fraction(3),), COVID))
+
+
 @pytest.mark.parametrize("mechanism", DOMINATED, ids=repr)
-def test_each_dominated_step_counts_as_one(mechanism: Mechanism) -> None:
+def test_each_dominated_step_counts_as_one(rule: Reference, mechanism: Mechanism) -> None:
     """However much lighter it is; by exact rationals."""
-    segments = RULE.segments(mechanism, "ADD_OR_REMOVE_ONE")
+    segments = rule.segments(mechanism, "ADD_OR_REMOVE_ONE")
     steps = sum(one.steps for one in segments)
     assert loss_of(segments, steps) == Loss((steps,), (0,))
 
 
 @pytest.mark.parametrize("mechanism", NOT_DOMINATED, ids=repr)
-def test_what_is_not_dominated_is_refused_by_name(mechanism: Mechanism) -> None:
+def test_what_is_not_dominated_is_refused_by_name(rule: Reference, mechanism: Mechanism) -> None:
     """By a trillionth of its noise or probability, by its kind, or by one part of it."""
     with pytest.raises(NotPriced, match=r"dominated|no proven price"):
-        RULE.segments(mechanism, "REPLACE_SPECIAL")
+        rule.segments(mechanism, "REPLACE_SPECIAL")
 
 
-def test_replaced_records_have_no_dominating_pair() -> None:
+def test_replaced_records_have_no_dominating_pair(rule: Reference) -> None:
     """The library's pair for it is not proven to dominate."""
     with pytest.raises(NotPriced, match="REPLACE_ONE"):
-        RULE.segments(COVID, "REPLACE_ONE")
+        rule.segments(COVID, "REPLACE_ONE")
 
 
 def test_a_cap_without_room_for_one_step_names_the_least_that_has() -> None:
