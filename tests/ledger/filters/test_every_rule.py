@@ -171,7 +171,7 @@ def test_the_odometer_never_falls_and_starts_at_nothing(name: str) -> None:
 @EACH
 def test_two_odometers_have_half_of_delta_each(name: str) -> None:
     """The rule's own is as a partition with half of δ beyond the slack would report it, with the same checkpoints."""
-    one = ALL[name]
+    one = opened(name)
     if one.rule.delta == 0:
         assert one.rule.odometers is None
         return
