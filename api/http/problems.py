@@ -23,12 +23,13 @@ from starlette.routing import BaseRoute, Match
 
 from api.http.field_types import one_of, schema_of
 from client.http.endpoints import PROBLEM_TYPE, SIGNATURE_HEADER
-from ledger.book.submitted_command import BookBusy, BookPaused, BookStopped
+from ledger.book.submitted_command import BookBusy, BookPaused, BookStopped, RowsDiffer
 from ledger.domain.outcomes import Code, StableCode
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, write
 
+ROWS_DIFFER: Final = "a row was changed by another hand: the service's log names it"
 _LOG: Final = logging.getLogger("api.problems")
 _UNAUTHENTICATED: Final = 401
 
@@ -225,6 +226,7 @@ _PROBLEMS: Final[dict[type[Exception], Callable[[Request, Any], Problem]]] = {
     BookBusy: lambda _, error: Problem(ServiceCode.BUSY, str(error)),
     BookPaused: lambda _, error: Problem(ServiceCode.PAUSED, str(error)),
     BookStopped: _stopped,
+    RowsDiffer: lambda _, __: Problem(ServiceCode.STOPPED, ROWS_DIFFER),
     HTTPException: _of_status,
     Malformed: lambda _, error: Problem(Code.MALFORMED, str(error), field=error.field),
     Problem: lambda _, problem: problem,

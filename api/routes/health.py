@@ -11,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from api.auth.authentication import Calling
 from api.http.field_types import Always
-from api.http.problems import Problem, ServiceCode
+from api.http.problems import ROWS_DIFFER, Problem, ServiceCode
 from api.http.snapshots import SnapshotProvider
 from api.middleware.metrics import Metrics
 from api.wire.responses import json_response, shows, shows_text
@@ -45,8 +45,9 @@ def health_router(snapshots: SnapshotProvider, metrics: Metrics) -> APIRouter:
             raise Problem(ServiceCode.STOPPED, "")
         if (reason := snapshots.book.paused) is not None:
             raise Problem(ServiceCode.PAUSED, reason)
-        if snapshots.book.difference is not None:
-            raise Problem(ServiceCode.STOPPED, "a row was changed by another hand: the service's log names it")
+        if (difference := snapshots.book.difference) is not None:
+            # Whoever asks may not see the row.
+            raise Problem(ServiceCode.STOPPED, f"{difference.partition(' ')[0].removesuffix(':')}: {ROWS_DIFFER}")
         with snapshots.read() as facts:
             return json_response(Ready(entries=facts.size, ready=True))
 

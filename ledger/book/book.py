@@ -142,20 +142,23 @@ class Book:
                 retry with the same ids.
             BookPaused: if the clock is not believed; the same.
             BookStopped: if the outcome is unknown. Retry with the same ids when the book is open again.
+            RowsDiffer: if a row that prices are computed from is not what the entries make it; nothing is recorded.
         """
         if not submissions:
             return []
         future = self._writer.send(submissions).future
         assert isinstance(future, Future)
-        return self._released(future.result())
+        with self._rows.blamed():
+            return self._released(future.result())
 
     async def submit_async(self, submissions: Sequence[Submission]) -> list[Outcome]:
-        """As :meth:`submit`, for a coroutine: no thread waits. Raises: BookBusy, BookPaused, BookStopped."""
+        """As :meth:`submit`, for a coroutine: no thread waits. Raises: as it does."""
         if not submissions:
             return []
         future = self._writer.send(submissions, asyncio.get_running_loop()).future
         assert isinstance(future, asyncio.Future)
-        return self._released(await future)
+        async with self._rows.blamed_async():
+            return self._released(await future)
 
     def _released(self, outcomes: list[Outcome]) -> list[Outcome]:
         for one in outcomes:
@@ -174,7 +177,7 @@ class Book:
         found = read_submission(submission)
         if isinstance(found, Outcome):
             return found
-        with busy_where_lost():
+        with busy_where_lost(), self._rows.blamed():
             pending = self._writer.pricing.price(found)
         while True:
             with self.read() as facts:
@@ -219,8 +222,7 @@ class Book:
             BookStopped: if the book is closed.
             RowsDiffer: if a row is known to be another than the entries make it.
         """
-        if self._rows.difference is not None:
-            raise RowsDiffer(f"a row was changed by another hand: {self._rows.difference}")
+        self._rows.check()
         with self._snapshot() as found:
             yield found
 

@@ -18,7 +18,7 @@ from ledger.book.call_queue import Answer, Call
 from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.opening_checks import recheck
 from ledger.book.prepare import AGAIN_MAX
-from ledger.book.submitted_command import BookBusy
+from ledger.book.submitted_command import PricesChange
 from ledger.log.checkpoint import LogSigner
 from ledger.store.database_state import PROJECTIONS
 from ledger.store.engine import is_postgres, lock_log, sent_together
@@ -77,7 +77,7 @@ def answers_of(batch: Batch) -> tuple[list[tuple[Call, Answer]], list[Call]]:
             answers.append((call, call.outcomes))
         elif missing and call.unpriced > AGAIN_MAX:
             detail = "the policies and contracts change faster than the command is priced; send it again"
-            answers.append((call, BookBusy(detail)))
+            answers.append((call, PricesChange(detail)))
         elif missing:
             unpriced.append(call)
     return answers, unpriced

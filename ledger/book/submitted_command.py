@@ -15,7 +15,16 @@ from ledger.domain.outcomes import Code
 from ledger.store.schema_revision import BookUnusable
 from ledger.wire import canonical_json as c
 
-__all__ = ["BookBusy", "BookPaused", "BookStopped", "BookUnusable", "Outcome", "RowsDiffer", "Submission"]
+__all__ = [
+    "BookBusy",
+    "BookPaused",
+    "BookStopped",
+    "BookUnusable",
+    "Outcome",
+    "PricesChange",
+    "RowsDiffer",
+    "Submission",
+]
 
 
 class BookStopped(RuntimeError):  # noqa: N818 - what is the case
@@ -37,6 +46,10 @@ class RowsDiffer(BookStopped):
 
 class BookBusy(RuntimeError):  # noqa: N818 - what is the case
     """The book has no capacity for this now; nothing of it was recorded, and the client may retry."""
+
+
+class PricesChange(BookBusy):
+    """The prices of a command change as fast as they are computed; or a row says something else than the entries do."""
 
 
 class BookPaused(BookBusy):

@@ -14,13 +14,14 @@ opened anew, which refuses it as long as the row differs. The writer goes on.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as StillWaiting
-from contextlib import suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -28,6 +29,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from ledger.book.state.pinned_snapshots import Pinned
 from ledger.book.state.proven_entries import ProvenEntries
 from ledger.book.state.settled_records import SettledRecords
+from ledger.book.submitted_command import BookBusy, BookStopped, PricesChange, RowsDiffer
 from ledger.commands.entry import Entry
 from ledger.commands.entry_reader import read_entry
 from ledger.commands.governance.model_opening import OpenModel
@@ -66,7 +68,7 @@ class RowComparison:
         self._every_s = every_s
         self._pinning, self._records = pinning, records
         self._closing = threading.Event()
-        self._turn = threading.Lock()
+        self._turn, self._blaming = threading.Lock(), threading.Lock()
         self._begun, self._worked = 0.0, 0.0
         self._next = 0
         self.difference: str | None = None
@@ -94,6 +96,46 @@ class RowComparison:
             finally:
                 pinned.connection.close()
             return True
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """A block in which a command may fail because of a row: prices are computed from rows, and decided without.
+
+        Raises:
+            RowsDiffer: if a row is known to differ, in place of an error that it may have caused.
+        """
+        try:
+            yield
+        except Exception as error:
+            self._blame(error)
+            raise
+
+    @asynccontextmanager
+    async def blamed_async(self) -> AsyncIterator[None]:
+        """The same for a coroutine."""
+        try:
+            yield
+        except Exception as error:
+            await asyncio.to_thread(self._blame, error)
+            raise
+
+    def _blame(self, error: Exception) -> None:
+        if isinstance(error, BookBusy | BookStopped) and not isinstance(error, PricesChange):
+            return
+        # One after the other: what the first finds is known to the others.
+        with self._blaming:
+            if self.difference is None and (pinned := self._pinned()) is not None:
+                with pinned.connection, suppress(SQLAlchemyError):
+                    try:
+                        check_open_rows(DatabaseState(pinned.connection), pinned.parts)
+                    except VerificationFailed as found:
+                        self._found(str(found))
+        self.check()
+
+    def check(self) -> None:
+        """Raises: RowsDiffer, if a row is known to differ."""
+        if self.difference is not None:
+            raise RowsDiffer(f"a row was changed by another hand: {self.difference}")
 
     def _run(self) -> None:
         while not self._closing.wait(self._every_s) and self.difference is None:

@@ -15,9 +15,11 @@ from api.middleware.request_limits_and_log import REQUEST_ID
 from client.http.problems import Refused
 from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
+from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
 from tests.factories.readme_walk import ROOT
 from tests.factories.service import PLAN, ServedWorld
+from tests.ledger.store.test_postgresql import execute
 
 
 def test_health_is_told_without_a_token_and_metrics_are_not(world: ServedWorld) -> None:
@@ -33,6 +35,34 @@ def test_health_is_told_without_a_token_and_metrics_are_not(world: ServedWorld) 
     assert world.http.get("/livez", headers=bare).status_code == 200
     late = world.http.get("/readyz", headers=bare)
     assert (late.status_code, late.json()["code"], late.headers["retry-after"]) == (503, "stopped", "30")
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize(
+    "statement", ["UPDATE account SET posted = posted + 1", "UPDATE partition SET epsilon = '600'"]
+)
+def test_a_changed_row_is_told_and_no_figure_is(world: ServedWorld, statement: str) -> None:
+    """Not ready, by the name of the table; who asks for a figure or a price gets none; the log alone has the row."""
+    url = str(world.book._reads.url)  # noqa: SLF001 - the file of the service's book
+    world.service.submit(world.bank, BANK_A, "charge", world.charge_body(world.contract, CleanRoom()), "run-0")
+    size = world.size
+    execute(url, statement)
+    table = {"account": "accounts", "partition": "partitions"}[statement.split()[1]]
+    if table == "partitions":
+        body = {**world.charge_body(world.contract, CleanRoom("b")), "plan": {**PLAN, "steps": 3}}
+        raw = world.command_bytes(world.bank, BANK_A, "charge", body, "run-1")
+        told = world.post(PATHS["charge"], raw, world.sign(world.bank, PATHS["charge"], raw, "run-1"))
+        assert (told.status_code, told.json()["code"]) == (503, "stopped")
+        assert told.json()["detail"] == "a row was changed by another hand: the service's log names it"
+    else:
+        assert world.book.compare_rows() is not None
+    ready = world.http.get("/readyz", headers={"authorization": ""})
+    assert (ready.status_code, ready.headers["retry-after"]) == (503, "30")
+    assert ready.json()["detail"] == f"{table}: a row was changed by another hand: the service's log names it"
+    for path in (f"/v1/accounts?partition={PARTITION}", "/v1/entries/0", "/v1/checkpoint"):
+        shown = world.http.get(path, headers=world.everybody.shown(BANK_A))
+        assert (shown.status_code, shown.json()["code"]) == (503, "stopped"), path
+    assert world.book._writer._state.size == size  # noqa: SLF001 - of the entries, which nobody is shown
 
 
 def test_an_answer_carries_the_request_s_id(quiet: ServedWorld) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -10,12 +11,14 @@ from typing import Final
 
 import pytest
 
-from ledger.book.book import BookUnusable, RowsDiffer
+from ledger.book.book import BookBusy, BookStopped, BookUnusable, RowsDiffer
 from ledger.book.state.row_comparison import RowComparison
+from ledger.book.submitted_command import PricesChange
 from tests.factories.documents import PARTITION, SMALL
 from tests.factories.people import BANK_A, BANK_B
 from tests.factories.stored import StoredWorld
 from tests.ledger.book.governed import announce, opening, run
+from tests.ledger.book.state.test_open_state import writer
 from tests.ledger.store.test_postgresql import execute
 
 LIMIT_S: Final = 60
@@ -65,6 +68,41 @@ def test_a_changed_row_is_named(
     with pytest.raises(RowsDiffer, match="a row was changed by another hand"), world.book.read():
         pass
     assert world.submit(world.settle("open", 1, BANK_B))[0].code.word == "posted"
+
+
+PRICED: Final = (
+    ("UPDATE partition SET epsilon = '600'", "partitions: the row of "),
+    ("UPDATE partition SET epsilon = 'x'", "partitions: the row of "),
+    ("UPDATE organisation SET roles = '[]'", "organisations: the row of "),
+)
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize(("statement", "told"), PRICED)
+def test_a_command_whose_price_a_changed_row_spoils_is_refused_by_its_name(
+    world: StoredWorld, statement: str, told: str
+) -> None:
+    """Prices are computed from rows; nothing is charged at another price than the entries make, and it says why."""
+    execute(world.url, statement)
+    size = writer(world).size
+    asked = world.charge("a", run=SMALL)
+    with pytest.raises(RowsDiffer, match=f"a row was changed by another hand: {told}"):
+        world.submit(asked)
+    with pytest.raises(RowsDiffer, match=told):
+        asyncio.run(world.book.submit_async([asked]))
+    with pytest.raises(RowsDiffer, match=told):
+        world.book.quote(asked)
+    assert world.book.difference is not None
+    assert told in world.book.difference
+    assert (writer(world).size, world.book.stopped) == (size, None)
+
+
+def test_what_a_row_has_not_caused_is_told_as_it_is(world: StoredWorld) -> None:
+    """An error with every row in place stays that error, and a busy book compares nothing."""
+    for error in (ValueError("x"), PricesChange("x"), BookBusy("x"), BookStopped("x")):
+        with pytest.raises(type(error), match="x"), world.book._rows.blamed():  # noqa: SLF001 - around any call
+            raise error
+    assert world.book.difference is None
 
 
 @pytest.mark.damages
