@@ -1,0 +1,52 @@
+"""What the garbage collector leaves out while books are open."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+from ledger.book.state.uncollected_objects import UncollectedObjects
+
+
+class Cycle:
+    """Garbage that only a search finds."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_the_last_release_has_everything_searched_again() -> None:
+    """A cycle that is alive at the first hold outlives a search until the second of two holders releases."""
+    held, cycle = UncollectedObjects(), Cycle()
+    seen = weakref.ref(cycle)
+    held.hold()
+    held.hold()
+    del cycle
+    gc.collect()
+    assert seen() is not None
+    held.release()
+    gc.collect()
+    assert seen() is not None, "one still holds"
+    held.release()
+    gc.collect()
+    assert seen() is None
+
+
+def test_what_comes_after_a_hold_is_searched() -> None:
+    """Only what was alive is left out; with more held, that too."""
+    held = UncollectedObjects()
+    held.hold()
+    late = Cycle()
+    seen = weakref.ref(late)
+    del late
+    gc.collect()
+    assert seen() is None
+    late = Cycle()
+    seen = weakref.ref(late)
+    held.hold_more()
+    del late
+    gc.collect()
+    assert seen() is not None
+    held.release()
+    gc.collect()
+    assert seen() is None
