@@ -35,6 +35,7 @@ from ledger.domain.outcomes import ChargeState
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import RELATIONS
+from ledger.organisation_lineage.holder_names import holder_name
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal, format_number
@@ -44,7 +45,6 @@ from policy.decisions.documents_in_force import contract_in_force
 from policy.documents import ContractDocument
 from policy.planning.account_caps import AccountStatus, PartitionBounds, account_status, partition_bounds
 from policy.planning.account_figures import PartitionFigures
-from policy.planning.holder_names import holder_name
 from policy.planning.reported_values import Percent
 
 _SHARE_UNIT: Final = 10_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -14,6 +14,10 @@ from client.cli.arguments import EPOCH
 if TYPE_CHECKING:
     from client.service.answers import Answer
     from ledger.wire.canonical_json import Json, Object
+
+
+_TIMES: Final = frozenset({"deadline", "effective", "ends", "opened", "since", "starts", "time"})
+"""Fields of answers that are Unix milliseconds."""
 
 
 def print_json(value: object) -> None:
@@ -35,7 +39,11 @@ def print_outcome(answer: Answer, what: str = "", *, as_json: bool, extra: Objec
 
 def print_fields(value: Object) -> None:
     """A table of an object's fields."""
-    print_rows(("field", "value"), [(name, cell(one)) for name, one in value.items()], fold_from=1)
+    print_rows(("field", "value"), [(name, _field(name, one)) for name, one in value.items()], fold_from=1)
+
+
+def _field(name: str, value: Json) -> str:
+    return time_text(value) if name in _TIMES and isinstance(value, int) else cell(value)
 
 
 def print_rows(

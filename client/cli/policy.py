@@ -102,7 +102,9 @@ def show(
 )
 def decree(
     partition: PartitionRef,
-    holder: Annotated[str, typer.Argument(metavar="HOLDER", help="global or lineage:N, as `epsilon account` has it.")],
+    holder: Annotated[
+        str, typer.Argument(metavar="HOLDER", help="global or lineage:N, as `epsilon account --json` has it.")
+    ],
     *,
     reason: Annotated[str, typer.Option(help="Why; recorded permanently.")],
 ) -> Object:
@@ -132,7 +134,7 @@ def impact_rows(impact: Any) -> Iterator[Row]:  # noqa: ANN401 - the service's J
     for one in impact["accounts"]:
         word = "account FROZEN" if one["freezes"] else "account thawed" if one["thaws"] else "account"
         before, after = one["before"], one["after"]
-        yield word, f"{after['holder']} of {after['partition']}", _used(before), _used(after)
+        yield word, f"{after.get('name', 'one')} on {after['partition']}", _used(before), _used(after)
     for one in impact["undeclared"]:
         yield "coalition", one, "-", "charge nothing until it is declared"
     for one in impact["pending"]:
@@ -160,6 +162,10 @@ def _changed(before: Json, after: Json) -> tuple[str, str]:
 def _value(value: Json) -> str:
     if value is None:
         return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return "; ".join(f"{name} {_value(one)}" for name, one in value.items() if one is not None) or "none"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

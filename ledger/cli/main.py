@@ -124,7 +124,7 @@ def standing(book: BookName, as_of: AsOf = None, *, as_json: AsJson = False) -> 
             typer.echo(json.dumps({"accounts": accounts, "charges": charges, "entries": facts.size}))
             return
         print_tables(
-            _table(accounts, "partition", "holder", "share_of_budget", "odometer"),
+            _table(accounts, "partition", "name", "share_of_budget", "odometer"),
             _table(charges, "entry", "id", "state", "steps", "steps_posted", "actor"),
         )
 
@@ -155,6 +155,7 @@ def _table(objects: list[c.Object], *names: str) -> tuple[list[str], list[list[c
 def _account(facts: Snapshot | PastSnapshot, one: Account) -> c.Object:
     from ledger.commands.runs.account_epsilon import account_epsilon
     from ledger.filters import read_rule
+    from ledger.organisation_lineage.holder_names import holder_name
     from ledger.wire.exact_numbers import ceil_decimal
 
     partition = facts.partitions[one.partition]
@@ -163,6 +164,7 @@ def _account(facts: Snapshot | PastSnapshot, one: Account) -> c.Object:
     return {
         "bound": epsilon.bound,
         "holder": one.holder,
+        "name": holder_name(facts, one.holder),
         # An account may have no finite bound.
         "odometer": None if epsilon.epsilon is None else ceil_decimal(epsilon.epsilon, _PLACES),
         "partition": one.partition,

@@ -13,12 +13,13 @@ from ledger.domain.facts import GLOBAL, Account, Facts, Partition
 from ledger.domain.organisation_graph import NodeKind
 from ledger.filters import NoRoom, read_rule
 from ledger.mechanisms.loss import Loss
+from ledger.organisation_lineage.holder_names import holder_name
 from ledger.wire.field_types import Ref
 from ledger.wire.records import Record
 from policy.checks.field_readers import DAY_MS, Timestamp
 from policy.decisions.documents_in_force import binding
 from policy.documents import RunBounds
-from policy.planning.reported_values import Holder, Percent
+from policy.planning.reported_values import Holder, Percent, WhoseAccount
 
 Quota = Annotated[Fraction, Meta(description="the quota of a lineage, of the partition's capacity")]
 
@@ -75,6 +76,7 @@ class AccountStatus(Record, frozen=True):
 
     epsilon_max: Fraction | None
     holder: Holder
+    name: WhoseAccount
     over: bool
     partition: Ref
     share_max: Quota | None
@@ -94,15 +96,17 @@ def account_status(facts: Facts, account: Account, bounds: PartitionBounds | Non
     partition, holder = facts.partitions[account.partition], account.holder
     epsilon = cap_of(facts, partition, holder, bounds) if bounds else None
     loss = account_loss.counted_loss(facts, account)
+    rule = read_rule(partition.terms)
     share, admitted = _used(partition, loss, partition.epsilon if epsilon is None else epsilon)
     over = epsilon is not None and not admitted
     quota = bounds.share_max if bounds and holder != GLOBAL and _coalition_cap(facts, holder) is None else None
     if quota is not None:
-        rule = read_rule(partition.terms)
         part = rule.cap(partition.epsilon).part(quota)
         share = None if share is None else max(share, rule.share(loss, part))
         over = over or not rule.admits(loss, part)
-    return AccountStatus(epsilon, holder, over, partition.ref, quota, Percent.of(share))
+    infinite = any(loss.infinite) and rule.decisive(loss, rule.cap(partition.epsilon)) is None
+    used = Percent.infinite() if infinite else Percent.of(share)
+    return AccountStatus(epsilon, holder, holder_name(facts, holder), over, partition.ref, quota, used)
 
 
 def accounts_over_cap(facts: Facts, now: int) -> Iterator[AccountStatus]:

@@ -11,11 +11,12 @@ from ledger.domain.organisation_graph import END
 from ledger.filters import NoRoom, read_rule
 from ledger.mechanisms.loss import Loss
 from ledger.organisation_lineage.exposure import known_spans
+from ledger.organisation_lineage.holder_names import holder_name
 from ledger.wire.field_types import Ref
 from ledger.wire.records import Record
 from policy.checks.field_readers import HOUR_MS, Timestamp
 from policy.planning.account_caps import empty_account
-from policy.planning.reported_values import Holder
+from policy.planning.reported_values import Holder, WhoseAccount
 
 HORIZON_HOURS: Final = 100 * 366 * 24
 """A hundred years; anything longer is reported as unlimited."""
@@ -34,6 +35,7 @@ class Projection(Record, frozen=True):
 
     full: bool
     holder: Holder
+    name: WhoseAccount
     partition: Ref
     projected_until: Timestamp | None
     rate_since: Timestamp
@@ -67,10 +69,11 @@ def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch
     rule = read_rule(partition.terms)
     account = facts.accounts.get((ref, holder)) or empty_account(partition, holder)
     counted, lately = counted_loss(facts, account), recent_loss(facts, ref, holder, first)
+    name = holder_name(facts, holder)
     try:
         cap = rule.cap(epsilon)
     except NoRoom:
-        return Projection(full=True, holder=holder, partition=ref, projected_until=None, rate_since=since)
+        return Projection(full=True, holder=holder, name=name, partition=ref, projected_until=None, rate_since=since)
 
     def admits(hours: int) -> bool:
         return rule.admits(counted + _times(lately, Fraction(hours * HOUR_MS, max(1, now - since))), cap)
@@ -81,7 +84,7 @@ def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch
         middle = (low + high) // 2
         low, high = (middle, high) if admits(middle) else (low, middle)
     until = None if full or low == HORIZON_HOURS else Timestamp(now + low * HOUR_MS)
-    return Projection(full=full, holder=holder, partition=ref, projected_until=until, rate_since=since)
+    return Projection(full=full, holder=holder, name=name, partition=ref, projected_until=until, rate_since=since)
 
 
 def _times(loss: Loss, part: Fraction) -> Loss:

@@ -24,12 +24,13 @@ from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Loss
 from ledger.mechanisms.mechanism import NOISE_MAX, NOISE_MIN, STEPS_MAX, Mechanism, SelfComposed
 from ledger.mechanisms.plan import MechanismPlan, Plan, RunPlan, group_of
+from ledger.organisation_lineage.holder_names import holder_name
 from ledger.wire.field_types import Ref
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
 from policy.planning.account_caps import empty_account
 from policy.planning.hypothetical_facts import HypotheticalFacts
-from policy.planning.reported_values import Holder, Natural, Percent
+from policy.planning.reported_values import Holder, Natural, Percent, WhoseAccount
 from policy.planning.what_if import WhatIf
 
 RUNS_MAX: Final = 1_000_000
@@ -193,6 +194,7 @@ class RunsThatFit(Record, frozen=True):
     """How many more such runs one account admits, if there are no other charges, and the share of its capacity used."""
 
     holder: Holder
+    name: WhoseAccount
     partition: Ref
     runs: Natural
     used: Percent
@@ -231,6 +233,7 @@ def _account_runs(question: WhatIf) -> tuple[RunsThatFit, ...]:
     return tuple(
         RunsThatFit(
             holder=room.limit.holder,
+            name=holder_name(question.facts, room.limit.holder),
             partition=room.limit.partition,
             runs=room.rule.runs(room.before, room.limit.cap, room.run),
             used=Percent.of(room.rule.share(room.before, room.limit.cap)),

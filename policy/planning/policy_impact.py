@@ -6,6 +6,7 @@ effect, so that changes by other versions until then do not count.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Annotated, Generic, TypeVar
@@ -22,7 +23,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.field_types import Name
 from ledger.wire.records import Record
-from policy.checks.field_readers import Timestamp
+from policy.checks.field_readers import Timestamp, format_time
 from policy.decisions.charges import covers
 from policy.decisions.documents_in_force import dataset_of, policy_in_force, read_contract, read_policy
 from policy.decisions.gate import gate
@@ -154,11 +155,12 @@ def _fields(old: Policy | None, new: Policy) -> Iterator[Change[Word]]:
 
 def _terms(policy: Policy) -> dict[str, object]:
     """All that a policy says, by the names under which changes are listed."""
-    first = ("id", "version", "issuer", "domain", "level", "effective")
+    first = ("id", "version", "issuer", "domain", "level")
     then = ("unit", "relation", "rules", "mechanisms", "records_min", "partition_age_days_max", "attestation")
     last = ("notice_hours", "alerts", "coalitions", "commitments", "pipeline")
     return {
         **{name: getattr(policy, name) for name in first},
+        "effective": format_time(policy.effective),
         "epsilon_max": policy.budget.epsilon_max,
         "delta_max": policy.budget.delta_max,
         "lineage_epsilon_max": policy.lineage.epsilon_max,
@@ -167,7 +169,7 @@ def _terms(policy: Policy) -> dict[str, object]:
         "model_release": policy.model_release,
         "lineage_delta_max": policy.lineage.delta_max,
         "run": strictest((policy.run,)),
-        "levels": tuple((one.provider, one.dataset, one.level) for one in policy.levels),
+        "levels": tuple(f"{one.provider}/{one.dataset}: {one.level}" for one in policy.levels),
         "share_max": policy.share_max,
         "load": policy.load,
         "sealed_everyone": policy.sealed_everyone,
@@ -178,14 +180,29 @@ def _terms(policy: Policy) -> dict[str, object]:
 
 
 def _readable(value: object) -> Word:
-    """A field as text for people."""
+    """A field as text for people: a list of its parts where it has several."""
     if value is None or isinstance(value, bool | int | str):
         return value
-    if isinstance(value, Fraction):
-        return format_number(value)
-    if isinstance(value, tuple) and all(isinstance(one, str) for one in value):
-        return list(value)
-    return str(value)
+    if isinstance(value, tuple):
+        return [_text(one) for one in value]
+    return _parts(value) if isinstance(value, Record) else _text(value)
+
+
+def _parts(record: Record) -> list[str]:
+    """What a record says, a text for each field."""
+    return [f"{name} {_text(one)}" for name, one in record.to_json().items() if one is not None]
+
+
+def _text(value: object) -> str:
+    match value:
+        case str() | int():
+            return str(value)
+        case Fraction():
+            return format_number(value)
+        case Record():
+            return ", ".join(_parts(value))
+        case _:
+            return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def _accounts(facts: Facts, partition: Partition, bounds: BoundsChange) -> Iterator[AccountChange]:

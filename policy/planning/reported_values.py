@@ -25,6 +25,9 @@ Holder = Annotated[
 ]
 
 
+WhoseAccount = Annotated[str, Meta(description="whose account it is, in words")]
+
+
 class Percent(str):
     """A share of capacity as people read it, rounded up; ``share`` is the exact one, None where there is no room."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ledger.filters.catalogue_prices import Corner
 from ledger.wire.exact_numbers import format_number
@@ -15,11 +16,13 @@ from policy.planning.plan_report import PlanReport
 from policy.planning.policy_impact import Change, Impact
 from policy.planning.what_if import DecisionReport
 
+_HOLDER: Final = re.compile(r"global|lineage:[0-9]+")
+
 
 def breach_lines(found: Sequence[AccountStatus]) -> Iterator[str]:
     """The accounts over their cap."""
     for one in found:
-        yield f"account {one.holder} of {one.partition} is over its cap: {_used(one)}"
+        yield f"the account of {one.name} on {one.partition} is over its cap: {_used(one)}"
     yield "1 account is over its cap." if len(found) == 1 else f"{len(found)} accounts are over their cap."
 
 
@@ -45,7 +48,7 @@ def impact_lines(found: Impact) -> Iterator[str]:
     for change in found.accounts:
         before, after = change.before, change.after
         word = "would be frozen" if change.freezes else "would admit charges again" if change.thaws else "changes"
-        yield f"  account {after.holder} of {after.partition} {word}: {_used(before)} -> {_used(after)}"
+        yield f"  the account of {after.name} on {after.partition} {word}: {_used(before)} -> {_used(after)}"
     for named in found.undeclared:
         yield f"  coalition {named}: its members cannot charge until it is declared"
     for charge in found.pending:
@@ -73,6 +76,10 @@ def _changes(change: Change[Any]) -> str:
 def _value(value: Any) -> str:  # noqa: ANN401 - JSON
     if value is None:
         return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return "; ".join(f"{name} {_value(one)}" for name, one in value.items() if one is not None) or "none"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -86,7 +93,7 @@ def merger_lines(found: Iterable[MergedAccount]) -> Iterator[str]:
     """The accounts after a merger."""
     listed = list(found)
     for one in listed:
-        whose = "the merged lineage" if one.coalition is None else f"coalition {one.coalition}"
+        whose = "the merged lineage" if one.coalition is None else one.after.name
         before = " and ".join(status.used for status in one.before)
         much = "" if one.excess is None else f", {one.excess} over its cap"
         word = f"would be frozen{much}" if one.after.over else "stays within its cap"
@@ -114,7 +121,8 @@ def decision_lines(decision: DecisionReport) -> Iterator[str]:
     """Every check of a decision, and the binding one."""
     yield f"{decision.outcome}{': ' + decision.detail if decision.detail else ''}"
     for check in decision.checks:
-        source = f" [{check.source}]" if check.source else ""
+        # An account is named in the text already, and its holder is for programs.
+        source = f" [{check.source}]" if check.source and not _HOLDER.fullmatch(check.source) else ""
         yield f"  {'ok  ' if check.passed else 'FAIL'} {check.code}: {check.text}{source}"
     if decision.binding:
         yield f"Binding constraint: {decision.binding.text}"
@@ -135,7 +143,7 @@ def run_lines(report: PlanReport) -> Iterator[str]:
     more = f"{runs.more} or more" if runs.or_more else str(runs.more)
     yield f"{more} such runs would be admitted one after another, if there are no other charges."
     for one in runs.accounts:
-        yield f"  {one.holder} of {one.partition}: {one.used} used, {one.runs} runs fit"
+        yield f"  {one.name} on {one.partition}: {one.used} used, {one.runs} runs fit"
     if advice := report.advice:
         for swap in advice.partitions:
             yield f"The run would be admitted on {swap.instead} instead of {swap.of}."
@@ -145,4 +153,4 @@ def run_lines(report: PlanReport) -> Iterator[str]:
         until = "after 100 years" if lasts.projected_until is None else format_time(lasts.projected_until)
         how = "is exhausted" if lasts.full else f"lasts until {until}"
         rate = f"at the rate since {format_time(lasts.rate_since)}"
-        yield f"  {lasts.holder} of {lasts.partition} {how} {rate} (projection)"
+        yield f"  the account of {lasts.name} on {lasts.partition} {how} {rate} (projection)"

@@ -26,11 +26,13 @@ class AccountForecast:
     """One account as it would be after the run.
 
     Attributes:
+        name: whose account it is.
         cap: the ε that binds it. share: of its capacity, used then. runs: how many more such runs would fit.
     """
 
     partition: str
     holder: str
+    name: str
     cap: Fraction
     share: Fraction
     runs: int
@@ -38,7 +40,7 @@ class AccountForecast:
     def __str__(self) -> str:
         """One line for people."""
         return (
-            f"{self.partition}, {self.holder}: {ceil_decimal(100 * self.share, 1)} % of ε {format_number(self.cap)} "
+            f"{self.partition}, {self.name}: {ceil_decimal(100 * self.share, 1)} % of ε {format_number(self.cap)} "
             f"used, {self.runs} more such runs fit"
         )
 
@@ -97,23 +99,26 @@ def _prices(service: Service, prices: c.Json, partitions: Iterable[str]) -> _Pri
 
 
 def _forecast(service: Service, prices: _Prices, limit: c.Json, steps: int) -> AccountForecast:
-    known = c.fields(limit, "limits", ("cap", "holder", "partition"))
+    known = c.fields(limit, "limits", ("cap", "holder", "partition"), ("share",))
     ref, holder = c.string(known["partition"], "partition"), c.string(known["holder"], "holder")
     epsilon = parse_positive(c.fields(known["cap"], "cap", ("capacity", "epsilon"))["epsilon"], "epsilon")
     rule, segments = prices[ref]
     run, cap = loss_of(segments, steps), rule.cap(epsilon)
-    after = _current_loss(service, ref, holder, len(run.finite)) + run
-    return AccountForecast(ref, holder, epsilon, rule.share(after, cap), rule.runs(after, cap, run))
+    if "share" in known:
+        cap = cap.part(parse_positive(known["share"], "share"))
+    name, before = _current(service, ref, holder, len(run.finite))
+    after = before + run
+    return AccountForecast(ref, holder, name, epsilon, rule.share(after, cap), rule.runs(after, cap, run))
 
 
-def _current_loss(service: Service, ref: str, holder: str, width: int) -> Loss:
+def _current(service: Service, ref: str, holder: str, width: int) -> tuple[str, Loss]:
+    """Whose account it is, and its loss; nothing is lost of one that is not listed yet."""
     listed = service.accounts(ref)["accounts"]
     assert isinstance(listed, list)
-    total = Loss.zero(width)
     for one in listed:
         if isinstance(one, dict) and one["holder"] == holder:
-            total = total + _loss(one["pending"]) + _loss(one["posted"])
-    return total
+            return str(one.get("name", holder)), _loss(one["pending"]) + _loss(one["posted"])
+    return "everyone" if holder == "global" else "this lineage", Loss.zero(width)
 
 
 def _loss(value: c.Json) -> Loss:

@@ -12,6 +12,7 @@ from ledger.domain.decision import Decision, Rejected
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import SRO
 from ledger.mechanisms.loss import Loss
+from ledger.organisation_lineage.holder_names import holder_name
 from ledger.wire.field_types import pattern, text
 from ledger.wire.records import Record
 
@@ -41,7 +42,8 @@ def decide(context: Context[Decree]) -> Decision:
     context.partition(body.partition)
     account = context.facts.accounts.get((body.partition, body.holder))
     if account is None or account.posted.empty:
-        detail = f"the account {body.holder} of {body.partition} has nothing settled that could be reset"
+        whose = holder_name(context.facts, body.holder)
+        detail = f"the account of {whose} on {body.partition} has nothing settled that could be reset"
         raise Rejected(Code.CONFLICT, detail, "body.holder")
     return context.permit(Forgiven(RecordedLoss(*account.posted)))
 

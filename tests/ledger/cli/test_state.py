@@ -79,7 +79,7 @@ def test_now_is_the_whole_log(book: Path) -> None:
 def test_in_words(book: Path) -> None:
     """Every account and charge in a line of a table."""
     told = CliRunner(env={"COLUMNS": "160"}).invoke(app, ["standing", str(book)]).stdout
-    for words in (PARTITION, "global", "posted", "pending", "one", "two", BANK_A):
+    for words in (PARTITION, "everyone", "posted", "pending", "one", "two", BANK_A):
         assert words in told
 
 
