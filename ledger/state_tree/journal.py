@@ -8,7 +8,7 @@ which another thread may do.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
@@ -24,6 +24,8 @@ from ledger.wire.malformed import Malformed
 
 _WORD: Final = 8
 _NOTHING: Final[tuple[Any, bytes]] = None, b""
+_ID, _CHARGE, _KEY = (bytes([kind]) for kind in range(3))
+"""How a name is used: of the entry, of a charge that it changes, of a key that it binds."""
 
 
 Noted = tuple[str, Any, Any]
@@ -50,7 +52,7 @@ class _Touched(NamedTuple):
     states: bool
     secret: bytes
     names: bytes
-    changes: tuple[tuple[str, Any, Any], ...]
+    changes: list[Noted]
 
 
 class StateChanges(NamedTuple):
@@ -134,31 +136,31 @@ class StateJournal:
 
     def record(self, name: str, kind: str, time: int, secret: bytes) -> None:
         """Note the next entry, which was just applied: its id, kind and secret, and the least time (ms) after it."""
-        position, names = self.size, {(0, name_digest(name))}
+        position = self.size
+        names, place = {_ID + name_digest(name)}, position.to_bytes(_WORD)
         kept = list[Noted]()
-        for part, key, value in self.changes:
-            match part:
-                case "charges":
-                    if value is None or value.index != position:
-                        names.add((1, name_digest(key)))
-                    kept += self._of_charge(key, value, position)
-                case "keys" if value.charge is not None:
-                    names.add((2, name_digest(key)))
-                    if value.charge in self._pending:
-                        kept.append((part, key, value))
-                case _:
-                    if self._keeps_sums and part == "nodes" and key == position:
-                        self._sums.cut(key)
-                    kept.append((part, key, value))
+        for one in self.changes:
+            part, key, value = one
+            if part == "charges":
+                if value is None or value.index != position:
+                    names.add(_CHARGE + name_digest(key))
+                self._note_charge(key, value, position, kept)
+            elif part == "keys" and value.charge is not None:
+                names.add(_KEY + name_digest(key))
+                if value.charge in self._pending:
+                    kept.append(one)
+            else:
+                if self._keeps_sums and part == "nodes" and key == position:
+                    self._sums.cut(key)
+                kept.append(one)
         self.changes.clear()
-        place = position.to_bytes(_WORD)
-        named = b"".join(bytes([kind]) + digest + place for kind, digest in sorted(names))
-        self._entries.append(_Touched(time, kind == STATEMENT.name, secret, named, tuple(kept)))
+        named = b"".join([one + place for one in sorted(names)])
+        self._entries.append(_Touched(time, kind == STATEMENT.name, secret, named, kept))
         if len(self._entries) > DISTANCE_MAX + 1:
             self._take(1)
 
-    def _of_charge(self, name: str, charge: Charge | None, position: int) -> Iterator[Noted]:
-        """What a charge that was set changes in the leaves."""
+    def _note_charge(self, name: str, charge: Charge | None, position: int, kept: list[Noted]) -> None:
+        """Keep what a charge that was set changes in the leaves."""
         if charge is None or (charge.index != position and name not in self._pending):
             # It was settled before, and has no leaf.
             return
@@ -167,17 +169,17 @@ class StateJournal:
             if self._keeps_sums:
                 self._sums.add(charge)
             if charge.recipients:
-                yield CUTS, position + 1, True
+                kept.append((CUTS, position + 1, True))
         pending = charge.state is ChargeState.PENDING
-        yield "charges", name, charge if pending else None
+        kept.append(("charges", name, charge if pending else None))
         if not pending:
             # Neither it nor its clean room's key is decided on in memory any more.
             self._pending.remove(name)
             if self._keeps_sums:
                 self._sums.settle(charge)
-            yield "keys", charge.key_id, None
+            kept.append(("keys", charge.key_id, None))
         start, count, sums = self._sums.bucket(charge)
-        yield SPANS, (charge.author, start), SpanFacts(count, sums)
+        kept.append((SPANS, (charge.author, start), SpanFacts(count, sums)))
 
     def advance(self, size: int) -> StateChanges:
         """Move on to a size that a statement describes, not before the last one; what changed up to there.

@@ -16,14 +16,16 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Final
 
 from ledger.audit.replay import verify_book
 from ledger.book.book import Submission
+from ledger.book.state.snapshot_file import EVERY_CLOSING
 from ledger.commands.apply import apply
 from ledger.commands.context import PendingCommand
 from ledger.commands.decide import decide_unsigned, verify_signer
@@ -296,20 +298,36 @@ def verification(asked: argparse.Namespace) -> None:
         report(name, in_turns(asked.rounds, ours, peer), Condition(least=least), unit="of the straight path")
 
 
+def openings(asked: argparse.Namespace) -> None:
+    """Processor time and memory of opening a book, by the length of the log, with a snapshot and without."""
+    for entries in asked.entries:
+        long = entries >= 10**6
+        with TemporaryDirectory() as folder:
+            shutil.copy(grown(entries), Path(folder) / "book.sqlite")
+            before, start = _resident(), process_time()
+            world = StoredWorld(Path(folder))
+            took, most = process_time() - start, Condition(most=60 if long else None)
+            report(f"opening {entries} entries without a snapshot", [took], most, unit="s of processor time")
+            report(f"memory of an open book of {entries} entries", [_resident() - before], unit="MiB")
+            world.book.close()
+            stating = partial(world.open, statements=True, snapshot=Path(folder) / "snapshot")
+            stating().close()
+            if entries >= EVERY_CLOSING:
+                start = process_time()
+                book = stating()
+                took, most = process_time() - start, Condition(most=5 if long else None)
+                report(f"opening {entries} entries with a snapshot", [took], most, unit="s of processor time")
+                book.close()
+
+
 def grown_books(asked: argparse.Namespace) -> None:
-    """Opening, memory and the cost of a charge, by the length of the log."""
+    """The cost of a charge, by the length of the log."""
     contract = c.digest(c.dump(ENDLESS))
     costs: dict[int, list[float]] = {}
     for entries in asked.entries:
         with TemporaryDirectory() as folder:
             shutil.copy(grown(entries), Path(folder) / "book.sqlite")
-            before = _resident()
-            start = perf_counter()
             world = StoredWorld(Path(folder))
-            took = perf_counter() - start
-            most = Condition(most=60) if entries >= 10**6 else Condition()
-            report(f"opening {entries} entries without a snapshot", [took], most, unit="s")
-            report(f"memory of an open book of {entries} entries", [_resident() - before], unit="MiB")
 
             def charges(world: StoredWorld = world) -> Callable[[], object]:
                 ready = [world.charge(f"cost-{next(NAMES)}", run=TINY, contract=contract) for _ in range(128)]
@@ -387,6 +405,7 @@ ROWS: Final[dict[str, Callable[[argparse.Namespace], None]]] = {
     "processes": two_processes,
     "http": over_http,
     "verify": verification,
+    "opening": openings,
     "grown": grown_books,
     "parts": parts,
     "stages": stages,
