@@ -14,7 +14,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from hashlib import sha256
-from itertools import groupby
 from sys import byteorder
 from threading import Lock
 from typing import Final, Self
@@ -35,13 +34,16 @@ class PositionIndex:
     @classmethod
     def of(cls, places: Iterable[bytes]) -> Self:
         """An index of many names at once, each given as its digest and its position, 8 bytes each."""
-        index = cls()
-        for shard, some in groupby(sorted(places), lambda one: one[0] << 4 | one[1] >> 4):
-            numbers = array("Q", b"".join(some))
-            if byteorder == "little":
-                numbers.byteswap()
-            index._shards[shard] = numbers[::2], numbers[1::2]
-            index._count += len(numbers) // 2
+        index, numbers = cls(), array("Q", b"".join(sorted(places)))
+        if byteorder == "little":
+            numbers.byteswap()
+        digests, positions = numbers[::2], numbers[1::2]
+        index._count, first = len(digests), 0
+        while first < len(digests):
+            shard = digests[first] >> 64 - _SHARD_BITS
+            before = bisect_left(digests, shard + 1 << 64 - _SHARD_BITS, first)
+            index._shards[shard] = digests[first:before], positions[first:before]
+            first = before
         return index
 
     def __len__(self) -> int:

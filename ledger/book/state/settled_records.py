@@ -41,10 +41,10 @@ class SettledRecords:
 
     def resume(self, names: bytes, charges: int) -> None:
         """Go on with the names that a log uses, as its leaf hashes them, and the number of its charges."""
-        kinds: tuple[list[bytes], ...] = [], [], []
-        for kind, place in iter_unpack(">B16s", names):
-            kinds[kind].append(place)
-        self.ids, self.changes, self.keys = map(PositionIndex.of, kinds)
+        self.ids, self.changes, self.keys = (
+            PositionIndex.of([place for kind, place in iter_unpack(">B16s", names) if kind == wanted])
+            for wanted in range(3)
+        )
         self.charges = charges
 
     def positions(self, charge: str) -> list[int]:

@@ -36,3 +36,17 @@ def test_a_name_takes_little_memory_however_long_it_is() -> None:
     arrays = [one for shard in index._shards.values() for one in shard]  # noqa: SLF001 - what is held
     assert sum(len(one) * one.itemsize for one in arrays) == 20_000 * 16
     assert sum(map(sys.getsizeof, arrays)) <= 20_000 * 16 * 9 // 8 + len(arrays) * 128
+
+
+def test_an_index_made_at_once_is_the_one_made_step_by_step() -> None:
+    """Also where names are used twice, or share a shard."""
+    names = [f"name-{n % 700}" for n in range(1_000)]
+    one = PositionIndex()
+    for position, name in enumerate(names):
+        one.add(name, position)
+    other = PositionIndex.of(digest_of(name).to_bytes(8) + position.to_bytes(8) for position, name in enumerate(names))
+    assert ([*one], len(one)) == ([*other], len(other))
+    for index in (one, other):
+        index.add("name-3", 1_000)
+    assert one.positions("name-3") == other.positions("name-3") == [3, 703, 1_000]
+    assert len(PositionIndex.of([])) == 0
