@@ -58,7 +58,10 @@ def usable_state(
             _check_guarded(connection)
             successor = successor_of(connection)
             if successor is not None:
-                raise BookUnusable(f"the book was moved to {successor.book}, and goes on there")
+                raise BookUnusable(
+                    f"the book was moved to {successor.book}, and goes on there. The seal that says so is not signed: "
+                    "if the book was never moved, make a new one of it with 'epsilon db rescue --ignore-seal'"
+                )
             setting = None if volatile else volatile_setting(connection)
             if setting is not None:
                 raise BookUnusable(f"the server has {setting} off, and may lose what it committed: turn it on")
