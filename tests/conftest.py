@@ -34,7 +34,8 @@ def _temporary_files_in_memory() -> None:
     """Let all temporary files lie in memory, those of started processes too, unless TMPDIR says where.
 
     Hundreds of databases are made and removed; on a disk the kernel spends as long on them as the tests do. Where there
-    is no such folder, too little room in it, or no program may be run from it, they lie where they usually do.
+    is no such folder, too little room in it, or no program may be run from it, they lie where they usually do; and so
+    do those of measurements and of the soak, whose disk is to be one.
     """
     if "TMPDIR" in os.environ or not MEMORY.is_dir() or not os.access(MEMORY, os.W_OK):
         return
@@ -43,7 +44,6 @@ def _temporary_files_in_memory() -> None:
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 
-_temporary_files_in_memory()
 STATE: Final = tempfile.TemporaryDirectory(prefix="epsilon-state-")
 # For what is imported, collected or started before the first test.
 os.environ["XDG_STATE_HOME"] = STATE.name
@@ -86,6 +86,13 @@ STOPWATCH: Final = _Stopwatch()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--cpu-budget SECONDS``: the run fails if its tests use more."""
     parser.addoption("--cpu-budget", type=float, metavar="SECONDS", help="fail if the tests use more processor time")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Before anybody asks for a temporary folder."""
+    if "not bench" in config.option.markexpr and "not soak" in config.option.markexpr:
+        _temporary_files_in_memory()
 
 
 def pytest_xdist_auto_num_workers() -> int:
