@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Final, NamedTuple
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header
 from fastapi.responses import Response
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from api.auth.authentication import Calling, DeferredCaller, UnauthenticatedRequest
 from api.auth.authorisation import Caller
@@ -135,7 +134,7 @@ class _Decider(NamedTuple):
         body = CHARGE.read_body(submission.command)
         with self.book.read() as facts:
             lines: list[c.Json] = [run_epsilon(facts.partitions[ref], body).to_json() for ref in body.partitions]
-        return replace(outcome, body={**outcome.body, "run_epsilon": lines})
+        return structs.replace(outcome, body={**outcome.body, "run_epsilon": lines})
 
     def _release(self, submission: Submission) -> Response:
         with log_withheld(submission.command):
